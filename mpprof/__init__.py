@@ -1,0 +1,39 @@
+"""mpprof: why mixed precision did not give the speedup it promised, and what would.
+
+    from mpprof import MPProfilerCallback
+    model.fit(data, callbacks=[MPProfilerCallback("logs/run1")])
+
+Then `mpprof report logs/run1` or `mpprof serve logs/`. Importing this package imports no framework and
+no Dash: every public name is resolved when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mpprof._version import __version__
+
+if TYPE_CHECKING:
+    from mpprof.record import MPProfilerCallback, StepRecorder
+    from mpprof.workflows import compare, diagnose, load
+
+_LAZY = {
+    "MPProfilerCallback": "mpprof.record",
+    "StepRecorder": "mpprof.record",
+    "compare": "mpprof.workflows",
+    "diagnose": "mpprof.workflows",
+    "load": "mpprof.workflows",
+}
+
+__all__ = ["MPProfilerCallback", "StepRecorder", "__version__", "compare", "diagnose", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'mpprof' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

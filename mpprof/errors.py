@@ -1,0 +1,53 @@
+"""Every error that mpprof raises on purpose.
+
+    MpprofError                 what happened, where, and what to do next
+    |-- UsageError              the call or the command line is wrong
+    |-- NotFoundError           no such path, run, device or cause
+    |-- SeveralRunsError        a path holds several runs and one is needed
+    |-- UnreadableError         the bytes are there, but are not what they should be
+    |   `-- TooNewError         written by a newer mpprof
+    `-- UnableError             an answer was asked for that the evidence cannot give
+
+All of them end a command with exit code 2 and one line; anything else is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class MpprofError(Exception):
+    """An error that a user can act on.
+
+    `what` happened, `where` (a path, a field, a byte offset; empty if nowhere in particular) and
+    what to do `next`. `str()` is the one line that a command prints.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str = "", next: str = "") -> None:
+        self.what, self.where, self.next = what, where, next
+        line = f"{where}: {what}" if where else what
+        super().__init__(f"{line}. {next}" if next else line)
+
+
+class UsageError(MpprofError):
+    """The call or the command line is wrong."""
+
+
+class NotFoundError(MpprofError):
+    """No such path, run, device or cause."""
+
+
+class SeveralRunsError(MpprofError):
+    """A path holds several runs and one is needed."""
+
+
+class UnreadableError(MpprofError):
+    """The bytes are there, but are not what they should be."""
+
+
+class TooNewError(UnreadableError):
+    """The file was written by a newer mpprof."""
+
+
+class UnableError(MpprofError):
+    """An answer was asked for that the evidence cannot give."""

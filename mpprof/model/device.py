@@ -1,0 +1,45 @@
+"""What is known of a device, and what it could do at best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DeviceKind = Literal["gpu", "tpu", "cpu"]
+Vendor = Literal["nvidia", "amd", "google", "intel", "apple", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """One device as a run or a trace describes it. `None`: not stated there."""
+
+    kind: DeviceKind
+    name: str | None = None
+    vendor: Vendor = "unknown"
+    compute_capability: tuple[int, int] | None = None
+    memory_bytes: int | None = None
+    sm_count: int | None = None
+    sm_clock_khz: int | None = None
+    memory_bandwidth_bytes_per_s: float | None = None
+    power_limit_w: float | None = None
+    mig: bool | None = None
+    driver: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePeaks:
+    """Peak rates of a device, dense (no sparsity).
+
+    `flops_per_s` maps an arithmetic to its peak: `fp64 fp32 tf32 fp16 bf16 fp8 int8` on matrix units
+    where the device has them for that type, and `fp32_cuda fp16_cuda` on ordinary arithmetic. A key that
+    is absent is a type that the device has no unit for (or whose rate is not known).
+    `source` names the document; `inferred` says that the device was recognised by its SM count and clock
+    and not by its name.
+    """
+
+    name: str
+    has_matrix_units: bool
+    flops_per_s: dict[str, float]
+    bandwidth_bytes_per_s: float | None
+    source: str
+    inferred: bool = False

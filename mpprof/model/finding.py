@@ -1,0 +1,105 @@
+"""What the judgement says: findings, what it could not tell, and the whole diagnosis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mpprof.model.account import Account, Bound, GapSlice, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.run import Run
+from mpprof.model.steps import StepSummary
+
+Severity = Literal["info", "warning", "error"]
+Confidence = Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One measured value and the limit it was held against. `unit` in the field's short form: "ns",
+    "bytes", "ratio", "count", "text", "speedup"."""
+
+    name: str
+    value: float | int | str | bool | None
+    unit: str
+    limit: float | int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause that was found. Cost None: it has none in that unit, or it is not known."""
+
+    code: str
+    slug: str
+    title: str
+    severity: Severity
+    confidence: Confidence
+    evidence: tuple[Evidence, ...]
+    remedy: str
+    summary: str = ""  # one plain sentence with the numbers in it
+    cost_ns_per_step: float | None = None
+    cost_bytes: int | None = None
+    gap_ratio: float | None = None  # cost over the gap, where there is a gap
+    whatif_step_ns: float | None = None
+    layers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unable:
+    """A cause that could not be judged, and why: never shown as clear."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that mpprof holds to be true of one run; the report is this, written out."""
+
+    run: Run
+    steps: StepSummary | None
+    account: Account | None
+    tensor_core: TensorCoreShare | None
+    speedup: Speedup | None
+    bounds: tuple[Bound, ...]
+    memory: MemoryAccount | None
+    findings: tuple[Finding, ...]  # worst first
+    unable: tuple[Unable, ...]
+    clear: tuple[str, ...]
+    warnings: tuple[str, ...]
+    absent: dict[str, str] = field(default_factory=dict)
+    verdict: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChange:
+    """One kernel name (`by` "name") or op (`by` "op") in two runs; None: not in that run."""
+
+    key: str
+    by: Literal["name", "op"]
+    from_ns: float | None  # per step
+    to_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of a ladder: run `start` to run `end` (rows in Comparison.runs).
+
+    `labels` say in which respects the two are unlike (batch size, card, XLA ...); empty: comparable.
+    `refused` says why they cannot be compared at all."""
+
+    start: int
+    end: int
+    speedup: Speedup | None
+    slices: tuple[GapSlice, ...]
+    kernels: tuple[KernelChange, ...]  # largest difference first
+    findings: tuple[Finding, ...]
+    labels: tuple[str, ...] = ()
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs or a ladder of many, in the order given."""
+
+    runs: tuple[Diagnosis, ...]
+    rungs: tuple[Rung, ...]

@@ -1,0 +1,59 @@
+"""Where an op ran: the words for it. The contract's lists, in the contract's spelling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Placement = Literal["tensor_core", "matrix_core", "cuda_core", "not_matmul", "unknown"]
+Precision = Literal["fp16", "bf16", "tf32", "fp32", "fp64", "fp8", "int8", "fp4", "mixed", "unknown"]
+Family = Literal[
+    "gemm", "conv_fprop", "conv_dgrad", "conv_wgrad", "attention", "depthwise", "rnn",
+    "norm", "softmax", "pool", "elementwise", "reduce", "gather_scatter", "random",
+    "cast", "layout", "optimizer", "loss_scale", "fusion", "memset", "copy", "comm", "mpprof", "other",
+]  # fmt: skip
+Strength = Literal["counter", "name", "op", "family", "none"]
+
+PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+FAMILIES: tuple[Family, ...] = get_args(Family)
+MATMUL_FAMILIES: frozenset[Family] = frozenset(
+    ("gemm", "conv_fprop", "conv_dgrad", "conv_wgrad", "attention", "depthwise", "rnn")
+)
+ACCELERATED: frozenset[Placement] = frozenset(("tensor_core", "matrix_core"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Which counter, pattern, type or shape decided. `code` is stable; `text` is for people."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is held to be true of one kernel, and why."""
+
+    placement: Placement
+    precision: Precision
+    family: Family
+    reason: Reason
+    strength: Strength = "none"
+    accumulate: Precision | None = None  # None: not known
+
+
+UNKNOWN = Verdict(
+    "unknown", "unknown", "other", Reason("no-evidence", "nothing in the name or the op says what it does")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """The verdict of every row of a trace's KernelTable: `verdicts[index[row]]`."""
+
+    verdicts: tuple[Verdict, ...]
+    index: NDArray[np.int32]

@@ -1,0 +1,143 @@
+"""A run: what `run.json` states, its step log, and where its traces lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mpprof.model.device import DeviceFacts
+from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFacts:
+    """One layer as the walk over the model found it. Names are paths: `encoder/dense_1`."""
+
+    name: str
+    class_name: str
+    compute_dtype: str | None
+    variable_dtype: str | None
+    output_dtype: str | None
+    config: dict[str, Any] = field(default_factory=dict)
+    input_shape: Any = None
+    output_shape: Any = None
+    parameters: int | None = None
+    supports_jit: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    name: str | None
+    parameters: int | None
+    layers: tuple[LayerFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFacts:
+    """`global_name` is run.json's `policy.global`, the process' policy; the dtypes are the model's own."""
+
+    global_name: str | None
+    compute_dtype: str | None
+    variable_dtype: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerFacts:
+    class_name: str | None
+    inner: str | None = None  # the wrapped optimizer's class, under a LossScaleOptimizer
+    dynamic: bool | None = None
+    initial_scale: float | None = None
+    growth_steps: int | None = None
+    fixed_scale: float | None = None
+    clipping: dict[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FitFacts:
+    """One `fit` call."""
+
+    fit: int
+    first_step: int
+    initial_epoch: int | None
+    policy: PolicyFacts
+    optimizer: OptimizerFacts
+    batch_size: int | None  # global
+    jit_compile: bool | str | None
+    run_eagerly: bool | None
+    steps_per_execution: int | None
+    gradient_accumulation_steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileWindow:
+    """`trace` is the profiler session's own directory, relative to the log directory."""
+
+    trace: str | None
+    host: str | None
+    first_step: int
+    last_step: int | None
+    started_unix_ns: int | None
+    start_cost_ns: int | None
+    stop_cost_ns: int | None
+    status: str  # "done", "open" (killed within), or "failed: <why>"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How the step log was measured: `basis` is "synchronous" or "asynchronous"."""
+
+    basis: str
+    read_every: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """run.json, schema `mpprof.run/1`. `absent` gives the reason for each field that was not measured."""
+
+    run_id: str
+    created_unix_ns: int
+    clock_monotonic_ns: int
+    clock_unix_ns: int
+    host: str | None
+    framework: dict[str, Any]  # keras, backend, backend_version, python, cuda, cudnn, xla_flags, ...
+    distribution: str | None
+    replicas: int | None
+    tf32_enabled: bool | None
+    deterministic_ops: bool | None
+    graph_rewrite: Any
+    devices: tuple[DeviceFacts, ...]
+    model: ModelFacts | None
+    fits: tuple[FitFacts, ...]
+    profile_windows: tuple[ProfileWindow, ...]
+    timing: Timing | None
+    absent: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Everything that a log directory (or a lone trace file) holds of one run.
+
+    `facts` and `steps` are None for a trace without records. `traces` are the trace files of this run,
+    oldest first; the last one is analysed unless another is asked for. `warnings` are what the reader of
+    the records has to say (torn line, unknown line, killed run).
+    """
+
+    name: str  # short and unique under the directory that was loaded
+    path: Path
+    facts: RunFacts | None
+    steps: StepTable | None
+    validations: ValidationTable | None
+    hardware: HardwareTable | None
+    traces: tuple[Path, ...]
+    finished: bool  # a fit_end line, or no step log at all
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def run_id(self) -> str:
+        return self.facts.run_id if self.facts else self.name
+
+    @property
+    def last_fit(self) -> FitFacts | None:
+        return self.facts.fits[-1] if self.facts and self.facts.fits else None

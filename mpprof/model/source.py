@@ -1,0 +1,48 @@
+"""The Protocol through which the dashboard gets its runs; `workflows.source` makes one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mpprof.model.steps import HardwareTable, StepTable
+
+Document = dict[str, Any]
+"""A JSON document of the contract: `mpprof.report/1`, `mpprof.compare/1`, rows of `kernels`, `ops`, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """One run that can be chosen. `problem` is set where it is listed but cannot be read."""
+
+    id: str  # unique, stable while the server runs; safe in a URL
+    name: str
+    policy: str | None
+    backend: str | None
+    created_unix_ns: int | None
+    live: bool
+    has_trace: bool
+    problem: str | None = None
+
+
+class RunSource(Protocol):
+    """Runs under a directory. Every method may raise MpprofError; documents are those of the CLI's
+    `--format json`, so a page shows exactly what the commands print."""
+
+    title: str
+
+    def entries(self) -> tuple[RunEntry, ...]: ...
+
+    def report(self, run: str, baseline: str | None = None) -> Document: ...
+
+    def steps(self, run: str) -> StepTable | None: ...
+
+    def hardware(self, run: str) -> HardwareTable | None: ...
+
+    def kernels(self, run: str) -> list[Document]: ...
+
+    def ops(self, run: str) -> list[Document]: ...
+
+    def layers(self, run: str) -> list[Document]: ...
+
+    def compare(self, runs: tuple[str, ...]) -> Document: ...

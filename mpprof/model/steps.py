@@ -1,0 +1,101 @@
+"""The step log in columns, the hardware samples, and what is said of them in short."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+ABSENT = -1
+"""In integer columns that cannot be negative: not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTable:
+    """One row per `step` line of steps.jsonl, in the order written; all columns have the same length n.
+
+    Integer columns hold `ABSENT` (-1) where a line has no such key. A float column has a twin
+    `<name>_known`, because the value itself may be NaN.
+    """
+
+    step: Int64  # 1-based, after this call, over all fits
+    fit: Int64  # counted from 1
+    epoch: Int64  # Keras' epoch, 0-based
+    batch: Int64  # Keras' batch within the epoch, of the last step of this call
+    covers: Int64  # steps that really ran in this call, >= 1
+    t_ns: Int64  # of the call's end, from run.json's clock.monotonic_ns
+    interval_ns: Int64  # batch begin to the next batch begin of the same epoch, per call; -1 for the last
+    duration_ns: Int64  # begin to end of the call
+    gap_ns: Int64  # previous end to this begin; -1 at an epoch's start
+    input_wait_ns: Int64  # only where it was measured
+    dispatch_ns: Int64  # asynchronous backends: what the host took
+    synced: Bool  # a device synchronisation of ours lies in this call
+    profiled: Bool  # the profile window covers this call
+    loss: Float64
+    loss_known: Bool
+    loss_scale: Float64
+    loss_scale_known: Bool
+    skipped: Int64  # optimizer updates skipped since the last row that has it
+    peak_bytes: Int64  # the highest peak over the devices read on this line
+    live_bytes: Int64
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationTable:
+    """One row per `validation` line: when it ended and how long it took."""
+
+    t_ns: Int64
+    duration_ns: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareTable:
+    """One row per line of hardware.jsonl; NaN: not measured on that line. Empty arrays: no samples."""
+
+    t_ns: Int64
+    gpu: Int64  # NVML index, -1: a line without a GPU
+    utilization_ratio: Float64
+    memory_used_bytes: Float64
+    power_w: Float64
+    sm_clock_hz: Float64
+    temperature_c: Float64
+    cpu_ratio: Float64
+    rss_bytes: Float64
+    throttle: tuple[tuple[str, ...], ...]  # per row
+
+    def __len__(self) -> int:
+        return len(self.t_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class LossScaleSummary:
+    """The dynamic loss scale over the run, from the lines where it was read."""
+
+    first: float
+    last: float
+    min: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """What the step log says in short. `None`: not recorded (the run's `absent` says why)."""
+
+    count: int
+    steady: int  # steps that are neither warm-up, profiled, nor an epoch's edge
+    first_steady: int | None  # step number at which warm-up has ended; None: it never did
+    median_ns: float | None  # per optimizer step (interval / covers) over the steady ones
+    p95_ns: float | None
+    interval_ns: tuple[float, float] | None  # 95 % confidence interval of the median
+    skipped: int | None
+    skipped_ratio: float | None
+    loss_scale: LossScaleSummary | None
+    peak_memory_bytes: int | None

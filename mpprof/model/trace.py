@@ -1,0 +1,207 @@
+"""A trace in columns: what a profiler wrote, in one shape for every format.
+
+A trace states facts. Whether a kernel ran on Tensor Cores, which layer owns it and what an idle gap was
+waiting for are judgements, which `analysis` returns as arrays of their own.
+
+All times are int64 nanoseconds from `Trace.origin_unix_ns`. Columns that point into a table hold its row,
+or -1 where there is none. Strings are interned: every text column points into `Trace.strings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.device import DeviceFacts
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Int8 = NDArray[np.int8]
+Bool = NDArray[np.bool_]
+
+
+class WorkKind(IntEnum):
+    """What an interval on a device is."""
+
+    KERNEL = 0
+    MEMCPY = 1
+    MEMSET = 2
+
+
+class CopyKind(IntEnum):
+    """Direction of a copy; NONE for what is no copy."""
+
+    NONE = -1
+    HOST_TO_DEVICE = 0
+    DEVICE_TO_HOST = 1
+    DEVICE_TO_DEVICE = 2
+    PEER = 3
+    OTHER = 4
+
+
+class HostKind(IntEnum):
+    """What a host thread does during an event, decided by the event's name (the reader's job)."""
+
+    OTHER = 0
+    OP = 1  # an op of the framework running or being dispatched
+    LAUNCH = 2  # cuLaunchKernel, cudaLaunchKernel, hipModuleLaunchKernel, graph launches
+    COPY = 3  # a copy or memset being enqueued
+    SYNC = 4  # cuStreamSynchronize, cuCtxSynchronize, cuEventSynchronize, blocking copies
+    INPUT = 5  # waiting for the next batch on the training thread
+    INPUT_PIPELINE = 6  # producing batches, on the input pipeline's own threads
+    EXECUTOR = 7  # the framework's executor or dispatch code
+    COMPILE = 8  # tracing, XLA compilation, autotuning
+    MARKER = 9  # a step marker
+
+
+@dataclass(frozen=True, slots=True)
+class TraceDevice:
+    """One accelerator (or the host's CPU, where a trace has no accelerator plane)."""
+
+    plane: str  # as the file names it: "/device:GPU:0"
+    ordinal: int
+    facts: DeviceFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A queue of a device that really executes work; derived lines are none."""
+
+    device: int  # row in Trace.devices
+    number: int  # the stream's id in the file
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTable:
+    """One row per interval of work on a device, derived lines left out; sorted by device, then start."""
+
+    device: Int32  # row in Trace.devices
+    stream: Int32  # row in Trace.streams
+    start_ns: Int64
+    duration_ns: Int64  # >= 0
+    kind: Int8  # WorkKind
+    name: Int32  # row in Trace.strings
+    op: Int32  # row in Trace.ops
+    correlation: Int64  # joins with the host's launch; -1
+    launch: Int32  # row in Trace.host: the host event that enqueued it
+    shapes: Int32  # row in Trace.strings: the op's tensor shapes and dtypes, as written in the file
+    details: Int32  # row in Trace.strings: registers, shared memory, grid, block
+    copy: Int8  # CopyKind
+    bytes: Int64  # of a copy or memset; -1
+    graph: Int64  # CUDA graph or command buffer that it ran in; -1
+    group: Int64  # the file's own step group; -1
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class HostTable:
+    """One row per event of a host thread; sorted by thread, then start, then longest first (so that a
+    parent stands before its children)."""
+
+    thread: Int32  # row in Trace.threads
+    start_ns: Int64
+    duration_ns: Int64
+    kind: Int8  # HostKind
+    name: Int32  # row in Trace.strings
+    op: Int32  # row in Trace.ops
+    correlation: Int64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerTable:
+    """Step markers of the host, sorted by start. `number` is -1 where the marker carries none."""
+
+    number: Int64
+    start_ns: Int64
+    end_ns: Int64
+    thread: Int32  # row in Trace.threads
+    family: Int32  # row in Trace.strings: "mpprof", "keras", "tensorflow", "jax", "steps_line"
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationTable:
+    """Allocator events, sorted by time. Sizes are -1 where the event does not carry them."""
+
+    time_ns: Int64
+    free: Bool  # a deallocation
+    allocator: Int32  # row in Trace.strings: "GPU_0_bfc"
+    bytes: Int64  # of this allocation
+    live_bytes: Int64  # allocated in total after the event
+    peak_bytes: Int64
+    reserved_bytes: Int64
+    available_bytes: Int64
+    address: Int64
+    dtype: Int32  # row in Trace.strings
+    shapes: Int32  # row in Trace.strings
+    op: Int32  # row in Trace.ops
+    region: Int32  # row in Trace.strings: "persist", "dynamic"
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class HloInstruction:
+    """One instruction of a compiled module, as the trace's HLO protos state it."""
+
+    module: str
+    name: str
+    opcode: str
+    op_name: str  # metadata.op_name: the framework's scope, "" unknown
+    dtype: str  # of the result: "f16", "bf16", "f32"
+    shape: tuple[int, ...]
+    operand_dtypes: tuple[str, ...]
+    operand_shapes: tuple[tuple[int, ...], ...]
+    called: tuple[HloInstruction, ...] = ()  # the instructions inside a fusion
+    custom_call: str = ""
+    flops: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One framework op that events name. `type` is "" where the file does not state it."""
+
+    name: str  # with its scope: "model/dense/MatMul"
+    type: str  # "MatMul", "Conv2D", HLO opcode
+    hlo: HloInstruction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSource:
+    path: Path
+    format: str  # "xspace", "chrome", "nsys"
+    size_bytes: int
+    host: str | None = None  # host name in the file or its name
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A whole trace. `lacks` says what this format or file does not hold: name -> reason."""
+
+    source: TraceSource
+    origin_unix_ns: int | None  # None: the file's times are relative to nothing known
+    strings: tuple[str, ...]
+    devices: tuple[TraceDevice, ...]
+    streams: tuple[Stream, ...]
+    threads: tuple[str, ...]
+    ops: tuple[Op, ...]
+    kernels: KernelTable
+    host: HostTable
+    markers: MarkerTable
+    allocations: AllocationTable
+    basis: str  # "device", or "host": no accelerator plane, `kernels` are the host executor's op events
+    warnings: tuple[str, ...] = ()
+    lacks: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,19 @@
+"""Builds the optional compiled walk; everything else about the package is in pyproject.toml.
+
+Without a C compiler the install still succeeds: `mpprof doctor` and a warning say that the
+reference walk in plain Python is in use.
+"""
+
+from setuptools import Extension, setup
+
+try:
+    from Cython.Build import cythonize
+except ImportError:
+    extensions = []
+else:
+    extensions = cythonize(
+        [Extension("mpprof.traces._walk", ["mpprof/traces/_walk.pyx"], optional=True)],
+        compiler_directives={"language_level": 3},
+    )
+
+setup(ext_modules=extensions)
