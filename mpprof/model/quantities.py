@@ -1,0 +1,117 @@
+"""Quantities in words: the only number formatting of the project (`report.words` hands it on).
+
+Values come in the units of the data (nanoseconds, bytes, ratios from 0 to 1) and leave with their unit.
+`None` is "not known" and a value that is not finite says so; neither ever becomes a zero.
+"""
+
+from __future__ import annotations
+
+import math
+
+NOT_KNOWN = "not known"
+_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_BYTE_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def _special(value: float | None) -> str | None:
+    """The words for a value that is no ordinary number, else None."""
+    if value is None:
+        return NOT_KNOWN
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "infinite" if value > 0 else "-infinite"
+    return None
+
+
+def _significant(value: float, digits: int = 3) -> str:
+    """`digits` significant digits in plain notation: 1234.5 -> "1,234", 12.34 -> "12.3", 5 -> "5.00"."""
+    if value == 0:
+        return "0"
+    # Rounded first, so that 9.996 becomes 10.0 and not 10.00.
+    value = float(f"{value:.{digits - 1}e}") if abs(value) < 10**digits else value
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{decimals}f}"
+
+
+def format_ns(value: float | None) -> str:
+    """A duration of `value` nanoseconds with three significant digits: `1.23 ms`, `870 ns`, `2.50 s`."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NOT_KNOWN
+    if value == 0:
+        return "0 ns"
+    for scale, unit in _TIME_UNITS:
+        # 999.6 µs would round to "1,000 µs": the next unit up takes it.
+        if abs(value) >= scale * 0.9995:
+            return f"{_significant(value / scale)} {unit}"
+    return f"{_significant(value)} ns"
+
+
+def format_bytes(value: float | None) -> str:
+    """A size in binary units with three significant digits: `1.50 GiB`, `512 bytes`."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NOT_KNOWN
+    for scale, unit in _BYTE_UNITS:
+        if abs(value) >= scale * 0.9995:
+            return f"{_significant(value / scale)} {unit}"
+    return f"{value:,.0f} {'byte' if abs(value) == 1 else 'bytes'}"
+
+
+def format_ratio(value: float | None) -> str:
+    """A ratio as a percentage: `15.3 %`, `100 %`, `0.02 %`, `<0.01 %`, `0 %`."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NOT_KNOWN
+    percent = value * 100
+    if percent == 0:
+        return "0 %"
+    if abs(percent) < 0.01:
+        return "<0.01 %" if percent > 0 else ">-0.01 %"
+    if abs(percent) < 1:
+        return f"{percent:.2f} %"
+    if abs(percent) < 99.95:
+        # A share just short of all is not shown as all.
+        return f"{percent:.1f} %"
+    if abs(percent) < 100:
+        return ">99.9 %" if percent > 0 else "<-99.9 %"
+    return f"{percent:,.0f} %"
+
+
+def format_speedup(value: float | None) -> str:
+    """A speedup with two decimals: `1.07x`; from 10 on with one."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NOT_KNOWN
+    return f"{value:.2f}x" if abs(value) < 9.995 else f"{value:,.1f}x"
+
+
+def format_count(value: float | None) -> str:
+    """A count with separators: `2,100,000`; up to two decimals where it is a mean."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NOT_KNOWN
+    if float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def format_quantity(value: float | int | str | bool | None, unit: str) -> str:
+    """A value in one of the units of `Evidence` ("ns", "bytes", "ratio", "count", "text", "speedup").
+
+    An unknown unit is printed behind the number as it stands.
+    """
+    if value is None:
+        return NOT_KNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    formats = {"ns": format_ns, "bytes": format_bytes, "ratio": format_ratio, "count": format_count}
+    if unit in formats:
+        return formats[unit](value)
+    if unit == "speedup":
+        return format_speedup(value)
+    words = _special(value) or _significant(float(value))
+    return words if unit in ("", "text") else f"{words} {unit}"
