@@ -1,0 +1,372 @@
+"""What one training step of a made-up model asks of the GPU, op by op, as Keras 3 on TensorFlow does it.
+
+A workload is a list of `Work` in launch order. Op names follow what TensorFlow 2.21 writes for a Keras 3.15
+`fit` without XLA (`StatefulPartitionedCall/sequential_1/dense_1/MatMul`), recorded on a CPU; durations come
+from FLOPs, bytes and the rates in `gpus`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tests.builders.gpus import Gpu, matrix_us, memory_us
+
+SCOPE = "StatefulPartitionedCall"
+MODEL = f"{SCOPE}/model_1"
+GRADIENT = f"{SCOPE}/gradient_tape/model_1"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One launch. `sync`: the host waits for the device after it. `stream`: "compute", "h2d", "d2h"."""
+
+    kernel: str
+    op: str
+    type: str
+    us: float
+    shapes: str = ""
+    stream: str = "compute"
+    bytes: int = -1
+    sync: bool = False
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How the model computes: `storage` of activations (float32, half, bfloat16), `matrix` the precision that
+    matrix kernels really run in (fp32, tf32, fp16, bf16, fp16_cuda)."""
+
+    storage: str
+    matrix: str
+    loss_scaling: bool
+
+    @property
+    def size(self) -> int:
+        return 4 if self.storage == "float" else 2
+
+    @property
+    def mixed(self) -> bool:
+        return self.storage != "float"
+
+
+FLOAT32 = Numerics("float", "fp32", False)
+TF32 = Numerics("float", "tf32", False)
+MIXED_FLOAT16 = Numerics("half", "fp16", True)
+MIXED_BFLOAT16 = Numerics("bfloat16", "bf16", False)
+
+_MLIR_DTYPE = {"float": "DT_FLOAT", "half": "DT_HALF", "bfloat16": "DT_BFLOAT16"}
+
+
+def mlir(op: str, dtype_in: str, dtype_out: str) -> str:
+    return f"{op}_GPU_{_MLIR_DTYPE[dtype_in]}_{_MLIR_DTYPE[dtype_out]}_kernel"
+
+
+def _shape(dtype: str, *dims: int) -> str:
+    return f"{dtype}[{','.join(map(str, dims))}]"
+
+
+def elementwise(gpu: Gpu, scope: str, op: str, dtype: str, elements: float, reads: int = 1) -> Work:
+    size = 4 if dtype == "float" else 2
+    us = memory_us(gpu, elements * size * (reads + 1))
+    return Work(mlir(op, dtype, dtype), f"{scope}/{op}", op, us, f"({_shape(dtype, int(elements))})")
+
+
+def cast(gpu: Gpu, scope: str, dtype_in: str, dtype_out: str, elements: float, name: str = "Cast") -> Work:
+    us = memory_us(gpu, elements * 6)
+    return Work(
+        mlir("Cast", dtype_in, dtype_out),
+        f"{scope}/{name}",
+        "Cast",
+        us,
+        f"({_shape(dtype_in, int(elements))})",
+    )
+
+
+def batch_norm(
+    gpu: Gpu, layer: str, n: Numerics, elements: float, channels: int
+) -> tuple[list[Work], list[Work]]:
+    """Keras 3 computes it in float32 from separate ops; mixed precision adds a cast before and after."""
+    scope, grad = f"{MODEL}/{layer}", f"{GRADIENT}/{layer}"
+    reduce = "void tensorflow::functor::ColumnReduceKernel<float const*, float*, gpuprim::Sum>(float const*, float*, int, int, gpuprim::Sum, std::iterator_traits<float const*>::value_type)"
+    moments = [
+        Work(
+            reduce,
+            f"{scope}/moments/{op}",
+            op,
+            memory_us(gpu, elements * 4),
+            f"({_shape('float', int(elements))})",
+        )
+        for op in ("Mean", "Mean_1")
+    ]
+    forward = [
+        *([cast(gpu, scope, n.storage, "float", elements)] if n.mixed else []),
+        moments[0],
+        elementwise(gpu, f"{scope}/moments", "SquaredDifference", "float", elements),
+        moments[1],
+        elementwise(gpu, f"{scope}/batchnorm", "Mul", "float", elements),
+        elementwise(gpu, f"{scope}/batchnorm", "AddV2", "float", elements),
+        *([cast(gpu, scope, "float", n.storage, elements, "Cast_5")] if n.mixed else []),
+    ]
+    backward = [
+        *([cast(gpu, f"{grad}/Cast_5", n.storage, "float", elements)] if n.mixed else []),
+        elementwise(gpu, f"{grad}/batchnorm/mul_1", "Mul", "float", elements),
+        Work(reduce, f"{grad}/batchnorm/mul_1/Sum", "Sum", memory_us(gpu, elements * 8), f"({_shape('float', int(elements))})"),
+        elementwise(gpu, f"{grad}/moments", "Mul", "float", elements, reads=2),
+        *([cast(gpu, f"{grad}/Cast", "float", n.storage, elements)] if n.mixed else []),
+    ]  # fmt: skip
+    return forward, backward
+
+
+def convolution(
+    gpu: Gpu, layer: str, n: Numerics, batch: int, size: int, cin: int, cout: int, kernel: int
+) -> tuple[list[Work], list[Work]]:
+    """Forward and backward of one convolution on a size x size output; the weights are cast each step."""
+    flops = 2.0 * batch * size * size * cin * cout * kernel * kernel
+    weights = cin * cout * kernel * kernel
+    moved = (batch * size * size * (cin + cout) + weights) * n.size
+    image = _shape(n.storage, batch, size, size, cin)
+    filters = _shape(n.storage, kernel, kernel, cin, cout)
+    out = _shape(n.storage, batch, size, size, cout)
+    us = matrix_us(gpu, n.matrix, flops, moved)
+    scope, grad = f"{MODEL}/{layer}/convolution", f"{GRADIENT}/{layer}/convolution"
+    forward = [
+        *([cast(gpu, f"{scope}", "float", n.storage, weights)] if n.mixed else []),
+        Work(gpu.names["conv_fprop", n.matrix], scope, "Conv2D", us, f"({image};{filters})"),
+    ]
+    backward = [
+        Work(gpu.names["conv_dgrad", n.matrix], f"{grad}/Conv2DBackpropInput", "Conv2DBackpropInput", us * 1.05, f"({filters};{out})"),
+        Work(gpu.names["conv_wgrad", n.matrix], f"{grad}/Conv2DBackpropFilter", "Conv2DBackpropFilter", us * 1.1, f"({image};{out})"),
+        *([cast(gpu, f"{grad}/Cast", n.storage, "float", weights)] if n.mixed else []),
+    ]  # fmt: skip
+    return forward, backward
+
+
+def dense(
+    gpu: Gpu, layer: str, n: Numerics, rows: int, cin: int, cout: int, role: str = "gemm"
+) -> tuple[list[Work], list[Work]]:
+    """Forward and backward of one dense layer: rows x cin times cin x cout."""
+    flops, weights = 2.0 * rows * cin * cout, cin * cout
+    moved = (rows * (cin + cout) + weights) * n.size
+    a, b, c = (_shape(n.storage, *d) for d in ((rows, cin), (cin, cout), (rows, cout)))
+    us = matrix_us(gpu, n.matrix, flops, moved)
+    scope, grad = f"{MODEL}/{layer}", f"{GRADIENT}/{layer}"
+    kernel = gpu.names[role, n.matrix]
+    forward = [
+        *([cast(gpu, scope, "float", n.storage, weights)] if n.mixed else []),
+        Work(kernel, f"{scope}/MatMul", "MatMul", us, f"({a};{b})"),
+        elementwise(gpu, scope, "BiasAdd", n.storage, rows * cout),
+    ]
+    backward = [
+        Work(kernel, f"{grad}/MatMul/MatMul", "MatMul", us, f"({c};{b})"),
+        Work(kernel, f"{grad}/MatMul/MatMul_1", "MatMul", us, f"({a};{c})"),
+        *([cast(gpu, f"{grad}/Cast", n.storage, "float", weights)] if n.mixed else []),
+    ]
+    return forward, backward
+
+
+def optimizer(gpu: Gpu, n: Numerics, parameters: float, variables: int) -> list[Work]:
+    """Adam on float32 variables, one chain of small kernels a variable; with loss scaling a finite check
+    and an un-scaling of every gradient, and a flag that the host waits for."""
+    works: list[Work] = []
+    each = parameters / variables
+    guard = f"{SCOPE}/cond/then/_30/cond" if n.loss_scaling else SCOPE
+    if n.loss_scaling:
+        for v in range(variables):
+            suffix = f"_{v}" if v else ""
+            works.append(
+                Work("IsFinite_GPU_DT_FLOAT_DT_BOOL_kernel", f"{SCOPE}/IsFinite{suffix}", "IsFinite", memory_us(gpu, each * 5))
+            )  # fmt: skip
+            works.append(
+                Work("void cub::DeviceReduceSingleTileKernel<bool*, bool*, int, tensorflow::functor::And>(bool*, bool*, int, tensorflow::functor::And, bool)", f"{SCOPE}/All{suffix}", "All", 2.2)
+            )  # fmt: skip
+        works.append(Work("MemcpyD2H", f"{SCOPE}/cond", "If", 1.5, stream="d2h", bytes=1, sync=True))
+        for v in range(variables):
+            suffix = f"_{v}" if v else ""
+            works.append(replace(elementwise(gpu, guard, "Mul", "float", each), op=f"{guard}/mul{suffix}"))
+    for v in range(variables):
+        suffix = f"_{v}" if v else ""
+        for op in (
+            "Sub",
+            "Mul",
+            "AssignAddVariableOp",
+            "Square",
+            "AssignAddVariableOp_1",
+            "Sqrt",
+            "AssignSubVariableOp",
+        ):
+            base = op.split("_")[0]
+            work = elementwise(gpu, f"{guard}/adam", base, "float", each, reads=2)
+            works.append(replace(work, op=f"{guard}/adam/{op}{suffix}"))
+    return works
+
+
+def loss(gpu: Gpu, rows: int, classes: int) -> list[Work]:
+    scope = f"{SCOPE}/compile_loss/sparse_categorical_crossentropy"
+    kernel = "void tensorflow::functor::(anonymous namespace)::SoftmaxXentKernel<float>(float const*, float*, int, int)"
+    op = "SparseSoftmaxCrossEntropyWithLogits"
+    return [
+        Work(
+            kernel,
+            f"{scope}/{op}/{op}",
+            op,
+            memory_us(gpu, rows * classes * 12.0),
+            f"({_shape('float', rows, classes)})",
+        )
+    ]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A step's work and what the records state of the model."""
+
+    works: tuple[Work, ...]
+    layers: tuple[dict, ...]
+    parameters: int
+    batch: int
+    input_bytes: int
+
+
+def _layer(
+    name: str, kind: str, n: Numerics, compute: str, out: list, parameters: int, **config: object
+) -> dict:
+    variable = "float32"
+    return {
+        "name": name, "class": kind, "compute_dtype": compute, "variable_dtype": variable, "output_dtype": compute,
+        "config": config, "output_shape": out, "parameters": parameters, "supports_jit": True,
+    }  # fmt: skip
+
+
+KERAS_DTYPE = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
+
+
+def convnet(
+    gpu: Gpu,
+    n: Numerics,
+    *,
+    batch: int = 64,
+    widths: tuple[int, ...] = (64, 128, 256, 512),
+    sizes: tuple[int, ...] = (112, 56, 28, 14),
+    classes: int = 1000,
+    overrides: dict[str, Numerics] | None = None,
+) -> Model:
+    """Convolution, batch norm and relu blocks, pooling, a dense head. `overrides` gives single layers other
+    numerics (a float32 island, a fallback)."""
+    forward: list[Work] = []
+    backward: list[Work] = []
+    layers: list[dict] = []
+    cin, parameters = 3, 0
+    for i, (cout, size) in enumerate(zip(widths, sizes, strict=True)):
+        name = f"conv2d_{i}" if i else "conv2d"
+        own = (overrides or {}).get(name, n)
+        f, b = convolution(gpu, name, own, batch, size, cin, cout, 3)
+        elements = batch * size * size * cout
+        if own.storage != n.storage:
+            f = [cast(gpu, f"{MODEL}/{name}", n.storage, "float", batch * size * size * cin, "Cast_in"), *f,
+                 cast(gpu, f"{MODEL}/{name}", "float", n.storage, elements, "Cast_out")]  # fmt: skip
+        norm = f"batch_normalization_{i}" if i else "batch_normalization"
+        nf, nb = batch_norm(gpu, norm, n, elements, cout)
+        act = f"re_lu_{i}" if i else "re_lu"
+        forward += [*f, *nf, elementwise(gpu, f"{MODEL}/{act}", "Relu", n.storage, elements)]
+        backward = [
+            elementwise(gpu, f"{GRADIENT}/{act}", "ReluGrad", n.storage, elements, reads=2),
+            *nb,
+            *b,
+            *backward,
+        ]
+        weights = cin * cout * 9 + cout
+        dtype = KERAS_DTYPE[n.storage]
+        layers += [
+            _layer(name, "Conv2D", own, KERAS_DTYPE[own.storage], [None, size, size, cout], weights,
+                   filters=cout, kernel_size=[3, 3], groups=1, strides=[1, 1]),
+            _layer(norm, "BatchNormalization", n, dtype, [None, size, size, cout], 4 * cout),
+            _layer(act, "ReLU", n, dtype, [None, size, size, cout], 0),
+        ]  # fmt: skip
+        parameters += weights + 4 * cout
+        cin = cout
+    f, b = dense(gpu, "dense", (overrides or {}).get("dense", n), batch, cin, classes)
+    forward += [
+        *f,
+        *([cast(gpu, f"{MODEL}/softmax", n.storage, "float", batch * classes)] if n.mixed else []),
+    ]
+    layers += [
+        _layer(
+            "dense",
+            "Dense",
+            n,
+            KERAS_DTYPE[n.storage],
+            [None, classes],
+            cin * classes + classes,
+            units=classes,
+        ),
+        _layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"),
+    ]
+    parameters += cin * classes + classes
+    works = [
+        *forward,
+        *loss(gpu, batch, classes),
+        *b,
+        *backward,
+        *optimizer(gpu, n, parameters, 4 * len(widths) + 2),
+    ]
+    return Model(tuple(works), tuple(layers), parameters, batch, batch * sizes[0] ** 2 * 4 * 3 * 4)
+
+
+def transformer(
+    gpu: Gpu,
+    n: Numerics,
+    *,
+    batch: int = 32,
+    length: int = 128,
+    width: int = 512,
+    blocks: int = 6,
+    vocabulary: int = 32768,
+    logits: Numerics | None = None,
+) -> Model:
+    """Attention projections, feed-forward, layer norm and a vocabulary-sized head. `logits` overrides the head."""
+    rows = batch * length
+    forward: list[Work] = []
+    backward: list[Work] = []
+    layers: list[dict] = []
+    parameters = 0
+    dtype = KERAS_DTYPE[n.storage]
+    for i in range(blocks):
+        for part, cin, cout in (
+            ("query", width, width), ("key", width, width), ("value", width, width),
+            ("projection", width, width), ("up", width, 4 * width), ("down", 4 * width, width),
+        ):  # fmt: skip
+            name = f"block_{i}/{part}"
+            f, b = dense(gpu, name, n, rows, cin, cout)
+            forward += f
+            backward = [*b, *backward]
+            layers.append(
+                _layer(name, "Dense", n, dtype, [None, length, cout], cin * cout + cout, units=cout)
+            )
+            parameters += cin * cout + cout
+        norm = f"block_{i}/layer_normalization"
+        nf, nb = batch_norm(gpu, norm, n, rows * width, width)
+        forward += [
+            *nf,
+            elementwise(gpu, f"{MODEL}/block_{i}/activation", "Relu", n.storage, rows * 4 * width),
+        ]
+        backward = [*nb, *backward]
+        layers.append(_layer(norm, "LayerNormalization", n, dtype, [None, length, width], 2 * width))
+        parameters += 2 * width
+    f, b = dense(gpu, "logits", logits or n, rows, width, vocabulary, "logits")
+    forward += [
+        *f,
+        *([cast(gpu, f"{MODEL}/logits_float", n.storage, "float", rows * vocabulary)] if n.mixed else []),
+    ]
+    layers.append(
+        _layer("logits", "Dense", n, dtype, [None, length, vocabulary], width * vocabulary, units=vocabulary)
+    )
+    layers.append(
+        _layer("logits_float", "Activation", n, "float32", [None, length, vocabulary], 0, activation="linear")
+    )
+    parameters += width * vocabulary
+    works = [
+        *forward,
+        *loss(gpu, rows, vocabulary),
+        *b,
+        *backward,
+        *optimizer(gpu, n, parameters, 7 * blocks + 1),
+    ]
+    return Model(tuple(works), tuple(layers), parameters, batch, rows * 4)
