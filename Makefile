@@ -1,0 +1,66 @@
+# Two commands do everything on a fresh machine:
+#
+#   make demo     set up, train a small model in float32 and mixed_float16 on the CPU, report, compare, serve
+#   make test     set up, lint, types, import contracts, tests
+#
+# `make demo NO_SERVE=1` returns instead of serving. PYTHON=... picks the interpreter (3.11 or newer).
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= auto
+STAMP := $(VENV)/.mpprof-installed
+
+.PHONY: help setup demo test check lint types contracts unit chromium bench soak samples clean
+
+help:
+	@sed -n '3,6s/^# *//p' Makefile
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml setup.py mpprof/traces/_walk.pyx
+	@test -n "$(PYTHON)" || { echo "mpprof needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/mpprof demo $(if $(NO_SERVE),--no-serve)
+
+test: setup check chromium unit
+
+check: lint types contracts
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+contracts: setup
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not benchmark and not soak"
+
+# The browser tests drive Debian's chromium. Elsewhere they skip and say how to get it.
+chromium:
+	@if [ ! -x /usr/bin/chromium ] && [ -f /etc/debian_version ] && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	fi
+
+bench: setup
+	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
+
+soak: setup
+	$(BIN)/python -m pytest -m soak -s tests
+
+samples: setup
+	$(BIN)/python sample_traces/make.py synthetic
+	$(BIN)/python sample_traces/make.py recorded
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
