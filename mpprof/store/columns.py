@@ -1,0 +1,146 @@
+"""Parsed lines as the columns of `model.steps`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.steps import ABSENT, HardwareTable, StepTable, ValidationTable
+from mpprof.store.formats import number
+
+Record = dict[str, Any]
+
+REQUIRED = ("step", "fit", "t_ns")
+INTEGERS = (
+    "step", "fit", "epoch", "batch", "covers", "t_ns",
+    "interval_ns", "duration_ns", "gap_ns", "input_wait_ns", "dispatch_ns", "skipped",
+)  # fmt: skip
+INT64 = 1 << 63
+
+
+def sound_step(record: Record) -> bool:
+    """A `step` line whose numbers are numbers of our range. What it does not carry is no fault."""
+    for key in INTEGERS:
+        value = record.get(key)
+        if value is None:
+            if key in REQUIRED:
+                return False
+        elif type(value) is not int or not -INT64 <= value < INT64:
+            return False
+    return all(
+        number(record[key]) is not None for key in ("loss", "loss_scale") if record.get(key) is not None
+    )
+
+
+class StepColumns:
+    """Gathers step lines block by block, so that a long log never stands in memory as objects."""
+
+    def __init__(self) -> None:
+        self._blocks: list[dict[str, NDArray[Any]]] = []
+
+    def add(self, records: Sequence[Record]) -> int:
+        """Take a block of `step` lines; returns how many were unsound and left out."""
+        try:
+            self._blocks.append(_block(records))
+        except (TypeError, ValueError, OverflowError):
+            sound = [record for record in records if sound_step(record)]
+            self._blocks.append(_block(sound))
+            return len(records) - len(sound)
+        return 0
+
+    def table(self) -> StepTable:
+        blocks = self._blocks or [_block(())]
+        columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        for column in columns.values():
+            column.setflags(write=False)
+        return StepTable(**columns)
+
+
+def _block(records: Sequence[Record]) -> dict[str, NDArray[Any]]:
+    columns: dict[str, NDArray[Any]] = {}
+    for name in INTEGERS:
+        values: list[Any]
+        if name in REQUIRED:
+            values = [record.get(name) for record in records]
+        else:
+            default = 1 if name == "covers" else ABSENT
+            values = [record.get(name, default) for record in records]
+        columns[name] = _int64(values)
+    for name in ("synced", "profiled"):
+        columns[name] = np.array([record.get(name, False) is True for record in records], np.bool_)
+    for name in ("loss", "loss_scale"):
+        columns[name], columns[f"{name}_known"] = _floats([record.get(name) for record in records])
+    memory = [_memory(record["memory"]) if "memory" in record else (ABSENT, ABSENT) for record in records]
+    columns["peak_bytes"] = np.array([peak for peak, _ in memory], np.int64)
+    columns["live_bytes"] = np.array([live for _, live in memory], np.int64)
+    return columns
+
+
+def _int64(values: list[Any]) -> NDArray[np.int64]:
+    if not values:
+        return np.empty(0, np.int64)
+    if set(map(type, values)) != {int}:  # bool is an int to numpy and a float would be cut off
+        raise TypeError("not whole numbers")
+    return np.array(values, np.int64)
+
+
+def _floats(values: list[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The values, NaN where there is none, and which of them there are."""
+    known = np.array([value is not None for value in values], np.bool_)
+    if set(map(type, values)) <= {float}:
+        return np.array(values, np.float64), known
+    numbers = [np.nan if value is None else number(value) for value in values]
+    if None in numbers:
+        raise TypeError("not a number")
+    return np.array(numbers, np.float64), known
+
+
+def _memory(devices: Any) -> tuple[int, int]:
+    """The highest peak over the devices and the largest live size, `ABSENT` where no device says."""
+    if not isinstance(devices, list):
+        raise TypeError("memory is not a list")
+    sizes = [device for device in devices if isinstance(device, dict)]
+    return _largest(sizes, "peak_bytes"), _largest(sizes, "live_bytes")
+
+
+def _largest(sizes: Iterable[Record], key: str) -> int:
+    found = [size[key] for size in sizes if type(size.get(key)) is int]
+    return max(found, default=ABSENT)
+
+
+def validation_table(records: Sequence[Record]) -> ValidationTable:
+    pairs = [(record.get("t_ns"), record.get("duration_ns")) for record in records]
+    whole = [pair for pair in pairs if all(type(value) is int and abs(value) < INT64 for value in pair)]
+    return ValidationTable(
+        t_ns=np.array([end for end, _ in whole], np.int64),
+        duration_ns=np.array([duration for _, duration in whole], np.int64),
+    )
+
+
+def hardware_table(records: Sequence[Record]) -> HardwareTable:
+    """Samples without a time are left out; what a sample does not carry is NaN."""
+    timed = [r for r in records if type(r.get("t_ns")) is int and abs(r["t_ns"]) < INT64]
+
+    def floats(key: str) -> NDArray[np.float64]:
+        values = (number(record.get(key)) for record in timed)
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+
+    return HardwareTable(
+        t_ns=np.array([record["t_ns"] for record in timed], np.int64),
+        gpu=np.array([gpu if type(gpu := r.get("gpu")) is int else ABSENT for r in timed], np.int64),
+        utilization_ratio=floats("utilization_ratio"),
+        memory_used_bytes=floats("memory_used_bytes"),
+        power_w=floats("power_w"),
+        sm_clock_hz=floats("sm_clock_hz"),
+        temperature_c=floats("temperature_c"),
+        cpu_ratio=floats("cpu_ratio"),
+        rss_bytes=floats("rss_bytes"),
+        throttle=tuple(_names(record.get("throttle")) for record in timed),
+    )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(str(name) for name in value) if isinstance(value, list) else ()

@@ -1,0 +1,44 @@
+"""Finding runs under a directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mpprof.errors import NotFoundError
+from mpprof.store import formats
+
+
+def find_runs(path: Path) -> tuple[Path, ...]:
+    """The roots of all runs at or below `path`, sorted: directories with mpprof/run.json or
+    mpprof/steps.jsonl. An extra worker's files belong to its run and are none of their own; links to
+    directories are not followed.
+
+    `path` may also be the `mpprof` directory of a run or a file in it. Empty: there is no run. Raises
+    `NotFoundError` where `path` does not exist.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise NotFoundError("no such file or directory", where=str(path), next="Check the path")
+    inside = path if path.is_dir() else path.parent
+    if inside.name == formats.FOLDER and _holds_run(inside.parent):
+        return (inside.parent,)
+    if not path.is_dir():
+        return ()
+    return tuple(sorted(_walk(path)))
+
+
+def _walk(path: Path) -> list[Path]:
+    found = []
+    for folder, names, _ in os.walk(path):
+        if formats.FOLDER in names and _holds_run(Path(folder)):
+            found.append(Path(folder))
+            names.remove(formats.FOLDER)
+        # A profiler session holds traces only, and there may be many of them.
+        names[:] = [name for name in names if name != "plugins"]
+    return found
+
+
+def _holds_run(root: Path) -> bool:
+    folder = formats.folder_of(root)
+    return (folder / formats.RUN_FILE).is_file() or (folder / formats.STEPS_FILE).is_file()

@@ -1,0 +1,87 @@
+"""The files of a run: their names, their schemas and their strict JSON.
+
+Standard JSON has no NaN and no infinities, and a file that holds them can be read by few; here they are
+the strings "NaN", "Infinity" and "-Infinity" wherever a number may stand.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+RUN_SCHEMA = "mpprof.run/1"
+STEPS_SCHEMA = "mpprof.steps/1"
+HARDWARE_SCHEMA = "mpprof.hardware/1"
+
+FOLDER = "mpprof"
+RUN_FILE = "run.json"
+STEPS_FILE = "steps.jsonl"
+HARDWARE_FILE = "hardware.jsonl"
+
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def folder_of(root: Path, worker: int = 0) -> Path:
+    """Where the files of a run lie: `<root>/mpprof`, of an extra worker `<root>/mpprof/worker-<k>`."""
+    return root / FOLDER if worker == 0 else root / FOLDER / f"worker-{worker}"
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def line(record: dict[str, Any]) -> str:
+    """One record as one line of JSON, without its newline."""
+    try:
+        return _encode(record)
+    except (ValueError, TypeError):  # a number that is not finite, or a value of an array library
+        return _encode(plain(record))
+
+
+def document(record: dict[str, Any]) -> str:
+    """One record as a readable document."""
+    return json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """The same value in types that strict JSON knows.
+
+    Numbers of array libraries become Python's, tuples lists, what is not finite its string, and what
+    JSON cannot say its text.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return _text(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _name(value)
+    if isinstance(value, dict):
+        return {_text(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    number = getattr(value, "item", None)
+    if callable(number) and getattr(value, "ndim", 1) == 0:
+        return plain(number())
+    return _text(str(value))
+
+
+def number(value: Any) -> float | None:
+    """A JSON number or one of the three strings as a float; None where it is neither."""
+    if isinstance(value, str):
+        return NON_FINITE.get(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _name(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _text(text: str) -> str:
+    # A lone surrogate (from an undecodable file name) cannot be written as UTF-8.
+    return text.encode("utf-8", "replace").decode("utf-8")

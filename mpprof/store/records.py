@@ -1,0 +1,80 @@
+"""The records of one run, read back: facts, step log, validations, hardware samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpprof.errors import NotFoundError
+from mpprof.model.run import RunFacts
+from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
+from mpprof.store import formats
+from mpprof.store.columns import Record, StepColumns, hardware_table, validation_table
+from mpprof.store.facts import read_facts
+from mpprof.store.lines import Faults, read_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What a run's own files hold. None: there is no such file.
+
+    `finished` is False where the last `fit` has no `fit_end`: the process was killed, or still runs.
+    `warnings` say what was damaged, with the file and the byte.
+    """
+
+    facts: RunFacts | None
+    steps: StepTable | None
+    validations: ValidationTable | None
+    hardware: HardwareTable | None
+    finished: bool
+    warnings: tuple[str, ...]
+
+
+def read_records(root: Path, *, worker: int = 0) -> Records:
+    """Read the run whose files lie in `<root>/mpprof` (of an extra worker in `worker-<k>` below it).
+
+    Raises `NotFoundError` where there is no run, `TooNewError` where a newer mpprof wrote it and
+    `UnreadableError` where a file is none of ours. Damage within a file is a warning.
+    """
+    folder = formats.folder_of(Path(root), worker)
+    run_path, steps_path = folder / formats.RUN_FILE, folder / formats.STEPS_FILE
+    if not run_path.exists() and not steps_path.exists():
+        raise NotFoundError(
+            "no records of mpprof here", where=str(root), next="Give a directory that holds mpprof/run.json"
+        )
+    warnings: list[str] = []
+    facts = read_facts(run_path) if run_path.exists() else None
+    if facts is None:
+        warnings.append(f"{run_path}: missing; the run's facts are not known")
+    steps, validations, finished, said = _read_steps(steps_path)
+    hardware, more = _read_hardware(folder / formats.HARDWARE_FILE)
+    return Records(facts, steps, validations, hardware, finished, (*warnings, *said, *more))
+
+
+def _read_steps(path: Path) -> tuple[StepTable | None, ValidationTable | None, bool, tuple[str, ...]]:
+    faults, columns = Faults(path), StepColumns()
+    validations: list[Record] = []
+    finished, unsound = True, 0
+    for records in read_blocks(path, "mpprof.steps", faults):
+        unsound += columns.add([record for record in records if record.get("kind") == "step"])
+        for record in records:
+            kind = record.get("kind")  # kinds that are not known here are a newer mpprof's additions
+            if kind == "fit":
+                finished = False
+            elif kind == "fit_end":
+                finished = True
+            elif kind == "validation":
+                validations.append(record)
+    if faults.missing:
+        return None, None, True, (f"{path}: missing; there are no step records",)
+    if unsound:
+        faults.notes.append(f"{path}: {unsound} step lines hold values of the wrong type and were skipped")
+    return columns.table(), validation_table(validations), finished, faults.warnings()
+
+
+def _read_hardware(path: Path) -> tuple[HardwareTable | None, tuple[str, ...]]:
+    faults = Faults(path)
+    samples = [record for records in read_blocks(path, "mpprof.hardware", faults) for record in records]
+    if faults.missing:
+        return None, ()  # samples are an extra: run.json's `absent` says why there are none
+    return hardware_table(samples), faults.warnings()

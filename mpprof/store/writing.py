@@ -1,0 +1,129 @@
+"""Writing a run's files so that nothing recorded is lost and nothing unfinished is read.
+
+`run.json` is replaced as a whole. Line files only grow: a thread hands the lines to the system every
+second, so a kill -9 loses at most the last second (a power cut may lose more: there is no fsync).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mpprof.store import formats
+
+FLUSH_SECONDS = 1.0
+
+Record = dict[str, Any]
+Trouble = Callable[[Path, OSError], None]
+
+
+def write_run(folder: Path, record: Record) -> None:
+    """Replace `<folder>/run.json` atomically: write beside it, fsync, rename. Raises OSError."""
+    text = formats.document({"schema": formats.RUN_SCHEMA, **record})
+    target = folder / formats.RUN_FILE
+    beside = folder / f".{formats.RUN_FILE}.{os.getpid()}"
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+class LineWriter:
+    """Appends records to one file from a thread of its own.
+
+    `put` only appends to a queue. The first OSError (full disk, vanished mount) is given to `trouble`
+    once, from the thread; from then on records are dropped and what is on disk stays readable.
+    """
+
+    def __init__(self, path: Path, schema: str, trouble: Trouble, *, every_s: float = FLUSH_SECONDS) -> None:
+        """Creates the file, which must not exist. Raises OSError."""
+        self.path = path
+        self._trouble = trouble
+        self._every_s = every_s
+        self._queue: deque[Record] = deque()
+        self._wake = threading.Event()
+        self._writing = threading.Lock()
+        self._closed = self._broken = False
+        self._pid = os.getpid()
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        self._write(formats.line({"schema": schema}) + "\n")
+        self._thread = threading.Thread(target=self._run, name=f"mpprof {path.name}", daemon=True)
+        self._thread.start()
+
+    def put(self, record: Record) -> None:
+        """Hand over a record; it must not be changed afterwards."""
+        if not self._broken:
+            self._queue.append(record)
+
+    def flush(self) -> None:
+        """Write what is queued before returning."""
+        if os.getpid() != self._pid:  # a forked child must not write into its parent's file
+            self._queue.clear()
+            return
+        with self._writing:
+            self._drain()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what is queued and end the thread. A disk that hangs is left behind after `timeout_s`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wake.set()
+        if os.getpid() == self._pid:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._wake.wait(self._every_s):
+            with self._writing:
+                self._drain()
+        with self._writing:
+            self._drain()
+            os.close(self._file)
+
+    def _drain(self) -> None:
+        count = len(self._queue)
+        if not count or self._broken:
+            return
+        lines = [formats.line(self._queue.popleft()) for _ in range(count)]
+        try:
+            self._write("\n".join(lines) + "\n")
+        except OSError as error:
+            self._broken = True
+            self._queue.clear()
+            self._trouble(self.path, error)
+
+    def _write(self, text: str) -> None:
+        # A path that was unlinked or whose mount is gone still takes writes: nobody could read them.
+        if not self.path.exists():
+            raise FileNotFoundError(2, "the file has vanished", str(self.path))
+        rest = memoryview(text.encode())
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+
+def claim(logdir: Path, name: str) -> Path:
+    """The root of a new run: `logdir` itself, or `<logdir>/<name>` where it already holds a run.
+
+    Never two runs in one directory: whoever creates the folder's claim first has it. Raises OSError.
+    """
+    candidates = [logdir, logdir / name, *(logdir / f"{name}-{k}" for k in range(2, 100))]
+    for root in candidates:
+        folder = formats.folder_of(root)
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / formats.RUN_FILE).exists() or (folder / formats.STEPS_FILE).exists():
+            continue
+        try:
+            os.close(os.open(folder / ".claimed", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        except FileExistsError:
+            continue
+        return root
+    raise FileExistsError(17, "holds a hundred runs of this second", str(logdir))
