@@ -1,0 +1,137 @@
+"""A directory of runs as the page sees it: read when asked for, read again when it changed on disk."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from threading import RLock
+from typing import TypeVar
+
+from mpprof import workflows
+from mpprof.errors import MpprofError, NotFoundError
+from mpprof.model.run import Run
+from mpprof.model.source import Document, RunEntry
+from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.report import json as documents
+
+KEPT_ANALYSES = 6
+"""Analyses hold whole traces: as many as a ladder on one page needs, no more."""
+
+Signature = tuple[tuple[str, int, int], ...]
+_T = TypeVar("_T")
+
+
+class LogDirectory:
+    """Implements model.source.RunSource over everything under `path`.
+
+    Safe to use from several threads. What was read is kept until the files' sizes or times change.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise NotFoundError("no such file or directory", where=str(path), next="give a log directory")
+        self.path = path
+        self.title = path.resolve().name
+        self._lock = RLock()
+        self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
+        self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
+
+    def entries(self) -> tuple[RunEntry, ...]:
+        """Every run, oldest first; one that cannot be read is listed with its problem."""
+        with self._lock:
+            found = self._scan()
+        entries = [_entry(name, read) for name, (_, read) in found.items()]
+        return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
+
+    def report(self, run: str, baseline: str | None = None) -> Document:
+        """The `mpprof.report/1` document of a run, against a baseline run where one is named."""
+        mine = self._analysis(run)
+        against = self._analysis(baseline) if baseline and baseline != run else None
+        return documents.document(workflows.judge(mine, against))
+
+    def steps(self, run: str) -> StepTable | None:
+        return self._run(run).steps
+
+    def hardware(self, run: str) -> HardwareTable | None:
+        return self._run(run).hardware
+
+    def kernels(self, run: str) -> list[Document]:
+        return workflows.rows_of(self._analysis(run), "kernels")
+
+    def ops(self, run: str) -> list[Document]:
+        return workflows.rows_of(self._analysis(run), "ops")
+
+    def layers(self, run: str) -> list[Document]:
+        return workflows.rows_of(self._analysis(run), "layers")
+
+    def compare(self, runs: tuple[str, ...]) -> Document:
+        """The `mpprof.compare/1` document of two runs or more, in the order given."""
+        return documents.compare_document(workflows.compare_analyses([self._analysis(run) for run in runs]))
+
+    def _scan(self) -> dict[str, tuple[Signature, Run | MpprofError]]:
+        """Reads what is new or changed; forgets what is gone."""
+        found: dict[str, tuple[Signature, Run | MpprofError]] = {}
+        for place in workflows.places(self.path):
+            signature = _signature(place.files)
+            known = self._runs.get(place.name)
+            if known is None or known[0] != signature:
+                known = signature, _attempt(place.read)
+            found[place.name] = known
+        self._runs = found
+        return found
+
+    def _run(self, name: str) -> Run:
+        with self._lock:
+            read = (self._runs.get(name) or self._scan().get(name, (None, None)))[1]
+        if read is None:
+            raise NotFoundError(f"no run named {name!r} here", where=str(self.path), next="reload the page")
+        if isinstance(read, MpprofError):
+            raise read
+        return read
+
+    def _analysis(self, name: str) -> workflows.Analysis:
+        with self._lock:
+            self._scan()
+            run, signature = self._run(name), self._runs[name][0]
+            kept = self._analyses.get(name)
+            if kept is None or kept[0] != signature:
+                kept = signature, workflows.analyse(run)
+            self._analyses[name] = kept
+            self._analyses.move_to_end(name)
+            while len(self._analyses) > KEPT_ANALYSES:
+                self._analyses.popitem(last=False)
+            return kept[1]
+
+
+def _attempt(read: Callable[[], _T]) -> _T | MpprofError:
+    try:
+        return read()
+    except MpprofError as error:
+        return error
+
+
+def _entry(name: str, read: Run | MpprofError) -> RunEntry:
+    if isinstance(read, MpprofError):
+        return RunEntry(name, name, None, None, None, live=False, has_trace=False, problem=str(read))
+    facts, fit = read.facts, read.last_fit
+    return RunEntry(
+        id=name,
+        name=name,
+        policy=fit.policy.global_name if fit else None,
+        backend=facts.framework.get("backend") if facts else None,
+        created_unix_ns=facts.created_unix_ns if facts else None,
+        live=not read.finished,
+        has_trace=bool(read.traces),
+    )
+
+
+def _signature(files: tuple[Path, ...]) -> Signature:
+    signature = []
+    for file in files:
+        try:
+            stat = file.stat()
+        except OSError:  # gone between the listing and now: that is a change, too
+            continue
+        signature.append((str(file), stat.st_size, stat.st_mtime_ns))
+    return tuple(signature)

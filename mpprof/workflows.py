@@ -1,0 +1,359 @@
+"""Composes the rooms into what people ask for: load a run, analyse, diagnose, compare, the source of runs.
+
+The only module that knows both wings: the one that touches the world (store, traces) and the one that
+thinks (analysis, diagnosis).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from mpprof import store, traces
+from mpprof.analysis import accounting, devices, estimate, layers, memory, placement, tables
+from mpprof.analysis import compare as comparing
+from mpprof.analysis import steps as stepping
+from mpprof.diagnosis import core
+from mpprof.diagnosis.signals import Case
+from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnableError, UnreadableError
+from mpprof.model.account import Account, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.device import DevicePeaks
+from mpprof.model.finding import Comparison, Diagnosis, Rung
+from mpprof.model.kernels import Placements
+from mpprof.model.run import Run
+from mpprof.model.source import RunSource
+from mpprof.model.steps import StepSummary
+from mpprof.model.trace import Trace
+
+TableKind = Literal["kernels", "ops", "layers", "memory"]
+GIVE_A_PATH = "give a log directory or a trace file"
+RECORD_A_WINDOW = 'record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What was computed from one run. `trace_problem` says why there is no trace, or no account of it."""
+
+    run: Run
+    steps: StepSummary | None
+    trace: Trace | None
+    placements: Placements | None
+    ownership: layers.Ownership | None
+    account: Account | None
+    tensor_core: TensorCoreShare | None
+    memory: MemoryAccount | None
+    peaks: DevicePeaks | None
+    trace_problem: str | None
+
+
+# --- loading -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run lies: `root` holds records, or is a lone trace file. Its reading rests on `files`."""
+
+    name: str
+    root: Path
+    files: tuple[Path, ...]
+    nested: tuple[Path, ...] = ()  # run roots under this one
+
+    def read(self) -> Run:
+        """Reads the records; raises UnreadableError, TooNewError."""
+        return _recorded(self) if self.root.is_dir() else _lone(self)
+
+
+def places(path: Path) -> tuple[Place, ...]:
+    """Every place under a path that holds a run: directories with records, else lone traces.
+
+    A file is one run without records. Empty where there is nothing; raises NotFoundError for a missing path.
+    """
+    if not path.exists():
+        raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_PATH)
+    if path.is_file():
+        return (Place(path.name, path, (path,)),)
+    roots = store.find_runs(path)
+    if not roots:
+        return tuple(Place(file.relative_to(path).as_posix(), file, (file,)) for file in traces.find(path))
+    return tuple(_place(root, path, roots) for root in roots)
+
+
+def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
+    name = root.name if root == under else root.relative_to(under).as_posix()
+    nested = tuple(other for other in roots if other != root and other.is_relative_to(root))
+    records = tuple(sorted((root / "mpprof").glob("*.json*")))
+    found = tuple(f for f in traces.find(root) if not any(f.is_relative_to(other) for other in nested))
+    return Place(name, root, (*records, *found), nested)
+
+
+def runs(path: str | Path) -> tuple[Run, ...]:
+    """Every run under a path, oldest first. Raises NotFoundError where there is no path or no run."""
+    path = Path(path)
+    found = [place.read() for place in places(path)]
+    if not found:
+        raise NotFoundError(
+            "no mpprof records and no trace here",
+            where=str(path),
+            next="train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
+        )
+    return tuple(sorted(found, key=lambda run: (run.facts.created_unix_ns if run.facts else 0, run.name)))
+
+
+def load(path: str | Path, *, run: str | None = None) -> Run:
+    """The one run at a path; `run` picks among several by name or id, or "latest".
+
+    Raises NotFoundError, UnreadableError, or SeveralRunsError where a choice is needed.
+    """
+    found = runs(path)
+    names = "\n".join(f"  {each.name}" for each in found)
+    if run == "latest":
+        return found[-1]
+    if run is not None:
+        chosen = [each for each in found if run in (each.name, each.run_id)]
+        if not chosen:
+            raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"the runs are:\n{names}")
+        return chosen[-1]
+    if len(found) > 1:
+        raise SeveralRunsError(
+            f"{len(found)} runs lie here",
+            where=str(path),
+            next=f"choose one with --run NAME, or --run latest:\n{names}",
+        )
+    return found[0]
+
+
+def _lone(place: Place) -> Run:
+    return Run(
+        name=place.name, path=place.root, facts=None, steps=None, validations=None, hardware=None,
+        traces=(place.root,), finished=True,
+    )  # fmt: skip
+
+
+def _recorded(place: Place) -> Run:
+    records = store.read_records(place.root)
+    return Run(
+        name=place.name,
+        path=place.root,
+        facts=records.facts,
+        steps=records.steps,
+        validations=records.validations,
+        hardware=records.hardware,
+        traces=_traces_of(place, records),
+        finished=records.finished,
+        warnings=records.warnings,
+    )
+
+
+def _traces_of(place: Place, records: store.Records) -> tuple[Path, ...]:
+    """The windows that run.json names; without any, what lies under the root and under no other run."""
+    windows = records.facts.profile_windows if records.facts else ()
+    named = [file for window in windows if window.trace for file in traces.find(place.root / window.trace)]
+    return tuple(named) or tuple(f for f in place.files if f.parent != place.root / "mpprof")
+
+
+# --- analysing ---------------------------------------------------------------------------------------------
+
+
+def analyse(run: Run, *, strict: bool = False) -> Analysis:
+    """Reads the run's latest trace, if it has one, and computes everything that needs no baseline.
+
+    A trace that cannot be read is a problem stated in the result where records remain to be judged, and
+    raises UnreadableError where nothing does, or where `strict` is set.
+    """
+    steps = stepping.summarise(run.steps, run.facts)
+    trace, problem = _read(run, strict)
+    if trace is None:
+        peaks = _peaks(run, None)
+        return Analysis(run, steps, None, None, None, None, None, None, peaks, problem)
+    placements = placement.place(trace)
+    ownership = layers.attribute(trace, run.facts.model if run.facts else None)
+    account: Account | None = None
+    try:
+        account = accounting.account(trace, placements, ownership, run)
+    except UnableError as error:
+        problem = str(error)
+    return Analysis(
+        run=run,
+        steps=steps,
+        trace=trace,
+        placements=placements,
+        ownership=ownership,
+        account=account,
+        tensor_core=accounting.tensor_core_share(account) if account else None,
+        memory=memory.at_peak(trace, ownership, steps),
+        peaks=_peaks(run, trace),
+        trace_problem=problem,
+    )
+
+
+def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:
+    if not run.traces:
+        return None, _why_no_trace(run)
+    try:
+        return traces.read(run.traces[-1], strict=strict), None
+    except UnreadableError as error:
+        if strict or run.steps is None:
+            raise
+        return None, str(error)
+
+
+def _why_no_trace(run: Run) -> str:
+    if run.facts and run.facts.profile_windows:
+        return f"the profiler window left no trace: {run.facts.profile_windows[-1].status}"
+    if run.facts:
+        return run.facts.absent.get("profile_windows", "no profiler window was recorded")
+    return "no trace lies in this directory"
+
+
+def _peaks(run: Run, trace: Trace | None) -> DevicePeaks | None:
+    """Of the device that the trace names, completed by what the run recorded of it (its marketing name)."""
+    recorded = [facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu"]
+    for facts in recorded or ([trace.devices[0].facts] if trace and trace.devices else []):
+        if (peaks := devices.peaks(facts)) is not None:
+            return peaks
+    return None
+
+
+# --- judging -----------------------------------------------------------------------------------------------
+
+
+def diagnose(run: Run, baseline: Run | None = None, *, strict: bool = False) -> Diagnosis:
+    """The whole judgement of a run, against a baseline run where one is given."""
+    return judge(analyse(run, strict=strict), analyse(baseline, strict=strict) if baseline else None)
+
+
+def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
+    """The judgement of what was already analysed."""
+    speedup = _speedup(mine, baseline)
+    case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
+    judgement = core.judge(case)
+    warnings = (
+        *mine.run.warnings,
+        *(mine.trace.warnings if mine.trace else ()),
+        *(mine.account.notes if mine.account else ()),
+        *judgement.warnings,
+    )
+    diagnosis = Diagnosis(
+        run=mine.run,
+        steps=mine.steps,
+        account=mine.account,
+        tensor_core=mine.tensor_core,
+        speedup=judgement.speedup,
+        bounds=(),
+        memory=mine.memory,
+        findings=judgement.findings,
+        unable=judgement.unable,
+        clear=judgement.clear,
+        warnings=warnings,
+        absent=_absent(mine),
+    )
+    return replace(diagnosis, verdict=core.verdict(diagnosis))
+
+
+def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Case:
+    return Case(
+        run=mine.run,
+        trace=mine.trace,
+        placements=mine.placements,
+        account=mine.account,
+        steps=mine.steps,
+        tensor_core=mine.tensor_core,
+        speedup=speedup,
+        memory=mine.memory,
+        peaks=mine.peaks,
+        trace_problem=mine.trace_problem,
+        baseline=baseline,
+    )
+
+
+def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
+    if baseline is not None:
+        return comparing.speedup(
+            mine.account, baseline.account, mixed_run=mine.run, baseline_run=baseline.run, peaks=mine.peaks
+        )
+    return estimate.estimate(mine.account, mine.run, mine.peaks) if mine.account else None
+
+
+def _absent(mine: Analysis) -> dict[str, str]:
+    absent = dict(mine.run.facts.absent) if mine.run.facts else {"run": "a trace without mpprof's records"}
+    if mine.steps is None:
+        absent["steps"] = "no step log"
+    if mine.account is None:
+        absent["time"] = mine.trace_problem or "no account"
+    if mine.memory is None:
+        absent["memory"] = "the trace holds no allocations of a device's allocator"
+    return absent
+
+
+def compare(chosen: Sequence[Run], *, strict: bool = False) -> Comparison:
+    """Two runs or a ladder, in the order given: each run against the first, each rung against the last."""
+    analyses = [analyse(run, strict=strict) for run in chosen]
+    return compare_analyses(analyses)
+
+
+def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
+    """The comparison of what was already analysed. Raises MpprofError for fewer than two runs."""
+    if len(analyses) < 2:
+        raise MpprofError("a comparison needs two runs or more", next="mpprof compare BASELINE RUN [RUN ...]")
+    judged = [judge(analyses[0]), *(judge(mine, analyses[0]) for mine in analyses[1:])]
+    rungs = []
+    for index, (start, end) in enumerate(pairwise(analyses)):
+        step = judged[index + 1] if index == 0 else judge(end, start)
+        changes = (
+            comparing.kernel_changes(start.account, end.account) if start.account and end.account else ()
+        )
+        rungs.append(
+            Rung(
+                start=index,
+                end=index + 1,
+                speedup=step.speedup,
+                slices=step.speedup.slices if step.speedup else (),
+                kernels=changes,
+                findings=step.findings,
+                labels=comparing.unlike(start.run, end.run),
+            )
+        )
+    return Comparison(runs=tuple(judged), rungs=tuple(rungs))
+
+
+# --- tables ------------------------------------------------------------------------------------------------
+
+
+def table_rows(
+    run: Run,
+    kind: TableKind,
+    *,
+    by_stream: bool = False,
+    steps: tuple[int, int] | None = None,
+    strict: bool = False,
+) -> list[dict[str, Any]]:
+    """Rows of a table command. Raises UnableError where the run has no trace to make them from."""
+    return rows_of(analyse(run, strict=strict), kind, by_stream=by_stream, steps=steps)
+
+
+def rows_of(
+    mine: Analysis, kind: TableKind, *, by_stream: bool = False, steps: tuple[int, int] | None = None
+) -> list[dict[str, Any]]:
+    """Rows of a table, of what was already analysed."""
+    if mine.trace is None or mine.placements is None or mine.ownership is None:
+        raise UnableError(mine.trace_problem or "no trace", where=str(mine.run.path), next=RECORD_A_WINDOW)
+    if kind == "memory":
+        return _memory_rows(mine)
+    make = {"kernels": tables.kernels, "ops": tables.ops, "layers": tables.layers}[kind]
+    return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
+
+
+def _memory_rows(mine: Analysis) -> list[dict[str, Any]]:
+    if mine.memory is None:
+        raise UnableError("the trace holds no allocations of a device's allocator", where=str(mine.run.path))
+    return [{"by": item.by, "name": item.name, "bytes": item.bytes} for item in mine.memory.at_peak]
+
+
+def source(logdir: str | Path) -> RunSource:
+    """The runs of a directory, for the page. Raises NotFoundError where there is no such directory."""
+    from mpprof.library import LogDirectory  # it stands on this module
+
+    return LogDirectory(Path(logdir))
