@@ -18,6 +18,7 @@ Basis = Literal["wall", "window"]
 TraceBasis = Literal["device", "host"]
 
 CLASSES: tuple[Class, ...] = get_args(Class)
+PHASES: tuple[Phase, ...] = get_args(Phase)
 IDLE_CLASSES: tuple[Class, ...] = tuple(c for c in CLASSES if c.startswith("idle_"))
 
 

@@ -168,6 +168,7 @@ class HloInstruction:
     called: tuple[HloInstruction, ...] = ()  # the instructions inside a fusion
     custom_call: str = ""
     flops: float | None = None
+    operands: tuple[str, ...] = ()  # names of the instructions it reads, seen through tuples and bitcasts
 
 
 @dataclass(frozen=True, slots=True)
