@@ -1,0 +1,139 @@
+"""The sample runs, through the same door as a user's: every account closes, every planted cause is named."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mpprof import workflows
+from mpprof.model.finding import Diagnosis
+from mpprof.report import json as documents
+from tests.builders.simulate import write
+
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
+CASES = sorted(path.parent.name for path in SAMPLES.glob("*/origin.json"))
+PAIRS = {
+    "v100-convnet-mixed-float16": "v100-convnet-float32",
+    "v100-float32-island": "v100-convnet-float32",
+    "v100-odd-vocabulary-mixed-float16": "v100-odd-vocabulary-float32",
+    "v100-input-bound-mixed-float16": "v100-input-bound-float32",
+    "a100-launch-bound-mixed-float16": "a100-launch-bound-float32",
+    "v100-loss-scale-thrash": "v100-convnet-float32",
+    "a100-tf32-baseline-mixed-float16": "a100-tf32-baseline-float32",
+    "gtx1080ti-mixed-float16": "gtx1080ti-float32",
+    "recorded-cpu-mixed-float16": "recorded-cpu-float32",
+}
+PLANTED = {
+    "v100-float32-island": "MP104",
+    "v100-input-bound-mixed-float16": "MP301",
+    "a100-launch-bound-mixed-float16": "MP302",
+    "v100-loss-scale-thrash": "MP201",
+    "gtx1080ti-mixed-float16": "MP801",
+}
+
+
+@cache
+def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
+    run = workflows.load(SAMPLES / name)
+    return workflows.diagnose(run, workflows.load(SAMPLES / baseline) if baseline else None)
+
+
+def test_every_sample_says_where_it_comes_from() -> None:
+    assert len(CASES) >= 18
+    for name in CASES:
+        origin = json.loads((SAMPLES / name / "origin.json").read_text())
+        assert origin["kind"] in ("recorded", "synthetic")
+        assert origin["oddity"]
+        assert origin["made_by"]
+        assert origin["never_compared_with"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_slices_sum_to_the_step(name: str) -> None:
+    time = documents.document(diagnosed(name))["time"]
+    assert time is not None
+    assert sum(s["ns_per_step"] for s in time["slices"]) == pytest.approx(time["step_ns"], abs=1.0)
+    for device in time["devices"]:
+        assert sum(s["ns_per_step"] for s in device["slices"]) == pytest.approx(device["step_ns"], abs=1.0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_parts_of_matmul_sum_to_its_slice(name: str) -> None:
+    time = documents.document(diagnosed(name))["time"]
+    matmul = [s for s in time["slices"] if s["class"] == "matmul"]
+    assert matmul
+    for part in matmul:
+        assert sum(share["ns_per_step"] for share in part["by"]) == pytest.approx(
+            part["ns_per_step"], abs=1.0
+        )
+
+
+@pytest.mark.parametrize(("name", "baseline"), PAIRS.items())
+def test_the_slices_of_a_comparison_sum_to_the_gap(name: str, baseline: str) -> None:
+    speedup = diagnosed(name, baseline).speedup
+    assert speedup is not None
+    assert speedup.observed == pytest.approx(speedup.baseline_step_ns / diagnosed(name).account.step_ns)
+    if speedup.gap_ns is not None:
+        assert sum(s.ns_per_step for s in speedup.slices) == pytest.approx(speedup.gap_ns, abs=1.0)
+
+
+@pytest.mark.parametrize(("name", "code"), PLANTED.items())
+def test_the_planted_cause_is_named_first(name: str, code: str) -> None:
+    findings = [f.code for f in diagnosed(name, PAIRS[name]).findings if f.severity != "info"]
+    assert findings
+    assert findings[0] == code
+
+
+@pytest.mark.parametrize(
+    "name", ["v100-convnet-mixed-float16", "a100-tf32-baseline-mixed-float16", "h100-mixed-bfloat16"]
+)
+def test_a_healthy_run_has_no_finding_above_info_that_names_a_fallback(name: str) -> None:
+    findings = {f.code: f.severity for f in diagnosed(name, PAIRS.get(name)).findings}
+    loud = {code for code, severity in findings.items() if severity != "info"}
+    assert not loud & {
+        "MP101",
+        "MP102",
+        "MP104",
+        "MP201",
+        "MP203",
+        "MP301",
+        "MP302",
+        "MP401",
+        "MP402",
+        "MP801",
+        "MP908",
+    }
+
+
+def test_the_truncated_sample_is_read_with_a_warning_that_names_the_byte() -> None:
+    diagnosis = diagnosed("v100-truncated")
+    assert diagnosis.account is not None
+    size = next((SAMPLES / "v100-truncated").rglob("*.xplane.pb")).stat().st_size
+    assert any(
+        "byte" in w
+        and any(part.strip(",.:;").isdigit() and int(part.strip(",.:;")) <= size for part in w.split())
+        for w in diagnosis.warnings
+    )
+
+
+def test_the_tensor_core_share_of_the_samples() -> None:
+    assert diagnosed("v100-convnet-mixed-float16").tensor_core.ratio == pytest.approx(1.0)
+    assert diagnosed("v100-convnet-float32").tensor_core.ratio == pytest.approx(0.0)
+    assert diagnosed("a100-tf32-baseline-float32").tensor_core.by_precision.keys() == {"tf32"}
+    assert diagnosed("gtx1080ti-mixed-float16").tensor_core.ratio == pytest.approx(0.0)
+    island = diagnosed("v100-float32-island").tensor_core
+    assert 0.05 < island.ratio < 0.95
+    assert diagnosed("recorded-cpu-mixed-float16").tensor_core.ratio is None
+
+
+def test_the_synthetic_samples_are_made_again_byte_for_byte(tmp_path: Path) -> None:
+    from sample_traces.make import cases
+
+    for name, case in cases().items():
+        if case.cut_at is not None:
+            continue
+        made = write(case.training, tmp_path / name)
+        for file in sorted(made.rglob("*.*")):
+            if file.is_file():
+                assert file.read_bytes() == (SAMPLES / name / file.relative_to(made)).read_bytes(), file
