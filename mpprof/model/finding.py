@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mpprof.model.account import Account, Bound, GapSlice, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 
@@ -68,6 +69,7 @@ class Diagnosis:
     warnings: tuple[str, ...]
     absent: dict[str, str] = field(default_factory=dict)
     verdict: str = ""
+    device: DeviceFacts | None = None  # the main device as the trace (or else run.json) states it
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,378 @@
+"""The report as a JSON document: schemas `mpprof.report/1` and `mpprof.compare/1`.
+
+Text, markdown, HTML and the dashboard are all made from these documents, so whatever a person reads can
+be read by a program too. Numbers are raw, in the unit that ends their name. What is not known is null,
+with its reason in `absent` (a nested field by its path: "steps.skipped"). The documents are strict JSON:
+non-finite numbers are the strings "NaN", "Infinity" and "-Infinity".
+
+`report.schema.json` and `compare.schema.json` beside this file describe every key.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from importlib import resources
+from numbers import Integral, Real
+from typing import Any
+
+from mpprof.model.account import (
+    Account,
+    DeviceAccount,
+    GapSlice,
+    MemoryAccount,
+    Slice,
+    Speedup,
+    TensorCoreShare,
+)
+from mpprof.model.finding import Comparison, Diagnosis, Finding, Rung
+from mpprof.model.source import Document
+from mpprof.model.steps import StepSummary
+
+REPORT_SCHEMA = "mpprof.report/1"
+COMPARE_SCHEMA = "mpprof.compare/1"
+
+
+def document(diagnosis: Diagnosis) -> Document:
+    """The report of one run, schema `mpprof.report/1`.
+
+    Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
+    slices sum to the step.
+    """
+    body = {
+        "schema": REPORT_SCHEMA,
+        "run": _run(diagnosis),
+        "steps": _steps(diagnosis.steps),
+        "time": _time(diagnosis.account),
+        "tensor_core": _tensor_core(diagnosis.tensor_core),
+        "speedup": _speedup(diagnosis.speedup),
+        "bounds": [
+            {"statement": b.statement, "value": b.value, "unit": b.unit, "assumptions": list(b.assumptions)}
+            for b in diagnosis.bounds
+        ],
+        "memory": _memory(diagnosis.memory),
+        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "unable": [{"code": unable.code, "reason": unable.reason} for unable in diagnosis.unable],
+        "clear": list(diagnosis.clear),
+        "warnings": _unique((*diagnosis.run.warnings, *diagnosis.warnings)),
+    }
+    body["absent"] = _absent(diagnosis, body)
+    body["verdict"] = diagnosis.verdict
+    return _strict(body)  # type: ignore[no-any-return]
+
+
+def compare_document(comparison: Comparison) -> Document:
+    """Several runs against each other, schema `mpprof.compare/1`.
+
+    `from` and `to` are rows of `runs`; a kernel's `step` is a row of `steps`.
+    """
+    body = {
+        "schema": COMPARE_SCHEMA,
+        "runs": [document(diagnosis) for diagnosis in comparison.runs],
+        "steps": [_rung(rung) for rung in comparison.rungs],
+        "kernels": [
+            {
+                "key": change.key,
+                "by": change.by,
+                "from_ns": _ns(change.from_ns),
+                "to_ns": _ns(change.to_ns),
+                "step": row,
+            }
+            for row, rung in enumerate(comparison.rungs)
+            for change in rung.kernels
+        ],
+    }
+    return _strict(body)  # type: ignore[no-any-return]
+
+
+def dumps(value: Any, *, indent: int | None = 2) -> str:
+    """Strict JSON text, ASCII only, so that any name from any file survives every terminal and pipe."""
+    return json.dumps(_strict(value), indent=indent, allow_nan=False)
+
+
+def schema(name: str) -> Document:
+    """The JSON Schema of "report" or "compare", as shipped."""
+    text = resources.files("mpprof.report").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def _strict(value: Any) -> Any:
+    """The same value of plain JSON types: numpy's scalars unwrapped, non-finite numbers as strings."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strict(item) for item in value]
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        if math.isfinite(number):
+            return number
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    if hasattr(value, "item"):  # numpy.bool_ is registered with none of the number classes
+        return _strict(value.item())
+    return str(value)
+
+
+def _ns(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 3)
+
+
+def _unique(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def _run(diagnosis: Diagnosis) -> Document:
+    run, fit = diagnosis.run, diagnosis.run.last_fit
+    policy = fit.policy if fit else None
+    framework = run.facts.framework if run.facts else {}
+    return {
+        "name": run.name,
+        "policy": (policy.global_name or policy.compute_dtype) if policy else None,
+        "backend": framework.get("backend"),
+        "device": _device_name(diagnosis),
+        "jit_compile": fit.jit_compile if fit else None,
+        "batch_size": fit.batch_size if fit else None,
+        "id": run.run_id,
+        "compute_dtype": policy.compute_dtype if policy else None,
+    }
+
+
+def _device_name(diagnosis: Diagnosis) -> str | None:
+    """The main device's name; without one in the trace, the first accelerator of run.json, or its CPU."""
+    recorded = diagnosis.run.facts.devices if diagnosis.run.facts else ()
+    by_rank = sorted(recorded, key=lambda device: device.kind == "cpu")
+    candidates = ([diagnosis.device] if diagnosis.device else []) + by_rank
+    named = next((device.name for device in candidates if device.name), None)
+    if named or not candidates:
+        return named
+    first = candidates[0]
+    if first.compute_capability:
+        major, minor = first.compute_capability
+        return f"{first.kind.upper()}, compute capability {major}.{minor}"
+    return first.kind.upper()
+
+
+def _steps(steps: StepSummary | None) -> Document | None:
+    if steps is None:
+        return None
+    scale = steps.loss_scale
+    return {
+        "count": steps.count,
+        "steady": steps.steady,
+        "median_ns": _ns(steps.median_ns),
+        "p95_ns": _ns(steps.p95_ns),
+        "skipped": steps.skipped,
+        "skipped_ratio": steps.skipped_ratio,
+        "loss_scale": None
+        if scale is None
+        else {"first": scale.first, "last": scale.last, "min": scale.min, "max": scale.max},
+        "peak_memory_bytes": steps.peak_memory_bytes,
+        "interval_ns": None if steps.interval_ns is None else [_ns(edge) for edge in steps.interval_ns],
+        "first_steady": steps.first_steady,
+    }
+
+
+def _time(account: Account | None) -> Document | None:
+    if account is None:
+        return None
+    return {
+        "basis": "host" if account.trace_basis == "host" else account.basis,
+        "step_ns": _ns(account.step_ns),
+        "wall_ns": _ns(account.wall_ns),
+        "window_ns": _ns(account.window_ns),
+        "device_ns": _ns(account.device_ns),
+        "slices": _slices(account.main.slices),
+        "devices": [_device(device) for device in account.devices],
+        "device": account.main.device,
+        "window_steps": len(account.steps),
+        "step_source": account.step_source,
+        "notes": list(account.notes),
+    }
+
+
+def _device(device: DeviceAccount) -> Document:
+    return {
+        "device": device.device,
+        "step_ns": _ns(device.step_ns),
+        "slices": _slices(device.slices),
+        "busy_ns": _ns(device.busy_ns),
+    }
+
+
+def _slices(slices: tuple[Slice, ...]) -> list[Document]:
+    return [
+        {
+            "class": part.role,
+            "ns_per_step": _ns(part.ns_per_step),
+            "ratio": part.ratio,
+            "hidden_ns_per_step": _ns(part.hidden_ns_per_step),
+            "by": [
+                {
+                    "placement": share.placement,
+                    "precision": share.precision,
+                    "ns_per_step": _ns(share.ns_per_step),
+                }
+                for share in part.by
+            ],
+        }
+        for part in slices
+    ]
+
+
+def _tensor_core(share: TensorCoreShare | None) -> Document | None:
+    if share is None:
+        return None
+    return {
+        "matmul_ns_per_step": _ns(share.matmul_ns_per_step),
+        "ratio": share.ratio,
+        "reason": share.reason,
+        "by_precision": {precision: _ns(ns) for precision, ns in share.by_precision.items()},
+        "fallback_ns_per_step": _ns(share.fallback_ns_per_step),
+        "unknown_ratio": share.unknown_ratio,
+    }
+
+
+def _speedup(speedup: Speedup | None) -> Document | None:
+    if speedup is None:
+        return None
+    estimated = speedup.estimated
+    return {
+        "baseline": speedup.baseline,
+        "baseline_id": speedup.baseline_id,
+        "observed": speedup.observed,
+        "interval": None if speedup.interval is None else list(speedup.interval),
+        "expected": speedup.expected,
+        "expected_with_host": speedup.expected_with_host,
+        "ceiling": speedup.ceiling,
+        "estimated": None
+        if estimated is None
+        else {"low": estimated.low, "high": estimated.high, "assumptions": list(estimated.assumptions)},
+        "slices": _gap_slices(speedup.slices),
+        "unexplained_ns": _ns(speedup.unexplained_ns),
+        "baseline_step_ns": _ns(speedup.baseline_step_ns),
+        "reach_ns": _ns(speedup.reach_ns),
+        "gap_ns": _ns(speedup.gap_ns),
+    }
+
+
+def _gap_slices(slices: tuple[GapSlice, ...]) -> list[Document]:
+    return [
+        {
+            "class": part.role,
+            "layer": part.layer,
+            "ns_per_step": _ns(part.ns_per_step),
+            "baseline_ns": _ns(part.baseline_ns),
+            "mixed_ns": _ns(part.mixed_ns),
+            "ratio": part.ratio,
+            "ratio_source": part.ratio_source,
+        }
+        for part in slices
+    ]
+
+
+def _memory(memory: MemoryAccount | None) -> Document | None:
+    if memory is None:
+        return None
+    return {
+        "peak_bytes": memory.peak_bytes,
+        "at_peak": [{"by": item.by, "name": item.name, "bytes": item.bytes} for item in memory.at_peak],
+        "saved_bytes": memory.saved_bytes,
+        "reachable_bytes": memory.reachable_bytes,
+    }
+
+
+def _finding(finding: Finding) -> Document:
+    return {
+        "code": finding.code,
+        "slug": finding.slug,
+        "title": finding.title,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "cost_ns_per_step": _ns(finding.cost_ns_per_step),
+        "cost_bytes": finding.cost_bytes,
+        "gap_ratio": finding.gap_ratio,
+        "evidence": [
+            {"name": item.name, "value": item.value, "unit": item.unit, "limit": item.limit}
+            for item in finding.evidence
+        ],
+        "remedy": finding.remedy,
+        "whatif_step_ns": _ns(finding.whatif_step_ns),
+        "summary": finding.summary,
+        "layers": list(finding.layers),
+    }
+
+
+def _rung(rung: Rung) -> Document:
+    speedup = rung.speedup
+    return {
+        "from": rung.start,
+        "to": rung.end,
+        "observed": speedup.observed if speedup else None,
+        "expected": speedup.expected if speedup else None,
+        "interval": list(speedup.interval) if speedup and speedup.interval else None,
+        "slices": _gap_slices(rung.slices),
+        "findings": [_finding(finding) for finding in rung.findings],
+        "expected_with_host": speedup.expected_with_host if speedup else None,
+        "ceiling": speedup.ceiling if speedup else None,
+        "gap_ns": _ns(speedup.gap_ns) if speedup else None,
+        "unexplained_ns": _ns(speedup.unexplained_ns) if speedup else None,
+        "labels": list(rung.labels),
+        "refused": rung.refused,
+        "absent": dict(speedup.absent or {}) if speedup else {},
+    }
+
+
+def _absent(diagnosis: Diagnosis, body: Document) -> dict[str, str]:
+    """Every reason that is known, and a true if general one for each null that came without."""
+    run = diagnosis.run
+    reasons: dict[str, str] = dict(run.facts.absent) if run.facts else {}
+    reasons |= diagnosis.absent
+    if diagnosis.speedup and diagnosis.speedup.absent:
+        reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
+    for field in _nulls(body):
+        reasons.setdefault(field, _why_null(field, diagnosis, reasons))
+    return reasons
+
+
+def _nulls(body: Document) -> list[str]:
+    """Paths of the nulls at the top and one level down, in the order of the document."""
+    paths = []
+    for key, value in body.items():
+        if value is None:
+            paths.append(key)
+        elif isinstance(value, dict):
+            paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
+    return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
+
+
+def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
+    """The reason for a null that nothing more exact explains."""
+    run, room = diagnosis.run, field.partition(".")[0]
+    leaf = field.rpartition(".")[2]
+    if leaf in reasons:
+        return reasons[leaf]
+    if room == "run":
+        return "there is no run.json" if run.facts is None else "run.json does not state it"
+    if room == "steps":
+        return "there is no step log" if run.steps is None else "the step log does not hold it"
+    if field == "tensor_core.ratio":
+        return (diagnosis.tensor_core.reason if diagnosis.tensor_core else None) or "not known"
+    if field == "time.wall_ns":
+        return "no steady step outside the profiler window was recorded"
+    if room == "speedup" and diagnosis.speedup:
+        return (
+            "there is no measured baseline" if diagnosis.speedup.baseline == "estimated" else "not derivable"
+        )
+    if not run.traces:
+        return "there is no trace"
+    if diagnosis.account is None and room != "memory":
+        return reasons.get("time", "the trace could not be accounted for; see warnings")
+    if room == "memory":
+        return (
+            "the trace holds no allocator events" if diagnosis.memory is None else "no baseline to hold it to"
+        )
+    return "the evidence at hand does not give it"

@@ -1,0 +1,145 @@
+"""How numbers and names are put into words for people.
+
+The formats of single quantities are those of `model.quantities`, handed on under short names and taught
+to read our JSON (where "NaN" and "Infinity" are strings); here are also columns, bars, loss scales and
+the care for names that come from foreign files. `None` is "not known" and never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mpprof.model import quantities
+from mpprof.model.quantities import NOT_KNOWN
+
+_NON_FINITE = ("NaN", "Infinity", "-Infinity")
+_TIME_UNITS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
+_ASCII = str.maketrans(
+    {"µ": "u", "█": "#", "▏": "", "▎": "", "▍": "", "▌": "#", "▋": "#", "▊": "#", "▉": "#", "…": "~",
+     "→": ">", "×": "x", "·": "-", "–": "-", "−": "-", "≥": ">", "≤": "<", "ä": "a"}
+)  # fmt: skip
+
+CLASS_TEXT = {
+    "matmul": "GEMM, convolution, attention",
+    "norm": "normalisation layers",
+    "elementwise": "activations, softmax, pooling",
+    "reduce": "sums and means",
+    "gather_scatter": "embedding lookups, indexing",
+    "cast": "changes of number format",
+    "layout": "transposes, layout changes",
+    "optimizer": "the weight update",
+    "loss_scale": "loss-scale bookkeeping",
+    "other": "known work, no other class",
+    "unknown": "work that nothing identifies",
+    "comm": "exposed communication",
+    "copy": "exposed copies",
+    "idle_input": "waiting for input",
+    "idle_launch": "host is launching",
+    "idle_sync": "host waits for the device",
+    "idle_compile": "host traces or compiles",
+    "idle_between_steps": "between two steps",
+    "idle_other": "cause not recorded",
+    "profiling": "wall step - profiled step",
+}
+"""One short phrase for each class of the account."""
+
+
+def number(value: Any) -> float | None:
+    """The number behind a JSON value: "NaN" and "Infinity" become floats again, None stays None."""
+    return None if value is None else float(value)
+
+
+def duration(ns: Any) -> str:
+    """Nanoseconds: "12.3 ms"."""
+    return quantities.format_ns(number(ns))
+
+
+def size(value: Any) -> str:
+    """Bytes in binary units: "1.42 GiB"."""
+    return quantities.format_bytes(number(value))
+
+
+def percent(ratio: Any) -> str:
+    """A share: "41.0 %"; "0 %" and "100 %" only where it is exactly that."""
+    return quantities.format_ratio(number(ratio))
+
+
+def speedup(ratio: Any) -> str:
+    """A quotient of two step times: "1.07x"."""
+    return quantities.format_speedup(number(ratio))
+
+
+def count(value: Any) -> str:
+    """A count with its thousands separated: "1,204"."""
+    return quantities.format_count(number(value))
+
+
+def scale(value: Any) -> str:
+    """A loss scale, a power of two more often than not: "32,768 (2^15)", "2^-4"."""
+    exact = number(value)
+    if exact is None or not math.isfinite(exact) or exact <= 0:
+        return count(exact)
+    mantissa, exponent = math.frexp(exact)
+    if mantissa != 0.5:
+        return count(exact)
+    power = f"2^{exponent - 1}"
+    return f"{exact:,.0f} ({power})" if 1 <= exact < 1e6 else power
+
+
+def quantity(value: Any, unit: str) -> str:
+    """A value of a finding's evidence in the words of its unit."""
+    if isinstance(value, str) and value in _NON_FINITE:
+        value = float(value)
+    return plain(quantities.format_quantity(value, unit))
+
+
+def time_unit(ns: float) -> str:
+    """The unit in which `ns` has one to three digits before the point: "s", "ms", "µs" or "ns"."""
+    return next((unit for unit, one in _TIME_UNITS.items() if abs(ns) >= one * 0.9995), "ns")
+
+
+def column(ns: float, unit: str) -> str:
+    """`ns` in `unit` with two decimals always: a column lines up, and its sum can be checked by eye."""
+    text = f"{ns / _TIME_UNITS[unit]:,.2f}"
+    return f"{'0.00' if text == '-0.00' else text} {unit}"
+
+
+def plain(text: str) -> str:
+    """A name from a foreign file made safe for a terminal: control characters are written out as escapes,
+    so that no kernel's name moves the cursor or recolours the screen."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def ascii_only(text: str) -> str:
+    """The same text for a terminal that knows no more than ASCII."""
+    return text.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+def bar(ratio: float, width: int) -> str:
+    """A share of a whole as a bar of at most `width` characters, to an eighth of one."""
+    eighths = round(max(0.0, min(1.0, ratio)) * width * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def shorten(text: str, width: int) -> str:
+    """`text` in at most `width` characters, cut in the middle: both ends of a kernel's name tell."""
+    if len(text) <= width:
+        return text
+    if width < 5:
+        return text[:width]
+    head = (width - 1) * 3 // 5
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def plural(number: int, noun: str) -> str:
+    """ "1 step", "2 steps"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+__all__ = [
+    "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "count", "duration", "number", "percent",
+    "plain", "plural", "quantity", "scale", "shorten", "size", "speedup", "time_unit",
+]  # fmt: skip
