@@ -1,0 +1,153 @@
+"""Loading, analysing and comparing through the public names."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import mpprof
+from mpprof import workflows
+from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError
+
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
+MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"
+SHARED = Path(__file__).parents[2] / "shared" / "data" / "traces"
+
+
+def copy(source: Path, to: Path) -> Path:
+    return Path(shutil.copytree(source, to))
+
+
+def test_a_log_directory_is_one_run() -> None:
+    run = mpprof.load(MIXED)
+    assert run.name == MIXED.name
+    assert run.facts is not None
+    assert run.steps is not None
+    assert len(run.steps) == 160
+    assert [trace.name for trace in run.traces] == ["synthetic.xplane.pb"]
+
+
+def test_a_lone_trace_is_a_run_without_records() -> None:
+    trace = next(MIXED.rglob("*.xplane.pb"))
+    run = mpprof.load(trace)
+    assert run.facts is None
+    assert run.steps is None
+    diagnosis = mpprof.diagnose(run)
+    assert diagnosis.account is not None
+    assert diagnosis.account.basis == "window"
+    assert diagnosis.absent["steps"]
+
+
+def test_a_directory_of_runs_asks_for_a_choice_and_lists_them(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    copy(FLOAT32, tmp_path / "deep" / "float32")
+    with pytest.raises(SeveralRunsError, match="2 runs") as error:
+        mpprof.load(tmp_path)
+    assert "deep/float32" in str(error.value)
+    assert workflows.load(tmp_path, run="mixed").name == "mixed"
+    assert workflows.load(tmp_path, run="latest").name in ("mixed", "deep/float32")
+    with pytest.raises(NotFoundError, match="no run named 'absent'"):
+        workflows.load(tmp_path, run="absent")
+
+
+@pytest.mark.parametrize(
+    ("content", "error"), [(None, NotFoundError), ("", UnreadableError), ("hello\n", UnreadableError)]
+)
+def test_bad_paths_are_one_clear_error(tmp_path: Path, content: str | None, error: type[MpprofError]) -> None:
+    path = tmp_path / "host.xplane.pb"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(error) as raised:
+        mpprof.diagnose(mpprof.load(path))
+    assert str(path) in str(raised.value)
+
+
+def test_an_empty_directory_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="MPProfilerCallback"):
+        mpprof.load(tmp_path)
+
+
+def test_a_run_without_its_trace_still_has_its_records_judged(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "run")
+    shutil.rmtree(root / "plugins")
+    diagnosis = mpprof.diagnose(mpprof.load(root))
+    assert diagnosis.account is None
+    assert diagnosis.absent["time"]
+    assert diagnosis.steps is not None
+    assert diagnosis.steps.median_ns is not None
+    assert {u.code for u in diagnosis.unable}
+
+
+def test_an_unreadable_trace_is_a_problem_beside_records_and_an_error_when_strict(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "run")
+    next(root.rglob("*.xplane.pb")).write_text("not a trace")
+    run = mpprof.load(root)
+    assert "synthetic.xplane.pb" in str(mpprof.diagnose(run).absent["time"])
+    with pytest.raises(UnreadableError):
+        workflows.diagnose(run, strict=True)
+
+
+def test_a_comparison_closes_and_keeps_the_order() -> None:
+    comparison = mpprof.compare([mpprof.load(FLOAT32), mpprof.load(MIXED)])
+    assert [d.run.name for d in comparison.runs] == [FLOAT32.name, MIXED.name]
+    (rung,) = comparison.rungs
+    assert rung.speedup is not None
+    assert rung.speedup.observed == pytest.approx(38.9 / 18.4, rel=0.25)  # the kernels' sums, as simulated
+    assert rung.kernels[0].from_ns is not None or rung.kernels[0].to_ns is not None
+
+
+def test_runs_without_traces_compare_by_their_step_times(tmp_path: Path) -> None:
+    roots = [copy(FLOAT32, tmp_path / "a"), copy(MIXED, tmp_path / "b")]
+    for root in roots:
+        shutil.rmtree(root / "plugins")
+    comparison = mpprof.compare([mpprof.load(root) for root in roots])
+    speedup = comparison.rungs[0].speedup
+    assert speedup is not None
+    assert speedup.observed == pytest.approx(
+        comparison.runs[0].steps.median_ns / comparison.runs[1].steps.median_ns
+    )
+    assert speedup.expected is None
+
+
+def test_one_run_is_no_comparison() -> None:
+    with pytest.raises(MpprofError, match="two runs"):
+        mpprof.compare([mpprof.load(MIXED)])
+
+
+def test_the_source_lists_reads_and_rereads(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "mixed")
+    copy(FLOAT32, tmp_path / "float32")
+    (tmp_path / "broken" / "mpprof").mkdir(parents=True)
+    (tmp_path / "broken" / "mpprof" / "run.json").write_text("{")
+    source = workflows.source(tmp_path)
+    entries = {entry.id: entry for entry in source.entries()}
+    assert entries.keys() == {"mixed", "float32", "broken"}
+    assert entries["broken"].problem
+    assert entries["mixed"].has_trace
+    assert not entries["mixed"].live
+    before = source.report("mixed", "float32")
+    assert before["speedup"]["baseline"] == "measured"
+    steps = root / "mpprof" / "steps.jsonl"
+    steps.write_text("\n".join(steps.read_text().splitlines()[:80]) + "\n")
+    assert source.report("mixed")["steps"]["count"] < before["steps"]["count"]
+    assert {e.id: e for e in source.entries()}["mixed"].live
+    with pytest.raises(NotFoundError):
+        source.report("gone")
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="shared/data is not beside the checkout")
+def test_the_v100_bert_trace_claims_no_matrix_kernel() -> None:
+    run = mpprof.load(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
+    rows = workflows.table_rows(run, "kernels")
+    busy = {row["device"] for row in rows if not row["name"].lower().startswith(("memcpy", "memset"))}
+    assert len(busy) == 2
+    assert not [row for row in rows if row["placement"] in ("tensor_core", "cuda_core")]
+    assert any(row["precision"] == "fp16" for row in rows)
+    by_stream = workflows.table_rows(run, "kernels", by_stream=True)
+    for device in {row["device"] for row in rows}:
+        total = sum(row["total_ns"] for row in rows if row["device"] == device)
+        assert total == sum(row["total_ns"] for row in by_stream if row["device"] == device)
+    share = mpprof.diagnose(run).tensor_core
+    if share is not None:
+        assert share.ratio is None
+        assert share.reason
