@@ -1,0 +1,190 @@
+"""The engine: ask every rule, settle whose cost is whose, and put the findings in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mpprof.diagnosis import ledger
+from mpprof.diagnosis import rules as _rules
+from mpprof.diagnosis.manual import codes, explain
+from mpprof.diagnosis.outcomes import Claim, Clear, Found, Missing, Outcome, Rule, Unable
+from mpprof.diagnosis.signals import Case, Signals
+from mpprof.diagnosis.verdict import verdict
+from mpprof.model import finding as noun
+from mpprof.model.account import Speedup
+from mpprof.model.quantities import format_ns, format_ratio
+
+__all__ = ["Case", "Judgement", "codes", "explain", "judge", "verdict"]
+
+_SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
+_QUESTIONS_OF_PRINCIPLE = 4
+"""Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
+answered, a cost may mean something else. Idle and classes are then ranked by cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What all rules said. Every rule is in exactly one of `findings`, `unable` and `clear`.
+
+    `findings` worst first; `unable` and `clear` in the order of judgement. `speedup` is the case's own with
+    `unexplained_ns` set. `warnings`: rules that failed.
+    """
+
+    findings: tuple[noun.Finding, ...]
+    unable: tuple[noun.Unable, ...]
+    clear: tuple[str, ...]
+    speedup: Speedup | None
+    warnings: tuple[str, ...] = ()
+
+
+def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = False) -> Judgement:
+    """Ask every rule (`rules.ALL` unless others are given) about `case`.
+
+    The order of `rules` changes nothing. A rule that raises becomes *unable* with a warning, because one
+    bug must not cost the whole report; with `strict` it raises, as it should in tests.
+    """
+    signals = Signals(case)
+    by_code = {rule.CODE: rule for rule in (_rules.ALL if rules is None else rules)}
+    warnings: list[str] = []
+    outcomes = {
+        code: _ask(by_code[code], signals, warnings, strict=strict)
+        for code in sorted(by_code, key=ledger.order)
+    }
+    found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
+    granted, displaced = _settle(found, by_code, signals)
+
+    shares = ledger.explain_gap(granted, signals.cells, case.speedup)
+    findings = [
+        _finding(by_code[code], outcome, granted[code], signals, shares)
+        for code, outcome in found.items()
+        if code not in displaced
+    ]
+    unable = [
+        noun.Unable(code, displaced.get(code) or (outcome.reason if isinstance(outcome, Unable) else ""))
+        for code, outcome in outcomes.items()
+        if isinstance(outcome, Unable) or code in displaced
+    ]
+    return Judgement(
+        findings=tuple(sorted(findings, key=_worst_first)),
+        unable=tuple(unable),
+        clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
+        speedup=_with_unexplained(case.speedup, shares),
+        warnings=tuple(warnings),
+    )
+
+
+def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> Outcome:
+    try:
+        return rule.judge(signals)
+    except Missing as missing:
+        return Unable(str(missing.absent))
+    except Exception as error:
+        if strict:
+            raise
+        warnings.append(f"{rule.CODE} {rule.SLUG} could not be judged: internal error {error!r}")
+        return Unable(f"internal error {error!r}")
+
+
+def _settle(
+    found: Mapping[str, Found], by_code: Mapping[str, Rule], signals: Signals
+) -> tuple[dict[str, tuple[Claim, ...]], dict[str, str]]:
+    """Share out the cells: (code -> its claims, code -> why it has nothing left to say).
+
+    A rule that loses so many cells that the rest is not worth saying is neither found nor clear: it can be
+    told once the other is remedied. What it did hold goes back to the others.
+    """
+    displaced: dict[str, str] = {}
+    while True:
+        wishes = {c: (by_code[c].SPECIFICITY, f.claims) for c, f in found.items() if c not in displaced}
+        granted = ledger.settle(wishes)
+        owner = {claim.cell: code for code, claims in granted.items() for claim in claims}
+        fresh = {}
+        for code in granted:
+            takers = {owner[claim.cell] for claim in found[code].claims} - {code}
+            if takers and found[code].scale and _severity(found[code], granted[code], signals) is None:
+                names = ", ".join(sorted(takers, key=ledger.order))
+                fresh[code] = f"what it would cost is part of {names} here; judge again once that is remedied"
+        if not fresh:
+            return granted, displaced
+        # The least entitled first, one at a time: what it held may keep another above the limit.
+        last = max(fresh, key=lambda code: (-by_code[code].SPECIFICITY, ledger.order(code)))
+        displaced[last] = fresh[last]
+
+
+def _severity(outcome: Found, claims: Sequence[Claim], signals: Signals) -> noun.Severity | None:
+    """The severity that is stated, or that the cost has on the rule's scale; None: not worth saying."""
+    account = signals.case.account
+    if outcome.severity is not None or outcome.scale is None:
+        return outcome.severity or "warning"
+    cost = ledger.cost_ns(claims, signals.cells) if outcome.claims else outcome.cost_ns
+    if cost is None or account is None or account.step_ns <= 0:
+        return "warning"  # found on records alone, with nothing to hold it against
+    return outcome.scale.severity(cost / account.step_ns)
+
+
+def _finding(
+    rule: Rule,
+    outcome: Found,
+    claims: Sequence[Claim],
+    signals: Signals,
+    shares: ledger.GapShares | None,
+) -> noun.Finding:
+    account = signals.case.account
+    cost = ledger.cost_ns(claims, signals.cells) if claims else outcome.cost_ns
+    step_ns = account.step_ns if account else None
+    explained = shares.explained_ns.get(rule.CODE, 0.0) if shares and claims else None
+    return noun.Finding(
+        code=rule.CODE,
+        slug=rule.SLUG,
+        title=rule.TITLE,
+        severity=_severity(outcome, claims, signals) or "warning",
+        confidence=outcome.confidence,
+        evidence=outcome.evidence,
+        remedy=outcome.remedy,
+        summary=_filled_in(outcome.summary, cost, step_ns),
+        cost_ns_per_step=cost,
+        cost_bytes=outcome.cost_bytes,
+        gap_ratio=explained / shares.gap_ns
+        if shares and explained is not None and shares.gap_ns > 0
+        else None,
+        whatif_step_ns=_whatif(rule, step_ns, cost, signals) if claims and step_ns and cost else None,
+        layers=outcome.layers,
+    )
+
+
+def _filled_in(summary: str, cost: float | None, step_ns: float | None) -> str:
+    # Not str.format: names of layers and kernels may hold braces.
+    ratio = cost / step_ns if cost is not None and step_ns else None
+    return summary.replace("{cost}", format_ns(cost)).replace("{share}", format_ratio(ratio))
+
+
+def _whatif(rule: Rule, step_ns: float, cost: float, signals: Signals) -> float:
+    """The step with this finding's cells at what they could be.
+
+    The host is a floor: a remedy on the device gains nothing below what the host needs per step, where
+    that is known (from the comparison); remedies on the host side itself (MP3) move the floor.
+    """
+    speedup = signals.case.speedup
+    floor = 0.0
+    if speedup and speedup.baseline_step_ns and speedup.expected_with_host and rule.CODE[2] != "3":
+        floor = min(step_ns, speedup.baseline_step_ns / speedup.expected_with_host)
+        if speedup.expected is not None and speedup.expected <= speedup.expected_with_host:
+            floor = 0.0  # the host is not what limits
+    return max(floor, step_ns - cost)
+
+
+def _worst_first(found: noun.Finding) -> tuple[int, int, float, tuple[int, str]]:
+    place, _ = ledger.order(found.code)
+    return (
+        _SEVERITY_RANK[found.severity],
+        min(place, _QUESTIONS_OF_PRINCIPLE),
+        -(found.cost_ns_per_step or 0.0),
+        ledger.order(found.code),
+    )
+
+
+def _with_unexplained(speedup: Speedup | None, shares: ledger.GapShares | None) -> Speedup | None:
+    if speedup is None or shares is None:
+        return speedup
+    return replace(speedup, unexplained_ns=shares.unexplained_ns)

@@ -1,0 +1,39 @@
+"""Short constructors for `Evidence`, one per unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpprof.model.finding import Evidence
+
+
+def ratio(name: str, value: float | None, limit: float | None = None) -> Evidence:
+    return Evidence(name, value, "ratio", limit)
+
+
+def ns(name: str, value: float | None, limit: float | None = None) -> Evidence:
+    return Evidence(name, value, "ns", limit)
+
+
+def count(name: str, value: float | None, limit: float | None = None) -> Evidence:
+    return Evidence(name, value, "count", limit)
+
+
+def size(name: str, value: int | None, limit: int | None = None) -> Evidence:
+    return Evidence(name, value, "bytes", limit)
+
+
+def speedup(name: str, value: float | None, limit: float | None = None) -> Evidence:
+    return Evidence(name, value, "speedup", limit)
+
+
+def text(name: str, value: str | bool | None, limit: str | None = None) -> Evidence:
+    return Evidence(name, value, "text", limit)
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """The first `most` of the names, and how many there are beyond: "a, b and 3 more"."""
+    shown = list(dict.fromkeys(names))
+    if len(shown) <= most:
+        return ", ".join(shown)
+    return f"{', '.join(shown[:most])} and {len(shown) - most} more"

@@ -1,0 +1,53 @@
+"""The manual: one page per cause, which is the docstring of its rule."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+
+from mpprof.diagnosis import rules
+from mpprof.diagnosis.outcomes import Rule
+from mpprof.errors import NotFoundError
+
+HEADINGS = (
+    "What it means",
+    "How we know",
+    "What it costs",
+    "What to do",
+    "When to ignore",
+    "Sources",
+)
+
+
+def codes() -> tuple[tuple[str, str, str], ...]:
+    """(code, slug, title) of every cause that mpprof can judge, by code."""
+    return tuple(sorted((rule.CODE, rule.SLUG, rule.TITLE) for rule in rules.ALL))
+
+
+def explain(cause: str) -> str:
+    """The manual page of a cause, given by its code or slug in any case ("MP104", "float32-island").
+
+    Raises NotFoundError, naming the nearest causes, for anything else.
+    """
+    wanted = cause.strip().lower()
+    for rule in rules.ALL:
+        if wanted in (rule.CODE.lower(), rule.SLUG, f"{rule.CODE} {rule.SLUG}".lower()):
+            return page(rule)
+    names = {name.lower(): rule for rule in rules.ALL for name in (rule.CODE, rule.SLUG)}
+    near = list(
+        dict.fromkeys(names[n].CODE for n in difflib.get_close_matches(wanted, names, n=3, cutoff=0.5))
+    )
+    hint = " or ".join(f"{code} {_slug(code)}" for code in near)
+    raise NotFoundError(
+        f"no cause is called {cause!r}",
+        next=f"Did you mean {hint}?" if hint else "`mpprof explain` without a code lists them all",
+    )
+
+
+def page(rule: Rule) -> str:
+    """The page as it is printed: the code, the slug, and the rule's docstring."""
+    return f"{rule.CODE} {rule.SLUG}\n\n{inspect.cleandoc(rule.__doc__ or '').strip()}\n"
+
+
+def _slug(code: str) -> str:
+    return next(rule.SLUG for rule in rules.ALL if code == rule.CODE)

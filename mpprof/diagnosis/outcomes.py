@@ -1,0 +1,129 @@
+"""What a rule can say: found, clear, or unable. And the words in which it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from mpprof.model.finding import Confidence, Evidence, Severity
+
+if TYPE_CHECKING:
+    from mpprof.diagnosis.signals import Signals
+
+T = TypeVar("T")
+
+GENERAL, NAMED, CONFIGURED, OVERALL = 0, 1, 2, 3
+"""How narrowly a rule names its cause: a whole class of time; named layers or ops; a named layer with a
+known configuration; one cause of the whole model from which narrower ones follow. Where two rules claim the
+same cell, the higher one has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """No answer, why, and what to record to have one."""
+
+    reason: str
+    record: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.record}" if self.record else self.reason
+
+
+class Missing(Exception):
+    """Raised by `need`; the engine turns it into `Unable`. Never leaves this package."""
+
+    def __init__(self, absent: Absent) -> None:
+        super().__init__(str(absent))
+        self.absent = absent
+
+
+def need(answer: T | Absent) -> T:
+    """The answer itself; a rule that asks for one that is absent is thereby *unable*."""
+    if isinstance(answer, Absent):
+        raise Missing(answer)
+    return answer
+
+
+def known(answer: T | Absent) -> T | None:
+    """The answer, or None where the rule can do without it."""
+    return None if isinstance(answer, Absent) else answer
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One cell of the account (its row in `account.main.cells`) and what it could be: the cost claimed is
+    the cell's time less `reachable_ns`."""
+
+    cell: int
+    reachable_ns: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The shares of the step from which a cost is worth a mention, a warning, and an error."""
+
+    info_ratio: float
+    warning_ratio: float
+    error_ratio: float
+
+    def severity(self, ratio: float) -> Severity | None:
+        """None: below what is worth saying."""
+        if ratio >= self.error_ratio:
+            return "error"
+        if ratio >= self.warning_ratio:
+            return "warning"
+        return "info" if ratio >= self.info_ratio else None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The cause is there.
+
+    Either `severity` is stated, or it follows from `scale` and the claims that this rule is left with once
+    all rules have claimed. `{cost}` and `{share}` in the summary become that cost and its share of the
+    step. `cost_ns` is for a cost that is no part of the account (steps thrown away); with claims it is not
+    used.
+    """
+
+    summary: str
+    remedy: str
+    evidence: tuple[Evidence, ...]
+    confidence: Confidence = "high"
+    severity: Severity | None = None
+    scale: Scale | None = None
+    claims: tuple[Claim, ...] = ()
+    cost_ns: float | None = None
+    cost_bytes: int | None = None
+    layers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """The cause is not there, on evidence. `note` says which."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unable:
+    """It cannot be told: what is missing and what to record. Never shown as clear."""
+
+    reason: str
+
+
+Outcome = Found | Clear | Unable
+
+
+class Rule(Protocol):
+    """One cause: a module of `rules/`, whose docstring is its manual page."""
+
+    __name__: str
+    __doc__: str | None
+    CODE: str
+    SLUG: str
+    TITLE: str
+    SPECIFICITY: int
+
+    @property
+    def judge(self) -> Callable[[Signals], Outcome]: ...

@@ -1,0 +1,72 @@
+"""The policy is mixed, but the model computes in float32.
+
+What it means
+    A Keras layer takes its dtype policy when it is created. A model that was built before
+    `set_dtype_policy`, or loaded with its float32 policies saved in it, goes on computing in float32 without
+    a warning: nothing is gained, and the optimizer gets no loss scaling either.
+
+How we know
+    The process' policy was recorded as mixed_float16 or mixed_bfloat16, and every layer that multiplies
+    matrices has the compute dtype float32. Single float32 layers are MP104.
+
+What it costs
+    The whole gain: matrix work at the rate of 16-bit matrix kernels, memory-bound work at half its bytes.
+    Named cells: matrix kernels that ran in float32 or TF32, elementwise and reduction kernels.
+
+What to do
+    Set the policy first, then build (or rebuild and load the weights only):
+
+        keras.config.set_dtype_policy("mixed_float16")
+        model = build_model()
+        model.load_weights("old.weights.h5")
+
+When to ignore
+    When this training is the float32 baseline and the policy was set for something else in the process.
+
+Sources
+    Executed with Keras 3.15.1: a model built before `set_dtype_policy` keeps float32 layers and a plain Adam,
+    with no warning. Keras API: keras.config.set_dtype_policy.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, layers, reach
+from mpprof.diagnosis.outcomes import OVERALL, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+
+CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
+SPECIFICITY = OVERALL
+
+
+def judge(signals: Signals) -> Outcome:
+    policy = need(signals.global_policy)
+    if not policy.startswith("mixed_"):
+        return Clear(f"mixed precision was not asked for: the policy is {policy}")
+    facts = need(signals.layers)
+    heavy = [layer for layer in facts if layers.is_matrix(layer)] or [f for f in facts if f.parameters]
+    float32 = [layer.name for layer in heavy if layer.compute_dtype == "float32"]
+    if (
+        not heavy
+        or len(float32) < len(heavy)
+        or any(f.compute_dtype in HALF_DTYPES for f in facts if f.parameters)
+    ):
+        return Clear("layers compute in 16 bits")
+    matrix = reach.matrix(signals, signals.fallbacks)
+    memory_bound = signals.select(lambda cell: cell.role in ("elementwise", "reduce", "layout"))
+    claims = matrix.claims + reach.halved(signals, memory_bound) if isinstance(matrix, reach.Reach) else ()
+    return Found(
+        summary=f"the policy is {policy}, but all {len(heavy)} layers with matrix work compute in float32",
+        remedy=(
+            f'call keras.config.set_dtype_policy("{policy}") before the model is built (a loaded '
+            "model keeps the "
+            "policies it was saved with: rebuild it and load its weights)"
+        ),
+        evidence=(
+            evidence.text("global policy", policy),
+            evidence.count("layers with matrix work in float32", len(float32), 0),
+            evidence.count("layers with matrix work", len(heavy)),
+        ),
+        severity="error",
+        claims=claims,
+        layers=tuple(float32),
+    )

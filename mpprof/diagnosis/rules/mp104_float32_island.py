@@ -1,0 +1,107 @@
+"""A part of a mixed-precision model stays in float32, with casts around it.
+
+What it means
+    A custom layer or Lambda that casts to float32, or a layer with `dtype="float32"`, takes its own work off
+    the 16-bit matrix units, doubles the bytes that it moves, and costs a cast on the way in and out. On the
+    last softmax that is right; on a layer with real work it is a loss.
+
+How we know
+    The recorded layers: a layer that computes in float32 while the model computes in 16 bits, or one whose
+    compute dtype is 16-bit and whose output is float32. Inputs, preprocessing and the end of the model (from
+    its last matrix layer on) count only where the trace shows that they cost time.
+
+What it costs
+    From the trace: the layer's matrix kernels against 16-bit ones, its memory-bound kernels against half
+    their bytes, and its casts. Without a trace the island is named and its cost is not known.
+
+What to do
+    In the layer, use its own dtype and Keras' ops, and keep float32 for the last activation:
+
+        x = keras.ops.cast(x, self.compute_dtype)          # not tf.cast(x, "float32")
+        outputs = keras.layers.Activation("softmax", dtype="float32")(logits)   # logits stay float16
+
+When to ignore
+    Where the numbers need it: a loss, a long sum, a layer that overflowed (MP201, MP206).
+
+Sources
+    Executed with Keras 3.15.1: a custom layer with `tf.cast(x, "float32")` has policy mixed_float16 and
+    output float32. tensorflow/hub#466 (a hub layer fixed to float32). TensorFlow guide "Mixed precision".
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, layers, reach
+from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.model.finding import Confidence
+from mpprof.model.run import LayerFacts
+
+CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
+SPECIFICITY = NAMED
+
+SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+"""Three percent is the least that an engineer would edit a layer for; 20 % is XProf's own "high" for input."""
+
+
+def _is_island(layer: LayerFacts) -> bool:
+    if layers.is_entry(layer):
+        return False
+    if layer.compute_dtype == "float32":
+        return layers.is_matrix(layer) or layer.parameters != 0 or layer.class_name == "Lambda"
+    return layer.compute_dtype in HALF_DTYPES and layer.output_dtype == "float32"
+
+
+def judge(signals: Signals) -> Outcome:
+    facts = need(signals.layers)
+    half = [f for f in facts if f.compute_dtype in HALF_DTYPES and f.parameters != 0]
+    if not half:
+        return Clear("no layer computes in 16 bits, so that none stands apart")
+    end = layers.head(facts)
+    islands = [f for f in facts if _is_island(f)]
+    inner = [f.name for f in islands if f.name not in end]
+    if not islands:
+        return Clear("every layer with work to do computes in 16 bits")
+    names = frozenset(f.name for f in islands)
+    claims, confidence, source = _claims(signals, names)
+    costed = bool(claims) and signals.cost_ratio(claims) >= SCALE.info_ratio
+    if not inner and not costed:
+        return Clear("only the end of the model is float32, as it should be")
+    if signals.cells and any(cell.layer in names for cell in signals.cells) and not costed:
+        return Clear("the float32 layers cost next to nothing")
+    shown = inner or [f.name for f in islands]
+    return Found(
+        summary=(
+            f"{evidence.listed(shown)} {'stays' if len(shown) == 1 else 'stay'} in float32 in a model "
+            "that computes "
+            f"in {half[0].compute_dtype}"
+            + (": {cost} a step ({share})" if costed else "; its cost needs a trace")
+        ),
+        remedy=(
+            "compute in self.compute_dtype with keras.ops instead of casting to float32; drop "
+            'dtype="float32" from '
+            "the layer; keep float32 for the last activation only"
+        ),
+        evidence=(
+            evidence.text("float32 layers", evidence.listed(shown)),
+            evidence.text("compute dtype elsewhere", half[0].compute_dtype),
+            *((evidence.text("reachable value from", source),) if costed and source else ()),
+        ),
+        confidence=confidence if costed else "medium",
+        scale=SCALE if costed else None,
+        severity=None if costed else "warning",
+        claims=claims if costed else (),
+        layers=tuple(shown),
+    )
+
+
+def _claims(signals: Signals, names: frozenset[str]) -> tuple[tuple[Claim, ...], Confidence, str]:
+    mine = signals.select(lambda cell: cell.layer in names)
+    fallbacks = frozenset(signals.fallbacks)
+    matrix = reach.matrix(signals, [row for row in mine if row in fallbacks])
+    casts = reach.whole(row for row in mine if signals.cells[row].role == "cast")
+    bytes_bound = reach.halved(
+        signals, [r for r in mine if signals.cells[r].role in ("elementwise", "reduce", "layout", "other")]
+    )
+    if isinstance(matrix, reach.Reach):
+        return matrix.claims + casts + bytes_bound, matrix.confidence, matrix.source
+    return casts + bytes_bound, "medium", ""

@@ -1,0 +1,109 @@
+"""Optimizer updates are skipped again and again: the gradients are not finite, whatever the loss scale.
+
+What it means
+    A dynamic loss scale skips a step whose gradients overflow and halves itself. A few such steps at the
+    start are normal (MP204). When they go on, the infinity or NaN does not come from the scale: the model
+    stands still while it costs full price. In Keras 3 the scale has no floor and falls below 1 towards 0.
+
+How we know
+    The exact count of skipped updates (steps that ran less the growth of the optimizer's own counter), after
+    the first 20 steps; a run of readings in which every update was skipped; a loss scale below 1.
+
+What it costs
+    Every skipped step is a step thrown away: the skipped share of the step time. It is no part of the
+    account of a step, so it claims none of its cells.
+
+What to do
+    Find the first value that is not finite, then put that layer in float32, lower the learning rate, or
+    change to bfloat16, whose range is that of float32:
+
+        tf.debugging.enable_check_numerics()
+        keras.config.set_dtype_policy("mixed_bfloat16")      # GPUs from compute capability 8.0, and TPUs
+
+When to ignore
+    About one skip in 2000 steps is the loss scale trying to grow (MP205).
+
+Sources
+    Executed with Keras 3.15.1: scale 4 -> 0.0625 after six overflows. keras-team/tf-keras#644 and
+    keras#16100 ("stuck not learning for the first ~1M gradient steps"). NVIDIA/apex#493.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.signals import Signals, SkipHistory
+from mpprof.model.quantities import format_count, format_ratio
+
+CODE, SLUG, TITLE = "MP201", "endless-skips", "Optimizer updates are skipped again and again"
+SPECIFICITY = GENERAL
+
+STARTUP_STEPS = 20
+"""2^15 falls to 1 in fifteen halvings: what is still skipping after 20 steps is not looking for its scale."""
+FEWEST_STEPS = 20
+"""Fewer steps after the start say nothing about a rate of one percent."""
+WARNING_RATIO, ERROR_RATIO = 0.01, 0.05
+"""A healthy dynamic scale skips one step in 2000; twenty times that is a warning, a hundred times an error."""
+CONSECUTIVE = 10
+"""Ten halvings in a row divide the scale by 1024: more than any healthy model needs after the start."""
+
+
+def judge(signals: Signals) -> Outcome:
+    optimizer = known(signals.optimizer)
+    if known(signals.compute_dtype) in ("float32", "bfloat16") and not (optimizer and optimizer.inner):
+        return Clear("there is no loss scale, so that nothing is skipped")
+    history = need(signals.skips)
+    total = int(history.skipped.sum())
+    if total == 0:
+        return Clear("no update was skipped")
+    skipped, steps = history.within(STARTUP_STEPS + 1)
+    longest = _longest_run(history)
+    ratio = skipped / steps if steps else 0.0
+    stuck = longest >= CONSECUTIVE and _ends_skipping(history)
+    if steps < FEWEST_STEPS and not (stuck and longest > STARTUP_STEPS):
+        return Unable(
+            f"only {steps} steps were read after the first {STARTUP_STEPS}; train for at least "
+            f"{STARTUP_STEPS + FEWEST_STEPS} steps"
+        )
+    if ratio < WARNING_RATIO and not stuck:
+        return Clear(f"after the start {format_ratio(ratio)} of the updates were skipped")
+    scales = known(signals.scales)
+    last = float(scales[-1]) if scales is not None else None
+    step_ns = signals.case.steps.median_ns if signals.case.steps else None
+    return Found(
+        summary=(
+            f"{format_count(skipped)} of {format_count(steps)} updates after the start were skipped "
+            f"({format_ratio(ratio)})"
+            + (f"; the loss scale has fallen to {last:g}" if last is not None and last < 1 else "")
+        ),
+        remedy=(
+            "find the first value that is not finite with tf.debugging.enable_check_numerics(), put "
+            "that layer in "
+            'float32 or lower the learning rate; or use "mixed_bfloat16" where the device has it'
+        ),
+        evidence=(
+            evidence.ratio("skipped updates after the start", ratio, WARNING_RATIO),
+            evidence.count("skipped updates in all", total),
+            evidence.count("longest run of skipped updates", longest, CONSECUTIVE),
+            *((evidence.count("last loss scale", last, 1.0),) if last is not None else ()),
+        ),
+        severity="error" if ratio >= ERROR_RATIO or stuck else "warning",
+        cost_ns=ratio * step_ns if step_ns else None,
+    )
+
+
+def _longest_run(history: SkipHistory) -> int:
+    """The most updates skipped in a row, over readings in which every update was skipped."""
+    longest = current = 0
+    for skipped, span in zip(history.skipped.tolist(), history.span.tolist(), strict=True):
+        current = current + skipped if span > 0 and skipped >= span else 0
+        longest = max(longest, current)
+    return longest
+
+
+def _ends_skipping(history: SkipHistory) -> bool:
+    whole = np.flatnonzero(history.skipped < history.span)
+    tail = history.skipped[whole[-1] + 1 :] if len(whole) else history.skipped
+    return int(tail.sum()) >= CONSECUTIVE

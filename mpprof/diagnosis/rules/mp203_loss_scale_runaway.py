@@ -1,0 +1,67 @@
+"""The loss scale grows without end.
+
+What it means
+    A dynamic scale doubles after every 2000 steps without overflow. In a healthy float16 model an overflow
+    stops it somewhere below 2^24. If nothing can overflow (the backward pass is all float32, or the loss is
+    zero) it doubles on until it is infinite, and from there it never comes back: infinity times a half is
+    infinity, and every gradient divided by it is zero.
+
+How we know
+    The recorded loss scale: above 2^24 a warning, infinite or beyond float32's last doublings an error.
+
+What it costs
+    No time. When the scale is infinite the weights stop changing.
+
+What to do
+    Find out why nothing overflows (is anything really float16? MP101, MP104), and cap the scale meanwhile:
+
+        optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)   # fixed
+
+When to ignore
+    A scale a little above 2^24 in a model with very small gradients.
+
+Sources
+    Executed with Keras 3.15.1: 2^126 becomes infinite in two growths, after which the weights do not change;
+    113 doublings of 2000 steps from the default lead there. No user's report of it was found.
+"""
+
+from __future__ import annotations
+
+import math
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without end"
+SPECIFICITY = GENERAL
+
+SUSPICIOUS_SCALE = 2.0**24
+"""float16 spans 2^-24 to 2^16: a scale beyond 2^24 would lift its smallest number above 1."""
+LAST_SCALE = 2.0**120
+"""Eight doublings from float32's end."""
+
+
+def judge(signals: Signals) -> Outcome:
+    optimizer = known(signals.optimizer)
+    if optimizer and not optimizer.dynamic and not (optimizer.inner and optimizer.dynamic is None):
+        return Clear("there is no dynamic loss scale")
+    scales = need(signals.scales)
+    highest = max(scales.tolist(), key=lambda s: math.inf if math.isnan(s) else s)
+    if highest <= SUSPICIOUS_SCALE:
+        return Clear(f"the loss scale stayed at or below {highest:g}")
+    gone = not math.isfinite(highest) or highest >= LAST_SCALE
+    return Found(
+        summary=(
+            "the loss scale is infinite: the weights no longer change"
+            if not math.isfinite(highest)
+            else f"the loss scale has grown to {highest:g} and nothing stops it"
+        ),
+        remedy=(
+            "find out why no gradient ever overflows (is the backward pass float16 at all?); a fixed "
+            "scale stops the "
+            "growth: keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)"
+        ),
+        evidence=(evidence.count("highest loss scale", highest, SUSPICIOUS_SCALE),),
+        severity="error" if gone else "warning",
+    )

@@ -1,0 +1,114 @@
+"""Sizes that are no multiple of 8 keep matrix work off the Tensor Cores, or badly fed.
+
+What it means
+    16-bit matrix instructions read operands in groups of 8 values. With M, N, K or channels that are no
+    multiple of 8 the library pads, takes a kernel with narrow loads, or falls back to ordinary arithmetic.
+
+How we know
+    A 16-bit matrix kernel that ran on ordinary arithmetic, or whose name states an alignment below 8
+    (`align1`, `align2`, `align4`), and of which a size that matters (by the recorded shapes, else by the
+    layer's units or filters) is no multiple of 8. A size alone is not enough: libraries since cuBLAS 11 and
+    cuDNN 7.6.3 often reach Tensor Cores anyway.
+
+What it costs
+    The kernel's time against that of an aligned one, by kernels of the same kind in this trace, by the
+    baseline, or at most by the ratio of peak rates (low confidence).
+
+What to do
+    Round units, filters, batch and sequence length up to a multiple of 8 (64 is better on A100 and later):
+
+        units = -(-units // 8) * 8
+        data = data.batch(64, drop_remainder=True)
+
+When to ignore
+    When the layer's share is small; for a first convolution with 3 channels see MP403, for the vocabulary MP402.
+
+Sources
+    NVIDIA "Matrix Multiplication Background" and "Convolutional Layers" guides (multiples of 8 in 16 bits).
+    NVIDIA/nvtx-plugins#20: a bad shape alone no longer prevents Tensor Cores. allenai/allennlp#4929: padding
+    brought nothing on a Titan V, so that the kernel has to show it.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, reach, shapes
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
+from mpprof.model.account import Cell
+
+CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are no multiple of 8"
+SPECIFICITY = NAMED
+
+SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+"""As for every named layer: 3 % is the least worth editing a model for."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU: the rule of eight is the Tensor Cores'")
+    need(signals.gpu_account)
+    matmul = signals.select(lambda cell: cell.role == "matmul")
+    if not matmul:
+        return Clear("no matrix work in the trace")
+    suspects = [row for row in matmul if off_or_narrow(signals.cells[row])]
+    if not suspects:
+        return Clear("every 16-bit matrix kernel ran on matrix units with full alignment")
+    sizes = {row: bad_sizes(signals, row) for row in suspects}
+    rows = [row for row in suspects if sizes[row]]
+    if not rows:
+        if all(sizes[row] is None for row in suspects):
+            return Unable(
+                "16-bit matrix kernels ran off the Tensor Cores, but neither their shapes nor their "
+                "layers' sizes are "
+                "in the trace or the records; record with MPProfilerCallback on TensorFlow with host "
+                "tracer level 2"
+            )
+        return Clear("all sizes of the matrix kernels in question are multiples of 8")
+    reachable = reach.matrix(signals, rows)
+    if not isinstance(reachable, reach.Reach):
+        return Unable(f"sizes that are no multiple of 8 were seen, but {reachable}")
+    if signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+        return Clear("the unaligned matrix kernels cost next to nothing")
+    names = [
+        signals.cells[row].layer or signals.cells[row].op or signals.cells[row].kernel or "" for row in rows
+    ]
+    odd = sorted({size for row in rows for size in sizes[row] or ()})
+    return Found(
+        summary=(
+            f"{evidence.listed(names)}: sizes {evidence.listed([str(s) for s in odd])} are no "
+            "multiple of 8, which costs "
+            "{cost} a step ({share})"
+        ),
+        remedy="round units, filters, batch and sequence length up to a multiple of 8 (64 on A100 and later)",
+        evidence=(
+            evidence.text("sizes", evidence.listed([str(s) for s in odd], 8), "multiples of 8"),
+            evidence.ns("matrix time with such sizes", signals.time(tuple(rows))),
+            evidence.text("reachable value from", reachable.source),
+        ),
+        confidence=reachable.confidence,
+        scale=SCALE,
+        claims=reachable.claims,
+        layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
+    )
+
+
+def off_or_narrow(cell: Cell) -> bool:
+    """A matrix kernel on 16-bit operands that missed the matrix units, or reads them in narrow loads."""
+    sixteen = cell.precision in HALF_PRECISIONS or any(
+        dtype in ("half", "bfloat16", "f16", "bf16") for dtype, _ in shapes.tensors(cell.shapes or "")
+    )
+    if not sixteen or cell.family in ("depthwise", "rnn"):
+        return False
+    alignment = shapes.kernel_alignment(cell.kernel or "")
+    return cell.placement == "cuda_core" or (alignment is not None and alignment < shapes.ALIGNMENT)
+
+
+def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
+    """The sizes of this cell's work that are no multiple of 8; None where no size is known."""
+    cell = signals.cells[row]
+    sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
+    if not sizes:
+        layer = signals.layer(cell.layer)
+        own = (shapes.width(layer), shapes.last_axis(layer.input_shape)) if layer else ()
+        sizes = tuple(size for size in own if size is not None)
+    return shapes.unaligned(sizes) if sizes else None

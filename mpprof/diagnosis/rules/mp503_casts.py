@@ -1,0 +1,77 @@
+"""Casts between float32 and 16 bits take a noticeable part of the step.
+
+What it means
+    Master weights are float32 and are cast every step; layers that compute in float32 (norms in Keras 3,
+    islands) cast their activations in and out; gradients are cast back. Without fusion each cast is a pass
+    over memory of its own.
+
+How we know
+    The time of cast kernels in the account (`cast`), those of a named cause (MP104, MP501) excepted.
+
+What it costs
+    Their time, less the cast of every weight once a step, which mixed precision needs: 6 bytes per parameter
+    at the device's bandwidth, where both are known.
+
+What to do
+    Let XLA fuse them into the kernels around them, and leave fewer float32 islands:
+
+        model.compile(..., jit_compile=True)
+
+    A larger batch spreads the cast of the weights over more samples.
+
+When to ignore
+    Below some percent: casts are part of mixed precision.
+
+Sources
+    Executed with Keras 3.15.1 on TensorFlow: a step of two convolutions, two batch norms and one dense layer
+    has 23 casts. hf/transformers#15026 (casting can dominate at small batch), keras#9594,
+    keras-team/keras-core#815.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP503", "casts", "Casts take a noticeable part of the step"
+SPECIFICITY = GENERAL
+
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30)
+"""A healthy Keras 3 convnet with batch norm and without XLA spends 5 to 12 % in casts: worth a mention, not a
+warning."""
+BYTES_PER_PARAMETER = 6
+"""Read four bytes, write two."""
+
+
+def judge(signals: Signals) -> Outcome:
+    account = need(signals.account)
+    rows = signals.select(lambda cell: cell.role == "cast")
+    total = signals.time(rows)
+    needed = min(total, _weights_ns(signals) or 0.0)
+    claims = tuple(
+        Claim(row, signals.cells[row].ns_per_step * (needed / total if total else 0.0)) for row in rows
+    )
+    if signals.cost_ratio(claims) < SCALE.info_ratio:
+        return Clear(f"casts take {format_ratio(total / account.step_ns)} of the step")
+    calls = sum(signals.cells[row].calls_per_step for row in rows)
+    return Found(
+        summary="casts that could be fused away take {cost} a step ({share})",
+        remedy="jit_compile=True fuses casts into their neighbours; fewer float32 layers; a larger batch",
+        evidence=(
+            evidence.ratio("casts in the step", total / account.step_ns, SCALE.info_ratio),
+            evidence.count("cast kernels per step", calls),
+            *((evidence.ns("needed to cast every weight once", needed),) if needed else ()),
+        ),
+        confidence="high" if account.trace_basis == "device" else "medium",
+        scale=SCALE,
+        claims=claims,
+    )
+
+
+def _weights_ns(signals: Signals) -> float | None:
+    parameters, peaks = known(signals.parameters), known(signals.peaks)
+    if parameters is None or peaks is None or not peaks.bandwidth_bytes_per_s:
+        return None
+    return parameters * BYTES_PER_PARAMETER / peaks.bandwidth_bytes_per_s * 1e9

@@ -1,0 +1,61 @@
+"""The GPU has no Tensor Cores.
+
+What it means
+    Tensor Cores came with compute capability 7.0. Before it, 16-bit matrix work runs on ordinary arithmetic:
+    at the float32 rate at best (twice that on P100, a 64th on GTX 10xx if the library computes in half).
+    Mixed precision then saves memory and some bandwidth, and often makes the step longer.
+
+How we know
+    The compute capability that the trace or the run states, or the table of known devices.
+
+What it costs
+    Nothing that could be had back on this card: it is a ceiling.
+
+What to do
+    Train in float32, unless the memory is what you need:
+
+        keras.config.set_dtype_policy("float32")
+
+When to ignore
+    When mixed precision is used here for memory only.
+
+Sources
+    NVIDIA CUDA programming guide (arithmetic throughput by compute capability). NVIDIA/apex#153 (K40: 0.211
+    against 0.220 s per iteration), apex#76. Keras 3 no longer prints TensorFlow's compatibility check.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
+SPECIFICITY = GENERAL
+
+FIRST_WITH_TENSOR_CORES = (7, 0)
+
+
+def judge(signals: Signals) -> Outcome:
+    if known(signals.accelerator) in ("cpu", "tpu"):
+        return Clear("the run used no GPU")
+    device = need(signals.device)
+    if device.vendor not in ("nvidia", "unknown"):
+        return Clear("Tensor Cores are NVIDIA's: for other devices see MP806")
+    capability = need(signals.capability)
+    if capability >= FIRST_WITH_TENSOR_CORES:
+        return Clear(f"compute capability {capability[0]}.{capability[1]}")
+    name = device.name or "this GPU"
+    return Found(
+        summary=(
+            f"{name} (compute capability {capability[0]}.{capability[1]}) has no Tensor Cores: mixed "
+            "precision cannot make "
+            "its matrix work faster"
+        ),
+        remedy='keras.config.set_dtype_policy("float32"), unless the memory saved is what you need',
+        evidence=(
+            evidence.text("compute capability", f"{capability[0]}.{capability[1]}", "7.0"),
+            evidence.text("device", device.name),
+        ),
+        severity="warning" if signals.half else "info",
+    )

@@ -1,0 +1,64 @@
+"""The GPU says compute capability 7.5 and still has no Tensor Cores.
+
+What it means
+    The GTX 16xx cards and their mobile and workstation siblings (TU116 and TU117) are Turing without Tensor
+    Cores. Checks by compute capability alone, TensorFlow's and XProf's among them, take them for cards with.
+
+How we know
+    Compute capability 7.5 and the device's name. The names other than GTX 16xx are by NVIDIA's product
+    lists; a Tesla T4 or a T4G is none of them. Without a name it cannot be told.
+
+What it costs
+    Nothing that could be had back on this card: it is a ceiling.
+
+What to do
+    Train in float32, unless the memory is what you need:
+
+        keras.config.set_dtype_policy("float32")
+
+When to ignore
+    When mixed precision is used here for memory only.
+
+Sources
+    tf#44191 (1660 Ti: two to four times slower), NVIDIA/apex#806 (1650 slower, RTX 2080 faster with the same
+    code), ggml-org/llama.cpp#4682 (44 -> 131 ms per token when 7.5 was taken for Tensor Cores).
+"""
+
+from __future__ import annotations
+
+import re
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
+
+CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
+SPECIFICITY = GENERAL
+
+TURING = (7, 5)
+_CERTAIN = re.compile(r"\bGTX\s*16\d\d\b", re.IGNORECASE)
+_LIKELY = re.compile(r"\b(?:MX\s?(?:450|550)|T(?:400|500|550|600|1000|1200|2000))\b", re.IGNORECASE)
+
+
+def judge(signals: Signals) -> Outcome:
+    if known(signals.accelerator) in ("cpu", "tpu"):
+        return Clear("the run used no GPU")
+    device = need(signals.device)
+    if device.vendor not in ("nvidia", "unknown"):
+        return Clear("not an NVIDIA device")
+    if need(signals.capability) != TURING:
+        return Clear("not compute capability 7.5")
+    if not device.name:
+        return Unable(
+            f"compute capability 7.5 is both RTX 20xx or T4 and GTX 16xx: the name is missing; {RECORD_RUN}"
+        )
+    certain = bool(_CERTAIN.search(device.name))
+    if not certain and not _LIKELY.search(device.name):
+        return Clear(f"{device.name} has Tensor Cores")
+    return Found(
+        summary=f"{device.name} has no Tensor Cores, although its compute capability is 7.5",
+        remedy='keras.config.set_dtype_policy("float32"), unless the memory saved is what you need',
+        evidence=(evidence.text("device", device.name), evidence.text("compute capability", "7.5")),
+        confidence="high" if certain else "medium",
+        severity="warning" if signals.half else "info",
+    )

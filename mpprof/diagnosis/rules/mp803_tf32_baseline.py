@@ -1,0 +1,90 @@
+"""The float32 baseline already runs on Tensor Cores, as TF32.
+
+What it means
+    From compute capability 8.0 on, TensorFlow computes float32 matrix work in TF32 on Tensor Cores unless
+    told otherwise. 16 bits are then up to 2 times faster than that, not 8 or 16.
+
+How we know
+    The baseline's own kernels, best; else its recorded TF32 switch; without a baseline the switch of this
+    run, which its float32 twin would have had.
+
+What it costs
+    Nothing: it is the right ceiling.
+
+What to do
+    For the gain over true float32, record one baseline without TF32:
+
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+
+    What is left to gain lies in memory-bound work and in a larger batch.
+
+When to ignore
+    Always, once known.
+
+Sources
+    TensorFlow guide "Mixed precision" (little gain on A100 for the toy model because of TF32). pt#57806
+    (V100 120 -> 67 s, A100 53 -> 50 s). NVIDIA A100 and H100 data sheets (TF32 is half of FP16).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
+
+CODE, SLUG, TITLE = "MP803", "tf32-baseline", "The float32 baseline already runs on Tensor Cores"
+SPECIFICITY = GENERAL
+
+FIRST_WITH_TF32 = (8, 0)
+NOTABLE_RATIO = 0.10
+"""A tenth of the baseline's matrix time in TF32 is enough to change the ceiling."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.half is None and signals.case.baseline is None:
+        return Clear("the run is not in mixed precision")
+    if known(signals.accelerator) in ("cpu", "tpu"):
+        return Clear("TF32 is a mode of NVIDIA GPUs")
+    if need(signals.capability) < FIRST_WITH_TF32:
+        return Clear("this GPU has no TF32")
+    baseline = known(signals.baseline)
+    ran = _ratio_in_kernels(baseline) if baseline else None
+    if ran is not None:
+        if ran < NOTABLE_RATIO:
+            return Clear("the baseline's matrix work ran in true float32")
+        shown = (evidence.ratio("baseline's matrix time in TF32", ran, NOTABLE_RATIO),)
+    else:
+        facts = (baseline or signals).case.run.facts
+        if facts is None or facts.tf32_enabled is None:
+            return Unable(f"neither the baseline's kernels nor its TF32 switch are known; {RECORD_RUN}")
+        if not facts.tf32_enabled:
+            return Clear("TF32 was switched off")
+        shown = (evidence.text("TF32 enabled", True),)
+    peaks = known(signals.peaks)
+    tf32 = peaks.flops_per_s.get("tf32") if peaks else None
+    half = peaks.flops_per_s.get(signals.half or "fp16") if peaks else None
+    ceiling = half / tf32 if tf32 and half else 2.0
+    return Found(
+        summary=(
+            f"float32 on this GPU {'ran' if ran is not None else 'runs'} as TF32 on Tensor Cores: the "
+            "ceiling for matrix "
+            f"work is {ceiling:.3g} times, not the ratio to true float32"
+        ),
+        remedy=(
+            "none needed; tf.config.experimental.enable_tensor_float_32_execution(False) in one "
+            "baseline run shows the "
+            "gain over true float32"
+        ),
+        evidence=(*shown, evidence.speedup("ceiling of matrix work over TF32", ceiling)),
+        confidence="high" if ran is not None else "medium",
+        severity="info",
+    )
+
+
+def _ratio_in_kernels(baseline: Signals) -> float | None:
+    """TF32's share of the baseline's matrix time; None where its trace does not show it."""
+    rows = baseline.select(lambda cell: cell.role == "matmul" and cell.precision not in (None, "unknown"))
+    total = baseline.time(rows)
+    if baseline.case.account is None or not total:
+        return None
+    return baseline.time(tuple(r for r in rows if baseline.cells[r].precision == "tf32")) / total

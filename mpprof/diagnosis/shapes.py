@@ -1,0 +1,69 @@
+"""Tensor shapes as traces write them, and what of them a matrix kernel cares about."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from mpprof.model.kernels import Family
+from mpprof.model.run import LayerFacts
+
+ALIGNMENT = 8
+"""16-bit matrix instructions want M, N, K or channels in multiples of 8 values, which is 16 bytes: NVIDIA's
+matrix multiplication and convolution guides."""
+
+_TENSOR = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\[([0-9,\s]*)\]")
+_ALIGN = re.compile(r"align(?:ment)?_?([1-9][0-9]?)(?![0-9])")
+
+Tensor = tuple[str, tuple[int, ...]]
+
+
+@lru_cache(maxsize=8192)
+def tensors(text: str) -> tuple[Tensor, ...]:
+    """`"(half[32,512];half[512,1001])"` -> (("half", (32, 512)), ("half", (512, 1001))).
+
+    Anything else in the text is passed over; no tensor gives an empty tuple.
+    """
+    return tuple(
+        (dtype, tuple(int(d) for d in dims.split(",") if d.strip())) for dtype, dims in _TENSOR.findall(text)
+    )
+
+
+def matrix_dimensions(shapes: str | None, family: Family | None) -> tuple[int, ...]:
+    """The sizes that decide how well matrix instructions are filled; empty where the shapes are not known.
+
+    GEMM: the last two axes of each operand (M, N, K; batch axes do not matter). Convolution in NHWC: the
+    last axis of each operand (channels in, channels out); spatial sizes and the batch only multiply M.
+    """
+    operands = [dims for _, dims in tensors(shapes or "") if len(dims) >= 2]
+    if family in ("conv_fprop", "conv_dgrad", "conv_wgrad"):
+        return tuple(dims[-1] for dims in operands if len(dims) >= 4)
+    return tuple(d for dims in operands for d in dims[-2:])
+
+
+def unaligned(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that are no multiple of 8, each once, in order."""
+    return tuple(dict.fromkeys(size for size in sizes if size % ALIGNMENT))
+
+
+@lru_cache(maxsize=8192)
+def kernel_alignment(name: str) -> int | None:
+    """The operand alignment that a kernel's name states (`..._align1`), in values; None where it does not."""
+    found = _ALIGN.search(name)
+    return int(found.group(1)) if found else None
+
+
+def width(layer: LayerFacts) -> int | None:
+    """The output features or channels of a layer that multiplies matrices; None for others."""
+    for key in ("units", "filters", "output_dim"):
+        value = layer.config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def last_axis(shape: object) -> int | None:
+    """The last axis of a recorded shape; None where it is unknown, dynamic, or of several tensors."""
+    if isinstance(shape, list | tuple) and shape and isinstance(shape[-1], int):
+        return shape[-1]
+    return None
