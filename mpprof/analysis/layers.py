@@ -1,0 +1,249 @@
+"""Who owns an op: the layer of the model, and the phase of the step.
+
+An op goes where its name's scopes say (`layer_match`). An XLA fusion holds instructions of several layers: it
+goes to the layer with the largest share of its work, and the shares are kept beside it. An instruction that
+the compiler made without a name goes where its result is used.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.layer_match import Matcher, matcher
+from mpprof.analysis.scopes import Scope, parse
+from mpprof.model.account import PHASES, Phase
+from mpprof.model.run import LayerFacts, ModelFacts
+from mpprof.model.trace import HloInstruction, Op, Trace
+
+UNKNOWN = -1
+_MATMUL_CALLS = re.compile(r"gemm|conv|matmul|attention|fmha", re.IGNORECASE)
+_PLUMBING = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast"))
+_FLOW = frozenset(("while", "conditional", "call"))  # their bodies are ops of their own
+# A fused kernel runs when the last of its inputs is there, and gradients come after activations.
+_ORDER: tuple[Phase, ...] = ("other", "input", "forward", "backward", "loss_scale", "optimizer")
+_MOST_INSTRUCTIONS = 10_000  # of one fusion that are looked at
+_PASSES = 8  # how far a name travels along unnamed instructions
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A layer's share of the work of one fused op; `layer` "" for work of no layer (optimizer, loss)."""
+
+    layer: str
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Layer and phase of every row of `Trace.ops`.
+
+    `layer` holds rows of `layers` (-1: of no layer, or not known), `phase` rows of `PHASES`. `spans` has an
+    entry for each fused op that works for more than one owner, largest share first; shares sum to 1.
+    `facts` is what the run recorded of each of `layers`; None where a layer is known by its scope alone.
+    """
+
+    layers: tuple[str, ...]
+    layer: NDArray[np.int32]
+    phase: NDArray[np.int8]
+    spans: dict[int, tuple[Span, ...]] = field(default_factory=dict)
+    facts: tuple[LayerFacts | None, ...] = ()
+    from_model: bool = False
+
+    def layer_of(self, op: int) -> str | None:
+        """The layer that owns the op in row `op`; None for row -1, for no layer and for an unknown one."""
+        row = int(self.layer[op]) if 0 <= op < len(self.layer) else UNKNOWN
+        return self.layers[row] if row >= 0 else None
+
+    def phase_of(self, op: int) -> Phase:
+        """The phase of the op in row `op`; "other" for row -1."""
+        return PHASES[int(self.phase[op])] if 0 <= op < len(self.phase) else "other"
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    layer: str = ""  # "": none, or not known
+    phase: Phase = "other"
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        return bool(self.layer) or self.phase != "other"
+
+
+def attribute(trace: Trace, model: ModelFacts | None = None) -> Ownership:
+    """The owner of every op of the trace.
+
+    With `model`, layers are those that the run recorded. Without it a layer is the scope path as it stands in
+    the trace, as far as scopes can be told from parts of a layer; the rest has no layer.
+    """
+    scopes = {scope for op in trace.ops for scope in _scopes(op)}
+    match = matcher(scopes, model)
+    owners = [_owner(op, match) for op in trace.ops]
+    _adopt_unnamed(trace.ops, owners)
+    return _columns(owners, model)
+
+
+def _columns(owners: Sequence[_Owner], model: ModelFacts | None) -> Ownership:
+    facts = {fact.name: fact for fact in model.layers} if model else {}
+    place = {name: at for at, name in enumerate(facts)}
+    used = {owner.layer for owner in owners} | {span.layer for owner in owners for span in owner.spans}
+    names = tuple(sorted(used - {""}, key=lambda name: (place.get(name, len(place)), name)))
+    row = {name: at for at, name in enumerate(names)} | {"": UNKNOWN}
+    return Ownership(
+        layers=names,
+        layer=np.fromiter((row[owner.layer] for owner in owners), np.int32, len(owners)),
+        phase=np.fromiter((PHASES.index(owner.phase) for owner in owners), np.int8, len(owners)),
+        spans={at: owner.spans for at, owner in enumerate(owners) if owner.spans},
+        facts=tuple(facts.get(name) for name in names),
+        from_model=model is not None,
+    )
+
+
+# --- one op ------------------------------------------------------------------------------------------------
+
+
+def _scopes(op: Op) -> Iterator[Scope]:
+    yield _own_scope(op)
+    if op.hlo is not None:
+        for inner in _inside(op.hlo):
+            yield parse(inner.op_name, inner.opcode)
+
+
+def _own_scope(op: Op) -> Scope:
+    return parse((op.hlo.op_name if op.hlo else "") or op.name, op.type)
+
+
+def _owner(op: Op, match: Matcher) -> _Owner:
+    inside = [inner for inner in _inside(op.hlo) if inner.op_name] if op.hlo else []
+    return _fusion_owner(inside, match) if inside else _scope_owner(_own_scope(op), match)
+
+
+def _scope_owner(scope: Scope, match: Matcher) -> _Owner:
+    if scope.phase in ("optimizer", "loss_scale", "input"):
+        return _Owner(phase=scope.phase)
+    layer, in_model = match(scope)
+    if scope.phase != "other":
+        return _Owner(layer, scope.phase)
+    if layer or in_model:
+        return _Owner(layer, "forward")
+    # What the train step does under a condition, outside the model, is the dynamic loss scale's: un-scaling
+    # the gradients and keeping or dropping the update.
+    return _Owner(phase="loss_scale" if scope.conditional else "other")
+
+
+def _fusion_owner(inside: Sequence[HloInstruction], match: Matcher) -> _Owner:
+    """By share of work: matrix work before all else, then elements touched."""
+    owners = [_scope_owner(parse(inner.op_name, inner.opcode), match) for inner in inside]
+    work: dict[str, float] = defaultdict(float)
+    for inner, owner in zip(inside, owners, strict=True):
+        if owner.known:
+            work[owner.layer] += _work(inner)
+    if not work:
+        return _Owner()
+    total = sum(work.values())
+    spans = tuple(
+        Span(layer, amount / total) for layer, amount in sorted(work.items(), key=lambda item: -item[1])
+    )
+    matrix = [owner for inner, owner in zip(inside, owners, strict=True) if _is_matrix(inner) and owner.known]
+    phase = max((owner.phase for owner in matrix or owners), key=_ORDER.index)
+    return _Owner(matrix[0].layer if matrix else spans[0].layer, phase, spans if len(spans) > 1 else ())
+
+
+def _inside(hlo: HloInstruction) -> list[HloInstruction]:
+    """The instructions of a fusion, those of fusions within it included."""
+    if hlo.opcode in _FLOW:
+        return []
+    found: list[HloInstruction] = []
+    pending = list(hlo.called)
+    while pending and len(found) < _MOST_INSTRUCTIONS:
+        inner = pending.pop()
+        if inner.opcode not in _PLUMBING:
+            found.append(inner)
+        pending.extend(inner.called)
+    return found
+
+
+def _work(instruction: HloInstruction) -> float:
+    """Operations of an instruction, or the elements that it touches where they are not stated."""
+    shapes = (instruction.shape, *instruction.operand_shapes)
+    return max(1.0, instruction.flops or 0.0, *(float(math.prod(shape)) for shape in shapes))
+
+
+def _is_matrix(hlo: HloInstruction) -> bool:
+    return hlo.opcode in ("dot", "convolution") or bool(
+        hlo.custom_call and _MATMUL_CALLS.search(hlo.custom_call)
+    )
+
+
+def _has_matrix(op: Op) -> bool:
+    return op.hlo is not None and any(map(_is_matrix, (op.hlo, *_inside(op.hlo))))
+
+
+# --- instructions without a name ---------------------------------------------------------------------------
+
+
+def _adopt_unnamed(ops: Sequence[Op], owners: list[_Owner]) -> None:
+    """Give compiler-made instructions the owner of those that use their result, else of those they read.
+
+    Matrix work goes only to a neighbour that does matrix work elsewhere: what surrounds a convolution's
+    gradient is the normalisation before it, which is not its owner.
+    """
+    row = {(op.hlo.module, op.hlo.name): at for at, op in enumerate(ops) if op.hlo is not None}
+    unnamed = [
+        at for at, op in enumerate(ops) if op.hlo is not None and not owners[at].known and not op.hlo.op_name
+    ]
+    if not unnamed:
+        return
+    reads = {
+        at: [row[key] for name in op.hlo.operands if (key := (op.hlo.module, name)) in row]
+        for at, op in enumerate(ops)
+        if op.hlo is not None
+    }
+    users: dict[int, list[int]] = defaultdict(list)
+    for at, sources in reads.items():
+        for source in sources:
+            users[source].append(at)
+    matrix_layers = {
+        owner.layer for op, owner in zip(ops, owners, strict=True) if owner.layer and _has_matrix(op)
+    }
+    for neighbours in (users, reads):
+        for _ in range(_PASSES):
+            changed = False
+            for at in unnamed:
+                if owners[at].known:
+                    continue
+                near = [owners[other] for other in (*neighbours.get(at, ()), *reads[at])]
+                if _has_matrix(ops[at]):
+                    found = _matrix_neighbour(near, matrix_layers)
+                else:
+                    found = next((owners[n] for n in neighbours.get(at, ()) if owners[n].known), None)
+                if found is not None:
+                    owners[at] = _Owner(found.layer, _phase_after([owners[n] for n in reads[at]], found))
+                    changed = True
+            if not changed:
+                break
+
+
+def _matrix_neighbour(near: Sequence[_Owner], matrix_layers: set[str]) -> _Owner | None:
+    for owner in near:
+        if owner.layer in matrix_layers:
+            return owner
+    for owner in near:
+        for span in owner.spans:
+            if span.layer in matrix_layers:
+                return _Owner(span.layer, owner.phase)
+    return None
+
+
+def _phase_after(sources: Sequence[_Owner], found: _Owner) -> Phase:
+    """A result of the backward pass is not the optimizer's only because the optimizer uses it."""
+    if found.layer and found.phase not in ("forward", "backward"):
+        return max((owner.phase for owner in sources), key=_ORDER.index, default=found.phase)
+    return found.phase

@@ -1,0 +1,122 @@
+"""What an op's name says by itself: the scopes that it lies in, and the phase of the step that it belongs to.
+
+TensorFlow writes paths (`StatefulPartitionedCall/gradient_tape/model_1/dense_1/MatMul/MatMul_1`), JAX writes
+transformations round them (`jit(train_step)/transpose(jvp(encoder))/dense/dot_general`). Both become the same
+thing: a tuple of scopes without the plumbing, and what the plumbing says of the phase.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mpprof.model.account import Phase
+
+_CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+_NUMBERED = re.compile(r"_\d+$")
+_PLUMBING = frozenset(("StatefulPartitionedCall", "PartitionedCall"))
+# `jit(f)` names a function that was compiled; the other transformations wrap the scope they were applied in.
+_FUNCTION_CALLS = frozenset(("jit", "pjit", "xla_call", "core_call", "closed_call", "custom_jvp_call"))
+_GRADIENT_SCOPES = frozenset(("gradient_tape", "gradients"))
+_LOSS_SCOPES = frozenset(("compile_loss",))
+# Keras' optimizers by their default scope, compared without underscores and case: `Adam`, `schedule_free...`.
+_OPTIMIZERS = frozenset(
+    ("sgd", "adam", "adamw", "adamax", "nadam", "rmsprop", "adagrad", "adadelta", "adafactor", "ftrl")
+    + ("lion", "lamb", "muon", "schedulefreeadamw")
+)
+_FINITE_CHECKS = frozenset(("isfinite", "is-finite", "all", "reduceand"))
+_INPUT_TYPES = re.compile(r"Iterator|Optional|MakeIterator|\w*Dataset(V\d+)?$")
+_DEEPEST = 32  # transformations within one another; names in a file may be hostile
+_TORCH_BACKWARD = re.compile(r"Backward\d*\b|autograd::")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`path`: the scopes that the op lies in, outermost first, the op itself left out. `leaf`: the op.
+
+    `phase` is what the name alone says; "other": nothing. `called`: the scope is under a conditional.
+    `wrapped`: the name has JAX's transformations, so its scopes carry no numbers of their own."""
+
+    path: tuple[str, ...]
+    leaf: str
+    phase: Phase
+    conditional: bool
+    wrapped: bool
+
+
+@lru_cache(maxsize=65536)
+def parse(name: str, type: str = "") -> Scope:
+    """The scopes of an op named `name`, of TensorFlow op type or HLO opcode `type` ("" unknown)."""
+    parts: list[str] = []
+    wrappers: set[str] = set()
+    for part in _split(name):
+        _unwrap(part, parts, wrappers)
+    leaf = parts.pop() if parts else ""
+    path = tuple(part for part in parts if part not in _PLUMBING)
+    conditional = "cond" in {_bare(part) for part in path} or leaf == "cond"
+    gradient = [part for part in path if _bare(part) in _GRADIENT_SCOPES]
+    phase = _phase(name, type, path, leaf, wrappers, bool(gradient))
+    inner = tuple(part for part in path if part not in gradient)
+    return Scope(inner, leaf, phase, conditional, bool(wrappers) or "jit(" in name)
+
+
+def _phase(
+    name: str, type: str, path: tuple[str, ...], leaf: str, wrappers: set[str], gradient: bool
+) -> Phase:
+    if "transpose" in wrappers or gradient or _TORCH_BACKWARD.search(name):
+        return "backward"
+    if type.startswith(("ResourceApply", "ResourceSparseApply")) or name.startswith("Optimizer.step"):
+        return "optimizer"
+    scopes = {_plain(part) for part in path}
+    if any(scope.startswith("lossscale") for scope in scopes):
+        return "loss_scale"
+    if scopes & _OPTIMIZERS:
+        return "optimizer"
+    if "jvp" in wrappers or any(part in _LOSS_SCOPES for part in path):
+        return "forward"
+    if not path and (_plain(leaf) in _FINITE_CHECKS or type.lower() in _FINITE_CHECKS):
+        return "loss_scale"
+    if _INPUT_TYPES.match(type) or _INPUT_TYPES.match(leaf):
+        return "input"
+    return "other"
+
+
+def _split(name: str) -> list[str]:
+    """`name` at its slashes, those within parentheses left alone."""
+    if "(" not in name:
+        return [part for part in name.split("/") if part]
+    parts, depth, start = [], 0, 0
+    for at, char in enumerate(name):
+        if char == "(":
+            depth += 1
+        elif char == ")":
+            depth = max(0, depth - 1)
+        elif char == "/" and depth == 0:
+            parts.append(name[start:at])
+            start = at + 1
+    parts.append(name[start:])
+    return [part for part in parts if part]
+
+
+def _unwrap(part: str, parts: list[str], wrappers: set[str], depth: int = 0) -> None:
+    """Append the scopes within `transpose(jvp(a))`, and note the transformations."""
+    while depth < _DEEPEST and (match := _CALL.fullmatch(part)):
+        wrapper, part = match[1], match[2]
+        if wrapper in _FUNCTION_CALLS:
+            return
+        wrappers.add(wrapper)
+        depth += 1
+    if "/" in part and "(" in part and depth < _DEEPEST:
+        for inner in _split(part):
+            _unwrap(inner, parts, wrappers, depth + 1)
+    else:
+        parts.extend(piece for piece in part.split("/") if piece)
+
+
+def _bare(scope: str) -> str:
+    return _NUMBERED.sub("", scope)
+
+
+def _plain(scope: str) -> str:
+    return _bare(scope).replace("_", "").lower()

@@ -1,0 +1,351 @@
+"""The tables of a trace: kernels, ops and layers, with their time and where they ran.
+
+Rows are plain JSON types. Times are whole nanoseconds over the whole file, unless `steps` are given; `ratio`
+is of all time that the rows of the same device hold, copies and memsets included, so that a device's ratios
+sum to 1. Concurrent kernels count in full: these are sums of durations, not the account of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.layers import Ownership
+from mpprof.errors import UsageError
+from mpprof.model.account import PHASES
+from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, PLACEMENTS, PRECISIONS, Placements
+from mpprof.model.trace import CopyKind, Trace, WorkKind
+
+Row = dict[str, Any]
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+COPY_NAMES = {
+    CopyKind.HOST_TO_DEVICE: "MemcpyH2D",
+    CopyKind.DEVICE_TO_HOST: "MemcpyD2H",
+    CopyKind.DEVICE_TO_DEVICE: "MemcpyD2D",
+    CopyKind.PEER: "MemcpyP2P",
+}
+_DENSE = 1 << 22  # codes up to here are counted in an array, larger ones are sorted
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The intervals that a table is made of, one row each."""
+
+    rows: Int64  # rows of Trace.kernels
+    duration_ns: Int64
+    verdict: Int64  # rows of Placements.verdicts
+
+
+def kernels(
+    trace: Trace,
+    placements: Placements,
+    ownership: Ownership,
+    *,
+    by_stream: bool = False,
+    steps: tuple[int, int] | None = None,
+) -> list[Row]:
+    """One row per device, kernel name, op and verdict (and stream): `{device, name, op, layer, placement,
+    precision, family, reason: {code, text}, calls, total_ns, ratio}`, by device, longest first.
+
+    Copies and memsets are rows named by their kind. `op` and `layer` are None where they are not known.
+    `steps`: first and last step, inclusive. Raises UsageError where the trace holds none of them.
+    """
+    table, work = trace.kernels, _work(trace, placements, steps)
+    copy = np.where(table.kind == WorkKind.KERNEL, 0, 2 + table.copy.astype(np.int64))
+    copy[table.kind == WorkKind.MEMSET] = 1
+    name = np.where(copy == 0, table.name, 0)
+    columns = [table.device, copy, name, table.op, placements.index]
+    if by_stream:
+        columns.append(table.stream)
+    first, group = _groups([column[work.rows] for column in columns])
+    calls = np.bincount(group, minlength=len(first))
+    total = _sums(group, work.duration_ns, len(first))
+    device = table.device[work.rows[first]]
+    ratio = _ratios(total, device, len(trace.devices))
+    result: list[Row] = []
+    for at in _longest_first(device, total):
+        kernel = int(work.rows[first[at]])
+        verdict = placements.verdicts[placements.index[kernel]]
+        op = int(table.op[kernel])
+        row: Row = {
+            "device": trace.devices[table.device[kernel]].plane,
+            "name": _name(trace, kernel),
+            "op": trace.ops[op].name if op >= 0 else None,
+            "layer": ownership.layer_of(op),
+            "placement": verdict.placement,
+            "precision": verdict.precision,
+            "family": verdict.family,
+            "reason": {"code": verdict.reason.code, "text": verdict.reason.text},
+            "calls": int(calls[at]),
+            "total_ns": int(total[at]),
+            "ratio": float(ratio[at]),
+        }
+        if by_stream:
+            row["stream"] = trace.streams[table.stream[kernel]].name
+        result.append(row)
+    return result
+
+
+def ops(
+    trace: Trace,
+    placements: Placements,
+    ownership: Ownership,
+    *,
+    by_stream: bool = False,
+    steps: tuple[int, int] | None = None,
+) -> list[Row]:
+    """One row per device and op: `{device, op, type, layer, phase, calls, total_ns, ratio, matmul_ns,
+    tensor_core_ratio, placement, precision, placement_ns, precision_ns, eligible}`, longest first.
+
+    `placement` and `precision` are those of most of its time (of its matrix time, where it has any);
+    `tensor_core_ratio` is of its matrix time, None where it has none or where it could not be told.
+    `eligible`: it does matrix work; None where what its kernels do is not known. Kernels of no known op stand
+    in one row with `op` None. With `by_stream` there is a row per stream.
+    """
+    table, work = trace.kernels, _work(trace, placements, steps)
+    columns = [table.device, table.op] + ([table.stream] if by_stream else [])
+    first, group = _groups([column[work.rows] for column in columns])
+    mix = _mix(placements, work, group, len(first))
+    device = table.device[work.rows[first]]
+    ratio = _ratios(mix.total, device, len(trace.devices))
+    result: list[Row] = []
+    for at in _longest_first(device, mix.total):
+        kernel = int(work.rows[first[at]])
+        op = int(table.op[kernel])
+        row: Row = {
+            "device": trace.devices[table.device[kernel]].plane,
+            "op": trace.ops[op].name if op >= 0 else None,
+            "type": (trace.ops[op].type or None) if op >= 0 else None,
+            "layer": ownership.layer_of(op),
+            "phase": ownership.phase_of(op),
+            "calls": int(mix.calls[at]),
+            "total_ns": int(mix.total[at]),
+            "ratio": float(ratio[at]),
+            "matmul_ns": int(mix.matmul[at]),
+            "tensor_core_ratio": mix.tensor_core_ratio(at),
+            "placement": mix.main_placement(at),
+            "precision": mix.main_precision(at),
+            "placement_ns": _named(PLACEMENTS, mix.placement[at]),
+            "precision_ns": _named(PRECISIONS, mix.precision[at]),
+            "eligible": mix.eligible(at),
+        }
+        if span := ownership.spans.get(op):
+            row["spans"] = [{"layer": part.layer or None, "ratio": part.ratio} for part in span]
+        if by_stream:
+            row["stream"] = trace.streams[table.stream[kernel]].name
+        result.append(row)
+    return result
+
+
+def layers(
+    trace: Trace,
+    placements: Placements,
+    ownership: Ownership,
+    *,
+    by_stream: bool = False,
+    steps: tuple[int, int] | None = None,
+) -> list[Row]:
+    """One row per device and layer: `{device, layer, class, compute_dtype, calls, total_ns, ratio,
+    forward_ns, backward_ns, other_ns, matmul_ns, tensor_core_ratio, fused_ns}`, longest first.
+
+    `other_ns` is the layer's time in neither pass. `fused_ns` is the part of `total_ns` that is spent in
+    fused kernels which work for other layers too (the one with the largest share has all of it). What no
+    layer owns (the optimizer, the loss, copies, what is unknown) stands in one row with `layer` None.
+    """
+    table, work = trace.kernels, _work(trace, placements, steps)
+    op = table.op[work.rows]
+    layer = np.where(op >= 0, _lookup(ownership.layer, op), -1)
+    phase = np.where(op >= 0, _lookup(ownership.phase, op), PHASES.index("other"))
+    spanning = np.zeros(len(trace.ops) + 1, np.bool_)
+    spanning[list(ownership.spans)] = True
+    columns = [table.device[work.rows], layer] + ([table.stream[work.rows]] if by_stream else [])
+    first, group = _groups(columns)
+    mix = _mix(placements, work, group, len(first))
+    by_phase = _cross(group, phase, work.duration_ns, len(first), len(PHASES))
+    fused = _sums(group, np.where(spanning[op], work.duration_ns, 0), len(first))
+    device = table.device[work.rows[first]]
+    ratio = _ratios(mix.total, device, len(trace.devices))
+    result: list[Row] = []
+    for at in _longest_first(device, mix.total):
+        kernel, index = int(work.rows[first[at]]), int(layer[first[at]])
+        facts = ownership.facts[index] if 0 <= index < len(ownership.facts) else None
+        forward, backward = (int(by_phase[at, PHASES.index(p)]) for p in ("forward", "backward"))
+        row: Row = {
+            "device": trace.devices[table.device[kernel]].plane,
+            "layer": ownership.layers[index] if index >= 0 else None,
+            "class": facts.class_name if facts else None,
+            "compute_dtype": facts.compute_dtype if facts else None,
+            "calls": int(mix.calls[at]),
+            "total_ns": int(mix.total[at]),
+            "ratio": float(ratio[at]),
+            "forward_ns": forward,
+            "backward_ns": backward,
+            "other_ns": int(mix.total[at]) - forward - backward,
+            "matmul_ns": int(mix.matmul[at]),
+            "tensor_core_ratio": mix.tensor_core_ratio(at),
+            "fused_ns": int(fused[at]),
+        }
+        if by_stream:
+            row["stream"] = trace.streams[table.stream[kernel]].name
+        result.append(row)
+    return result
+
+
+# --- which intervals ---------------------------------------------------------------------------------------
+
+
+def _work(trace: Trace, placements: Placements, steps: tuple[int, int] | None) -> _Work:
+    rows = np.arange(len(trace.kernels)) if steps is None else _rows_of_steps(trace, *steps)
+    return _Work(rows, trace.kernels.duration_ns[rows], placements.index[rows].astype(np.int64))
+
+
+def _rows_of_steps(trace: Trace, first: int, last: int) -> Int64:
+    from mpprof.analysis.timeline import periods
+
+    kernels, chosen = trace.kernels, np.zeros(len(trace.kernels), np.bool_)
+    found: set[int] = set()
+    for device in range(len(trace.devices)):
+        whole = periods(trace, device)
+        found |= {int(number) for number in whole.number}
+        wanted = (whole.number >= first) & (whole.number <= last)
+        for start, end in zip(whole.start_ns[wanted], whole.end_ns[wanted], strict=True):
+            chosen |= (kernels.device == device) & (kernels.start_ns >= start) & (kernels.start_ns < end)
+    if not chosen.any():
+        held = f"whole steps {min(found)} to {max(found)}" if found - {-1} else "no numbered whole step"
+        raise UsageError(
+            f"no work in steps {first} to {last}: the trace holds {held}",
+            where=str(trace.source.path),
+            next="choose steps within the profile window, or leave --steps out",
+        )
+    return np.flatnonzero(chosen)
+
+
+def _name(trace: Trace, kernel: int) -> str:
+    kind = trace.kernels.kind[kernel]
+    if kind == WorkKind.MEMCPY:
+        return COPY_NAMES.get(CopyKind(int(trace.kernels.copy[kernel])), "Memcpy")
+    return "Memset" if kind == WorkKind.MEMSET else trace.strings[trace.kernels.name[kernel]]
+
+
+# --- grouping ----------------------------------------------------------------------------------------------
+
+
+def _groups(columns: Sequence[NDArray[Any]]) -> tuple[Int64, Int64]:
+    """First row of each group of rows that are equal in all columns, and each row's group."""
+    code = np.zeros(len(columns[0]), np.int64)
+    count = min(1, len(code))
+    for column in columns:
+        values = column.astype(np.int64) + 1  # -1 marks "none"
+        code, count = _compact(code * (int(values.max(initial=0)) + 1) + values)
+    first = np.full(count, len(code), np.int64)
+    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
+    return first, code
+
+
+def _compact(code: Int64) -> tuple[Int64, int]:
+    """The codes renumbered from 0 without holes, and how many there are."""
+    size = int(code.max(initial=-1)) + 1
+    if size > _DENSE:
+        distinct, inverse = np.unique(code, return_inverse=True)
+        return inverse.astype(np.int64).reshape(-1), len(distinct)
+    present = np.zeros(size, np.bool_)
+    present[code] = True
+    rank = np.cumsum(present) - 1
+    return rank[code], int(present.sum())
+
+
+def _lookup(column: NDArray[Any], op: NDArray[np.int32]) -> Int64:
+    """`column[op]` where some ops are -1 (their value is of no account); a column may be empty."""
+    return np.append(column, -1)[op].astype(np.int64)
+
+
+def _sums(group: Int64, values: NDArray[Any], count: int) -> Int64:
+    """Sums per group. Exact: float64 holds whole nanoseconds up to 104 days."""
+    return np.rint(np.bincount(group, weights=values, minlength=count)).astype(np.int64)
+
+
+def _cross(group: Int64, column: NDArray[Any], values: NDArray[Any], count: int, width: int) -> Int64:
+    """Sums per group and value of `column`: shape (count, width)."""
+    return _sums(group * width + column, values, count * width).reshape(count, width)
+
+
+def _ratios(total: Int64, device: NDArray[Any], devices: int) -> Float64:
+    whole = np.bincount(device, weights=total, minlength=devices)[device]
+    ratio: Float64 = np.divide(total, whole, out=np.zeros(len(total)), where=whole > 0)
+    return ratio
+
+
+def _longest_first(device: NDArray[Any], total: Int64) -> Int64:
+    return np.lexsort((-total, device)).astype(np.int64)
+
+
+def _named(names: Sequence[str], values: Int64) -> dict[str, int]:
+    return {name: int(value) for name, value in zip(names, values, strict=True) if value}
+
+
+# --- what ran where, per group -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Mix:
+    """Per group: calls and time; the second axis of the tables is that of PLACEMENTS or PRECISIONS."""
+
+    calls: Int64
+    total: Int64
+    matmul: Int64
+    unknown: Int64  # time of kernels of which nothing is known
+    placement: Int64
+    precision: Int64
+    matmul_placement: Int64
+    matmul_precision: Int64
+
+    def tensor_core_ratio(self, at: int) -> float | None:
+        told = int(self.matmul[at] - self.matmul_placement[at, PLACEMENTS.index("unknown")])
+        if told <= 0:
+            return None
+        return sum(int(self.matmul_placement[at, PLACEMENTS.index(p)]) for p in ACCELERATED) / int(
+            self.matmul[at]
+        )
+
+    def main_placement(self, at: int) -> str:
+        times = self.matmul_placement if self.matmul[at] else self.placement
+        return PLACEMENTS[int(times[at].argmax())]
+
+    def main_precision(self, at: int) -> str:
+        times = self.matmul_precision if self.matmul[at] else self.precision
+        return PRECISIONS[int(times[at].argmax())]
+
+    def eligible(self, at: int) -> bool | None:
+        if self.matmul[at]:
+            return True
+        return None if self.unknown[at] else False
+
+
+def _mix(placements: Placements, work: _Work, group: Int64, count: int) -> _Mix:
+    verdicts = placements.verdicts
+    placement = np.array([PLACEMENTS.index(v.placement) for v in verdicts], np.int64)
+    precision = np.array([PRECISIONS.index(v.precision) for v in verdicts], np.int64)
+    family = np.array([v.family in MATMUL_FAMILIES for v in verdicts], np.bool_)
+    is_matmul = family & (placement != PLACEMENTS.index("not_matmul"))
+    matmul_ns = np.where(is_matmul[work.verdict], work.duration_ns, 0)
+    unknown = placement == PLACEMENTS.index("unknown")
+    sizes = (len(PLACEMENTS), len(PRECISIONS))
+    keys = (placement[work.verdict], precision[work.verdict])
+    by = [_cross(group, key, work.duration_ns, count, size) for key, size in zip(keys, sizes, strict=True)]
+    matmul_by = [_cross(group, key, matmul_ns, count, size) for key, size in zip(keys, sizes, strict=True)]
+    return _Mix(
+        calls=np.bincount(group, minlength=count),
+        total=_sums(group, work.duration_ns, count),
+        matmul=_sums(group, matmul_ns, count),
+        unknown=_sums(group, np.where(unknown[work.verdict], work.duration_ns, 0), count),
+        placement=by[0],
+        precision=by[1],
+        matmul_placement=matmul_by[0],
+        matmul_precision=matmul_by[1],
+    )
