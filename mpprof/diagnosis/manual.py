@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 
 from mpprof.diagnosis import rules
 from mpprof.diagnosis.outcomes import Rule
@@ -33,11 +34,7 @@ def explain(cause: str) -> str:
     for rule in rules.ALL:
         if wanted in (rule.CODE.lower(), rule.SLUG, f"{rule.CODE} {rule.SLUG}".lower()):
             return page(rule)
-    names = {name.lower(): rule for rule in rules.ALL for name in (rule.CODE, rule.SLUG)}
-    near = list(
-        dict.fromkeys(names[n].CODE for n in difflib.get_close_matches(wanted, names, n=3, cutoff=0.5))
-    )
-    hint = " or ".join(f"{code} {_slug(code)}" for code in near)
+    hint = " or ".join(f"{rule.CODE} {rule.SLUG}" for rule in _nearest(wanted))
     raise NotFoundError(
         f"no cause is called {cause!r}",
         next=f"Did you mean {hint}?" if hint else "`mpprof explain` without a code lists them all",
@@ -49,5 +46,12 @@ def page(rule: Rule) -> str:
     return f"{rule.CODE} {rule.SLUG}\n\n{inspect.cleandoc(rule.__doc__ or '').strip()}\n"
 
 
-def _slug(code: str) -> str:
-    return next(rule.SLUG for rule in rules.ALL if code == rule.CODE)
+def _nearest(wanted: str) -> list[Rule]:
+    """At most three: by number for what looks like a code, by spelling for the rest."""
+    number = re.fullmatch(r"(?:mp)?(\d{1,4})", wanted)
+    if number:
+        return sorted(
+            rules.ALL, key=lambda rule: (abs(int(rule.CODE[2:]) - int(number.group(1))), rule.CODE)
+        )[:3]
+    by_slug = {rule.SLUG: rule for rule in rules.ALL}
+    return [by_slug[slug] for slug in difflib.get_close_matches(wanted, by_slug, n=3, cutoff=0.4)]

@@ -7,20 +7,26 @@ from collections.abc import Sequence
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import RECORD_BASELINE, Case, Signals
 from mpprof.model.account import Speedup
-from mpprof.model.finding import Finding
+from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 _POLICY_NAMES = {"float16": "mixed_float16", "bfloat16": "mixed_bfloat16", "float32": "float32"}
 
 
-def verdict(case: Case, findings: Sequence[Finding], speedup: Speedup | None = None) -> str:
-    """One sentence about `case`: what was expected and what came, or what share of the matrix work ran on
-    matrix units; then the costliest cause, or what is missing to say more.
-
-    `findings` as the judgement orders them; `speedup` the judgement's (the case's own if it is not given).
-    """
-    signals = Signals(case)
-    parts = [_what_happened(signals, speedup or case.speedup), _why(signals, findings)]
+def verdict(diagnosis: Diagnosis) -> str:
+    """One sentence: what was expected and what came, or what share of the matrix work ran on matrix units;
+    then the worst cause, or what is missing to say more."""
+    signals = Signals(
+        Case(
+            run=diagnosis.run,
+            account=diagnosis.account,
+            steps=diagnosis.steps,
+            tensor_core=diagnosis.tensor_core,
+            speedup=diagnosis.speedup,
+            trace_problem=diagnosis.absent.get("time"),
+        )
+    )
+    parts = [_what_happened(signals, diagnosis.speedup), _why(signals, diagnosis.findings)]
     sentence = "; ".join(part for part in parts if part)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
@@ -110,8 +116,8 @@ def _step(signals: Signals) -> str | None:
 
 
 def _units(signals: Signals) -> str:
-    device = known(signals.device)
-    return "Tensor Cores" if device is None or device.vendor in ("nvidia", "unknown") else "matrix cores"
+    others = any(cell.placement == "matrix_core" for cell in signals.cells)
+    return "matrix cores" if others else "Tensor Cores"
 
 
 def _in_precision(by_precision: dict[str, float]) -> str:

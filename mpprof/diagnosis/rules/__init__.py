@@ -21,6 +21,16 @@ from mpprof.diagnosis.rules import (
     mp801_no_tensor_cores,
     mp802_gtx16_no_tensor_cores,
     mp803_tf32_baseline,
+    mp806_other_vendor,
+    mp901_warm_up,
+    mp905_profiler_overhead,
+    mp906_unlike_runs,
+    mp907_unknown_kernels,
+    mp908_no_device_events,
+    mp909_dropped_events,
+    mp910_no_window,
+    mp911_too_short,
+    mp912_attribution_lost,
 )
 
 ALL: tuple[Rule, ...] = (
@@ -38,5 +48,15 @@ ALL: tuple[Rule, ...] = (
     mp801_no_tensor_cores,
     mp802_gtx16_no_tensor_cores,
     mp803_tf32_baseline,
+    mp806_other_vendor,
+    mp901_warm_up,
+    mp905_profiler_overhead,
+    mp906_unlike_runs,
+    mp907_unknown_kernels,
+    mp908_no_device_events,
+    mp909_dropped_events,
+    mp910_no_window,
+    mp911_too_short,
+    mp912_attribution_lost,
 )
 """Every rule, by code. The engine's result does not depend on the order."""

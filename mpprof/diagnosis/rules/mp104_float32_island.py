@@ -40,7 +40,7 @@ CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
 SPECIFICITY = NAMED
 
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
-"""Three percent is the least that an engineer would edit a layer for; 20 % is XProf's own "high" for input."""
+"""Three percent is the least that an engineer would edit a layer for; 20 % is XProf's "high" for input."""
 
 
 def _is_island(layer: LayerFacts) -> bool:

@@ -45,7 +45,7 @@ STARTUP_STEPS = 20
 FEWEST_STEPS = 20
 """Fewer steps after the start say nothing about a rate of one percent."""
 WARNING_RATIO, ERROR_RATIO = 0.01, 0.05
-"""A healthy dynamic scale skips one step in 2000; twenty times that is a warning, a hundred times an error."""
+"""A healthy dynamic scale skips one step in 2000; twenty times that warns, a hundred times is an error."""
 CONSECUTIVE = 10
 """Ten halvings in a row divide the scale by 1024: more than any healthy model needs after the start."""
 

@@ -19,7 +19,7 @@ When to ignore
     Always, unless a training is only a few dozen steps long.
 
 Sources
-    TensorFlow guide "Mixed precision": it "will likely skip the first few steps". Read in Keras 3.15.1: initial
+    TensorFlow guide "Mixed precision": it "will likely skip the first few steps". Read in Keras 3.15.1: from
     2^15, growth every 2000 steps, times two, divided by two.
 """
 

@@ -21,7 +21,7 @@ What to do
         data = data.batch(64, drop_remainder=True)
 
 When to ignore
-    When the layer's share is small; for a first convolution with 3 channels see MP403, for the vocabulary MP402.
+    When the layer's share is small; a first convolution with 3 channels is MP403, a vocabulary MP402.
 
 Sources
     NVIDIA "Matrix Multiplication Background" and "Convolutional Layers" guides (multiples of 8 in 16 bits).

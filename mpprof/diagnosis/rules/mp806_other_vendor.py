@@ -1,0 +1,68 @@
+"""The device is no NVIDIA GPU: mixed precision means something else there.
+
+What it means
+    On x86 CPUs without AMX float16 is emulated and slower than float32. A TPU computes float32 matrix work in
+    bfloat16 already. AMD's matrix cores take both 16-bit types, and some paths are much better in bfloat16.
+
+How we know
+    The kind and vendor of the device that the run or the trace names.
+
+What it costs
+    Not known without a float32 baseline on the same device.
+
+What to do
+    CPU: train in float32, and use the run only to test the set-up. TPU: `mixed_bfloat16`. AMD: try both:
+
+        keras.config.set_dtype_policy("mixed_bfloat16")
+
+When to ignore
+    In a test on a CPU of what will run on a GPU.
+
+Sources
+    TensorFlow guide "Mixed precision" (x86 CPUs without AMX "significantly slower"; TPUs: mixed_bfloat16).
+    tf#97645 and keras#21520 (RX 9070 XT, 210 ms -> 3 s a step in float16). pt#86270 (bfloat16 on a CPU).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
+SPECIFICITY = GENERAL
+
+
+def judge(signals: Signals) -> Outcome:
+    accelerator = need(signals.accelerator)
+    dtype = known(signals.compute_dtype) or "16 bits"
+    if signals.half is None:
+        return Clear("the run is not in mixed precision")
+    if accelerator == "cpu":
+        summary = f"training ran on a CPU, which emulates {dtype} unless it has AMX: slower than float32"
+        remedy = "train in float32 on this CPU; this run tests the set-up, not the speed"
+        found = "CPU"
+    elif accelerator == "tpu":
+        if dtype == "bfloat16":
+            return Clear("bfloat16 is what a TPU computes in")
+        summary = "a TPU has no float16 matrix unit"
+        remedy = 'keras.config.set_dtype_policy("mixed_bfloat16")'
+        found = "TPU"
+    else:
+        device = need(signals.device)
+        if device.vendor in ("nvidia", "unknown"):
+            return Clear("an NVIDIA GPU" if device.vendor == "nvidia" else "the vendor is not stated")
+        summary = (
+            f"{device.name or device.vendor} is no NVIDIA GPU: its matrix cores are shown by their own name"
+        )
+        remedy = (
+            'compare "mixed_bfloat16" with "mixed_float16": which one is fast differs by card and library'
+        )
+        found = device.vendor
+    return Found(
+        summary=summary,
+        remedy=remedy,
+        evidence=(evidence.text("device", found), evidence.text("compute dtype", dtype)),
+        confidence="medium" if accelerator == "gpu" else "high",
+        severity="warning" if accelerator == "tpu" else "info",
+    )

@@ -1,0 +1,97 @@
+"""Warm-up is in what is being measured.
+
+What it means
+    The first steps trace, compile and try out algorithms; they can take a thousand times a steady step. They
+    belong neither in a step time nor in a profile window, and in a short training they are most of it.
+
+How we know
+    The step at which the recorded step times settle (a change point, not a fixed number). Found where they
+    never settle, where the profiled steps lie before that point, or where warm-up took more than half of all
+    recorded time.
+
+What it costs
+    Once per training: the sum of what the warm-up steps took above the median. Nothing per steady step.
+
+What to do
+    Leave the window to "auto", and train long enough (30 steady steps or more) before comparing:
+
+        MPProfilerCallback("logs/run", profile_steps="auto")
+
+When to ignore
+    When only the start-up itself is of interest.
+
+Sources
+    tf#39985 (warm-up in fp16 5125 ms against 0.16 ms in the mean). NVIDIA convolution guide: TensorFlow tries
+    out algorithms by default.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_count, format_ns, format_ratio
+
+CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is in what is being measured"
+SPECIFICITY = GENERAL
+
+FEWEST_STEPS = 20
+"""With fewer steps nothing can be said about settling (MP911 says so)."""
+MOSTLY_WARM_UP_RATIO = 0.5
+"""Above half of the recorded time, totals per epoch say more about the start-up than about training."""
+
+
+def judge(signals: Signals) -> Outcome:
+    summary, table = need(signals.summary), need(signals.table)
+    if summary.count < FEWEST_STEPS:
+        return Unable(f"only {summary.count} steps were recorded; train for {FEWEST_STEPS} or more")
+    if summary.first_steady is None:
+        return Found(
+            summary=f"the step times never settled in {format_count(summary.count)} steps",
+            remedy=(
+                "train longer, with batches of one shape; look for recompilation (MP902) and drift (MP807)"
+            ),
+            evidence=(evidence.count("steps", summary.count),),
+            confidence="medium",
+            severity="warning",
+        )
+    before = table.step < summary.first_steady
+    times = np.where(table.interval_ns >= 0, table.interval_ns, table.duration_ns)
+    measured = times >= 0
+    warm_ns = float(times[before & measured].sum())
+    excess_ns = warm_ns - (summary.median_ns or 0.0) * float(table.covers[before & measured].sum())
+    total_ns = float(times[measured].sum())
+    shown = (
+        evidence.count("first steady step", summary.first_steady),
+        evidence.ns("warm-up above the steady step time", max(0.0, excess_ns)),
+    )
+    account = known(signals.account)
+    window = [number for number in account.steps if number >= 0] if account else []
+    if window and max(window) < summary.first_steady and account and account.step_source == "mpprof":
+        return Found(
+            summary=(
+                f"the profiled steps {min(window)} to {max(window)} lie before step "
+                f"{summary.first_steady}, where the "
+                "step times settle"
+            ),
+            remedy='leave the window to profile_steps="auto", or choose later steps',
+            evidence=shown,
+            severity="warning",
+        )
+    if total_ns > 0 and warm_ns / total_ns >= MOSTLY_WARM_UP_RATIO:
+        return Found(
+            summary=(
+                f"warm-up took {format_ns(warm_ns)}, {format_ratio(warm_ns / total_ns)} of the "
+                "recorded time: compare "
+                "steady steps, not epochs"
+            ),
+            remedy="compare the median of the steady steps (shown here), and train longer",
+            evidence=(
+                *shown,
+                evidence.ratio("warm-up in all recorded time", warm_ns / total_ns, MOSTLY_WARM_UP_RATIO),
+            ),
+            severity="info",
+        )
+    return Clear(f"warm-up ended at step {summary.first_steady} and is left out")

@@ -1,0 +1,58 @@
+"""The two runs differ in more than their precision.
+
+What it means
+    A speedup between runs with another batch size, card, model, XLA setting or version says nothing about
+    mixed precision; nor does one against a "float32" run that was mixed itself.
+
+How we know
+    The facts that both runs recorded, and the precision of the baseline's kernels.
+
+What it costs
+    The meaning of the comparison.
+
+What to do
+    Record the baseline with the same script and one change:
+
+        keras.config.set_dtype_policy("float32")
+
+When to ignore
+    When the other difference is what you want to see (a rung of a ladder): it is labelled then.
+
+Sources
+    tf#33435: both of the user's runs were in mixed precision, because calling the API had switched it on.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP906", "unlike-runs", "The runs differ in more than their precision"
+SPECIFICITY = GENERAL
+
+
+def judge(signals: Signals) -> Outcome:
+    from mpprof.analysis import compare
+
+    baseline = need(signals.baseline)
+    also_mixed = baseline.half is not None and signals.half is not None
+    differences = compare.unlike(baseline.case.run, signals.case.run)
+    if also_mixed:
+        return Found(
+            summary=f"the baseline computes in {baseline.compute_dtype} itself: it is no float32 baseline",
+            remedy='record the baseline with keras.config.set_dtype_policy("float32")',
+            evidence=(evidence.text("baseline computes in", str(baseline.compute_dtype), "float32"),),
+            severity="error",
+        )
+    if differences:
+        return Found(
+            summary=f"the runs differ in more than their precision: {'; '.join(differences)}",
+            remedy='record the baseline with the same script and only set_dtype_policy("float32") changed',
+            evidence=tuple(evidence.text("difference", difference) for difference in differences),
+            severity="warning",
+        )
+    if signals.case.run.facts is None or baseline.case.run.facts is None:
+        need(signals.facts)
+        need(baseline.facts)
+    return Clear("the runs differ in nothing that was recorded but their precision")

@@ -1,0 +1,58 @@
+"""A part of the device's time is in kernels that are not recognised.
+
+What it means
+    Kernel names change with every library and card. Where a kernel's name, op and types say nothing, mpprof
+    answers *unknown* and not "no Tensor Core": every share has that much room.
+
+How we know
+    The time of kernels whose placement is unknown, as a share of the device's kernel time.
+
+What it costs
+    Certainty, not time.
+
+What to do
+    Look at them (`mpprof kernels RUN --sort total_ns`), and let hardware counters decide:
+
+        mpprof verify -- python train.py        # runs the kernels under Nsight Compute
+
+When to ignore
+    When the Tensor Core share would be good enough even if none of them used Tensor Cores.
+
+Sources
+    kineto#1041, xprof#1704 (H100 at 400 TFLOP/s shown as not eligible), tf#51826, NVIDIA/apex#530: tools
+    whose name lists had grown old.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised"
+SPECIFICITY = GENERAL
+
+INFO_RATIO, WARNING_RATIO, ERROR_RATIO = 0.02, 0.10, 0.50
+"""Two percent cannot change a verdict; a tenth is as much as a typical cause; at one half there is none."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    ratio = need(signals.tensor_core).unknown_ratio
+    if ratio < INFO_RATIO:
+        return Clear(f"{format_ratio(ratio)} of the kernel time is not recognised")
+    rows = signals.select(lambda cell: cell.placement == "unknown" and cell.kernel is not None)
+    heaviest = sorted(rows, key=lambda row: -signals.cells[row].ns_per_step)[:3]
+    names = [signals.cells[row].kernel or "" for row in heaviest]
+    return Found(
+        summary=f"{format_ratio(ratio)} of the kernel time is in kernels that are not recognised",
+        remedy="mpprof kernels RUN shows them; mpprof verify -- CMD decides by hardware counters",
+        evidence=(
+            evidence.ratio("kernel time not recognised", ratio, INFO_RATIO),
+            *(evidence.text("kernel", name) for name in names),
+        ),
+        severity="error" if ratio >= ERROR_RATIO else "warning" if ratio >= WARNING_RATIO else "info",
+    )

@@ -1,0 +1,64 @@
+"""The run had a GPU, and its trace has no GPU events.
+
+What it means
+    The profiler could not reach CUPTI, the driver's tracing interface, or was not permitted to. The trace
+    holds the host alone, and nothing can be said of kernels. It is the commonest first failure.
+
+How we know
+    The run recorded a GPU; the trace has no device plane with kernels.
+
+What it costs
+    Every answer about kernels, Tensor Cores and idle time.
+
+What to do
+    Permit profiling for all users and see that CUPTI is found:
+
+        echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' |
+            sudo tee /etc/modprobe.d/nvidia-profiling.conf         # then reboot
+        export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/usr/local/cuda/extras/CUPTI/lib64
+        docker run --cap-add=SYS_ADMIN ...          # in a container
+
+    `mpprof doctor` checks both. No other profiler (nsys, ncu, DCGM's profiling) may run at the same time.
+
+When to ignore
+    When the GPU was there but training was placed on the CPU on purpose.
+
+Sources
+    NVIDIA "Permission issue with Performance Counters" (ERR_NVGPUCTRPERM). TensorFlow guide "Optimize
+    TensorFlow performance using the Profiler" (CUPTI set-up).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP908", "no-device-events", "The trace has no GPU events"
+SPECIFICITY = GENERAL
+
+
+def judge(signals: Signals) -> Outcome:
+    trace = signals.case.trace
+    if trace is None:
+        need(signals.account)
+        return Clear("the account has its events")
+    if trace.basis == "device" and len(trace.kernels):
+        return Clear("the trace has device events")
+    accelerator = need(signals.accelerator)
+    if accelerator == "cpu":
+        return Clear("the run used no accelerator")
+    device = need(signals.device)
+    return Found(
+        summary=f"the run had {device.name or f'a {accelerator}'}, but the trace holds no events of it",
+        remedy=(
+            "run `mpprof doctor`; permit profiling (NVreg_RestrictProfilingToAdminUsers=0, or "
+            "--cap-add=SYS_ADMIN in a "
+            "container) and put CUPTI on LD_LIBRARY_PATH; let no other profiler run meanwhile"
+        ),
+        evidence=(
+            evidence.text("device of the run", device.name or accelerator),
+            evidence.count("kernels in the trace", len(trace.kernels) if trace.basis == "device" else 0, 1),
+        ),
+        severity="error",
+    )

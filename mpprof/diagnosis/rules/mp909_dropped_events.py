@@ -1,0 +1,53 @@
+"""The trace says itself that it is not whole.
+
+What it means
+    A collector that runs out of buffer drops events, and a file can be cut off. What is missing looks like
+    idle time or like less work.
+
+How we know
+    The errors and warnings that the collector wrote into the trace, what the reader found damaged or cut
+    off, and steps that had launches but no kernels.
+
+What it costs
+    Certainty about everything that comes from the trace.
+
+What to do
+    Profile fewer steps; five are enough:
+
+        MPProfilerCallback("logs/run", profile_steps=(100, 104))
+
+When to ignore
+    When the warning concerns a part that is not judged (another host, another device).
+
+Sources
+    XProf and TensorFlow write `errors` and `warnings` into each xplane file (xplane.proto).
+    openxla/xprof#655.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.signals import RECORD_WINDOW, Signals
+
+CODE, SLUG, TITLE = "MP909", "dropped-events", "The trace is not whole"
+SPECIFICITY = GENERAL
+
+SHOWN = 5
+
+
+def judge(signals: Signals) -> Outcome:
+    trace = signals.case.trace
+    if trace is None:
+        return Unable(f"{signals.case.trace_problem or 'there is no trace of this run'}; {RECORD_WINDOW}")
+    if not trace.warnings:
+        return Clear("the trace reports no loss")
+    more = len(trace.warnings) - 1
+    return Found(
+        summary=f"the trace is not whole: {trace.warnings[0]}"
+        + (f" (and {more} more warnings)" if more else ""),
+        remedy="profile fewer steps (five are enough), and copy the file whole",
+        evidence=tuple(evidence.text("warning", warning) for warning in trace.warnings[:SHOWN]),
+        confidence="medium",
+        severity="warning",
+    )

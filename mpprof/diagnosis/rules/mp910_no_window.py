@@ -1,0 +1,60 @@
+"""No profile window was recorded.
+
+What it means
+    The window never opened (training ended before it), never closed (the process was killed in it), or the
+    profiler could not start. There is no trace, so nothing can be said of kernels.
+
+How we know
+    The run's own list of windows and the status of each; the reason recorded where there is none.
+
+What it costs
+    Every answer about kernels, Tensor Cores and idle time.
+
+What to do
+    Train for more steps, or open the window earlier:
+
+        MPProfilerCallback("logs/run", profile_steps=(12, 16))
+
+When to ignore
+    When no window was wanted (`profile_steps=None`).
+
+Sources
+    mpprof's own records. Keras: `TensorBoard(profile_batch=...)` has the same condition.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_count
+
+CODE, SLUG, TITLE = "MP910", "no-window", "No profile window was recorded"
+SPECIFICITY = GENERAL
+
+NOT_WANTED = "not wanted"
+"""How the recorder begins the reason for a part that was switched off."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.case.trace is not None:
+        return Clear("there is a trace")
+    facts = need(signals.facts)
+    windows, why = facts.profile_windows, facts.absent.get("profile_windows", "")
+    if not windows and why.startswith(NOT_WANTED):
+        return Clear("no window was wanted")
+    if windows and windows[-1].status == "done":
+        return Clear("the window was recorded; its trace is not where it was written")
+    steps = len(signals.case.run.steps) if signals.case.run.steps is not None else 0
+    if windows:
+        happened = "the profile window never closed" if windows[-1].status == "open" else windows[-1].status
+    else:
+        happened = why or "training ended before the profile window opened"
+    return Found(
+        summary=f"there is no trace: {happened}",
+        remedy=(
+            'train longer, or open the window earlier: MPProfilerCallback("logs/run", profile_steps=(12, 16))'
+        ),
+        evidence=(evidence.text("window", happened), evidence.text("recorded calls", format_count(steps))),
+        severity="warning",
+    )

@@ -1,0 +1,76 @@
+"""CUDA graphs or XLA command buffers hide which op a kernel belongs to.
+
+What it means
+    A graph is launched as one: its kernels run as before, but carry no op, so that layers and phases cannot
+    be told, and idle time within cannot be blamed on a launch.
+
+How we know
+    Kernels that ran in a graph or command buffer and have neither op nor layer, as a share of the device's
+    kernel time.
+
+What it costs
+    Knowledge, not time: graphs usually make a step faster.
+
+What to do
+    One extra run for the profile, never compared unlabelled with one that has graphs:
+
+        XLA_FLAGS=--xla_gpu_enable_command_buffer= python train.py
+
+When to ignore
+    When only the Tensor Core share is of interest: kernel names tell that all the same.
+
+Sources
+    Observed with JAX 0.10 on GPU traces: command buffers are on by default. XLA flags documentation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import RECORD_WINDOW, Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel belongs to"
+SPECIFICITY = GENERAL
+
+INFO_RATIO, WARNING_RATIO = 0.02, 0.20
+"""A fifth of the time without an owner can hide any layer's cause."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    trace = signals.case.trace
+    if trace is None:
+        return Unable(f"{signals.case.trace_problem or 'there is no trace of this run'}; {RECORD_WINDOW}")
+    need(signals.gpu_account)
+    kernels = trace.kernels
+    total = int(kernels.duration_ns.sum())
+    in_graph = int(kernels.duration_ns[np.flatnonzero(kernels.graph >= 0)].sum())
+    if not total or not in_graph:
+        return Clear("no kernel ran in a graph or command buffer")
+    work = signals.work
+    worked = signals.time(work)
+    nameless = tuple(r for r in work if signals.cells[r].op is None and signals.cells[r].layer is None)
+    lost = signals.time(nameless) / worked if worked else 0.0
+    if lost < INFO_RATIO:
+        return Clear(f"{format_ratio(lost)} of the device's work has no op")
+    return Found(
+        summary=(
+            f"{format_ratio(lost)} of the device's work has no op, because "
+            f"{format_ratio(in_graph / total)} of the kernel "
+            "time ran in graphs or command buffers"
+        ),
+        remedy=(
+            "profile one extra run with XLA_FLAGS=--xla_gpu_enable_command_buffer= set before the "
+            "backend starts"
+        ),
+        evidence=(
+            evidence.ratio("work without an op", lost, INFO_RATIO),
+            evidence.ratio("kernel time in graphs", in_graph / total),
+        ),
+        confidence="medium",
+        severity="warning" if lost >= WARNING_RATIO else "info",
+    )
