@@ -1,0 +1,397 @@
+"""Rules for matrix products: cuBLAS, CUTLASS, cuDNN's xmma engines, nvjet, TensorRT-LLM, DeepGEMM.
+
+These libraries state the instruction in the name, so the rules parse their grammar: an MMA shape
+(`884`, `1688`, `16816`, `tensor16x8x16`, `warpgroupsize`, `s64x128x16`) is a Tensor Core; `ffma`, `simt` or
+no shape at all is ordinary arithmetic.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mpprof.analysis.kernel_names_parse import Card, Name, operands, types_in
+from mpprof.analysis.kernel_names_rule import Rule, Said, convolution, helper, ordinary
+from mpprof.model.kernels import Family, Placement, Precision
+
+_LETTER: dict[str, Precision] = {
+    "s": "fp32", "d": "fp64", "h": "fp16", "i": "int8", "c": "fp32", "z": "fp64", "gc": "fp32", "b": "bf16",
+}  # fmt: skip
+"""BLAS letters: the type that is accumulated (and multiplied, where no other type is named)."""
+
+_FP16_SHAPES = ("884", "161616", "16816", "32816", "83216")
+_CUBLAS = "NVIDIA nsight and nvprof traces; tensorflow/profiler and NVIDIA/PyProf list such names"
+_CUTLASS = "NVIDIA/cutlass python/cutlass_library/gemm_operation.py (procedural names)"
+
+
+def _shape_precision(
+    shape: str, letter: str, types: tuple[Precision, ...], card: Card, older: bool
+) -> Precision:
+    """Operand type of an MMA instruction from its shape, the letter before it and the types around it.
+
+    A shape that several types share is told by the types; alone, `1688` is fp16 on Turing, which has no
+    TF32, and TF32 from Ampere on (PTX ISA, mma.m16n8k8).
+    """
+    narrow = tuple(t for t in types if t != "fp32")
+    if letter in ("d", "z"):
+        return "fp64"
+    if letter == "i":
+        return "int8"
+    if narrow:
+        return operands(narrow)
+    if shape == "1688":
+        return "fp16" if letter == "h" or older or not card.at_least(8) else "tf32"
+    if shape in _FP16_SHAPES:
+        return "fp16"
+    return "unknown"
+
+
+def _family(kind: str, text: str) -> Family:
+    return "gemm" if kind == "gemm" else convolution(text)
+
+
+def _legacy(name: Name, match: re.Match[str], card: Card) -> Said:
+    """`<generation>[_<storage type>]_<letter>[<mma shape>](gemm|cudnn)[_<type>]_<tile>…`"""
+    letter, shape, kind = match["letter"], match["shape"], match["kind"]
+    family = _family(kind, name.head)
+    head = name.head[: match.end() + 40]
+    types = types_in(head.replace("_", " "))
+    if shape:
+        precision = _shape_precision(shape, letter, types, card, match["arch"] in ("volta", "turing"))
+        accumulate: Precision | None = None if letter == "i" else _LETTER.get(letter)
+        return Said(
+            "tensor_core", precision, family, accumulate, f"{_library(kind)}-mma",
+            f"the name states the Tensor Core instruction {letter}{shape}",
+        )  # fmt: skip
+    precision = operands(types) if types else _LETTER.get(letter, "unknown")
+    return Said(
+        "cuda_core", precision, family, _LETTER.get(letter), f"{_library(kind)}-fma",
+        f"{letter}{kind} without a Tensor Core instruction shape: ordinary arithmetic",
+    )  # fmt: skip
+
+
+def _library(kind: str) -> str:
+    return "cublas" if kind == "gemm" else "cudnn"
+
+
+def _odd_legacy(name: Name, match: re.Match[str], card: Card) -> Said:
+    return Said("unknown", operands(name.types()), "gemm")
+
+
+def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
+    """`sm<cc>_xmma_<op>_<A B types>_<C types>_<accumulator>_…_(tensor<m>x<n>x<k>|ffma|warpgroupsize…)`"""
+    text = name.head
+    family: Family = "gemm" if match["op"] == "gemm" else convolution(match["op"])
+    if "depthwise" in text:
+        family = "depthwise"
+    groups = [types_in(" ".join(_PAIR.findall(part))) for part in match["types"].split("_") if part]
+    precision = operands(groups[0]) if groups and groups[0] else "unknown"
+    accumulate = groups[-1][-1] if groups and groups[-1] else None
+    if "ffma" in text or "simt" in text or "hfma" in text:
+        return Said(
+            "cuda_core", precision, family, accumulate, "xmma-ffma",
+            "an xmma engine that states ffma: fused multiply-add on the CUDA cores",
+        )  # fmt: skip
+    if instruction := _TENSOR_SHAPE.search(text):
+        if precision == "fp32":
+            precision = "tf32"  # no Tensor Core multiplies float32
+        return Said(
+            "tensor_core", precision, family, accumulate, "xmma-tensor",
+            f"an xmma engine that states the Tensor Core instruction {instruction.group()}",
+        )  # fmt: skip
+    if "warpgroup" in text or "hmma" in text or "imma" in text or "gmma" in text:
+        return Said(
+            "tensor_core", "tf32" if precision == "fp32" else precision, family, accumulate, "xmma-wgmma",
+            "an xmma engine of warp groups: they multiply by wgmma",
+        )  # fmt: skip
+    return Said(
+        "unknown", precision, family, accumulate, "xmma-unstated", "an xmma engine without its instruction"
+    )
+
+
+_PAIR = re.compile(r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32")
+_TENSOR_SHAPE = re.compile(r"tensor\d+x\d+x\d+")
+
+_NVJET_LETTER: dict[str, Precision] = {
+    "h": "fp16", "t": "bf16", "s": "fp32", "d": "fp64", "q": "fp8", "r": "fp8", "o": "fp4", "i": "int8", "j": "int8",
+}  # fmt: skip
+
+
+def _nvjet(name: Name, match: re.Match[str], card: Card) -> Said:
+    """`nvjet_[sm<cc>_]<types>_<tile>…`: operands first, then the compute type, then the result.
+
+    Three letters are (both operands, compute, result): `hsh` half, `tst` bfloat16; four and five name the
+    operands apart (`qqtst` fp8). The letters are not documented; they agree with the operand types that
+    frameworks record beside the launches.
+    """
+    letters = match["letters"]
+    inputs = {
+        _NVJET_LETTER.get(letter, "unknown") for letter in (letters[:1] if len(letters) < 4 else letters[:2])
+    }
+    precision: Precision = inputs.pop() if len(inputs) == 1 else "mixed"
+    compute = _NVJET_LETTER.get(letters[1] if len(letters) == 3 else letters[-2])
+    text = "nvjet kernels multiply by wgmma (Hopper) or tcgen05 (Blackwell); the letters are the types"
+    if precision == "fp32":
+        precision = "tf32"
+        text = "an nvjet kernel on float32 operands: wgmma and tcgen05 multiply them as TF32, none as float32"
+    return Said("tensor_core", precision, "gemm", compute, "nvjet", text)
+
+
+_ROLE = re.compile(
+    r"(?P<letter>[a-z])(?P<shape>\d{3,6})(?P<fast>tf32|bf16|f16|fastaccum|)?(?P<kind>gemm|fprop|dgrad|wgrad|symm|syrk|trmm|dw)"
+)
+
+
+def _cutlass2(name: Name, match: re.Match[str], card: Card) -> Said:
+    """`cutlass_[<cc>_][wmma_](tensorop|simt)_[<type>_]<letter>[<mma shape>][<math>]<op>_[<type>_]<tile>…`"""
+    body = name.text[match.start() : match.start() + 160]
+    words = body.replace("_", " ")
+    family = _cutlass_family(body)
+    types = types_in(words)
+    if match["op"] == "simt":
+        letter = re.match(r"[a-z]", body[match.end() - match.start() :])
+        precision = operands(types) if types else _LETTER.get(letter.group() if letter else "", "unknown")
+        return Said("cuda_core", precision, family, None, "cutlass-simt", "CUTLASS simt: ordinary arithmetic")
+    role = _ROLE.search(body)
+    letter_name, shape = (role["letter"], role["shape"]) if role else ("", "")
+    fast = role["fast"] if role else ""
+    if fast in ("tf32", "bf16", "f16"):
+        types = types_in(fast)
+    older = bool(match["cc"]) and match["cc"] < "80" and shape == "1688" and not card.at_least(8)
+    precision = _shape_precision(shape, letter_name, types, card, older)
+    if precision == "fp32":
+        precision = "tf32"
+    return Said(
+        "tensor_core", precision, family, _LETTER.get(letter_name) if letter_name != "i" else None, "cutlass-tensorop",
+        "CUTLASS tensorop: the kernel is built from Tensor Core instructions",
+    )  # fmt: skip
+
+
+def _cutlass_family(text: str) -> Family:
+    if "dwfprop" in text or "depthwise" in text:
+        return "depthwise"
+    return convolution(text) if re.search(r"fprop|dgrad|wgrad", text) else "gemm"
+
+
+_V3 = re.compile(
+    r"(?P<letter>[a-z])(?P<shape>\d+x\d+x\d+)(?P<fast>tf32|bf16|f16)?[a-z_]*?(?:gemm|fprop|dgrad|wgrad)[a-z]*_(?P<types>[a-z0-9_]*)"
+)
+
+
+def _cutlass3(name: Name, match: re.Match[str], card: Card) -> Said:
+    """`cutlass3x_sm<cc>_(tensorop|simt)_<letter><m>x<n>x<k><op>_<A>_<B>_<accumulator>_<C>_<D>_…`"""
+    body = name.text[match.start() : match.start() + 200]
+    family = _cutlass_family(body)
+    shaped = _V3.search(body)
+    types = types_in(" ".join(shaped["types"].split("_")[:2])) if shaped else ()
+    if shaped and shaped["fast"]:
+        types = types_in(shaped["fast"])
+    if "_simt_" in body[:40]:
+        return Said(
+            "cuda_core", operands(types), family, None, "cutlass-simt", "CUTLASS simt: ordinary arithmetic"
+        )
+    precision = operands(types)
+    if precision in ("unknown", "fp32"):
+        letter = shaped["letter"] if shaped else ""
+        precision = "tf32" if precision == "fp32" else ("int8" if letter == "i" else "unknown")
+    return Said(
+        "tensor_core", precision, family, _LETTER.get(shaped["letter"]) if shaped else None, "cutlass3-tensorop",
+        "CUTLASS 3 tensorop: wgmma or tcgen05 instructions",
+    )  # fmt: skip
+
+
+_ATOM_TYPES = re.compile(r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|e3m2|e2m3|s32|s8|u8")
+
+
+def _atom(name: Name, match: re.Match[str], card: Card) -> Said:
+    """CuTe's names of MMA instructions: `SM80_16x8x16_F32F16F16F32_TN`, `SM90_64x128x16_F32BF16BF16_SS`.
+
+    The types stand as result, A, B (and the accumulator): the second and third are the operands.
+    """
+    types = _ATOM_TYPES.findall(match["types"])
+    precision = operands(types_in(" ".join(types[1:3])))
+    accumulate = types_in(types[0]) if types else ()
+    return Said(
+        "tensor_core", precision, _template_family(name.text), accumulate[0] if accumulate else None, "cute-mma-atom",
+        f"the name holds the MMA instruction {match.group()[:60]}",
+    )  # fmt: skip
+
+
+def _template_family(text: str) -> Family:
+    if "flash" in text or "attention" in text or "fmha" in text or "sdpa" in text:
+        return "attention"
+    if "depthwise" in text:
+        return "depthwise"
+    return convolution(text) if "convolution" in text or "::conv::" in text or "conv2d" in text else "gemm"
+
+
+def _tensorop_class(name: Name, match: re.Match[str], card: Card) -> Said:
+    types = name.types()
+    narrow = tuple(t for t in types if t != "fp32")
+    precision: Precision = operands(narrow) if narrow else ("tf32" if "fp32" in types else "unknown")
+    return Said("tensor_core", precision, _template_family(name.text), "fp32" if "fp32" in types else None)
+
+
+def _simt_class(name: Name, match: re.Match[str], card: Card) -> Said:
+    return Said("cuda_core", operands(name.types()), _template_family(name.text))
+
+
+def _gmma(name: Name, match: re.Match[str], card: Card) -> Said:
+    types = tuple(t for t in name.types() if t != "fp32")
+    precision: Precision = operands(types) if types else ("tf32" if "fp32" in name.types() else "unknown")
+    return Said(
+        "tensor_core", precision, _template_family(name.text), "fp32" if "fp32" in name.types() else None
+    )
+
+
+def _trtllm(name: Name, match: re.Match[str], card: Card) -> Said:
+    """`(bmm|gemm)_<result>_<A><B>_<accumulator>_…_m<m>x<n>x<k>_…_sm<cc>`"""
+    sides = _TRT_TYPE.findall(match["ab"])
+    found = {_TRT_PRECISION[side] for side in sides}
+    precision: Precision = found.pop() if len(found) == 1 else ("mixed" if found else "unknown")
+    accumulate: Precision | None = "fp32" if match["acc"] == "fp32" else None
+    return Said("tensor_core", precision, "gemm", accumulate)
+
+
+_TRT_TYPE = re.compile(r"bfloat16|fp16|e4m3|e5m2|e2m1")
+_TRT_PRECISION: dict[str, Precision] = {
+    "bfloat16": "bf16", "fp16": "fp16", "e4m3": "fp8", "e5m2": "fp8", "e2m1": "fp4",
+}  # fmt: skip
+
+
+def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said:
+    """A word of the name is the instruction itself (`wmma`, `hmma`, `wgmma`, `imma`, `mma`)."""
+    types = tuple(t for t in name.types() if t != "fp32")
+    precision: Precision = operands(types)
+    if precision == "unknown":
+        precision = {"imma": "int8", "dmma": "fp64", "qgmma": "fp8"}.get(match["word"], "unknown")  # type: ignore[assignment]
+    return Said("tensor_core", precision, _template_family(name.text))
+
+
+def _tile_gemm(name: Name, match: re.Match[str], card: Card) -> Said:
+    letter = match["letter"]
+    types = name.types()
+    return Said(
+        "cuda_core", operands(types) if types else _LETTER.get(letter, "unknown"), "gemm", _LETTER.get(letter)
+    )
+
+
+def _fp8_gemm(name: Name, match: re.Match[str], card: Card) -> Said:
+    precision: Precision = "bf16" if "bf16" in match.group() else ("fp4" if "fp4" in match.group() else "fp8")
+    return Said("tensor_core", precision, "gemm", "fp32")
+
+
+def _placed(placement: Placement, family: Family, precision: Precision) -> Said:
+    return Said(placement, precision, family)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "splitk-reduction", "splitk", r"splitkreduce|splitk_reduce|reducesplitk|splitkreduction|batched_splitk_reduc",
+        helper("gemm"),
+        "adds up the partial products of a split-K matrix product: no product of its own",
+        "NVIDIA/nsys traces of cuBLAS and cuBLASLt", "all",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, __half, __half, float, __half, true, true, false>()",
+    ),
+    Rule(
+        "nvjet", "nvjet", r"nvjet_(?:sm\d+_)?(?P<letters>[a-z]{3,6})(?=_)", _nvjet, "",
+        "GindaChen/nsys-ai and AMD-AGI/TraceLens tests; traces of cuBLAS 12.4 and later", "Hopper, Blackwell",
+        "nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NNT",
+    ),
+    Rule(
+        "xmma", "xmma", r"sm\d+_xmma_(?P<op>(?:sparse_)?(?:gemm|fprop|dgrad|wgrad|conv|depthwise))[a-z_]*?_(?P<types>(?:(?:(?:tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32)+|fp\d+)_)+)",
+        _xmma, "", "NVIDIA traces of cuBLAS 11 and cuDNN 8 (pytorch/kineto, HolisticTraceAnalysis)",
+        "Volta to Hopper", "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel",
+    ),
+    Rule(
+        "cutlass3", "cutlass3x", r"cutlass3x_sm(?P<cc>\d+)[a-z]?_", _cutlass3, "",
+        _CUTLASS, "Hopper, Blackwell",
+        "void cutlass::device_kernel<cutlass3x_sm90_tensorop_s64x128x16gemm_f16_f16_f32_f16_f16_128x128x64_1x2x1_0_tnn_align8_warpspecialized_cooperative_epi_tma>(T1::Params)",
+    ),
+    Rule(
+        "cutlass2", "cutlass", r"cutlass_(?:sm)?(?P<cc>\d\d\d?)?_?(?:wmma_)?(?:sparse_)?(?P<op>tensorop|simt)_", _cutlass2, "",
+        _CUTLASS, "Volta to Blackwell",
+        "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4>(T1::Params)",
+    ),
+    Rule(
+        "odd-legacy-name", "h16gemm", r"\b[a-z]+_h16gemm_", _odd_legacy,
+        "h16gemm names a type but no instruction: neither Tensor Core nor ordinary arithmetic is stated",
+        "AMD-AGI/TraceLens H100 traces", "Hopper", "volta_h16gemm_<BF16,BF16,float>_nt_v1",
+    ),
+    Rule(
+        "legacy", "_", r"\b(?:cudnn_(?:infer_|train_)?)?(?P<arch>kepler|maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_(?:(?:fp16|bf16|fp32|int8|tf32|f16)_)?(?P<letter>gc|[a-z])(?P<shape>884|1688|16816|8816|16832|161616|32816|83216|16864|168128|168256)?(?P<kind>gemm|cudnn)",
+        _legacy, "", _CUBLAS, "Maxwell to Hopper", "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
+        whole=False,
+    ),
+    Rule(
+        "trtllm-gemm", "_", r"^(?:bmm|gemm|gemmr?elu|batchedgemm)_(?P<d>[a-z0-9]+)_(?P<ab>(?:m?x?(?:bfloat16|fp16|e4m3|e5m2|e2m1))+)_(?P<acc>fp32|fp16)_.*_m\d+x\d+x\d+",
+        _trtllm, "a TensorRT-LLM generated kernel that states its tcgen05 instruction shape and operand types",
+        "flashinfer-ai/flashinfer and NVIDIA/TensorRT-LLM (trtllm-gen cubins)", "Blackwell",
+        "bmm_Bfloat16_E4m3E4m3_Fp32_t128x16x256_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_TN_sm100f",
+        whole=False,
+    ),
+    Rule(
+        "deep-gemm", "gemm", r"(?:sm\d+_)?(?:m_grouped_|k_grouped_)?(?:fp8|bf16|fp4|fp8_fp4)_(?:m_grouped_|k_grouped_)?(?:gemm|bmm|mqa|paged_mqa)[a-z_0-9]*(?:impl|kernel)\b|deep_gemm::(?:fp8|bf16)_\w*gemm\w*",
+        _fp8_gemm, "DeepGEMM multiplies by wgmma or tcgen05 only",
+        "deepseek-ai/DeepGEMM deep_gemm/include", "Hopper, Blackwell",
+        "void deep_gemm::fp8_gemm_kernel<4096u, 7168u, 128u, 128u>(__nv_bfloat16*)",
+    ),
+    Rule(
+        "cute-mma-atom", "sm", r"\bsm(?:70|75|80|89|90|100|103|120)(?:::gmma::mma|::)?_(?:mma_)?\d+x\d+x\d+_(?P<types>(?:(?:tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|e3m2|e2m3|s32|s8|u8)+))_",
+        _atom, "", "NVIDIA/cutlass include/cute/arch/mma_sm*.hpp", "Volta to Blackwell",
+        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::SM90_64x128x16_F32BF16BF16_SS<1>>>(T1::Params)",
+    ),
+    Rule(
+        "cutlass-gmma", "sm", r"gmmawarpspecialized|sm\d+tmagmma|gmma::(?:ss|rs)_op|tmawarpspecializedcooperative|kerneltmawarpspecialized|mainloopsm(?:90|100|103|120)\w*|umma\w*warpspecialized|warpspecialized1smsm100|warpspecialized2smsm100|sm100_mma|tcgen05|sm100_mma_",
+        _gmma, "a CUTLASS 3 main loop of warp-specialised wgmma or tcgen05 instructions",
+        "NVIDIA/cutlass include/cutlass/gemm/dispatch_policy.hpp", "Hopper, Blackwell",
+        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int>, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<7>, cutlass::half_t>>>(T1::Params)",
+    ),
+    Rule(
+        "cutlass-simt-class", "simt", r"opclasssimt|mmasimt|defaultmmasimt|\bsimt_\w*gemm|universalfma|warp::mmasimt",
+        _simt_class, "CUTLASS templates of the simt class: ordinary arithmetic",
+        "NVIDIA/cutlass include/cutlass/arch/mma.h", "all",
+        "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::MmaPipelined<cutlass::gemm::warp::MmaSimt<float>>>>(T1::Params)",
+    ),
+    Rule(
+        "cutlass-tensorop-class", "tensorop", r"opclasstensorop|opclasswmmatensorop|mmatensorop|mmatensoropmultiplicand|tensoropmultiplicand|warp::mmacomplextensorop",
+        _tensorop_class, "CUTLASS templates of the tensorop class: Tensor Core instructions",
+        "NVIDIA/cutlass include/cutlass/arch/mma.h", "Volta and later",
+        "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::warp::MmaTensorOp<cutlass::half_t>>>(T1::Params)",
+    ),
+    Rule(
+        "blas-helper", "_", r"^(?:cublas\w*::)?(?:dot_kernel|reduce_1block_kernel|scal_kernel\w*|axpy_kernel\w*|copy_kernel\w*|nrm2_kernel|asum_kernel|iamax_kernel|swap_kernel|rot_kernel|transpose_readwrite_alignment_kernel|cublas_transpose\w*|kernel_transpose\w*|beta_kernel|scale_kernel|setzero_kernel|gemm_beta\w*|cublasgemmbeta\w*)\b",
+        helper("gemm"), "a vector helper of cuBLAS (dot, scale, copy, transpose): no matrix product",
+        "NVIDIA traces of cuBLAS; leleucas counters on A100", "all",
+        "void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensorStridedBatched<float const>>>(float)",
+        whole=False,
+    ),
+    Rule(
+        "gemv", "gem", r"\bgemv\w*kernel|gemv[0-9ntx]+\w*|gemvx::kernel|gemvnsp_kernel|\bgemv2[nt]\w*|\bgemv_kernel|sbgemv|gemk1_kernel|gemmk1_kernel|\bgemv\b|\bger_kernel",
+        ordinary("gemm"), "a matrix-vector product: cuBLAS has no Tensor Core kernels of this kind",
+        "NVIDIA traces of cuBLAS; leleucas counters on A100", "all",
+        "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>(float)",
+        whole=False,
+    ),
+    Rule(
+        "small-n-gemm", "gemmsn", r"gemmsn_[nt]{2}_kernel", ordinary("gemm"),
+        "cuBLAS' kernel for small N: ordinary arithmetic by its counters on A100",
+        "leleucas/Actual-Parameter-Collection-for-Machine-Learning-Operators (A100 counters)", "all",
+        "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 8, 9, false>(float)",
+        whole=False,
+    ),
+    Rule(
+        "tiled-gemm", "gemm", r"\b(?:magma_)?(?:lds\d+_)?(?P<letter>[sdhcz])gemm(?:_|ex_|_largek|ex|nn|nt|tn|tt)?\w*(?:lds\d*|kernel|_\d+x\d+x\d+_\w+|_ldg\w*|largek\w*|kernel_val)\b|gemm_kernel2x2\w*|\bgemm_kernel1x1\w*",
+        lambda name, match, card: _tile_gemm(name, match, card) if match["letter"] else ordinary("gemm")(name, match, card),
+        "a cuBLAS or MAGMA tile kernel named by its BLAS letter alone: ordinary arithmetic",
+        "pytorch/kineto traces; MAGMA sources", "all",
+        "void sgemm_largek_lds64<true, false, 6, 3, 4, 5, 2, 66>(float*, float const*, float const*, int)",
+        whole=False,
+    ),
+    Rule(
+        "named-instruction", "mma", r"(?<![a-z0-9])(?P<word>wmma|hmma|wgmma|imma|dmma|qgmma|utcmma|mma_sync|mma|tcgen05)(?![a-z])",
+        _named_mma, "a word of the function's name is a Tensor Core instruction",
+        "PTX ISA: wmma, mma, wgmma, tcgen05", "Volta and later",
+        "void gemm_wmma_t<128, 128, 3>(const __half *, const __half *, float *, int, int, int)",
+        whole=False,
+    ),
+)  # fmt: skip

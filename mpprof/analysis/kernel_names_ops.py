@@ -1,0 +1,157 @@
+"""What framework ops do, by their type: the family of TensorFlow, PyTorch, JAX and HLO ops.
+
+Used where a kernel's name says nothing and for the op events of a CPU trace. Only types that are known are
+listed; any other has no family.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from mpprof.model.kernels import Family
+
+_LISTS: dict[Family, str] = {
+    "gemm": """MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum _FusedMatMul FusedMatMul SparseMatMul
+        QuantizedMatMul _MklMatMul _MklFusedMatMul XlaDot XlaDotV2 dot dot-general dot_general matvec
+        aten::mm aten::bmm aten::addmm aten::matmul aten::linear aten::baddbmm aten::addmv aten::_scaled_mm
+        aten::_int_mm ragged-dot ragged_dot onednn-matmul""",
+    "conv_fprop": """Conv2D Conv3D Conv1D _FusedConv2D FusedConv2DBiasActivation _MklConv2D _MklFusedConv2D
+        _FusedConv3D convolution conv_general_dilated aten::conv2d aten::convolution aten::_convolution
+        aten::cudnn_convolution aten::conv1d aten::conv3d onednn-conv""",
+    "conv_dgrad": """Conv2DBackpropInput Conv2DBackpropInputV2 Conv3DBackpropInput Conv3DBackpropInputV2
+        _MklConv2DBackpropInput Conv2DTranspose""",
+    "conv_wgrad": """Conv2DBackpropFilter Conv2DBackpropFilterV2 Conv3DBackpropFilter Conv3DBackpropFilterV2
+        _MklConv2DBackpropFilter _MklConv2DBackpropFilterWithBias""",
+    "depthwise": """DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput
+        DepthwiseConv2dNativeBackpropFilter _FusedDepthwiseConv2dNative _MklDepthwiseConv2dNative""",
+    "attention": """Mha MhaV2 aten::_scaled_dot_product_flash_attention aten::_flash_attention_forward
+        aten::_scaled_dot_product_efficient_attention aten::_efficient_attention_forward
+        aten::_scaled_dot_product_cudnn_attention dot_product_attention""",
+    "rnn": """CudnnRNN CudnnRNNV2 CudnnRNNV3 CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3
+        BlockLSTM BlockLSTMV2 BlockLSTMGrad BlockLSTMGradV2 LSTMBlockCell GRUBlockCell aten::_cudnn_rnn""",
+    "norm": """FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 FusedBatchNormGrad FusedBatchNormGradV2
+        FusedBatchNormGradV3 _FusedBatchNormEx _FusedBatchNormGradEx LRN LRNGrad LayerNorm LayerNormGrad
+        L2Normalize batch-norm-training batch-norm-inference batch-norm-grad aten::native_layer_norm
+        aten::cudnn_batch_norm aten::native_batch_norm aten::native_group_norm _MklLayerNorm""",
+    "softmax": """Softmax LogSoftmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
+        aten::_softmax aten::_log_softmax""",
+    "pool": """MaxPool MaxPoolV2 MaxPoolGrad MaxPoolGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax AvgPool
+        AvgPoolGrad MaxPool3D MaxPool3DGrad AvgPool3D AvgPool3DGrad reduce-window reduce_window
+        select-and-scatter _MklMaxPool _MklAvgPool aten::max_pool2d_with_indices aten::avg_pool2d
+        aten::_adaptive_avg_pool2d""",
+    "elementwise": """Add AddV2 AddN Sub Mul Div RealDiv FloorDiv Maximum Minimum Neg Abs Sign Square Sqrt Rsqrt
+        Exp Expm1 Log Log1p Pow Sin Cos Tan Tanh TanhGrad Sigmoid SigmoidGrad Relu ReluGrad Relu6 Relu6Grad
+        LeakyRelu LeakyReluGrad Elu EluGrad Selu SeluGrad Gelu Softplus SoftplusGrad Softsign SoftsignGrad
+        BiasAdd BiasAddV1 Select SelectV2 Where Greater GreaterEqual Less LessEqual Equal NotEqual LogicalAnd
+        LogicalOr LogicalNot ClipByValue SquaredDifference MulNoNan DivNoNan Xdivy Xlogy Reciprocal Inv
+        ReciprocalGrad RsqrtGrad SqrtGrad Erf Erfc Round Floor Ceil FloorMod BitwiseAnd BitwiseOr RightShift
+        LeftShift ApproximateEqual OnesLike ZerosLike BroadcastTo Fill Range LinSpace Rint Sinh Cosh Asin Acos
+        Atan Atan2 Digamma Lgamma Betainc Swish _UnaryOpsComposition _FusedBinary
+        add subtract multiply divide maximum minimum negate abs sign sqrt rsqrt cbrt exponential
+        exponential-minus-one log log-plus-one power sine cosine tan tanh logistic compare select and or xor
+        not clamp floor ceil round-nearest-afz round-nearest-even remainder atan2 erf is-finite broadcast
+        broadcast_in_dim iota map shift-left shift-right-logical shift-right-arithmetic population-count
+        count-leading-zeros real imag complex
+        aten::add aten::add_ aten::sub aten::mul aten::mul_ aten::div aten::relu aten::gelu aten::silu
+        aten::sigmoid aten::tanh aten::exp aten::pow aten::sqrt aten::rsqrt aten::neg aten::where aten::fill_
+        aten::zero_ aten::clamp_min aten::threshold_backward aten::gelu_backward aten::masked_fill_""",
+    "reduce": """Sum Mean Max Min Prod All Any ArgMax ArgMin L2Loss BiasAddGrad Cumsum Cumprod SegmentSum
+        EuclideanNorm Bincount InTopKV2 reduce reduce-precision variadic-reduce cumsum aten::sum aten::mean
+        aten::max aten::argmax aten::norm aten::linalg_vector_norm""",
+    "gather_scatter": """Gather GatherV2 GatherNd ResourceGather ResourceGatherNd ScatterNd ScatterUpdate ScatterAdd
+        ResourceScatterAdd ResourceScatterUpdate TensorScatterUpdate TensorScatterAdd UnsortedSegmentSum
+        UnsortedSegmentMax SparseSegmentSum SparseSegmentMean DynamicStitch DynamicPartition OneHot TopKV2 Unique
+        UniqueV2 Sort EmbeddingLookup StridedSliceGrad gather scatter dynamic-slice dynamic-update-slice sort top-k
+        dynamic_slice dynamic_update_slice aten::index aten::index_select aten::gather aten::scatter_add_
+        aten::embedding aten::embedding_dense_backward aten::index_put_ aten::topk aten::sort""",
+    "random": """RandomUniform RandomUniformInt RandomStandardNormal TruncatedNormal StatelessRandomUniform
+        StatelessRandomUniformV2 StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniformInt
+        StatelessRandomUniformIntV2 StatelessTruncatedNormalV2 StatelessMultinomial StatelessRandomGetKeyCounter
+        RandomShuffle Multinomial RngReadAndSkip RngSkip rng rng-bit-generator rng-get-and-update-state rng_bit_generator
+        aten::native_dropout aten::bernoulli_ aten::uniform_ aten::normal_ aten::random_""",
+    "cast": """Cast Bitcast convert convert_element_type bitcast-convert QuantizeV2 Dequantize
+        FakeQuantWithMinMaxVars stochastic-convert""",
+    "layout": """Transpose ConjugateTranspose Concat ConcatV2 Split SplitV Slice StridedSlice Pad PadV2 MirrorPad
+        Tile Reverse ReverseV2 Pack Unpack ExpandDims Squeeze Reshape SpaceToDepth DepthToSpace SpaceToBatchND
+        BatchToSpaceND SpaceToBatch BatchToSpace LayoutOptimizer MatrixDiagV3 MatrixBandPart InvertPermutation
+        transpose concatenate slice pad reverse reshape bitcast copy tuple get-tuple-element
+        aten::cat aten::contiguous aten::clone aten::copy_ aten::transpose aten::permute""",
+    "optimizer": """ApplyAdam ResourceApplyAdam ResourceApplyAdamWithAmsgrad ApplyMomentum ResourceApplyMomentum
+        ResourceApplyKerasMomentum ApplyGradientDescent ResourceApplyGradientDescent ResourceApplyRMSProp
+        ApplyRMSProp ResourceApplyAdagrad ResourceApplyAdagradV2 ResourceApplyFtrl ResourceApplyFtrlV2
+        ResourceApplyAdaMax ResourceApplyAdadelta ResourceApplyCenteredRMSProp ResourceSparseApplyAdagradV2
+        ResourceSparseApplyMomentum ResourceSparseApplyKerasMomentum ResourceSparseApplyFtrl
+        ResourceApplyProximalAdagrad ResourceApplyAddSign ResourceApplyPowerSign aten::_fused_adam_
+        aten::_fused_adamw_ aten::_fused_sgd_ aten::_foreach_add_ aten::_foreach_mul_ AssignAddVariableOp
+        AssignSubVariableOp""",
+    "loss_scale": """IsFinite IsInf IsNan CheckNumerics CheckNumericsV2 aten::_amp_foreach_non_finite_check_and_unscale_
+        aten::_amp_update_scale_""",
+    "comm": """CollectiveReduce CollectiveReduceV2 CollectiveReduceV3 CollectiveGather CollectiveBcastSend
+        CollectiveBcastRecv NcclAllReduce _NcclBroadcastRecv _NcclReduceSend HorovodAllreduce all-reduce
+        all-gather reduce-scatter all-to-all collective-permute collective-broadcast all-reduce-start
+        all-reduce-done all-gather-start all-gather-done send recv psum c10d::allreduce_""",
+    "copy": "Copy _HostSend _HostRecv _Send _Recv MemcpyD2H MemcpyH2D copy-start copy-done infeed outfeed",
+    "memset": "memset",
+    "other": """Identity IdentityN NoOp Const Shape Size Rank ReadVariableOp AssignVariableOp VarHandleOp
+        ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor ResizeNearestNeighborGrad ResizeBicubic
+        CropAndResize CropAndResizeGradBoxes CropAndResizeGradImage NonMaxSuppressionV3 CTCLoss CTCLossV2 FFT IFFT
+        RFFT IRFFT Svd Qr Cholesky LinearSolve MatrixInverse Assert Print StopGradient PreventGradient
+        fft cholesky triangular-solve partition-id replica-id constant parameter after-all""",
+}
+
+_FAMILIES: dict[str, Family] = {name: family for family, names in _LISTS.items() for name in names.split()}
+_NUMBER = re.compile(r"(?:[._]\d+)+$")
+
+OPTIMIZER_SCOPE = re.compile(
+    r"(?:^|/)(?:(?:keras_)?optimizer|adamw?|nadam|adamax|adafactor|sgd|rmsprop|adagrad|adadelta|ftrl|lion|lamb|muon|"
+    r"apply_gradients|update_step|(?:loss_?scale_?optimizer)/cond/\w*apply|assign_(?:sub|add))(?:_\d+)?(?:/|$)",
+    re.IGNORECASE,
+)
+"""Scopes that Keras, Optax and PyTorch give to the ops of an optimizer's update."""
+
+LOSS_SCALE_SCOPE = re.compile(
+    r"loss_?scal|(?:^|/)(?:is_?finite|all_?finite|check_?finite|unscale|non_?finite)|lossscaleoptimizer|_amp_",
+    re.IGNORECASE,
+)
+"""Scopes and names of dynamic loss scaling: scaling, unscaling, the check for finite gradients."""
+
+OWN_SCOPE = re.compile(r"(?:^|/)mpprof[/_:]", re.IGNORECASE)
+"""mpprof's own copies of loss scale and iteration."""
+
+_LEAF = re.compile(r"(?:^|[/:;])([A-Za-z_][\w.-]*)$")
+
+
+@lru_cache(maxsize=8192)
+def family_of(op_type: str) -> Family | None:
+    """The family of an op type ("MatMul", "dot", "dot.4", "aten::mm"); None: not a type that is known."""
+    found = _FAMILIES.get(op_type)
+    if found is None:
+        found = _FAMILIES.get(_NUMBER.sub("", op_type))
+    return found
+
+
+@lru_cache(maxsize=65536)
+def type_from_name(op_name: str) -> str:
+    """The op type that the last part of a scoped name stands for ("model/dense/MatMul_1" -> "MatMul").
+
+    TensorFlow and JAX name an op after its type unless the user names it; "" where the last part is no
+    known type.
+    """
+    leaf = (
+        op_name.rsplit("/", 1)[-1].split("(", 1)[0].split(":", 1)[0] if "aten::" not in op_name else op_name
+    )
+    leaf = _NUMBER.sub("", leaf.strip("%"))
+    return leaf if leaf in _FAMILIES else ""
+
+
+@lru_cache(maxsize=65536)
+def scope_family(op_name: str) -> Family | None:
+    """The family that the scope of an op decides, whatever it computes: optimizer, loss scaling, mpprof."""
+    if OWN_SCOPE.search(op_name):
+        return "mpprof"
+    if LOSS_SCALE_SCOPE.search(op_name):
+        return "loss_scale"
+    if OPTIMIZER_SCOPE.search(op_name):
+        return "optimizer"
+    return None
