@@ -13,13 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from mpprof.analysis.scopes import Scope
+from mpprof.analysis.scopes import LOSS_SCOPES, Scope
 from mpprof.model.run import ModelFacts
 
 _NUMBERED = re.compile(r"(.+?)_\d+")
 _MOST_ENTRIES = 3  # how often the scope of one layer may have been entered per call
 
-# Default scope names of Keras' layers; they tell a nested layer from a part of a layer ("moments").
+# Default scope names of Keras' layers; they tell a nested layer from a part of a layer ("moments"). Names
+# that ops have too ("add") are left out.
 _LAYER_NAMES = """
     dense einsum_dense embedding conv1d conv2d conv3d conv1d_transpose conv2d_transpose conv3d_transpose
     depthwise_conv1d depthwise_conv2d separable_conv1d separable_conv2d max_pooling1d max_pooling2d
@@ -28,11 +29,10 @@ _LAYER_NAMES = """
     global_max_pooling3d batch_normalization layer_normalization group_normalization rms_normalization
     unit_normalization spectral_normalization lstm gru simple_rnn lstm_cell gru_cell simple_rnn_cell rnn
     bidirectional time_distributed conv_lstm1d conv_lstm2d multi_head_attention group_query_attention
-    attention additive_attention activation re_lu relu leaky_re_lu p_re_lu elu softmax dropout
-    spatial_dropout1d spatial_dropout2d gaussian_dropout gaussian_noise alpha_dropout flatten reshape
-    permute repeat_vector zero_padding1d zero_padding2d zero_padding3d cropping1d cropping2d
-    up_sampling1d up_sampling2d up_sampling3d add subtract multiply average maximum minimum concatenate
-    dot rescaling resizing normalization masking sequential functional model
+    attention additive_attention activation re_lu leaky_re_lu p_re_lu dropout spatial_dropout1d
+    spatial_dropout2d gaussian_dropout gaussian_noise alpha_dropout flatten permute repeat_vector
+    zero_padding1d zero_padding2d zero_padding3d cropping1d cropping2d up_sampling1d up_sampling2d
+    up_sampling3d rescaling resizing normalization masking sequential functional
 """
 _KERAS_LAYERS = frozenset(_LAYER_NAMES.split())
 
@@ -154,6 +154,7 @@ def _by_look(scopes: frozenset[Scope]) -> dict[Scope, Match]:
     """Layers by the look of the path: below the model's scope, as deep as the scopes have names that Keras
     gives to layers. The numbers that TensorFlow added stay: without the model they cannot be told apart."""
     models = {s.path[0] for s in scopes if s.phase == "backward" and len(s.path) > 1 and not s.wrapped}
+    models -= LOSS_SCOPES
     if not models:
         models = {s.path[0] for s in scopes if s.phase == "other" and any(map(_is_layer, s.path[1:]))}
     matches: dict[Scope, Match] = {}
@@ -168,7 +169,7 @@ def _by_look(scopes: frozenset[Scope]) -> dict[Scope, Match]:
 
 
 def _looks(path: tuple[str, ...]) -> str:
-    if not path or path[0] == "compile_loss":
+    if not path or path[0] in LOSS_SCOPES or _base(path[0]) == "Cast":
         return ""
     deep = 1
     while deep < len(path) and _is_layer(path[deep]):

@@ -190,51 +190,55 @@ def _has_matrix(op: Op) -> bool:
 
 
 def _adopt_unnamed(ops: Sequence[Op], owners: list[_Owner]) -> None:
-    """Give compiler-made instructions the owner of those that use their result, else of those they read.
+    """Give instructions that the compiler made the owner of those that use their result.
 
-    Matrix work goes only to a neighbour that does matrix work elsewhere: what surrounds a convolution's
-    gradient is the normalisation before it, which is not its owner.
+    Matrix work goes only to a neighbour that does matrix work elsewhere, user or source: what surrounds the
+    gradient of a convolution is the normalisation next to it, which is not its owner.
     """
-    row = {(op.hlo.module, op.hlo.name): at for at, op in enumerate(ops) if op.hlo is not None}
     unnamed = [
-        at for at, op in enumerate(ops) if op.hlo is not None and not owners[at].known and not op.hlo.op_name
-    ]
+        at for at, op in enumerate(ops) if op.hlo and not op.hlo.op_name and not owners[at].known
+    ]  # fmt: skip
     if not unnamed:
         return
-    reads = {
-        at: [row[key] for name in op.hlo.operands if (key := (op.hlo.module, name)) in row]
-        for at, op in enumerate(ops)
-        if op.hlo is not None
-    }
+    reads, users = _graph(ops)
+    matrix = {at for at in unnamed if _has_matrix(ops[at])}
+    matrix_layers = {owners[at].layer for at, op in enumerate(ops) if owners[at].layer and _has_matrix(op)}
+    for _ in range(_PASSES):
+        adopted = False
+        for at in unnamed:
+            if owners[at].known:
+                continue
+            near = [owners[user] for user in users[at]]
+            if at in matrix:
+                found = _matrix_neighbour([*near, *(owners[source] for source in reads[at])], matrix_layers)
+            else:
+                found = next((owner for owner in near if owner.known), None)
+            if found is not None:
+                owners[at] = found
+                adopted = True
+        if not adopted:
+            break
+    _set_phases([at for at in unnamed if owners[at].known], reads, owners)
+
+
+def _graph(ops: Sequence[Op]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Rows of the ops that each op reads, and of those that use it."""
+    row = {(op.hlo.module, op.hlo.name): at for at, op in enumerate(ops) if op.hlo}
+    reads: dict[int, list[int]] = defaultdict(list)
     users: dict[int, list[int]] = defaultdict(list)
-    for at, sources in reads.items():
-        for source in sources:
-            users[source].append(at)
-    matrix_layers = {
-        owner.layer for op, owner in zip(ops, owners, strict=True) if owner.layer and _has_matrix(op)
-    }
-    for neighbours in (users, reads):
-        for _ in range(_PASSES):
-            changed = False
-            for at in unnamed:
-                if owners[at].known:
-                    continue
-                near = [owners[other] for other in (*neighbours.get(at, ()), *reads[at])]
-                if _has_matrix(ops[at]):
-                    found = _matrix_neighbour(near, matrix_layers)
-                else:
-                    found = next((owners[n] for n in neighbours.get(at, ()) if owners[n].known), None)
-                if found is not None:
-                    owners[at] = _Owner(found.layer, _phase_after([owners[n] for n in reads[at]], found))
-                    changed = True
-            if not changed:
-                break
+    for at, op in enumerate(ops):
+        for name in op.hlo.operands if op.hlo else ():
+            source = row.get((op.hlo.module, name)) if op.hlo else None
+            if source is not None:
+                reads[at].append(source)
+                users[source].append(at)
+    return reads, users
 
 
 def _matrix_neighbour(near: Sequence[_Owner], matrix_layers: set[str]) -> _Owner | None:
     for owner in near:
         if owner.layer in matrix_layers:
-            return owner
+            return _Owner(owner.layer, owner.phase)
     for owner in near:
         for span in owner.spans:
             if span.layer in matrix_layers:
@@ -242,8 +246,14 @@ def _matrix_neighbour(near: Sequence[_Owner], matrix_layers: set[str]) -> _Owner
     return None
 
 
-def _phase_after(sources: Sequence[_Owner], found: _Owner) -> Phase:
-    """A result of the backward pass is not the optimizer's only because the optimizer uses it."""
-    if found.layer and found.phase not in ("forward", "backward"):
-        return max((owner.phase for owner in sources), key=_ORDER.index, default=found.phase)
-    return found.phase
+def _set_phases(adopted: Sequence[int], reads: dict[int, list[int]], owners: list[_Owner]) -> None:
+    """What reads a result of the backward pass runs in it, and does so though the optimizer uses it."""
+    for at in adopted:
+        if owners[at].layer and owners[at].phase not in ("forward", "backward"):
+            owners[at] = _Owner(owners[at].layer, "forward")
+    for _ in range(_PASSES):
+        for at in adopted:
+            if owners[at].phase == "forward" and any(
+                owners[source].phase == "backward" for source in reads[at]
+            ):
+                owners[at] = _Owner(owners[at].layer, "backward")

@@ -19,12 +19,12 @@ _PLUMBING = frozenset(("StatefulPartitionedCall", "PartitionedCall"))
 # `jit(f)` names a function that was compiled; the other transformations wrap the scope they were applied in.
 _FUNCTION_CALLS = frozenset(("jit", "pjit", "xla_call", "core_call", "closed_call", "custom_jvp_call"))
 _GRADIENT_SCOPES = frozenset(("gradient_tape", "gradients"))
-_LOSS_SCOPES = frozenset(("compile_loss",))
+LOSS_SCOPES = frozenset(("compile_loss",))
 # Keras' optimizers by their default scope, compared without underscores and case: `Adam`, `schedule_free...`.
-_OPTIMIZERS = frozenset(
-    ("sgd", "adam", "adamw", "adamax", "nadam", "rmsprop", "adagrad", "adadelta", "adafactor", "ftrl")
-    + ("lion", "lamb", "muon", "schedulefreeadamw")
-)
+_OPTIMIZER_NAMES = """
+    sgd adam adamw adamax nadam rmsprop adagrad adadelta adafactor ftrl lion lamb muon schedulefreeadamw
+"""
+_OPTIMIZERS = frozenset(_OPTIMIZER_NAMES.split())
 _FINITE_CHECKS = frozenset(("isfinite", "is-finite", "all", "reduceand"))
 _INPUT_TYPES = re.compile(r"Iterator|Optional|MakeIterator|\w*Dataset(V\d+)?$")
 _DEEPEST = 32  # transformations within one another; names in a file may be hostile
@@ -35,8 +35,9 @@ _TORCH_BACKWARD = re.compile(r"Backward\d*\b|autograd::")
 class Scope:
     """`path`: the scopes that the op lies in, outermost first, the op itself left out. `leaf`: the op.
 
-    `phase` is what the name alone says; "other": nothing. `called`: the scope is under a conditional.
-    `wrapped`: the name has JAX's transformations, so its scopes carry no numbers of their own."""
+    `phase` is what the name alone says; "other": nothing. `conditional`: the op lies under a condition.
+    `wrapped`: the name has JAX's transformations, so its scopes carry no numbers of their own.
+    """
 
     path: tuple[str, ...]
     leaf: str
@@ -73,7 +74,7 @@ def _phase(
         return "loss_scale"
     if scopes & _OPTIMIZERS:
         return "optimizer"
-    if "jvp" in wrappers or any(part in _LOSS_SCOPES for part in path):
+    if "jvp" in wrappers or any(part in LOSS_SCOPES for part in path):
         return "forward"
     if not path and (_plain(leaf) in _FINITE_CHECKS or type.lower() in _FINITE_CHECKS):
         return "loss_scale"
