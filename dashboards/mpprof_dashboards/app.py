@@ -1,0 +1,234 @@
+"""The app: one page frame, one callback that draws the page that the URL names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+import flask
+from dash import Input, Output, State, dcc, html
+from plotly.utils import PlotlyJSONEncoder
+
+from mpprof.errors import MpprofError
+from mpprof.model.source import RunEntry, RunSource
+from mpprof_dashboards import choice as choices
+from mpprof_dashboards import security, theme
+from mpprof_dashboards.choice import Choice
+from mpprof_dashboards.components import cards
+from mpprof_dashboards.components.context import Context, Page
+from mpprof_dashboards.export import report_html
+from mpprof_dashboards.pages import PAGES
+
+_LOG = logging.getLogger("mpprof")
+_REFRESH_MS = 5000
+_ASSETS = Path(__file__).parent / "assets"
+# scheme.js comes before everything else, so that a dark page never flashes white.
+_INDEX = """<!DOCTYPE html>
+<html lang="en">
+<head>
+{%metas%}
+<title>{%title%}</title>
+<link rel="icon" href="/assets/icon.svg" type="image/svg+xml">
+<script src="/assets/scheme.js"></script>
+{%css%}
+</head>
+<body>
+{%app_entry%}
+<footer>{%config%}{%scripts%}{%renderer%}</footer>
+</body>
+</html>"""
+
+
+def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
+    """The dashboard over `source`. It answers only to loopback names and to `host`, else with 403."""
+    app = dash.Dash(
+        "mpprof_dashboards",
+        title=f"mpprof · {source.title}",
+        update_title=None,
+        assets_folder=str(_ASSETS),
+        assets_ignore=r"scheme\.js",
+        suppress_callback_exceptions=True,
+        serve_locally=True,
+        index_string=_INDEX,
+        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+    )
+    app.server.config["MPPROF_SOURCE"] = source
+    app.layout = lambda: _frame(source)
+    _register(app, source)
+    for page in PAGES:
+        if page.register is not None:
+            page.register(app)
+    _guard(app, source, host)
+    return app
+
+
+def _frame(source: RunSource) -> dmc.MantineProvider:
+    """What stays while pages come and go."""
+    header = html.Header(
+        html.Div(
+            [
+                html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title),
+                html.Div(
+                    [
+                        dmc.Select(id="run", label="Run", data=[], allowDeselect=False, searchable=True,
+                                   size="sm", className="mp-select"),
+                        dmc.Select(id="baseline", label="Baseline", data=[], clearable=True, searchable=True,
+                                   placeholder="None", size="sm", className="mp-select"),
+                    ],
+                    className="mp-choosers",
+                ),
+                dmc.ColorSchemeToggle(
+                    id="scheme", lightIcon=html.Span(className="mp-icon mp-sun"),
+                    darkIcon=html.Span(className="mp-icon mp-moon"), size="lg", color="gray",
+                    **{"aria-label": "Dark or light"},
+                ),
+            ],
+            className="mp-bar",
+        ),
+        className="mp-header",
+    )  # fmt: skip
+    return dmc.MantineProvider(
+        [
+            dcc.Location(id="url", refresh="callback-nav"),
+            dcc.Store(id="seen"),
+            dcc.Interval(id="live", interval=_REFRESH_MS, disabled=True),
+            header,
+            html.Nav(id="nav", className="mp-nav"),
+            html.Main(id="page", className="mp-page"),
+            html.Footer(f"mpprof · {source.title}", className="mp-footer"),
+        ],
+        theme=theme.MANTINE,
+        defaultColorScheme="auto",
+    )
+
+
+def _register(app: dash.Dash, source: RunSource) -> None:
+    @app.callback(
+        Output("url", "search"),
+        Output("run", "value"), Output("run", "data"),
+        Output("baseline", "value"), Output("baseline", "data"),
+        Input("run", "value"), Input("baseline", "value"), Input("url", "search"),
+    )  # fmt: skip
+    def choose(run: str | None, baseline: str | None, search: str | None) -> tuple[Any, ...]:
+        """The choosers write the URL, the URL sets the choosers."""
+        entries = source.entries()
+        now = choices.read(search, entries)
+        if dash.ctx.triggered_id in ("run", "baseline"):
+            now = Choice(run or now.run, baseline if baseline != run else None)
+            written = now.query()
+        else:
+            written = dash.no_update
+        return written, now.run, _options(entries), now.baseline, _options(entries)
+
+    @app.callback(
+        Output("page", "children"), Output("nav", "children"), Output("live", "disabled"), Output("seen", "data"),
+        Input("url", "pathname"), Input("url", "search"), Input("live", "n_intervals"), State("seen", "data"),
+    )  # fmt: skip
+    def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
+        """The page that the URL names; a refresh that changes nothing leaves the page alone."""
+        entries = source.entries()
+        context = Context(source, entries, choices.read(search, entries))
+        page = next(
+            (page for page in PAGES if page.path == (path or "/").rstrip("/") or page.path == path), None
+        )
+        content = _content(page, context)
+        entry = context.entry
+        live = entry is not None and entry.live
+        digest = _digest(content) if live else None
+        if dash.ctx.triggered_id == "live" and digest == seen:
+            return dash.no_update, dash.no_update, not live, dash.no_update
+        return content, _navigation(page, context.choice), not live, digest
+
+
+def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:
+    return [
+        {"value": entry.id, "label": _label(entry), "disabled": entry.problem is not None}
+        for entry in entries
+    ]
+
+
+def _label(entry: RunEntry) -> str:
+    notes = [entry.policy if entry.policy and entry.policy not in entry.name else None]
+    notes += ["live" if entry.live else None, "unreadable" if entry.problem else None]
+    return " · ".join([entry.name, *(note for note in notes if note)])
+
+
+def _navigation(current: Page | None, choice: Choice) -> list[Any]:
+    return [
+        dcc.Link(
+            page.title,
+            href=f"{page.path}{choice.query()}",
+            className="mp-tab" + (" mp-tab-current" if page is current else ""),
+        )
+        for page in PAGES
+    ]
+
+
+def _content(page: Page | None, context: Context) -> Any:
+    if page is None:
+        return cards.empty("There is no such page", "Choose one of the pages above.")
+    if not context.entries:
+        return cards.empty(
+            "No runs yet",
+            f"Nothing under {context.source.title} holds records of mpprof or a trace.",
+            "Train with MPProfilerCallback(logdir), or serve another directory.",
+        )
+    try:
+        return page.layout(context)
+    except MpprofError as error:
+        return cards.failure(error)
+    except Exception:  # a bug of ours: the traceback goes to the log, the reader gets one card
+        _LOG.exception("the page %s of run %s failed", page.path, context.choice.run)
+        return cards.failure(
+            MpprofError(
+                "this page failed: a bug in mpprof",
+                next="The traceback is in the server's log; please report it. The other pages still work.",
+            )
+        )
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, cls=PlotlyJSONEncoder).encode()).hexdigest()
+
+
+def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
+    """Routes and headers of the server: Host check, choice in the URL, saved report, policy of contents."""
+    policy = security.content_policy(app.csp_hashes())
+    paths = {page.path for page in PAGES}
+
+    @app.server.before_request
+    def check_host() -> Any:
+        if not security.allows(flask.request.host or "", host):
+            return flask.Response(
+                "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
+            )
+        if flask.request.method == "GET" and flask.request.path in paths and "run" not in flask.request.args:
+            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), source.entries())
+            if chosen.run is not None:  # so that the address bar always holds a link worth sharing
+                return flask.redirect(flask.request.path + chosen.query())
+        return None
+
+    @app.server.after_request
+    def add_headers(response: flask.Response) -> flask.Response:
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        return response
+
+    @app.server.route("/report.html")
+    def save_report() -> flask.Response:
+        chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), source.entries())
+        context = Context(source, source.entries(), chosen)
+        try:
+            text = report_html(context.report(), steps=source.steps(context.run))
+        except MpprofError as error:
+            return flask.Response(f"{error}\n", 404, mimetype="text/plain")
+        response = flask.Response(text, mimetype="text/html")
+        response.headers["Content-Disposition"] = 'attachment; filename="mpprof-report.html"'
+        return response

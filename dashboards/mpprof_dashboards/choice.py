@@ -1,0 +1,69 @@
+"""What is being looked at: the run, the baseline, the ladder. It lives in the URL, so a link can be shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlencode
+
+from mpprof.model.source import RunEntry
+
+NO_BASELINE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`run` is None only where there is no run; `ladder` are the runs of the Compare page, in order."""
+
+    run: str | None
+    baseline: str | None = None
+    ladder: tuple[str, ...] = ()
+
+    def query(self) -> str:
+        """The URL's query, with its question mark; empty without a run."""
+        if self.run is None:
+            return ""
+        pairs = [("run", self.run), ("baseline", self.baseline or NO_BASELINE)]
+        pairs += [("with", run) for run in self.ladder]
+        return f"?{urlencode(pairs)}"
+
+
+def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
+    """The choice that a query states. An id that is not in `entries` stays: the page says what is wrong."""
+    values = parse_qs((search or "").removeprefix("?"))
+    run = values.get("run", [None])[0] or default_run(entries)
+    stated = values.get("baseline", [None])[0]
+    baseline = default_baseline(run, entries) if stated is None else stated
+    if baseline in (NO_BASELINE, run):
+        baseline = None
+    return Choice(run, baseline, tuple(values.get("with", [])))
+
+
+def default_run(entries: Sequence[RunEntry]) -> str | None:
+    """The newest readable run, one with a reduced precision before one without."""
+    if not entries:
+        return None
+    return max(
+        entries, key=lambda entry: (entry.problem is None, _reduced(entry), entry.created_unix_ns or 0)
+    ).id
+
+
+def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None:
+    """The newest float32 run beside a run of reduced precision: in the same folder, on the same backend."""
+    chosen = next((entry for entry in entries if entry.id == run), None)
+    if chosen is None or not _reduced(chosen):
+        return None
+    folder = chosen.name.rpartition("/")[0]
+    beside = [
+        entry
+        for entry in entries
+        if entry.policy == "float32"
+        and entry.problem is None
+        and entry.backend == chosen.backend
+        and entry.name.rpartition("/")[0] == folder
+    ]
+    return max(beside, key=lambda entry: entry.created_unix_ns or 0).id if beside else None
+
+
+def _reduced(entry: RunEntry) -> bool:
+    return entry.policy not in (None, "float32", "float64")

@@ -1,0 +1,176 @@
+"""Cards, tiles and notes, of plain HTML elements: the page and the exported report show the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+
+from mpprof.errors import MpprofError
+from mpprof.model.source import Document
+from mpprof.report import words
+
+SEVERITY = {"error": "Problem", "warning": "Warning", "info": "Note"}
+
+
+def section(title: str, *children: Any, note: str = "", id: str = "") -> html.Section:
+    heading = [html.H2(title, className="mp-section-title")]
+    if note:
+        heading.append(html.P(note, className="mp-note"))
+    more = {"id": id} if id else {}
+    return html.Section(
+        [html.Div(heading, className="mp-section-head"), *children], className="mp-section", **more
+    )
+
+
+def tile(label: str, value: str, detail: str = "", *, id: str = "", muted: bool = False) -> html.Div:
+    """One number with its name above and what qualifies it below. `muted`: the value is not known."""
+    more = {"id": id} if id else {}
+    return html.Div(
+        [
+            html.Div(label, className="mp-tile-label"),
+            html.Div(value, className="mp-tile-value" + (" mp-muted" if muted else ""), **more),
+            html.Div(detail, className="mp-tile-detail") if detail else None,
+        ],
+        className="mp-card mp-tile",
+    )
+
+
+def tiles(*items: html.Div) -> html.Div:
+    return html.Div(list(items), className="mp-tiles")
+
+
+def empty(title: str, reason: str, next: str = "") -> html.Div:
+    """What stands where there is nothing to show: what is missing, why, and what to do about it."""
+    parts = [html.Div(title, className="mp-empty-title"), html.P(reason)]
+    if next:
+        parts.append(html.P(next, className="mp-note"))
+    return html.Div(parts, className="mp-card mp-empty")
+
+
+def failure(error: MpprofError) -> html.Div:
+    """An error that the reader can act on, in one card."""
+    return html.Div(
+        [
+            html.Div("This cannot be shown", className="mp-overline"),
+            html.H2(_sentence(error.what), className="mp-section-title"),
+            html.P(error.where, className="mp-mono mp-path") if error.where else None,
+            html.P(error.next) if error.next else None,
+        ],
+        className="mp-card mp-failure",
+        role="alert",
+    )
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def warnings(texts: Sequence[str]) -> html.Div | None:
+    if not texts:
+        return None
+    return html.Div(
+        [
+            html.Div("Read this first", className="mp-overline"),
+            *(html.P(text) for text in texts),
+        ],
+        className="mp-card mp-warning",
+        role="note",
+    )
+
+
+def finding(item: Document) -> html.Article:
+    """One cause that was found: what it costs, the evidence with its limits, the remedy and its gain."""
+    severity = item["severity"]
+    head = html.Div(
+        [
+            html.Span(SEVERITY.get(severity, severity), className=f"mp-badge mp-{severity}"),
+            html.Span(f"{item['code']} {item['slug']}", className="mp-code"),
+            html.Span(f"{item['confidence']} confidence", className="mp-note"),
+        ],
+        className="mp-finding-head",
+    )
+    summary = item.get("summary")
+    return html.Article(
+        [
+            html.Div(
+                [
+                    head,
+                    html.H3(item["title"], className="mp-finding-title"),
+                    html.P(summary) if summary else None,
+                    _evidence(item["evidence"]),
+                    html.Div(
+                        [html.Div("Remedy", className="mp-overline"), html.P(item["remedy"])],
+                        className="mp-remedy",
+                    )
+                    if item.get("remedy")
+                    else None,
+                ],
+                className="mp-finding-body",
+            ),
+            _cost(item),
+        ],
+        className=f"mp-card mp-finding mp-edge-{severity}",
+        **{"data-code": item["code"]},
+    )
+
+
+def _evidence(rows: Sequence[Document]) -> html.Div | None:
+    if not rows:
+        return None
+    limits = any(row.get("limit") is not None for row in rows)
+    head = ["Evidence", "Value"] + (["Limit"] if limits else [])
+    body = []
+    for row in rows:
+        unit, limit = row["unit"], row.get("limit")
+        cells = [html.Td(row["name"]), html.Td(words.quantity(row["value"], unit), className="mp-number")]
+        if limits:
+            cells.append(html.Td("" if limit is None else words.quantity(limit, unit), className="mp-number"))
+        body.append(html.Tr(cells))
+    heads = [html.Th(text, className="" if text == "Evidence" else "mp-number") for text in head]
+    table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="mp-table")
+    return html.Div(table, className="mp-scroll")
+
+
+def _cost(item: Document) -> html.Div:
+    """The right-hand side of a finding: time, memory, share of the gap, what the step would become."""
+    facts: list[tuple[str, str, str]] = []
+    if item.get("cost_ns_per_step") is not None:
+        share = item.get("gap_ratio")
+        detail = "per step" if share is None else f"per step, {words.percent(share)} of the gap"
+        facts.append(("Costs", words.duration(item["cost_ns_per_step"]), detail))
+    if item.get("cost_bytes") is not None:
+        facts.append(("Costs", words.size(item["cost_bytes"]), "of memory"))
+    if not facts:
+        facts.append(("Costs", "—", "no cost in time or memory is known"))
+    if item.get("whatif_step_ns") is not None:
+        facts.append(("With the remedy", words.duration(item["whatif_step_ns"]), "per step (estimated)"))
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Div(label, className="mp-tile-label"),
+                    html.Div(value, className="mp-cost-value"),
+                    html.Div(detail, className="mp-tile-detail"),
+                ]
+            )
+            for label, value, detail in facts
+        ],
+        className="mp-finding-cost",
+    )
+
+
+def unable(items: Sequence[Document]) -> html.Div | None:
+    """What could not be judged, and why: never shown as clear."""
+    if not items:
+        return None
+    rows = [html.Tr([html.Td(item["code"], className="mp-code"), html.Td(item["reason"])]) for item in items]
+    return html.Div(html.Table(html.Tbody(rows), className="mp-table"), className="mp-card mp-scroll")
+
+
+def pairs(rows: Sequence[tuple[str, str]]) -> html.Div:
+    """A list of names and values."""
+    body = [html.Tr([html.Td(name), html.Td(value)]) for name, value in rows]
+    return html.Div(html.Table(html.Tbody(body), className="mp-table"), className="mp-card mp-scroll")

@@ -1,0 +1,57 @@
+"""What a page is given: the source, the choice, and the documents of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mpprof.errors import NotFoundError
+from mpprof.model.source import Document, RunEntry, RunSource
+from mpprof_dashboards.choice import Choice
+
+NOT_STATED = "The reason is not stated in the report."
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One rendering of a page. Whatever is asked of the source may raise MpprofError."""
+
+    source: RunSource
+    entries: tuple[RunEntry, ...]
+    choice: Choice
+
+    @property
+    def run(self) -> str:
+        """The id of the chosen run. Raises NotFoundError if there is no such run."""
+        if self.choice.run is None or self.entry is None:
+            raise NotFoundError(
+                f"there is no run {self.choice.run!r} here", next="Choose one of the runs in the list above."
+            )
+        return self.choice.run
+
+    @property
+    def entry(self) -> RunEntry | None:
+        return next((entry for entry in self.entries if entry.id == self.choice.run), None)
+
+    def report(self) -> Document:
+        return self.source.report(self.run, self.choice.baseline)
+
+    def name_of(self, run: str | None) -> str:
+        return next((entry.name for entry in self.entries if entry.id == run), str(run))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: `layout` makes its content; `register` adds its own callbacks to an app, if it has any."""
+
+    path: str
+    title: str
+    layout: Callable[[Context], Any]
+    register: Callable[[Any], None] | None = None
+
+
+def why_absent(document: Document, *fields: str) -> str:
+    """The reason that the report gives for the first of `fields` it has one for."""
+    absent = document.get("absent") or {}
+    return next((str(absent[field]) for field in fields if field in absent), NOT_STATED)

@@ -1,0 +1,20 @@
+"""Names from traces are text: the one place that makes them safe for figures."""
+
+from __future__ import annotations
+
+from mpprof.report import words
+
+_MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+# plotly replaces %{...} in templates and hands $...$ to MathJax where the page has it.
+_INVISIBLE = "\u200b"
+
+
+def escape(text: object) -> str:
+    """`text` so that plotly draws its very characters: no tag, entity, template or formula in it is obeyed."""
+    plain = words.plain(str(text)).translate(_MARKUP)
+    return plain.replace("%{", f"%{_INVISIBLE}{{").replace("$", f"{_INVISIBLE}${_INVISIBLE}")
+
+
+def label(text: object, width: int = 28) -> str:
+    """A name for an axis: shortened in the middle to `width` characters, then escaped."""
+    return escape(words.shorten(words.plain(str(text)), width))

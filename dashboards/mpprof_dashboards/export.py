@@ -1,0 +1,89 @@
+"""A report as one HTML file: the page's own cards and figures, plotly.js once, nothing from a network."""
+
+from __future__ import annotations
+
+import html as markup
+import json
+from pathlib import Path
+from typing import Any
+
+import plotly.io as pio
+from dash import dcc
+from dash.development.base_component import Component
+from plotly.offline import get_plotlyjs
+
+from mpprof.model.source import Document
+from mpprof.model.steps import StepTable
+from mpprof_dashboards.components.graph import CONFIG
+from mpprof_dashboards.pages import memory, steps, verdict
+
+_STYLE = Path(__file__).parent / "assets" / "mpprof.css"
+_ATTRIBUTES = {"className": "class", "id": "id", "role": "role", "title": "title", "href": "href"}
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def report_html(document: Document, *, steps: StepTable | None = None) -> str:
+    """The report `document` as a self-contained HTML file, with the step log's figures where `steps` is given.
+
+    The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
+    """
+    parts = ["".join(render(part) for part in verdict.content(document))]
+    parts += ["".join(render(part) for part in _steps(document, steps))]
+    parts += ["".join(render(part) for part in memory.content(document)) if document.get("memory") else ""]
+    title = markup.escape(f"mpprof · {document['run']['name']}")
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{title}</title>",
+            f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
+            f"<script>{get_plotlyjs()}</script>",
+            '</head><body class="mp-export"><main class="mp-page">',
+            *parts,
+            "</main>",
+            f'<script type="application/json" id="mpprof-report">{_json(document)}</script>',
+            "</body></html>\n",
+        )
+    )
+
+
+def _steps(document: Document, table: StepTable | None) -> list[Any]:
+    return steps.content(document, table) if table is not None and len(table) else []
+
+
+def _json(document: Document) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def render(part: Any) -> str:
+    """A tree of `dash.html` elements and graphs as HTML text; every string in it is escaped."""
+    if part is None:
+        return ""
+    if isinstance(part, list | tuple):
+        return "".join(render(item) for item in part)
+    if isinstance(part, dcc.Graph):
+        return _graph(part)
+    if not isinstance(part, Component):
+        return markup.escape(str(part))
+    if part._namespace != "dash_html_components":
+        raise TypeError(f"{part._type} is not a plain HTML element")
+    tag = part._type.lower()
+    attributes = "".join(
+        f' {name}="{markup.escape(str(value))}"'
+        for prop, name in _ATTRIBUTES.items()
+        if (value := getattr(part, prop, None)) is not None
+    )
+    return f"<{tag}{attributes}>{render(getattr(part, 'children', None))}</{tag}>"
+
+
+def _graph(part: dcc.Graph) -> str:
+    height = part.figure.layout.height or 320
+    drawn = pio.to_html(
+        part.figure, config=CONFIG, full_html=False, include_plotlyjs=False, include_mathjax=False,
+        default_width="100%", default_height=f"{height}px", div_id=part.id,
+    )  # fmt: skip
+    return f'<div class="mp-graph">{drawn}</div>'

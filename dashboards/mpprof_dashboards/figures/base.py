@@ -1,0 +1,130 @@
+"""What all figures share: bare layout, bars at numbered rows, one unit of time per figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from mpprof.report import words
+from mpprof_dashboards import theme
+from mpprof_dashboards.components.text import escape, label
+
+_NS_PER = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
+ROW_HEIGHT = 34
+
+
+def time_scale(*values_ns: float) -> tuple[str, float]:
+    """The unit that suits the largest of the values, and its nanoseconds."""
+    unit = words.time_unit(max((abs(value) for value in values_ns), default=0.0))
+    return unit, _NS_PER[unit]
+
+
+def blank(height: int, **layout: Any) -> go.Figure:
+    """An empty figure with the house style: no background, quiet grid, room for its labels."""
+    axis = {
+        "gridcolor": theme.GRID, "zerolinecolor": theme.GRID, "automargin": True, "ticks": "",
+        "title": {"font": {"size": 12}},
+    }  # fmt: skip
+    figure = go.Figure()
+    figure.update_layout(
+        template="none",
+        height=height,
+        autosize=True,
+        margin={"l": 8, "r": 16, "t": 8, "b": 44},
+        font={"family": theme.FONT, "size": 12.5, "color": theme.INK},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        hoverlabel={
+            "bgcolor": "#1F2933", "bordercolor": "#1F2933", "align": "left",
+            "font": {"family": theme.FONT, "size": 12.5, "color": "#FFFFFF"},
+        },
+        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "xanchor": "left", "itemwidth": 30},
+        bargap=0.3,
+        xaxis=axis,
+        yaxis=axis,
+    )  # fmt: skip
+    figure.update_layout(**layout)
+    return figure
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One horizontal bar from `start` to `start + length`, in the unit of the data.
+
+    `pattern` is hatching: for what is estimated or unknown. `text` stands at its end, `hover` in its box;
+    both may hold names of foreign origin, which are escaped here.
+    """
+
+    name: str
+    length: float
+    text: str
+    colour: str
+    start: float = 0.0
+    pattern: str = ""
+    hover: str = ""
+    key: str = ""  # what the bar is, for those who read the figure back: a class, a total
+
+
+def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = False) -> go.Figure:
+    """`items` from top to bottom, lengths divided by `per`. `customdata` keeps (key, the raw length)."""
+    rows = list(range(len(items)))
+    ends = [max(bar.start, bar.start + bar.length) / per for bar in items]
+    low = min((min(bar.start, bar.start + bar.length) / per for bar in items), default=0.0)
+    high = max(ends, default=0.0)
+    span = (high - min(low, 0.0)) or 1.0
+    figure = blank(ROW_HEIGHT * len(items) + 70)
+    figure.add_bar(
+        orientation="h",
+        x=[bar.length / per for bar in items],
+        base=[bar.start / per for bar in items],
+        y=rows,
+        marker={
+            "color": [bar.colour for bar in items],
+            "cornerradius": 3,
+            "pattern": {
+                "shape": [bar.pattern for bar in items], "size": 7, "solidity": 0.45, "fillmode": "replace",
+            },
+        },
+        customdata=[[bar.key, bar.length] for bar in items],
+        hovertext=[escape(bar.hover or f"{bar.name}: {bar.text}") for bar in items],
+        hovertemplate="%{hovertext}<extra></extra>",
+        showlegend=False,
+    )  # fmt: skip
+    figure.add_scatter(  # labels as marks of their own: they stand right of the bar whichever way it points
+        mode="text",
+        x=ends,
+        y=rows,
+        text=[f" {escape(bar.text)}" for bar in items],
+        textposition="middle right",
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+        name="labels",
+    )
+    if connect:
+        _connect(figure, items, per)
+    figure.update_yaxes(
+        tickvals=rows, ticktext=[label(bar.name) for bar in items], range=[len(items) - 0.4, -0.6],
+        showgrid=False, zeroline=False, ticklabelstandoff=8,
+    )  # fmt: skip
+    figure.update_xaxes(
+        title_text=x_title, range=[min(low, 0.0) * 1.02, high + 0.16 * span], nticks=6, zeroline=True
+    )
+    return figure
+
+
+def _connect(figure: go.Figure, items: Sequence[Bar], per: float) -> None:
+    """Thin lines from where one bar of a waterfall ends to where the next begins."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for row, bar in enumerate(items[:-1]):
+        end = (bar.start + bar.length) / per
+        x += [end, end, None]
+        y += [row - 0.35, row + 1.35, None]
+    figure.add_scatter(
+        mode="lines", x=x, y=y, line={"color": theme.TOTAL, "width": 1, "dash": "dot"}, hoverinfo="skip",
+        showlegend=False, name="links",
+    )  # fmt: skip

@@ -1,0 +1,148 @@
+"""Where the step's time goes: from what was within reach to what was observed, or class by class."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import plotly.graph_objects as go
+
+from mpprof.model.source import Document
+from mpprof.report import words
+from mpprof_dashboards import theme
+from mpprof_dashboards.components.text import escape
+from mpprof_dashboards.figures.base import Bar, bars, time_scale
+
+
+def _signed(ns: float) -> str:
+    return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{words.duration(abs(ns))}"
+
+
+def _pattern(role: str) -> str:
+    return theme.UNKNOWN_PATTERN if role == "unknown" else ""
+
+
+def gap_by_class(slices: list[Document]) -> dict[str, float]:
+    """The gap's slices summed over layers, largest loss first; the values sum to the gap."""
+    sums: dict[str, float] = defaultdict(float)
+    for part in slices:
+        sums[part["class"]] += part["ns_per_step"]
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def _class_words(role: str) -> str:
+    text = words.CLASS_TEXT.get(role)
+    return f"{theme.class_label(role)} ({text})" if text else theme.class_label(role)
+
+
+def _layers_of(slices: list[Document], role: str) -> str:
+    parts = sorted(
+        (part for part in slices if part["class"] == role and part.get("layer")),
+        key=lambda part: -abs(part["ns_per_step"]),
+    )
+    if not parts:
+        return ""
+    named = ", ".join(
+        f"{words.shorten(part['layer'], 40)} {_signed(part['ns_per_step'])}" for part in parts[:4]
+    )
+    return f"; {named}" + (f" and {len(parts) - 4} more layers" if len(parts) > 4 else "")
+
+
+def gap(slices: list[Document], end_ns: float, start_ns: float | None = None) -> go.Figure | None:
+    """From the step within reach over the slices of the gap to the observed step `end_ns`.
+
+    `slices` are those of the contract ({class, layer, ns_per_step}); None if there are none. The line at
+    `start_ns` is the baseline's step. The step within reach is computed, hence hatched.
+    """
+    if not slices:
+        return None
+    classes = gap_by_class(slices)
+    reach = end_ns - sum(classes.values())
+    unit, per = time_scale(end_ns, reach)
+    items = [
+        Bar("Within reach", reach, f"{words.duration(reach)} (computed)", theme.TOTAL,
+            pattern=theme.ESTIMATED_PATTERN, key="reach",
+            hover=f"The step this run could reach: {words.duration(reach)}, computed from the baseline's classes")
+    ]  # fmt: skip
+    position = reach
+    for role, ns in classes.items():
+        hover = f"{_class_words(role)}: {_signed(ns)}{_layers_of(slices, role)}"
+        items.append(
+            Bar(theme.class_label(role), ns, _signed(ns), theme.class_colour(role), position, _pattern(role),
+                hover, role)
+        )  # fmt: skip
+        position += ns
+    items.append(
+        Bar("This run", end_ns, words.duration(end_ns), theme.TOTAL, key="step", hover="Measured step")
+    )
+    figure = bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
+    if start_ns is not None:
+        _baseline(figure, start_ns, per)
+    return figure
+
+
+def _baseline(figure: go.Figure, ns: float, per: float) -> None:
+    figure.add_vline(x=ns / per, line={"color": theme.ACCENT, "width": 1.5, "dash": "dash"})
+    figure.add_annotation(
+        x=ns / per, y=0, xanchor="right", yshift=18, showarrow=False, xshift=-4,
+        text=escape(f"baseline {words.duration(ns)}"), font={"size": 11.5},
+    )  # fmt: skip
+    low, high = figure.layout.xaxis.range
+    figure.update_xaxes(range=[low, max(high, ns / per * 1.05)])
+
+
+def account(time: Document) -> go.Figure | None:
+    """The step class by class, adding up to the whole step; None without slices."""
+    slices = time.get("slices") or []
+    if not slices:
+        return None
+    step = time["step_ns"]
+    unit, per = time_scale(step)
+    items: list[Bar] = []
+    position = 0.0
+    for part in sorted(slices, key=_account_order):
+        role, ns = part["class"], part["ns_per_step"]
+        share = "" if ns < 0 else f" · {words.percent(part['ratio'])}"
+        items.append(
+            Bar(theme.class_label(role), ns, f"{words.duration(ns)}{share}", theme.class_colour(role), position,
+                _pattern(role), _account_hover(part), role)
+        )  # fmt: skip
+        position += ns
+    items.append(
+        Bar("Whole step", step, words.duration(step), theme.TOTAL, key="step", hover="The whole step")
+    )
+    return bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
+
+
+def _account_order(part: Document) -> tuple[int, float]:
+    """Work first, then idle time, `profiling` (which may be negative) last; the largest first in each."""
+    role = part["class"]
+    group = 2 if role == "profiling" else 1 if role.startswith("idle") else 0
+    return group, -part["ns_per_step"]
+
+
+def _account_hover(part: Document) -> str:
+    role, hidden = part["class"], part.get("hidden_ns_per_step") or 0.0
+    parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} per step"]
+    if hidden:
+        parts.append(f"{words.duration(hidden)} more hidden behind other work")
+    for piece in part.get("by") or []:
+        place = theme.PLACEMENT_LABELS.get(piece["placement"], piece["placement"])
+        parts.append(f"{place}, {piece['precision']}: {words.duration(piece['ns_per_step'])}")
+    return "; ".join(parts)
+
+
+def of_report(document: Document) -> go.Figure | None:
+    """The waterfall of a report: the gap where there is a measured baseline, else the account, else None."""
+    time, speedup = document.get("time"), document.get("speedup")
+    if not time:
+        return None
+    if has_gap(document) and speedup:
+        observed = speedup.get("observed")
+        return gap(speedup["slices"], time["step_ns"], observed * time["step_ns"] if observed else None)
+    return account(time)
+
+
+def has_gap(document: Document) -> bool:
+    """Whether the report compares with a measured baseline slice by slice."""
+    speedup = document.get("speedup") or {}
+    return bool(document.get("time") and speedup.get("slices") and speedup.get("baseline") == "measured")

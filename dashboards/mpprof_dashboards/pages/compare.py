@@ -1,0 +1,172 @@
+"""Compare: two runs, or a ladder of them in the order chosen; the gap and the kernels of each rung."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+from dash import Input, Output, State, html
+
+from mpprof.model.source import Document
+from mpprof.report import words
+from mpprof_dashboards import choice as choices
+from mpprof_dashboards.components import cards
+from mpprof_dashboards.components.context import Context, Page
+from mpprof_dashboards.components.graph import graph
+from mpprof_dashboards.components.grid import Column, grid
+from mpprof_dashboards.figures import compare as figures
+from mpprof_dashboards.figures import waterfall
+
+_KERNELS = (
+    Column("key", "Kernel or op", flex=4, width=240, mono=True),
+    Column("by", "Matched by", width=110),
+    Column("from_ns", "Before (ns)", width=120, number=True, shown="from_ns_text"),
+    Column("to_ns", "After (ns)", width=120, number=True, shown="to_ns_text"),
+    Column("change_ns", "Change (ns)", width=120, number=True, shown="change_ns_text"),
+)
+
+
+def layout(context: Context) -> list[Any]:
+    runs = chosen(context)
+    readable = [entry for entry in context.entries if entry.problem is None]
+    chooser = dmc.MultiSelect(
+        id="compare-runs",
+        label="Runs, in the order they are compared",
+        description="The first is the baseline; every further run is compared with the one before.",
+        data=[{"value": entry.id, "label": entry.name} for entry in readable],
+        value=list(runs),
+        searchable=True,
+        hidePickedOptions=True,
+        className="mp-chooser",
+    )
+    head = cards.section("Compare", html.Div(chooser, className="mp-card"))
+    if len(runs) < 2:
+        return [head, cards.empty("Choose at least two runs", "A comparison needs a baseline and a run.")]
+    document = context.source.compare(runs)
+    return [head, *content(document, {entry.id: entry.name for entry in context.entries}, runs)]
+
+
+def chosen(context: Context) -> tuple[str, ...]:
+    """The ladder of the URL, else the chosen baseline and run."""
+    if context.choice.ladder:
+        return context.choice.ladder
+    return tuple(run for run in (context.choice.baseline, context.choice.run) if run)
+
+
+def content(document: Document, names: dict[str, str], runs: tuple[str, ...]) -> list[Any]:
+    rungs = document.get("steps") or []
+    parts: list[Any] = []
+    for row, rung in enumerate(rungs):
+        parts.append(_rung(row, rung, document["runs"], names, runs))
+        parts.append(_kernels(row, rung.get("kernels") or [], f"kernels-{row}"))
+    shared = document.get("kernels") or []
+    if shared and not any(rung.get("kernels") for rung in rungs):
+        parts.append(_kernels(0, shared, "kernel-changes"))
+    return parts
+
+
+def _report(key: Any, reports: list[Document], runs: tuple[str, ...]) -> Document | None:
+    """The report of one end of a rung, whether the rung names it by row, id or name."""
+    if isinstance(key, int) and 0 <= key < len(reports):
+        return reports[key]
+    if key in runs and runs.index(key) < len(reports):
+        return reports[runs.index(key)]
+    return next((report for report in reports if report["run"]["name"] == key), None)
+
+
+def _rung(
+    row: int, rung: Document, reports: list[Document], names: dict[str, str], runs: tuple[str, ...]
+) -> html.Section:
+    start, end = (_report(rung[side], reports, runs) for side in ("from", "to"))
+    title = f"{_name(start, rung['from'], names)} → {_name(end, rung['to'], names)}"
+    if rung.get("refused"):
+        return cards.section(title, cards.empty("These runs cannot be compared", str(rung["refused"])))
+    labels = rung.get("labels") or []
+    return cards.section(
+        title,
+        cards.warnings([f"The runs are unlike: {'; '.join(labels)}"]) if labels else None,
+        cards.tiles(
+            _tile("Speedup", rung.get("observed"), words.speedup, _interval(rung), f"rung-{row}-observed"),
+            _tile("Expected", rung.get("expected"), words.speedup, "", f"rung-{row}-expected"),
+            _tile("Step before", _step_ns(start), words.duration, "", f"rung-{row}-from"),
+            _tile("Step after", _step_ns(end), words.duration, "", f"rung-{row}-to"),
+        ),
+        _gap(row, rung, start, end),
+        *(cards.finding(item) for item in rung.get("findings") or []),
+    )
+
+
+def _name(report: Document | None, key: Any, names: dict[str, str]) -> str:
+    return report["run"]["name"] if report else names.get(str(key), str(key))
+
+
+def _tile(label: str, value: Any, form: Any, detail: str, id: str) -> html.Div:
+    if value is None:
+        return cards.tile(label, "—", "not known", muted=True)
+    return cards.tile(label, form(value), detail, id=id)
+
+
+def _interval(rung: Document) -> str:
+    ends = rung.get("interval")
+    return f"95 % interval {words.speedup(ends[0])} to {words.speedup(ends[1])}" if ends else ""
+
+
+def _step_ns(report: Document | None) -> float | None:
+    if report is None:
+        return None
+    if report.get("time"):
+        return float(report["time"]["step_ns"])
+    return (report.get("steps") or {}).get("median_ns")
+
+
+def _gap(row: int, rung: Document, start: Document | None, end: Document | None) -> Any:
+    end_ns = _step_ns(end)
+    figure = waterfall.gap(rung.get("slices") or [], end_ns, _step_ns(start)) if end_ns is not None else None
+    if figure is None:
+        return cards.empty(
+            "No gap to split", "It needs a trace of both runs and a rate that this device can reach."
+        )
+    note = "From the step within reach to the one observed. Hatched: computed, not measured."
+    return graph(figure, f"gap-{row}", title="Where the gap lies", note=note)
+
+
+def _kernels(row: int, kernels: list[Document], id: str) -> html.Section | None:
+    if not kernels:
+        return None
+    flat = [_flat(item) for item in kernels]
+    figure = figures.kernels(kernels)
+    note = "The largest differences. Green: less time than before; amber: more."
+    return cards.section(
+        "Kernel differences",
+        graph(figure, f"{id}-figure", title="Change per step", note=note) if figure is not None else None,
+        html.Div(grid(f"{id}-grid", _KERNELS, flat), className="mp-card mp-flush"),
+    )
+
+
+def _flat(item: Document) -> dict[str, Any]:
+    change = figures.change_ns(item)
+    texts = {f"{side}_text": "—" if item.get(side) is None else words.duration(item[side])
+             for side in ("from_ns", "to_ns")}  # fmt: skip
+    sign = "+" if change > 0 else "−" if change < 0 else ""
+    return item | texts | {"change_ns": change, "change_ns_text": f"{sign}{words.duration(abs(change))}"}
+
+
+def register(app: dash.Dash) -> None:
+    """The chooser writes the ladder into the URL; the URL draws the page."""
+
+    @app.callback(
+        Output("url", "search", allow_duplicate=True),
+        Input("compare-runs", "value"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+    def choose_ladder(runs: list[str] | None, search: str | None) -> Any:
+        now = choices.read(search, app.server.config["MPPROF_SOURCE"].entries())
+        shown = now.ladder or tuple(run for run in (now.baseline, now.run) if run)
+        ladder = tuple(runs or ())
+        return dash.no_update if ladder == shown else replace(now, ladder=ladder).query()
+
+
+PAGE = Page("/compare", "Compare", layout, register)

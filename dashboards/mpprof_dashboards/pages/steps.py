@@ -1,0 +1,109 @@
+"""Steps: time, loss scale, skips, memory and hardware along the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import html
+
+from mpprof.model.source import Document
+from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.report import words
+from mpprof_dashboards.components import cards
+from mpprof_dashboards.components.context import Context, Page, why_absent
+from mpprof_dashboards.components.graph import graph
+from mpprof_dashboards.figures import steps as figures
+
+
+def layout(context: Context) -> list[Any]:
+    run = context.run
+    return content(context.report(), context.source.steps(run), context.source.hardware(run))
+
+
+def content(document: Document, steps: StepTable | None, hardware: HardwareTable | None = None) -> list[Any]:
+    """The step log of a run, figure by figure; what was not recorded says so."""
+    if steps is None or not len(steps):
+        return [
+            cards.section(
+                "Steps",
+                cards.empty(
+                    "No step was recorded",
+                    "This run is a trace without the records of MPProfilerCallback.",
+                    "Train with MPProfilerCallback(logdir) to record every step.",
+                ),
+            )
+        ]
+    return [_tiles(document), _time(document, steps), _numerics(document, steps), _hardware(hardware)]
+
+
+def _tiles(document: Document) -> html.Div:
+    steps = document.get("steps") or {}
+    scale = steps.get("loss_scale")
+    steady = f"{words.count(steps['steady'])} of them steady" if steps.get("steady") is not None else ""
+    return cards.tiles(
+        cards.tile("Steps", words.count(steps.get("count")), steady, id="step-count"),
+        _known(
+            "Median step", steps.get("median_ns"), words.duration, why_absent(document, "median_ns"), "median"
+        ),
+        _known("95th percentile", steps.get("p95_ns"), words.duration, why_absent(document, "p95_ns"), "p95"),
+        _known(
+            "Skipped updates", steps.get("skipped"), words.count, why_absent(document, "skipped"), "skips"
+        ),
+        cards.tile("Loss scale, last", words.scale(scale["last"]), f"first {words.scale(scale['first'])}")
+        if scale
+        else cards.tile("Loss scale", "—", why_absent(document, "loss_scale"), muted=True),
+    )
+
+
+def _known(label: str, value: Any, form: Any, reason: str, id: str) -> html.Div:
+    if value is None:
+        return cards.tile(label, "—", reason, muted=True)
+    return cards.tile(label, form(value), id=id)
+
+
+def _time(document: Document, steps: StepTable) -> html.Section:
+    figure = figures.time_per_step(steps, document.get("steps"))
+    note = (
+        "Batch begin to the next batch begin, per optimizer step. Profiled steps are slower and do not count."
+    )
+    if len(steps) > figures.MOST_POINTS:
+        note += " The slowest and the fastest of each stretch are drawn."
+    if figure is None:
+        return cards.section(
+            "Time", cards.empty("No step time", why_absent(document, "interval_ns", "median_ns"))
+        )
+    return cards.section("Time", graph(figure, "step-times", title="Time per step", note=note))
+
+
+def _numerics(document: Document, steps: StepTable) -> html.Section:
+    drawn = (
+        (
+            figures.loss_scale(steps),
+            "loss-scale",
+            "Loss scale and skipped updates",
+            "No loss scale",
+            "loss_scale",
+        ),
+        (figures.loss(steps), "loss", "Loss", "No loss", "loss"),
+        (figures.memory(steps), "memory-steps", "Memory", "No memory readings", "memory"),
+    )
+    parts = [
+        cards.empty(missing, why_absent(document, field))
+        if figure is None
+        else graph(figure, id, title=title)
+        for figure, id, title, missing, field in drawn
+    ]
+    return cards.section("Numerics and memory", html.Div(parts, className="mp-grid-2"))
+
+
+def _hardware(hardware: HardwareTable | None) -> html.Section:
+    drawn = figures.hardware(hardware)
+    if not drawn:
+        return cards.section("Hardware", cards.empty("No hardware samples", "The run recorded none."))
+    parts = [graph(figure, f"hardware-{row}", title=title) for row, (title, figure) in enumerate(drawn)]
+    throttled = sorted({name for names in (hardware.throttle if hardware else ()) for name in names})
+    note = f"The clock was held back by: {', '.join(throttled)}." if throttled else ""
+    return cards.section("Hardware", html.Div(parts, className="mp-grid-2"), note=note)
+
+
+PAGE = Page("/steps", "Steps", layout)

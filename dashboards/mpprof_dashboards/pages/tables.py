@@ -1,0 +1,59 @@
+"""Rows of the commands' tables made ready for a grid: reasons flattened, words beside numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpprof.model.source import Document
+from mpprof.report import words
+from mpprof_dashboards import theme
+from mpprof_dashboards.components.grid import Column
+
+NOT_ATTRIBUTED = "not attributed"
+_DURATIONS, _RATIOS = ("_ns", "_ns_per_step"), ("ratio",)
+
+
+def prepared(rows: list[Document]) -> list[dict[str, Any]]:
+    """One flat dict per row: `reason` as its text, placements in words, `<field>_text` beside each number."""
+    return [_prepared(row) for row in rows]
+
+
+def _prepared(row: Document) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for field, value in row.items():
+        if field == "reason" and isinstance(value, dict):
+            flat["reason"], flat["reason_code"] = value.get("text", ""), value.get("code", "")
+        elif field == "placement":
+            flat[field] = theme.PLACEMENT_LABELS.get(value, value)
+        elif field in ("op", "layer", "name") and not value:
+            flat[field] = NOT_ATTRIBUTED
+        else:
+            flat[field] = value
+        if field.endswith(_DURATIONS):
+            flat[f"{field}_text"] = words.duration(value)
+        elif field.endswith(_RATIOS):
+            flat[f"{field}_text"] = words.percent(value)
+        elif field == "calls":
+            flat["calls_text"] = words.count(value)
+    return flat
+
+
+TIME = Column("total_ns", "Total time (ns)", width=130, number=True, shown="total_ns_text", sort="desc")
+SHARE = Column("ratio", "Share", width=100, number=True, shown="ratio_text")
+CALLS = Column("calls", "Calls", width=90, number=True, shown="calls_text")
+PLACED = (
+    Column("placement", "Ran on", flex=2, width=150),
+    Column("precision", "Precision", width=110),
+    Column("family", "Family", width=120),
+    Column("reason", "Because", flex=3, width=220, tooltip="reason"),
+)
+DEVICE = Column("device", "Device", width=130)
+
+
+def present(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> tuple[Column, ...]:
+    """The columns that at least one row can fill; the device only where there are several."""
+    fields = {field for row in rows for field, value in row.items() if value is not None}
+    kept = [column for column in columns if column.field in fields]
+    if len({row.get("device") for row in rows}) < 2:
+        kept = [column for column in kept if column.field != "device"]
+    return tuple(kept)

@@ -1,0 +1,55 @@
+"""Serving the dashboard on this machine."""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Callable
+from functools import partial
+
+import waitress
+
+from mpprof.errors import UsageError
+from mpprof.model.source import RunSource
+from mpprof_dashboards.app import create_app
+
+# A page asks for a dozen files and callbacks at once; waitress' four threads would queue them.
+_THREADS = 16
+
+
+def serve(
+    source: RunSource,
+    host: str = "127.0.0.1",
+    port: int = 8050,
+    open_browser: bool = False,
+    *,
+    announce: Callable[[str], None] = partial(print, flush=True),
+) -> None:
+    """Serve the dashboard over `source` until interrupted; port 0 takes any free one.
+
+    Raises UsageError where the address cannot be bound. Nothing is loaded from or sent to another host.
+    """
+    app = create_app(source, host=host)
+    try:
+        server = waitress.create_server(app.server, host=host, port=port, threads=_THREADS, ident=None)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen there ({error.strerror or error})",
+            where=f"{host}:{port}",
+            next="Choose another port with --port, or --port 0 for any free one.",
+        ) from error
+    bound = getattr(server, "effective_port", None) or port
+    url = f"http://{_shown(host)}:{bound}/"
+    announce(f"mpprof serves {source.title} at {url} (Ctrl-C stops it)")
+    if open_browser:
+        webbrowser.open(url)
+    try:
+        server.run()
+    finally:
+        server.close()
+
+
+def _shown(host: str) -> str:
+    """The host as it goes into a URL that this machine's browser can open."""
+    if host in ("0.0.0.0", "", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

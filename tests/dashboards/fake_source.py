@@ -1,0 +1,454 @@
+"""Hand-made documents of the report contract behind a RunSource: what the pages are tested on.
+
+Five runs: a float32 baseline, a disappointing mixed run with hostile names, one on a CPU, one still
+training without a trace, and one that cannot be read. All numbers are invented.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from mpprof.errors import NotFoundError, UnreadableError
+from mpprof.model.source import Document, RunEntry
+from mpprof.model.steps import HardwareTable, StepTable
+
+HOSTILE = '<a href="x">x</a>'
+HOSTILE_KERNEL = "<b onmouseover=alert(1)>k</b>%{x}$&amp;</script><script>document.title='owned'</script>"
+
+ENTRIES = (
+    RunEntry("fp32", "resnet-fp32", "float32", "tensorflow", 1_790_000_000_000_000_000, False, True),
+    RunEntry("mixed", "resnet-mixed", "mixed_float16", "tensorflow", 1_790_000_600_000_000_000, False, True),
+    RunEntry("cpu", "laptop-cpu", "mixed_float16", "jax", 1_790_001_200_000_000_000, False, True),
+    RunEntry("live", "tonight-live", "mixed_float16", "tensorflow", 1_790_001_800_000_000_000, True, False),
+    RunEntry("broken", "broken", None, None, None, False, False, problem="run.json is not JSON (byte 12)"),
+)
+
+
+def _slice(
+    role: str, ns: float, step: float, hidden: float = 0.0, by: list[Document] | None = None
+) -> Document:
+    return {
+        "class": role, "ns_per_step": ns, "ratio": ns / step, "hidden_ns_per_step": hidden, "by": by or [],
+    }  # fmt: skip
+
+
+def _part(placement: str, precision: str, ns: float) -> Document:
+    return {"placement": placement, "precision": precision, "ns_per_step": ns}
+
+
+def empty_document(name: str = "empty") -> Document:
+    """A report in which nothing at all is known."""
+    return {
+        "schema": "mpprof.report/1",
+        "run": {
+            "name": name, "policy": None, "backend": None, "device": None, "jit_compile": None,
+            "batch_size": None,
+        },
+        "steps": None, "time": None, "tensor_core": None, "speedup": None, "bounds": [], "memory": None,
+        "findings": [], "unable": [], "clear": [], "warnings": [], "absent": {},
+        "verdict": "Nothing can be said of this run.",
+    }  # fmt: skip
+
+
+def fp32_document() -> Document:
+    step = 18_400_000.0
+    document = empty_document("resnet-fp32")
+    document |= {
+        "run": {
+            "name": "resnet-fp32", "policy": "float32", "backend": "tensorflow",
+            "device": "NVIDIA A100-SXM4-40GB", "jit_compile": False, "batch_size": 64,
+        },
+        "steps": {
+            "count": 400, "steady": 368, "median_ns": 18_400_000, "p95_ns": 19_300_000, "skipped": None,
+            "skipped_ratio": None, "loss_scale": None, "peak_memory_bytes": 9_400_000_000,
+        },
+        "time": {
+            "basis": "wall", "step_ns": step, "wall_ns": step, "window_ns": 18_700_000, "device_ns": 17_600_000,
+            "slices": [
+                _slice("matmul", 12_000_000, step, by=[_part("tensor_core", "tf32", 12_000_000)]),
+                _slice("norm", 2_300_000, step),
+                _slice("elementwise", 2_200_000, step),
+                _slice("optimizer", 900_000, step),
+                _slice("unknown", 200_000, step),
+                _slice("idle_input", 500_000, step),
+                _slice("idle_other", 600_000, step),
+                _slice("profiling", -300_000, step),
+            ],
+            "devices": [],
+        },
+        "tensor_core": {
+            "matmul_ns_per_step": 12_000_000, "ratio": 1.0, "reason": None, "by_precision": {"tf32": 12_000_000},
+            "fallback_ns_per_step": 0.0, "unknown_ratio": 0.0114,
+        },
+        "speedup": {
+            "baseline": "estimated", "baseline_id": None, "observed": None, "interval": None, "expected": None,
+            "expected_with_host": None, "ceiling": 2.3, "estimated": {
+                "low": 0.98, "high": 1.02, "assumptions": ["float32 with TF32 on, as this run states"],
+            }, "slices": [], "unexplained_ns": None,
+        },
+        "clear": ["MP101", "MP301", "MP503"],
+        "absent": {"skipped": "a float32 run has no loss scale"},
+        "verdict": "This float32 run already uses the Tensor Cores through TF32: 100 % of its matrix time.",
+    }  # fmt: skip
+    return document
+
+
+def mixed_document(baseline: bool = True) -> Document:
+    """The mixed run. Its slices sum to the step, those of the speedup to the gap."""
+    step, base, reach = 17_200_000.0, 18_400_000.0, 10_200_000.0
+    document = empty_document("resnet-mixed")
+    document |= {
+        "run": {
+            "name": "resnet-mixed", "policy": "mixed_float16", "backend": "tensorflow",
+            "device": "NVIDIA A100-SXM4-40GB", "jit_compile": False, "batch_size": 64,
+        },
+        "steps": {
+            "count": 400, "steady": 361, "median_ns": 17_200_000, "p95_ns": 21_900_000, "skipped": 12,
+            "skipped_ratio": 0.03,
+            "loss_scale": {"first": 32768.0, "last": 16.0, "min": 16.0, "max": 32768.0},
+            "peak_memory_bytes": 7_800_000_000,
+        },
+        "time": {
+            "basis": "wall", "step_ns": step, "wall_ns": step, "window_ns": 17_900_000, "device_ns": 12_900_000,
+            "slices": [
+                _slice("matmul", 6_100_000, step, by=[
+                    _part("tensor_core", "fp16", 3_300_000), _part("tensor_core", "tf32", 400_000),
+                    _part("cuda_core", "fp32", 2_000_000), _part("unknown", "unknown", 400_000),
+                ]),
+                _slice("norm", 2_600_000, step),
+                _slice("elementwise", 1_900_000, step),
+                _slice("cast", 1_200_000, step),
+                _slice("layout", 500_000, step),
+                _slice("optimizer", 900_000, step),
+                _slice("loss_scale", 300_000, step),
+                _slice("unknown", 800_000, step),
+                _slice("comm", 100_000, step, hidden=700_000),
+                _slice("idle_input", 2_500_000, step),
+                _slice("idle_launch", 700_000, step),
+                _slice("idle_other", 300_000, step),
+                _slice("profiling", -700_000, step),
+            ],
+            "devices": [],
+        },
+        "tensor_core": {
+            "matmul_ns_per_step": 6_100_000, "ratio": 3_700_000 / 6_100_000, "reason": None,
+            "by_precision": {"fp16": 3_300_000, "tf32": 400_000}, "fallback_ns_per_step": 2_000_000,
+            "unknown_ratio": 0.062,
+        },
+        "bounds": [
+            {"statement": "matrix rate is at most", "value": 1.8e13, "unit": "flops_per_s",
+             "assumptions": ["both runs are bound by the GPU", "direct convolution algorithms"]},
+        ],
+        "memory": {
+            "peak_bytes": 7_800_000_000,
+            "at_peak": [
+                {"by": "kind", "name": "activations", "bytes": 5_100_000_000},
+                {"by": "kind", "name": "weights and optimizer", "bytes": 2_400_000_000},
+                {"by": "kind", "name": "unknown", "bytes": 300_000_000},
+                {"by": "dtype", "name": "float32", "bytes": 5_600_000_000},
+                {"by": "dtype", "name": "float16", "bytes": 1_900_000_000},
+                {"by": "dtype", "name": "unknown", "bytes": 300_000_000},
+                {"by": "op", "name": HOSTILE, "bytes": 3_000_000_000},
+                {"by": "op", "name": "res2a/BatchNorm/Mean", "bytes": 2_100_000_000},
+                {"by": "layer", "name": "res2a", "bytes": 2_900_000_000},
+            ],
+            "saved_bytes": 1_600_000_000, "reachable_bytes": 3_100_000_000,
+        },
+        "findings": [
+            {
+                "code": "MP301", "slug": "input-bound", "title": "The GPU waits for data", "severity": "error",
+                "confidence": "high", "cost_ns_per_step": 2_000_000.0, "cost_bytes": None,
+                "gap_ratio": 2 / 7,
+                "summary": "2.50 ms of every step passes while the training thread waits for the next batch.",
+                "evidence": [
+                    {"name": "idle time waiting for input", "value": 2_500_000.0, "unit": "ns", "limit": 860_000.0},
+                    {"name": "share of the step", "value": 0.145, "unit": "ratio", "limit": 0.05},
+                ],
+                "remedy": "Add .prefetch(tf.data.AUTOTUNE) and num_parallel_calls to the input pipeline.",
+                "whatif_step_ns": 15_200_000.0,
+            },
+            {
+                "code": "MP104", "slug": "float32-island", "title": f"A float32 island in layer {HOSTILE}",
+                "severity": "warning", "confidence": "medium", "cost_ns_per_step": 1_600_000.0,
+                "cost_bytes": 300_000_000, "gap_ratio": 1.6 / 7, "summary": "",
+                "evidence": [
+                    {"name": "layer", "value": HOSTILE, "unit": "text", "limit": None},
+                    {"name": "matrix time on CUDA cores", "value": 2_000_000.0, "unit": "ns", "limit": 0},
+                    {"name": "first non-finite loss", "value": "NaN", "unit": "count", "limit": None},
+                ],
+                "remedy": "Give the layer the policy mixed_float16, or keep only its reduction in float32.",
+                "whatif_step_ns": 15_600_000.0, "layers": [HOSTILE],
+            },
+            {
+                "code": "MP801", "slug": "memory-bound-model", "title": "A third of the step is bound by memory",
+                "severity": "info", "confidence": "low", "cost_ns_per_step": None, "cost_bytes": None,
+                "gap_ratio": None, "summary": "Normalisation and activations gain at most 2x.",
+                "evidence": [{"name": "share", "value": 0.33, "unit": "ratio", "limit": 0.3}],
+                "remedy": "Nothing to repair; jit_compile=True fuses some of it.", "whatif_step_ns": None,
+            },
+        ],
+        "unable": [
+            {"code": "MP302", "reason": "the trace holds no launch calls for 3 of the 8 steps"},
+            {"code": "MP903", "reason": "one device only"},
+        ],
+        "clear": ["MP101", "MP102", "MP106", "MP203", "MP901", "MP905"],
+        "warnings": ["The trace ends early: the file is cut off at byte 1,204,221; 8 whole steps were read."],
+        "verdict": (
+            "Mixed precision made this run 1.07x faster where 1.80x was within reach: most of the gap is "
+            "waiting for input and convolutions that stayed in float32."
+        ),
+    }  # fmt: skip
+    if baseline:
+        document["speedup"] = {
+            "baseline": "measured", "baseline_id": "fp32", "observed": base / step, "interval": [1.05, 1.09],
+            "expected": base / reach, "expected_with_host": 1.71, "ceiling": 2.61, "estimated": None,
+            "slices": [
+                {"class": "matmul", "layer": "res2a", "ns_per_step": 900_000.0},
+                {"class": "matmul", "layer": HOSTILE, "ns_per_step": 1_200_000.0},
+                {"class": "norm", "layer": None, "ns_per_step": 1_450_000.0},
+                {"class": "elementwise", "layer": None, "ns_per_step": -200_000.0},
+                {"class": "cast", "layer": None, "ns_per_step": 1_200_000.0},
+                {"class": "layout", "layer": None, "ns_per_step": 500_000.0},
+                {"class": "loss_scale", "layer": None, "ns_per_step": 300_000.0},
+                {"class": "idle_input", "layer": None, "ns_per_step": 2_000_000.0},
+                {"class": "idle_launch", "layer": None, "ns_per_step": 700_000.0},
+                {"class": "profiling", "layer": None, "ns_per_step": -1_050_000.0},
+            ],
+            "unexplained_ns": 3_400_000.0,
+        }  # fmt: skip
+    else:
+        document["speedup"] = {
+            "baseline": "estimated", "baseline_id": None, "observed": None, "interval": None, "expected": None,
+            "expected_with_host": None, "ceiling": 2.61,
+            "estimated": {
+                "low": 1.02, "high": 1.9,
+                "assumptions": ["TF32 on: 1.02x", "TF32 off: 1.90x",
+                                "record the baseline with: MPPROF_POLICY=float32 python train.py"],
+            },
+            "slices": [], "unexplained_ns": None,
+        }  # fmt: skip
+    return document
+
+
+def cpu_document() -> Document:
+    step = 4_100_000.0
+    document = empty_document("laptop-cpu")
+    document |= {
+        "run": {
+            "name": "laptop-cpu", "policy": "mixed_float16", "backend": "jax", "device": "CPU",
+            "jit_compile": True, "batch_size": 32,
+        },
+        "steps": {
+            "count": 64, "steady": 40, "median_ns": 4_100_000, "p95_ns": 4_900_000, "skipped": 0,
+            "skipped_ratio": 0.0, "loss_scale": {"first": 32768.0, "last": 32768.0, "min": 32768.0, "max": 32768.0},
+            "peak_memory_bytes": None,
+        },
+        "time": {
+            "basis": "window", "step_ns": step, "wall_ns": None, "window_ns": step, "device_ns": 3_100_000,
+            "slices": [
+                _slice("matmul", 2_100_000, step, by=[_part("cuda_core", "fp32", 2_100_000)]),
+                _slice("elementwise", 400_000, step),
+                _slice("unknown", 600_000, step),
+                _slice("idle_other", 1_000_000, step),
+            ],
+            "devices": [],
+        },
+        "tensor_core": None,
+        "unable": [{"code": "MP801", "reason": "the run has no accelerator"}],
+        "absent": {
+            "tensor_core": "the run used a CPU, which has no Tensor Cores",
+            "memory": "no GPU allocator to ask",
+            "peak_memory_bytes": "no GPU allocator to ask",
+        },
+        "verdict": "This run used a CPU: mixed precision cannot make it faster, and Tensor Cores play no part.",
+    }  # fmt: skip
+    return document
+
+
+def live_document() -> Document:
+    document = empty_document("tonight-live")
+    document |= {
+        "run": {
+            "name": "tonight-live", "policy": "mixed_float16", "backend": "tensorflow", "device": "Tesla V100",
+            "jit_compile": None, "batch_size": 32,
+        },
+        "steps": {
+            "count": 12, "steady": 0, "median_ns": None, "p95_ns": None, "skipped": None, "skipped_ratio": None,
+            "loss_scale": None, "peak_memory_bytes": None,
+        },
+        "unable": [{"code": "MP301", "reason": "no trace: a host bound is not excluded"}],
+        "absent": {
+            "time": "no trace was recorded yet: the profile window opens at step 10 or later",
+            "tensor_core": "no trace was recorded yet",
+            "memory": "no trace was recorded yet",
+            "loss_scale": "not read yet",
+        },
+        "verdict": "The run has just begun: nothing can be judged before its steps have settled.",
+    }  # fmt: skip
+    return document
+
+
+def steps_table(n: int = 120, median_ns: float = 17_200_000, seed: int = 1, mixed: bool = True) -> StepTable:
+    """A step log: 10 slow warm-up steps, a window at 20 to 24, two epochs, one non-finite loss."""
+    random = np.random.default_rng(seed)
+    step = np.arange(1, n + 1)
+    interval = (median_ns * (1 + 0.03 * random.standard_normal(n))).astype(np.int64)
+    interval[:10] = (median_ns * np.linspace(4.0, 1.1, 10)[: min(10, n)]).astype(np.int64)[:n]
+    profiled = (step >= 20) & (step <= 24)
+    interval[profiled] = (interval[profiled] * 1.2).astype(np.int64)
+    interval[[n // 2 - 1, n - 1]] = -1
+    read = step % 4 == 0
+    loss = 2.3 * np.exp(-step / 60)
+    loss[n // 3] = np.nan
+    skipped = np.where(read, 0, -1)
+    skipped[read & (step < 40)] = 1
+    scale = np.where(step < 40, 32768.0 / 2 ** (step // 4), 64.0)
+    nothing = np.full(n, -1, np.int64)
+    return StepTable(
+        step=step, fit=np.ones(n, np.int64), epoch=(step > n // 2).astype(np.int64), batch=(step - 1) % (n // 2),
+        covers=np.ones(n, np.int64), t_ns=np.cumsum(np.abs(interval)), interval_ns=interval,
+        duration_ns=np.where(interval > 0, interval - 200_000, int(median_ns)), gap_ns=nothing + 200_001,
+        input_wait_ns=nothing, dispatch_ns=nothing, synced=read, profiled=profiled, loss=loss,
+        loss_known=np.ones(n, bool), loss_scale=scale, loss_scale_known=read & mixed,
+        skipped=skipped if mixed else nothing,
+        peak_bytes=np.where(read, 7_800_000_000, -1), live_bytes=np.where(read, 6_000_000_000 + step * 10**6, -1),
+    )  # fmt: skip
+
+
+def hardware_table(n: int = 30) -> HardwareTable:
+    t = np.arange(n) * 200_000_000
+    nan = np.full(n, np.nan)
+    return HardwareTable(
+        t_ns=t, gpu=np.zeros(n, np.int64), utilization_ratio=0.7 + 0.1 * np.sin(t / 1e9),
+        memory_used_bytes=nan, power_w=250 + 40 * np.sin(t / 1e9), sm_clock_hz=np.full(n, 1.41e9),
+        temperature_c=np.linspace(45, 66, n), cpu_ratio=np.full(n, 0.9), rss_bytes=np.full(n, 3.1e9),
+        throttle=tuple(("sw_power_cap",) if i > 20 else () for i in range(n)),
+    )  # fmt: skip
+
+
+def kernel_rows() -> list[Document]:
+    def row(name: str, op: str | None, layer: str | None, place: str, precision: str, family: str,
+            reason: tuple[str, str], calls: int, ns: int) -> Document:  # fmt: skip
+        return {
+            "device": "/device:GPU:0", "name": name, "op": op, "layer": layer, "placement": place,
+            "precision": precision, "family": family, "reason": {"code": reason[0], "text": reason[1]},
+            "calls": calls, "total_ns": ns, "ratio": ns / 12_900_000,
+        }  # fmt: skip
+
+    by_name = ("name-instruction", "the name states the instruction and the types: s16816, fp16")
+    no_tc = ("name-sgemm", "sgemm: single precision on ordinary arithmetic")
+    return [
+        row("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_nn", "res2a/Conv2D", "res2a",
+            "tensor_core", "fp16", "gemm", by_name, 24, 3_300_000),
+        row("ampere_sgemm_128x64_nn", HOSTILE, HOSTILE, "cuda_core", "fp32", "gemm", no_tc, 8, 2_000_000),
+        row(HOSTILE_KERNEL, None, None, "unknown", "unknown", "other",
+            ("no-evidence", "nothing in the name or the op says what it does"), 3, 800_000),
+        row("void tensorflow::BatchNorm_kernel<float>", "res2a/BatchNorm", "res2a", "not_matmul", "fp32", "norm",
+            ("family", "a normalisation kernel"), 32, 2_600_000),
+        row("void cast_kernel<float, Eigen::half>", "res2a/Cast", None, "not_matmul", "mixed", "cast",
+            ("family", "changes the number format"), 48, 1_200_000),
+    ]  # fmt: skip
+
+
+def op_rows() -> list[Document]:
+    return [
+        {"device": "/device:GPU:0", "op": "res2a/Conv2D", "type": "Conv2D", "layer": "res2a", "phase": "forward",
+         "placement": "tensor_core", "precision": "fp16", "family": "conv_fprop",
+         "reason": {"code": "name-instruction", "text": "its kernels state fp16"}, "calls": 8, "kernels": 3,
+         "total_ns": 3_300_000, "ratio": 0.256},
+        {"device": "/device:GPU:0", "op": HOSTILE, "type": "MatMul", "layer": HOSTILE, "phase": "backward",
+         "placement": "cuda_core", "precision": "fp32", "family": "gemm",
+         "reason": {"code": "name-sgemm", "text": "sgemm: single precision"}, "calls": 8, "kernels": 1,
+         "total_ns": 2_000_000, "ratio": 0.155},
+        {"device": "/device:GPU:0", "op": None, "type": None, "layer": None, "phase": "other",
+         "placement": "unknown", "precision": "unknown", "family": "other",
+         "reason": {"code": "no-evidence", "text": "no op claims these kernels"}, "calls": 3, "kernels": 1,
+         "total_ns": 800_000, "ratio": 0.062},
+    ]  # fmt: skip
+
+
+def layer_rows() -> list[Document]:
+    return [
+        {"device": "/device:GPU:0", "layer": "res2a", "class": "Conv2D", "compute_dtype": "float16",
+         "calls": 104, "total_ns": 7_100_000, "ratio": 0.55, "matmul_ns": 3_300_000, "tensor_core_ns": 3_300_000},
+        {"device": "/device:GPU:0", "layer": HOSTILE, "class": "Lambda", "compute_dtype": "float32",
+         "calls": 8, "total_ns": 2_000_000, "ratio": 0.155, "matmul_ns": 2_000_000, "tensor_core_ns": 0},
+        {"device": "/device:GPU:0", "layer": None, "class": None, "compute_dtype": None, "calls": 51,
+         "total_ns": 3_800_000, "ratio": 0.295, "matmul_ns": 0, "tensor_core_ns": None},
+    ]  # fmt: skip
+
+
+class FakeSource:
+    """A RunSource without a directory."""
+
+    title = "a <b>hand-made</b> directory"
+
+    def __init__(self, entries: tuple[RunEntry, ...] = ENTRIES) -> None:
+        self._entries = entries
+
+    def entries(self) -> tuple[RunEntry, ...]:
+        return self._entries
+
+    def _check(self, run: str) -> None:
+        if run not in {entry.id for entry in self._entries}:
+            raise NotFoundError(f"no run {run!r}", where="runs", next="Choose one of the list.")
+        if run == "broken":
+            raise UnreadableError(
+                "run.json is not JSON (byte 12)",
+                where="/logs/broken/mpprof/run.json",
+                next="Restore the file.",
+            )
+
+    def report(self, run: str, baseline: str | None = None) -> Document:
+        self._check(run)
+        if baseline is not None:
+            self._check(baseline)
+        documents: dict[str, Any] = {
+            "fp32": fp32_document, "mixed": lambda: mixed_document(baseline == "fp32"), "cpu": cpu_document,
+            "live": live_document,
+        }  # fmt: skip
+        return copy.deepcopy(documents[run]())
+
+    def steps(self, run: str) -> StepTable | None:
+        self._check(run)
+        return {
+            "fp32": steps_table(median_ns=18_400_000, seed=2, mixed=False), "mixed": steps_table(),
+            "live": steps_table(12), "cpu": steps_table(64, 4_100_000, 3),
+        }[run]  # fmt: skip
+
+    def hardware(self, run: str) -> HardwareTable | None:
+        self._check(run)
+        return hardware_table() if run in ("mixed", "fp32") else None
+
+    def kernels(self, run: str) -> list[Document]:
+        self._check(run)
+        return kernel_rows() if run == "mixed" else kernel_rows()[3:] if run == "fp32" else []
+
+    def ops(self, run: str) -> list[Document]:
+        self._check(run)
+        return op_rows() if run == "mixed" else op_rows()[:1] if run == "fp32" else []
+
+    def layers(self, run: str) -> list[Document]:
+        self._check(run)
+        return layer_rows() if run == "mixed" else []
+
+    def compare(self, runs: tuple[str, ...]) -> Document:
+        reports = [self.report(run) for run in runs]
+        mixed = mixed_document()
+        speedup = mixed["speedup"]
+        steps = [
+            {
+                "from": start, "to": end, "observed": speedup["observed"], "expected": speedup["expected"],
+                "interval": speedup["interval"], "slices": speedup["slices"], "findings": mixed["findings"][:1],
+            }
+            for start, end in zip(runs, runs[1:], strict=False)
+        ]  # fmt: skip
+        kernels = [
+            {"key": "ampere_sgemm_128x64_nn", "by": "name", "from_ns": None, "to_ns": 2_000_000.0},
+            {"key": HOSTILE, "by": "op", "from_ns": 2_900_000.0, "to_ns": 2_000_000.0},
+            {"key": "ampere_scudnn_tf32", "by": "name", "from_ns": 12_000_000.0, "to_ns": None},
+        ]
+        return {"schema": "mpprof.compare/1", "runs": reports, "steps": steps, "kernels": kernels}
