@@ -126,6 +126,7 @@ class MarkerTable:
     end_ns: Int64
     thread: Int32  # row in Trace.threads
     family: Int32  # row in Trace.strings: "mpprof", "keras", "tensorflow", "jax", "steps_line"
+    device: Int32 | None = None  # "steps_line": row in Trace.devices whose steps these are; else -1
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -1,0 +1,76 @@
+"""The doors: foreign bytes become `model.Trace`. Reads any profile, whatever its state, or says why not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from mpprof.errors import NotFoundError, UnreadableError
+from mpprof.model.trace import Trace
+from mpprof.traces.xspace import XSpaceReader
+
+__all__ = ["READERS", "Reader", "find", "read"]
+
+HEAD_BYTES = 64
+
+
+class Reader(Protocol):
+    """One format of traces."""
+
+    format: str
+    suffixes: tuple[str, ...]
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether this file, of which `head` is the beginning, looks like the format."""
+
+    def read(self, path: Path, *, strict: bool) -> Trace:
+        """Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
+
+
+READERS: tuple[Reader, ...] = (XSpaceReader(),)
+
+
+def find(path: Path) -> tuple[Path, ...]:
+    """Trace files under a directory, oldest first (by time of change, then by name); or the file itself.
+
+    Empty: there is none. Raises NotFoundError where the path does not exist.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise NotFoundError("no such file or directory", where=str(path))
+    if path.is_file():
+        return (path,)
+    suffixes = tuple(suffix for reader in READERS for suffix in reader.suffixes)
+    found = [
+        Path(root, name) for root, _, names in os.walk(path) for name in names if name.endswith(suffixes)
+    ]
+    return tuple(sorted(found, key=lambda file: (file.stat().st_mtime_ns, str(file))))
+
+
+def read(path: Path, *, strict: bool = False) -> Trace:
+    """Read one trace file.
+
+    A cut-off or damaged file gives what is whole, with a warning that names the byte; with `strict` that
+    is an error. Raises NotFoundError, or UnreadableError where nothing usable is left.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise UnreadableError(
+            "is a directory, not a trace file", where=str(path), next="Give one of the files in it."
+        )
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+        for reader in READERS:
+            if reader.recognises(path, head):
+                return reader.read(path, strict=strict)
+    except FileNotFoundError:
+        raise NotFoundError("no such file", where=str(path)) from None
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+    raise UnreadableError(
+        "is no trace that mpprof knows",
+        where=str(path),
+        next=f"It reads {', '.join(suffix for reader in READERS for suffix in reader.suffixes)}.",
+    )

@@ -248,7 +248,9 @@ def read_stats(plane: RawPlane, starts: Int64, ends: Int64) -> list[tuple[int, s
     ]
 
 
-def slots(plane: RawPlane, ints: Iterable[str], texts: Iterable[str]) -> tuple[Int64, Int32, list[str], list[str]]:
+def slots(
+    plane: RawPlane, ints: Iterable[str], texts: Iterable[str]
+) -> tuple[Int64, Int32, list[str], list[str]]:
     """Look-up tables that lead the wanted stats of this plane to columns, and which of them it has."""
     has_ints = [name for name in ints if name in plane.stat_ids]
     has_texts = [name for name in texts if name in plane.stat_ids]

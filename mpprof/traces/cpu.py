@@ -1,0 +1,77 @@
+"""A trace without an accelerator: the executor's op events stand for kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.trace import CopyKind, HostKind, KernelTable, Stream, WorkKind
+from mpprof.traces import columns
+from mpprof.traces.columns import Interner, constant
+from mpprof.traces.devices import take
+from mpprof.traces.hosts import Host
+from mpprof.traces.names import CALLS
+from mpprof.traces.ops import Ops
+
+Int64 = NDArray[np.int64]
+
+_HLO_CALLS = frozenset(("call", "while", "conditional", "fusion-call", "async-start", "async-done"))
+"""HLO opcodes that only run other instructions."""
+
+
+def kernels(host: Host, ops: Ops, strings: Interner) -> tuple[KernelTable, tuple[Stream, ...]]:
+    """The leaf ops of the executor's threads as kernels, each such thread as a stream of device 0.
+
+    An op that holds another op on its thread is a call and is left out, so that nothing counts twice; so
+    are ops that only call, hand over a value or wait for input. A thunk of XLA that ends on another
+    thread (`end: …`) lasts until it ends there.
+    """
+    table = host.table
+    listed = ops.table()
+    works = np.array([_works(op.type, hlo=op.hlo is not None) for op in listed] + [False])
+    by_hlo = np.array([op.hlo is not None for op in listed] + [False])
+    is_op = (table.op >= 0) & ((table.kind == HostKind.OP) | by_hlo[table.op])
+    rows = np.flatnonzero(is_op)
+    leaf = np.zeros(len(rows), np.bool_)
+    thread = table.thread[rows]
+    for one in np.unique(thread).tolist():
+        at = np.flatnonzero(thread == one)
+        leaf[at] = columns.leaves(table.start_ns[rows[at]], table.duration_ns[rows[at]])
+    rows = rows[leaf & works[table.op[rows]]]
+    used = np.unique(table.thread[rows])
+    streams = tuple(Stream(0, host.thread_ids[t], host.threads[t]) for t in used.tolist())
+    n = len(rows)
+    kernel = KernelTable(
+        device=constant(0, n, np.int32),
+        stream=np.searchsorted(used, table.thread[rows]).astype(np.int32),
+        start_ns=table.start_ns[rows],
+        duration_ns=_until_end(host, rows),
+        kind=constant(WorkKind.KERNEL, n, np.int8),
+        name=table.name[rows],
+        op=table.op[rows],
+        correlation=constant(-1, n),
+        launch=rows.astype(np.int32),
+        shapes=constant(-1, n, np.int32),
+        details=constant(-1, n, np.int32),
+        copy=constant(CopyKind.NONE, n, np.int8),
+        bytes=constant(-1, n),
+        graph=constant(-1, n),
+        group=constant(-1, n),
+    )
+    return take(kernel, np.argsort(kernel.start_ns, kind="stable")), streams
+
+
+def _works(type: str, *, hlo: bool) -> bool:
+    return type not in _HLO_CALLS if hlo else not CALLS.match(type)
+
+
+def _until_end(host: Host, rows: Int64) -> Int64:
+    """Durations, those of asynchronous thunks until the event that ends them."""
+    duration = host.table.duration_ns[rows]
+    if host.twins is None or not len(host.twins[1]):
+        return duration
+    producer, consumer, end = host.twins
+    twin = columns.join(producer[rows], consumer)
+    start = host.table.start_ns[rows]
+    until = np.where(twin >= 0, end[twin] - start, 0)
+    return np.maximum(duration, until)

@@ -1,0 +1,249 @@
+"""XSpace, the profile of TensorFlow, JAX and XLA (`*.xplane.pb`), read without protobuf.
+
+Field and stat names: tsl/profiler/protobuf/xplane.proto and xprof/utils/xplane_schema.h. Memory stays
+below 64 times the file's size plus 100 MB, whatever the bytes say.
+"""
+
+from __future__ import annotations
+
+import gzip
+import mmap
+import re
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.errors import UnreadableError
+from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
+from mpprof.model.trace import Stream, Trace, TraceDevice, TraceSource
+from mpprof.traces import cpu, hosts, walk
+from mpprof.traces.columns import Interner
+from mpprof.traces.devices import DeviceReader, join_launches, kernel_table
+from mpprof.traces.hlo import Modules
+from mpprof.traces.ops import Ops
+from mpprof.traces.planes import RawPlane, RawSpace, read_space
+
+Bytes = NDArray[np.uint8]
+
+MAX_UNPACKED = 1 << 32
+MAX_RATIO = 200
+"""A gzip file that unpacks to more than this many times its size is taken for a bomb (xplanes reach 30)."""
+
+_ACCELERATOR = re.compile(r"^/device:(?P<kind>GPU|TPU):(?P<ordinal>\d+)\b")
+_VENDORS: dict[str, Vendor] = {"nvidia": "nvidia", "amd": "amd", "google": "google", "intel": "intel"}
+_ABSOLUTE_NS = 10**17
+"""Line timestamps above it count from 1970, smaller ones from the start of the profile."""
+
+
+class XSpaceReader:
+    """Reads `*.xplane.pb` and `*.xplane.pb.gz`."""
+
+    format = "xspace"
+    suffixes = (".xplane.pb", ".xplane.pb.gz")
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """By name; any other file by its first field: a plane whose first field is an id or a name."""
+        if path.name.endswith(self.suffixes):
+            return True
+        return path.suffix == ".pb" and head[:1] == b"\x0a"
+
+    def read(self, path: Path, *, strict: bool) -> Trace:
+        """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
+        notes: list[str] = []
+        size = path.stat().st_size
+        if size == 0:
+            raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
+        with path.open("rb") as file:
+            head = file.read(2)
+            if head == b"\x1f\x8b":
+                buffer = _unpack(path, size, notes)
+                return _assemble(buffer, path, size, notes, strict=strict)
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                buffer = np.frombuffer(mapped, np.uint8)
+                try:
+                    return _assemble(buffer, path, size, notes, strict=strict)
+                finally:
+                    del buffer
+
+
+def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
+    limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
+    parts: list[bytes] = []
+    total = 0
+    try:
+        with gzip.open(path) as file:
+            while part := file.read(1 << 20):
+                parts.append(part)
+                total += len(part)
+                if total > limit:
+                    raise UnreadableError(
+                        f"unpacks to more than {MAX_RATIO} times its size",
+                        where=str(path),
+                        next="This is no profile; if it is, unpack it with gunzip and read the result.",
+                    )
+    except (EOFError, OSError, zlib.error) as error:
+        notes.append(f"the compressed file is damaged after {total} unpacked bytes: {error}")
+    return np.frombuffer(b"".join(parts), np.uint8)
+
+
+@dataclass
+class _Parts:
+    """What is collected over the planes of a file."""
+
+    strings: Interner = field(default_factory=Interner)
+    devices: list[TraceDevice] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    lacks: dict[str, str] = field(default_factory=dict)
+
+
+def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict: bool) -> Trace:
+    space = read_space(buffer)
+    parts = _Parts()
+    usable = [plane for plane in space.planes if plane.name]
+    if not usable:
+        at = f" at byte {space.damage}" if space.damage >= 0 else ""
+        raise UnreadableError(
+            f"no profile: {'not the layout of an xplane file' if space.damage >= 0 else 'no plane in it'}{at}",
+            where=str(path),
+            next="Give a *.xplane.pb file that TensorFlow, JAX or XLA wrote.",
+        )
+    parts.warnings += notes
+    _report_damage(space, len(buffer), parts)
+    ops = Ops(Modules(usable), parts.strings)
+    origin, shift = _origin(usable)
+
+    reader = DeviceReader(parts.strings, ops, shift)
+    for plane in usable:
+        match = _ACCELERATOR.match(plane.name)
+        if match:
+            device = TraceDevice(plane.name, int(match["ordinal"]), _facts(plane, match["kind"]))
+            parts.devices.append(device)
+            reader.add(plane, len(parts.devices) - 1, device.facts, parts.streams)
+            parts.warnings += reader.warnings
+            reader.warnings.clear()
+    host = hosts.read(usable, parts.strings, ops, shift)
+    parts.warnings += host.warnings
+    basis = "device"
+    if parts.devices:
+        kernels = kernel_table(reader.parts, len(parts.streams))
+        kernels, kinds = join_launches(kernels, host.table, ops, parts.strings)
+        table = host.with_kinds(kinds)
+    else:
+        basis = "host"
+        parts.devices.append(TraceDevice("/host:CPU", 0, DeviceFacts(kind="cpu")))
+        kernels, streams = cpu.kernels(host, ops, parts.strings)
+        parts.streams += streams
+        table = host.table
+        parts.lacks["device"] = "no accelerator in this trace: kernels are the ops of the host's executor"
+    if not len(host.allocations.time_ns):
+        parts.lacks["allocations"] = "the trace holds no allocator events"
+    if strict and parts.warnings and (space.damage >= 0 or any(p.damage >= 0 for p in usable) or notes):
+        raise UnreadableError(
+            parts.warnings[0], where=str(path), next="Without --strict what is whole is read."
+        )
+    for plane in usable:
+        _session_facts(plane, parts)
+    return Trace(
+        source=TraceSource(path, "xspace", size, _host_name(space, path)),
+        origin_unix_ns=origin,
+        devices=tuple(parts.devices),
+        streams=tuple(parts.streams),
+        threads=host.threads,
+        ops=ops.table(),
+        kernels=kernels,
+        host=table,
+        markers=host.markers(reader.steps, parts.strings),
+        allocations=host.allocations,
+        basis=basis,
+        strings=parts.strings.texts(),
+        warnings=(*_texts_of("error", space.errors), *_texts_of("warning", space.warnings), *parts.warnings),
+        lacks=parts.lacks,
+    )
+
+
+def _texts_of(kind: str, texts: tuple[str, ...]) -> list[str]:
+    return [f"the profiler's own {kind}: {text}" for text in dict.fromkeys(texts) if text.strip()]
+
+
+def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:
+    if space.damage >= 0:
+        cut = space.planes and space.planes[-1].cut
+        where = f"in plane {space.planes[-1].name or '(unnamed)'}, which begins" if cut else "there"
+        parts.warnings.append(
+            f"the file is cut off or damaged: {where} at byte {space.damage} of {size}; what is whole was read"
+        )
+    for plane in space.planes:
+        if plane.damage >= 0 and not plane.cut:
+            parts.warnings.append(f"plane {plane.name or '(unnamed)'} is damaged at byte {plane.damage}")
+        if plane.cut and plane.lines and not plane.metadata_names:
+            parts.warnings.append(
+                f"plane {plane.name} is cut off before its table of names: its {len(plane.lines)} lines "
+                "are left out, because nothing in them can be named"
+            )
+
+
+def _origin(planes: list[RawPlane]) -> tuple[int | None, int]:
+    """When the trace's time 0 was (Unix ns; None unknown), and what to take off line timestamps."""
+    started = None
+    for plane in planes:
+        if plane.name == "Task Environment":
+            value = plane.stats.get("profile_start_time")
+            started = value if isinstance(value, int) and value > _ABSOLUTE_NS else None
+    stamps = [line.timestamp_ns for plane in planes for line in plane.lines if line.timestamp_ns > 0]
+    if stamps and min(stamps) > _ABSOLUTE_NS:
+        zero = started if started is not None and started <= min(stamps) else min(stamps)
+        return zero, zero
+    return started, 0
+
+
+def _host_name(space: RawSpace, path: Path) -> str | None:
+    if space.hostnames and space.hostnames[0]:
+        return space.hostnames[0]
+    return path.name.removesuffix(".gz").removesuffix(".xplane.pb") or None
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _facts(plane: RawPlane, kind: str) -> DeviceFacts:
+    """Stat names of device planes: xplane_schema.h (`GetStatTypeMap`), written by the CUPTI, ROCm and TPU
+    collectors. The clock is in kHz, memory in bytes, bandwidth in bytes per second."""
+    stats = plane.stats
+    vendor_text = str(stats.get("device_vendor", "")).lower()
+    vendor: Vendor = _VENDORS.get(vendor_text, "unknown")
+    major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
+    if vendor == "unknown":
+        vendor = (
+            "google" if kind == "TPU" else "nvidia" if not vendor_text and isinstance(major, int) else vendor
+        )
+    name = stats.get("gpu_device_name") or stats.get("device_type_string") or stats.get("device_type")
+    bandwidth = _number(stats.get("memory_bandwidth"))
+    device: DeviceKind = "tpu" if kind == "TPU" else "gpu"
+    return DeviceFacts(
+        kind=device,
+        name=name if isinstance(name, str) and name else None,
+        vendor=vendor,
+        compute_capability=(major, minor) if isinstance(major, int) and isinstance(minor, int) else None,
+        memory_bytes=_number(stats.get("memory_size")),
+        sm_count=_number(stats.get("core_count")),
+        sm_clock_khz=_number(stats.get("clock_rate")),
+        memory_bandwidth_bytes_per_s=float(bandwidth) if bandwidth else None,
+    )
+
+
+def _session_facts(plane: RawPlane, parts: _Parts) -> None:
+    """What the profiler says of itself: events it dropped."""
+    for name in ("dropped_traces", "num_dropped_events", "CUPTI dropped"):
+        value = plane.stats.get(name)
+        if value not in (None, "", 0):
+            parts.warnings.append(
+                f"plane {plane.name}: the profiler dropped events ({name}: {str(value)[:200]})"
+            )
+
+
+__all__ = ["XSpaceReader", "walk"]
