@@ -1,0 +1,157 @@
+"""`MPProfilerCallback`: Keras' hooks, handed on to a `FitSession`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from mpprof.record.announcing import ANNOUNCE, Announce, last_line
+from mpprof.record.probes import ASYNCHRONOUS, probe_for
+from mpprof.record.recorder import Recorder
+from mpprof.record.session import FitSession
+from mpprof.record.window import Plan, ProfileSteps
+
+log = logging.getLogger("mpprof")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    logdir: str
+    profile_steps: ProfileSteps
+    read_every: int
+    hardware: bool
+    verbose: int
+    announce: Announce | str | None
+    clock: Callable[[], int]
+
+
+class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+    """Record a training: every step, loss scale and skips, memory, and a short profiler window.
+
+        model.fit(data, callbacks=[MPProfilerCallback("logs/run1")])
+
+    The training itself is not changed: weights are bit-identical to those without the callback, and no
+    failure in here stops `fit` (it is logged once and written into the run's `absent`).
+
+    Args:
+        logdir: where the records go; TensorBoard can open the same directory. If it already holds a
+            run, this one gets a directory of its own below it (see `root`).
+        profile_steps: "auto" (5 steps after the 10th, once step times have settled), `(first, last)`
+            inclusive and counted from 1, or None for no window. A window never goes across a
+            validation; how large its trace can get is said in `mpprof.record.window`.
+        read_every: the loss scale, the skipped steps and the memory are read every so many steps (each of
+            the first 32, and of the 32 after a change); 1 reads on every step. Totals are exact.
+        hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
+        verbose: 1 prints one line at the end of `fit`, 0 nothing.
+        announce: gets the run's root and returns a sentence to print at the end of `fit`; the default is
+            mpprof's own verdict. None for no verdict.
+        clock: a monotonic clock in nanoseconds.
+
+    All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
+    of its own. Raises `UsageError` where `profile_steps` is none of these.
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        *,
+        profile_steps: ProfileSteps = "auto",
+        read_every: int = 16,
+        hardware: bool = True,
+        verbose: int = 1,
+        announce: Announce | str | None = ANNOUNCE,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        super().__init__()
+        Plan.of(profile_steps)  # a wrong value is the caller's error, and raised here
+        self._settings = _Settings(
+            os.fspath(logdir), profile_steps, read_every, hardware, verbose, announce, clock
+        )
+        self._session: FitSession | None = None
+        self._failed = False
+
+    @property
+    def root(self) -> Path | None:
+        """The directory of this run: `logdir`, or one below it. None before the first `fit`."""
+        recorder = self._session.recorder if self._session else None
+        return recorder.root if recorder and recorder.facts else None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._guard(self._train_begin)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._guard(self._train_end)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if self._session is not None:
+            self._guard(self._session.start_epoch, epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self._session is not None:
+            self._guard(self._session.end_epoch)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        if self._session is not None:
+            self._guard(self._session.start_validation)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        if self._session is not None:
+            self._guard(self._session.end_validation)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self._session is not None:
+            self._guard(self._session.begin, batch)
+
+    if keras.backend.backend() not in ASYNCHRONOUS:
+        # Keras gives up asynchronous dispatch for a callback that has this hook at all, so where the
+        # device runs behind the host it must not exist.
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if self._session is not None:
+                self._guard(self._session.end, logs)
+
+    def _guard(self, work: Callable[..., None], *arguments: Any) -> None:
+        if self._failed:
+            return
+        try:
+            work(*arguments)
+        except Exception as error:  # no failure of ours may stop the user's training
+            self._failed = True
+            log.warning("mpprof stops recording, training goes on", exc_info=error)
+            if self._session is not None:
+                self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
+                self._session.recorder.close()
+
+    def _train_begin(self) -> None:
+        if self._session is None:
+            settings = self._settings
+            recorder = Recorder(settings.logdir, hardware=settings.hardware, clock=settings.clock)
+            plan = Plan.of(settings.profile_steps)
+            probe = probe_for(keras.backend.backend())
+            self._session = FitSession(recorder, probe, plan, settings.read_every)
+        steps = (self.params or {}).get("steps")
+        # `self.model` would copy JAX's whole state back; the bare attribute does not.
+        self._session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
+
+    def _train_end(self) -> None:
+        if self._session is None:
+            return
+        self._session.end_fit(bool(getattr(self._model, "stop_training", False)))
+        if self._settings.verbose and self._session.recorder.on:
+            root, summary = self._session.recorder.root, self._session.summary()
+            print(last_line(self._settings.announce, root, summary), flush=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Threads, files and the model belong to this instance; a copy records a run of its own.
+        return {"_settings": self._settings, "params": self.params}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__init__()
+        self.__dict__.update(state)
+        self._session, self._failed = None, False

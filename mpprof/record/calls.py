@@ -1,0 +1,149 @@
+"""From Keras' hooks to step lines: a state machine that knows times and counts, and nothing else.
+
+A call is one run of the train function. Its line is complete when the next call begins (the interval) or
+the epoch ends. An input of unknown size gives a begin without an end: that call never ran and is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Line = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Open:
+    batch: int
+    begin_ns: int
+    gap_ns: int | None
+
+
+class CallLog:
+    """Builds `step` lines. All times are nanoseconds of one monotonic clock, `zero_ns` its zero.
+
+    `step` is the number of steps that have run, over all fits. Methods return a line that is complete,
+    or None. The caller may add keys to `pending`, the line of the call that ended last.
+    """
+
+    def __init__(self, zero_ns: int) -> None:
+        self._zero_ns = zero_ns
+        self.step = 0
+        self.fit = 0
+        self.epoch = 0
+        self.per_call = 1
+        self.in_epoch: int | None = None
+        self.runs_behind = False  # the device does: a call's own times are the host's
+        self.pending: Line | None = None
+        self._pending_begin_ns = 0
+        self._open: _Open | None = None
+        self._end_ns: int | None = None
+        self._waited_ns: int | None = None
+        self._calls_since_wait = 0
+
+    def start_fit(self, per_call: int, in_epoch: int | None) -> None:
+        """`per_call` is steps_per_execution; `in_epoch` the steps of an epoch, None where not known."""
+        self.fit += 1
+        self.per_call, self.in_epoch = max(1, per_call), in_epoch
+
+    def start_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._open = self._end_ns = self._waited_ns = None
+
+    def covers(self, batch: int) -> int:
+        """How many steps the call that begins with `batch` will run, as far as that is known."""
+        left = self.per_call if self.in_epoch is None else self.in_epoch - batch
+        return max(1, min(self.per_call, left))
+
+    def left(self, batch: int) -> int | None:
+        """Steps of this epoch from `batch` on; None where not known."""
+        return None if self.in_epoch is None else self.in_epoch - batch
+
+    def begin(self, batch: int, now_ns: int) -> Line | None:
+        """A call begins; the line of the one before gets its interval and is complete."""
+        line, self.pending = self.pending, None
+        if self.runs_behind:
+            self._start_waiting(now_ns)
+        elif line is not None:
+            line["interval_ns"] = now_ns - self._pending_begin_ns
+        gap = None if self._end_ns is None else now_ns - self._end_ns
+        self._open = _Open(batch, now_ns, gap)
+        return line
+
+    def end(self, now_ns: int) -> Line | None:
+        """The open call has run. Returns its line, which is also `pending`; None where none was open."""
+        call, self._open = self._open, None
+        if call is None:
+            return None
+        line = self._line(call, now_ns)
+        line["dispatch_ns" if self.runs_behind else "duration_ns"] = now_ns - call.begin_ns
+        self._calls_since_wait += 1
+        if call.gap_ns is not None:
+            line["gap_ns"] = call.gap_ns
+        self._end_ns, self._pending_begin_ns = now_ns, call.begin_ns
+        self.pending = line
+        return line
+
+    def dispatched(self, batch: int | None, now_ns: int) -> Line | None:
+        """Asynchronous backends, where only begins are seen: the call before has been dispatched.
+
+        `batch` is the call that begins now, None at the end of an epoch. Returns the line of the call
+        before, without an interval: that is known only between two waits.
+        """
+        call = self._open
+        self._open = None if batch is None else _Open(batch, now_ns, None)
+        if call is None:
+            self._start_waiting(now_ns)
+            return None
+        line = self._line(call, now_ns)
+        if batch is not None:
+            line["dispatch_ns"] = now_ns - call.begin_ns
+        self._calls_since_wait += 1
+        return line
+
+    def waited(self, now_ns: int, line: Line | None = None) -> None:
+        """The device has finished all calls so far: the mean interval since the wait before is known."""
+        if line is not None:
+            line["synced"] = True
+            if self._waited_ns is not None and self._calls_since_wait:
+                line["interval_ns"] = (now_ns - self._waited_ns) // self._calls_since_wait
+                line["interval_calls"] = self._calls_since_wait
+        self._waited_ns, self._calls_since_wait = now_ns, 0
+
+    def _start_waiting(self, now_ns: int) -> None:
+        if self._waited_ns is None:  # the first call of an epoch starts with an idle device
+            self.waited(now_ns)
+
+    def restart_interval(self, now_ns: int) -> None:
+        """Our own work (opening or closing a window) ends here: it belongs to no call's interval."""
+        if self._open is not None:
+            self._open.begin_ns = now_ns
+        if self._waited_ns is not None:
+            self.waited(now_ns)
+
+    def close_epoch(self) -> Line | None:
+        """The epoch's last line, which has no interval; a begin without an end is dropped."""
+        line, self.pending = self.pending, None
+        self._open = self._end_ns = self._waited_ns = None
+        return line
+
+    def correct(self, line: Line, missing: int) -> None:
+        """The last call ran `missing` steps fewer than it claimed."""
+        for key in ("step", "covers", "batch"):
+            line[key] -= missing
+        self.step -= missing
+
+    def _line(self, call: _Open, now_ns: int) -> Line:
+        covers = self.covers(call.batch)
+        self.step += covers
+        return {
+            "kind": "step",
+            "step": self.step,
+            "fit": self.fit,
+            "epoch": self.epoch,
+            "batch": call.batch + covers - 1,
+            "covers": covers,
+            "t_ns": now_ns - self._zero_ns,
+            "synced": False,
+            "profiled": False,
+        }

@@ -1,0 +1,92 @@
+"""What is recorded of one `fit`: policy, optimizer, batch size, and how Keras will run the steps."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+Facts = dict[str, Any]
+
+
+def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, batch: int | None) -> Facts:
+    """One entry of run.json's `fits`. `first_step` counts from 1 over all fits; `batch`: the global size."""
+    optimizer = getattr(model, "optimizer", None)
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return _known(
+        {
+            "fit": fit,
+            "first_step": first_step,
+            "initial_epoch": initial_epoch,
+            "policy": policy_facts(model),
+            "optimizer": optimizer_facts(optimizer),
+            "batch_size": batch,
+            "jit_compile": getattr(model, "jit_compile", None),
+            "run_eagerly": getattr(model, "run_eagerly", None),
+            "steps_per_execution": getattr(model, "steps_per_execution", None),
+            "gradient_accumulation_steps": getattr(inner, "gradient_accumulation_steps", None) or 1,
+        }
+    )
+
+
+def policy_facts(model: Any) -> Facts:
+    """The process' policy and the model's own types."""
+    keras = sys.modules.get("keras")  # a loop without Keras has no policy
+    return _known(
+        {
+            "global": None if keras is None else str(keras.config.dtype_policy().name),
+            "compute_dtype": getattr(model, "compute_dtype", None),
+            "variable_dtype": getattr(model, "variable_dtype", None),
+        }
+    )
+
+
+def optimizer_facts(optimizer: Any) -> Facts:
+    """Class, loss scaling and clipping. `dynamic` only where there is a loss scale; `fixed_scale` where the
+    optimizer multiplies by a constant."""
+    if optimizer is None:
+        return {}
+    inner = getattr(optimizer, "inner_optimizer", None)
+    applies = optimizer if inner is None else inner
+    clipping = {
+        name: float(value)
+        for name in ("clipnorm", "global_clipnorm", "clipvalue")
+        if (value := getattr(applies, name, None)) is not None
+    }
+    fixed = getattr(applies, "loss_scale_factor", None)
+    return _known(
+        {
+            "class": type(optimizer).__name__,
+            "inner": None if inner is None else type(inner).__name__,
+            "dynamic": True if inner is not None else (False if fixed is not None else None),
+            "initial_scale": _float(getattr(optimizer, "initial_scale", None)),
+            "growth_steps": getattr(optimizer, "dynamic_growth_steps", None),
+            "fixed_scale": _float(fixed),
+            "clipping": clipping or None,
+        }
+    )
+
+
+def batch_size_of_running_fit() -> int | None:
+    """The batch size of the `fit` that is calling us.
+
+    Keras tells callbacks neither the batch size nor the data, and a data set knows its own only in its
+    adapter: the epoch iterator in `fit`'s frame, further up this very call stack, has it.
+    """
+    frame = sys._getframe(1)
+    for _ in range(12):
+        if frame.f_code.co_name == "fit" and "epoch_iterator" in frame.f_code.co_varnames:
+            iterator = frame.f_locals.get("epoch_iterator")
+            size = getattr(getattr(iterator, "data_adapter", None), "batch_size", None)
+            return int(size) if isinstance(size, int) and size > 0 else None
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _known(facts: Facts) -> Facts:
+    return {key: value for key, value in facts.items() if value is not None}

@@ -1,0 +1,114 @@
+"""Samples of the machine about once a second, from a thread of its own: NVML for NVIDIA GPUs, psutil.
+
+NVML counts GPUs in PCI order and sees all of them; a sample's `gpu` is that index. What cannot be read is
+left out of the sample, and what never could is in `absent`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+EVERY_SECONDS = 1.0
+
+# NVML's nvmlClocksEventReasons bits, nvml.h. Bits 0 (idle) and 1 (applications' own clock setting) are no
+# throttling and are left out.
+THROTTLE = {
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "hw_power_brake",
+}
+
+Sample = dict[str, Any]
+
+
+class HardwareSampler:
+    """Hands samples to `put` until stopped. It fails quietly: into `absent`, never into the training."""
+
+    def __init__(
+        self, put: Callable[[Sample], None], clock: Callable[[], int], zero_ns: int, absent: dict[str, str]
+    ) -> None:
+        self._put, self._clock, self._zero_ns, self._absent = put, clock, zero_ns, absent
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mpprof hardware", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """End the thread; one that hangs in a driver is left behind."""
+        self._stop.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            machine = _process(self._absent)
+            gpus = _gpus(self._absent)
+            machine()  # psutil's first answer covers no time
+            while not self._stop.wait(EVERY_SECONDS):
+                now = self._clock() - self._zero_ns
+                shared = machine()
+                for sample in gpus() or [{}]:
+                    self._put({"t_ns": now, **sample, **shared})
+        except Exception as error:  # noqa: BLE001 - drivers fail in their own ways; the samples end here
+            self._absent["hardware"] = f"sampling failed: {type(error).__name__}: {error}"[:500]
+
+
+def _process(absent: dict[str, str]) -> Callable[[], Sample]:
+    """Asks psutil for the machine's CPU use (0..1) and this process' resident memory."""
+    try:
+        import psutil  # type: ignore[import-untyped]
+
+        process = psutil.Process()
+    except Exception as error:  # noqa: BLE001 - psutil raises OSErrors and errors of its own
+        absent["hardware.cpu"] = f"psutil: {type(error).__name__}: {error}"
+        return dict
+
+    def sample() -> Sample:
+        return {
+            "cpu_ratio": round(psutil.cpu_percent() / 100, 4),
+            "rss_bytes": process.memory_info().rss,
+        }
+
+    return sample
+
+
+def _gpus(absent: dict[str, str]) -> Callable[[], list[Sample]]:
+    """Asks NVML for every GPU it sees."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(k) for k in range(pynvml.nvmlDeviceGetCount())]
+    except Exception as error:  # noqa: BLE001 - no library, no driver, no permission: NVML's own errors
+        absent["hardware.gpu"] = f"NVML: {type(error).__name__}: {error}"
+        return list
+
+    return lambda: [_gpu(pynvml, k, handle, absent) for k, handle in enumerate(handles)]
+
+
+def _gpu(nvml: Any, index: int, handle: Any, absent: dict[str, str]) -> Sample:
+    questions: dict[str, Callable[[], Any]] = {
+        "utilization_ratio": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+        "memory_used_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used,
+        "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+        "sm_clock_hz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * 1_000_000,
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+        "throttle": lambda: throttle_names(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+    }
+    sample: Sample = {"gpu": index}
+    for name, ask in questions.items():
+        try:
+            sample[name] = ask()
+        except Exception as error:  # noqa: BLE001 - one field that this card or driver does not state
+            absent.setdefault(f"hardware.{name}", f"NVML: {type(error).__name__}: {error}")
+    return sample
+
+
+def throttle_names(bits: int) -> list[str]:
+    """The names of NVML's throttle reasons that are set."""
+    return [name for bit, name in THROTTLE.items() if bits & bit]

@@ -1,0 +1,127 @@
+"""The walk over a Keras model's layers: what a cause may later depend on, and nothing bulky."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Facts = dict[str, Any]
+
+MOST_LAYERS = 5000
+
+CONFIG = (
+    "units", "filters", "kernel_size", "strides", "padding", "dilation_rate", "groups", "data_format",
+    "depth_multiplier", "activation", "recurrent_activation", "use_bias", "num_heads", "key_dim",
+    "value_dim", "num_query_heads", "num_key_value_heads", "input_dim", "output_dim", "vocabulary_size",
+    "axis", "rate", "recurrent_dropout", "dropout", "return_sequences", "unroll", "reset_after",
+    "go_backwards", "equation", "output_shape", "pool_size", "flash_attention", "quantization_mode", "lora_rank",
+    "merge_mode", "max_tokens", "fused", "momentum", "epsilon", "seed",
+)  # fmt: skip
+
+
+def model_facts(model: Any) -> Facts:
+    """run.json's `model`. `parameters` of a layer include those of the layers inside it; shapes and
+    output types are left out where the model does not state them (subclassed models)."""
+    layers = [layer_facts(path, layer) for path, layer in walk(model)]
+    facts: Facts = {
+        "name": getattr(model, "name", None),
+        "class": type(model).__name__,
+        "parameters": _ask(model.count_params) if getattr(model, "built", False) else None,
+        "layers": layers,
+    }
+    return _known(facts)
+
+
+def walk(model: Any) -> Iterator[tuple[str, Any]]:
+    """All layers below a model with their paths, `encoder/dense_1`, outer before inner, each once."""
+    seen = {id(model)}
+    stack = [("", layer) for layer in reversed(_children(model))]
+    count = 0
+    while stack and count < MOST_LAYERS:
+        prefix, layer = stack.pop()
+        if id(layer) in seen:
+            continue
+        seen.add(id(layer))
+        count += 1
+        path = f"{prefix}{layer.name}"
+        yield path, layer
+        stack.extend((f"{path}/", child) for child in reversed(_children(layer)))
+
+
+def _children(layer: Any) -> list[Any]:
+    return list(getattr(layer, "_layers", None) or [])
+
+
+def layer_facts(path: str, layer: Any) -> Facts:
+    """One entry of run.json's `model.layers`."""
+    policy = getattr(layer, "dtype_policy", None)
+    facts: Facts = {
+        "name": path,
+        "class": type(layer).__name__,
+        "module": type(layer).__module__.partition(".")[0],
+        "compute_dtype": _text(_ask(lambda: layer.compute_dtype)),
+        "variable_dtype": _text(_ask(lambda: layer.variable_dtype)),
+        "output_dtype": _ask(lambda: _dtype(layer.output)),
+        "input_dtype": _ask(lambda: _dtype(layer.input)),
+        "dtype_policy": _text(getattr(policy, "name", None)),
+        "config": _config(layer),
+        "input_shape": _ask(lambda: _shape(layer.input)),
+        "output_shape": _ask(lambda: _shape(layer.output)),
+        "parameters": _ask(layer.count_params) if getattr(layer, "built", False) else None,
+        "trainable": _ask(lambda: bool(layer.trainable)),
+        "supports_jit": getattr(layer, "supports_jit", None),
+    }
+    return _known(facts)
+
+
+def _config(layer: Any) -> Facts:
+    """The part of the configuration that a cause may depend on, attributes where there is no config."""
+    config = _ask(layer.get_config)
+    if not isinstance(config, dict):
+        config = {key: getattr(layer, key) for key in CONFIG if hasattr(layer, key)}
+    return {key: _simple(config[key]) for key in CONFIG if key in config and config[key] is not None}
+
+
+def _simple(value: Any) -> Any:
+    """Numbers, names and shapes as they are; a serialised object by its class."""
+    if isinstance(value, dict):
+        name = value.get("class_name")
+        inner = value.get("config")
+        return inner if name == "function" and isinstance(inner, str) else name
+    if isinstance(value, list | tuple):
+        return [_simple(item) for item in value[:16]]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:200]
+
+
+def _shape(tensor: Any) -> Any:
+    if isinstance(tensor, list | tuple):
+        return [_shape(item) for item in tensor]
+    if isinstance(tensor, dict):
+        return [_shape(item) for item in tensor.values()]
+    return [None if size is None else int(size) for size in tensor.shape]
+
+
+def _dtype(tensor: Any) -> str | None:
+    if isinstance(tensor, dict):
+        tensor = list(tensor.values())
+    if isinstance(tensor, list | tuple):
+        names = {_dtype(item) for item in tensor}
+        return names.pop() if len(names) == 1 else None
+    return _text(tensor.dtype)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(getattr(value, "name", value))
+
+
+def _ask(question: Callable[[], Any]) -> Any:
+    """The answer, None where the layer has none: Keras raises many kinds of errors for a question that a
+    layer cannot answer, and a layer of the user's own may raise any."""
+    try:
+        return question()
+    except Exception:  # noqa: BLE001 - see above; what is not stated is left out
+        return None
+
+
+def _known(facts: Facts) -> Facts:
+    return {key: value for key, value in facts.items() if value is not None}

@@ -1,0 +1,270 @@
+"""`StepRecorder`: the same records from a training loop of one's own, with or without Keras."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from mpprof.errors import UsageError
+from mpprof.record.announcing import ANNOUNCE, Announce, last_line
+from mpprof.record.layers import model_facts
+from mpprof.record.probes import PROBES, Probe, probe_for
+from mpprof.record.probes.base import Facts
+from mpprof.record.recorder import Recorder
+from mpprof.record.session import ASYNCHRONOUS_NOTE, FitSession
+from mpprof.record.window import Plan, ProfileSteps
+
+T = TypeVar("T")
+
+RESERVED = frozenset({"kind", "step", "fit", "epoch", "batch", "covers", "t_ns", "synced", "profiled"})
+"""Keys of a step line that are not the loop's to give."""
+
+HOST_NOTE = (
+    "A loop of the user's own, timed on the host from step begin to step begin. If a step's block does not "
+    "wait for the device, this is the time of the dispatch; only over many steps it is the device's."
+)
+
+
+class StepRecorder:
+    """Record a training loop.
+
+        with StepRecorder("logs/run1", optimizer=optimizer) as recorder:
+            for x, y in recorder.batches(data):
+                with recorder.step():
+                    loss = train_step(x, y)
+                recorder.update(loss=float(loss))
+
+    Args:
+        logdir: as for `MPProfilerCallback`.
+        model, optimizer: Keras objects, if there are any: the model's layers are described, and loss scale
+            and skipped steps are read from the optimizer's variables. Without them give
+            `update(loss_scale=…, skipped=…)`.
+        wait: waits for the device, e.g. `lambda: jax.block_until_ready(params)`, where a step's block does
+            not. It is called every `read_every` steps, and step times are then means between two waits.
+        backend: "tensorflow", "jax" or "torch"; None takes Keras' or the one that is imported.
+        batch_size: global, for the record.
+        profile_steps, read_every, hardware, verbose, announce, clock: as for `MPProfilerCallback`.
+
+    No failure in here stops the loop. Raises `UsageError` on wrong arguments and on a step within a step.
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        *,
+        model: Any = None,
+        optimizer: Any = None,
+        wait: Callable[[], Any] | None = None,
+        backend: str | None = None,
+        batch_size: int | None = None,
+        profile_steps: ProfileSteps = "auto",
+        read_every: int = 16,
+        hardware: bool = True,
+        verbose: int = 1,
+        announce: Announce | str | None = ANNOUNCE,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        plan = Plan.of(profile_steps)
+        self._recorder = Recorder(logdir, hardware=hardware, clock=clock)
+        self._loop = _Loop(model, optimizer if optimizer is not None else getattr(model, "optimizer", None))
+        name = backend or _loaded_backend()
+        if name != "none" and name not in PROBES:
+            raise UsageError(f"no backend {name!r}", next=f"Give one of {', '.join(PROBES)}")
+        probe = probe_for(name)
+        self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, batch_size)
+        self._verbose, self._announce, self._clock = verbose, announce, clock
+        self._batch = self._epoch = 0
+        self._in_step = False
+        self._values: dict[str, Any] = {}
+
+    @property
+    def root(self) -> Path | None:
+        """The directory of this run. None before the recorder was entered."""
+        return self._recorder.root if self._recorder.facts else None
+
+    def __enter__(self) -> StepRecorder:
+        self._attempt(self._session.open, self._loop)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._attempt(self._session.finish, "finished" if kind is None else "interrupted")
+        if self._verbose and self._recorder.on:
+            print(last_line(self._announce, self._recorder.root, self._session.summary()), flush=True)
+        self._recorder.close()
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Around one optimizer step."""
+        if self._in_step:
+            raise UsageError("a step within a step", next="Leave the block of recorder.step() first")
+        self._in_step = True
+        self._attempt(self._session.begin, self._batch)
+        try:
+            yield
+            self._attempt(self._session.end, None)
+            self._batch += 1
+            self._give()
+        finally:
+            self._in_step = False
+
+    def update(self, **values: float) -> None:
+        """What the loop knows of the current step, or of the last one: `loss`, `loss_scale`, `skipped`
+        (updates skipped since it was given last). Other names are kept in the record as numbers. A value
+        that lies on a device is fetched, which waits for it."""
+        self._values.update(values)
+        if not self._in_step:
+            self._give()
+
+    def batches(self, data: Iterable[T]) -> Iterator[T]:
+        """Iterate over `data`, recording the wait for each batch as the next step's `input_wait_ns`."""
+        iterator = iter(data)
+        while True:
+            begin = self._clock()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            self._session.waited_for_batch(self._clock() - begin)
+            yield batch
+
+    def epoch(self) -> None:
+        """A new epoch begins: batches are counted from 0, and what lies before belongs to no interval."""
+        self._attempt(self._session.end_epoch)
+        self._epoch, self._batch = self._epoch + 1, 0
+        self._attempt(self._session.start_epoch, self._epoch)
+
+    @contextlib.contextmanager
+    def validation(self) -> Iterator[None]:
+        """Around a validation: its time is recorded and belongs to no step."""
+        self._attempt(self._session.start_validation)
+        try:
+            yield
+        finally:
+            self._attempt(self._session.end_validation)
+            self._attempt(self._session.start_epoch, self._epoch)
+
+    def _give(self) -> None:
+        values, self._values = self._values, {}
+        if values:
+            self._attempt(self._session.add, values)
+
+    def _attempt(self, work: Callable[..., None], *arguments: Any) -> None:
+        self._recorder.attempt("recording", work, *arguments)
+
+
+class _Loop:
+    """Stands where `fit` has its model."""
+
+    steps_per_execution = 1
+
+    def __init__(self, model: Any, optimizer: Any) -> None:
+        self.model, self.optimizer = model, optimizer
+
+
+def _loaded_backend() -> str:
+    keras = sys.modules.get("keras")
+    if keras is not None and hasattr(keras, "backend"):
+        return str(keras.backend.backend())
+    return next((name for name in PROBES if name in sys.modules), "none")
+
+
+class _LoopSession(FitSession):
+    """Steps of a loop: begins and ends are seen on every backend, and waiting is the loop's own matter."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        probe: Probe,
+        plan: Plan | None,
+        read_every: int,
+        wait: Callable[[], Any] | None,
+        batch_size: int | None,
+    ) -> None:
+        super().__init__(recorder, probe, plan, read_every)
+        self.queues = False
+        self.runs_behind = wait is not None
+        self._device_wait = wait
+        self._loop_batch_size = batch_size
+        self._wait_for_batch_ns: int | None = None
+
+    def open(self, loop: _Loop) -> None:
+        self.start_fit(loop, None)
+        self.start_epoch(0)
+
+    def finish(self, reason: str) -> None:
+        self.end_epoch()
+        if self._in_fit:
+            self._end_fit(reason)
+
+    def waited_for_batch(self, wait_ns: int) -> None:
+        self._wait_for_batch_ns = wait_ns
+
+    def end(self, logs: dict[str, Any] | None) -> None:
+        before = self.calls.step
+        super().end(logs)
+        line = self.calls.pending
+        if line is None:
+            return
+        if self._wait_for_batch_ns is not None:
+            line["input_wait_ns"], self._wait_for_batch_ns = self._wait_for_batch_ns, None
+        if self.runs_behind and self._window is None and self._schedule.round(before, self.calls.step):
+            self._wait(line)
+
+    def add(self, values: dict[str, Any]) -> None:
+        """Into the line of the step that ended last."""
+        line = self.calls.pending
+        if line is None:
+            return
+        for name, value in values.items():
+            if name == "skipped":
+                line[name] = line.get(name, 0) + int(value)
+                self.skipped = (self.skipped or 0) + int(value)
+                self.recorder.absent.pop(name, None)
+            elif name not in RESERVED:
+                line[name] = float(value)
+                self.recorder.absent.pop(name, None)
+
+    def _wait_for_device(self) -> None:
+        if self._device_wait is not None:
+            self._device_wait()
+
+    def _find_counters(self) -> None:
+        reason = None
+        if self.model.optimizer is None:
+            reason = "no optimizer was given: pass optimizer=, or update(loss_scale=…, skipped=…)"
+        elif self.probe.backend == "jax":
+            reason = "a JAX loop holds the optimizer's state itself: give update(loss_scale=…, skipped=…)"
+        if reason is None:
+            super()._find_counters()
+        else:
+            self.recorder.absent.setdefault("skipped", reason)
+            self.recorder.absent.setdefault("loss_scale", reason)
+
+    def _timing(self) -> Facts:
+        basis = "asynchronous" if self.runs_behind else "host"
+        return {"basis": basis, "note": ASYNCHRONOUS_NOTE if self.runs_behind else HOST_NOTE}
+
+    def _explain_absences(self) -> None:
+        self.recorder.absent["input_wait_ns"] = "recorded where the loop iterates over recorder.batches(data)"
+
+    def _framework(self) -> Facts:
+        facts = super()._framework() if "keras" in sys.modules else self._bare_framework()
+        return {**facts, "loop": "custom"}
+
+    def _batch(self) -> int | None:
+        return self._loop_batch_size
+
+    def _describe_model(self) -> None:
+        self._described = True
+        if self.model.model is not None:
+            self.recorder.facts["model"] = model_facts(self.model.model)
+        else:
+            self.recorder.absent["model"] = "no model was given"

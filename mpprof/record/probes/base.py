@@ -1,0 +1,174 @@
+"""What a probe is asked, and the answers of one that knows nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from mpprof.record.reading import Reading
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """No answer, and why."""
+
+    reason: str
+
+
+class Snapshot(Protocol):
+    """A reading that has been asked of the device and may not have arrived."""
+
+    def ready(self) -> bool: ...
+
+    def reading(self) -> Reading:
+        """The values; waits for them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A reading that is there already."""
+
+    value: Reading
+
+    def ready(self) -> bool:
+        return True
+
+    def reading(self) -> Reading:
+        return self.value
+
+
+class Probe(Protocol):
+    """The fixed questions. Every answer is a value, or `Absent` with the reason; a question may also
+    raise, which its caller takes for a failure of that part."""
+
+    backend: str
+    asynchronous: bool
+
+    def framework(self) -> Facts:
+        """run.json's `framework`, as far as this backend states it."""
+        ...
+
+    def settings(self) -> Facts:
+        """`tf32_enabled`, `deterministic_ops`, `graph_rewrite`: values or Absent."""
+        ...
+
+    def devices(self) -> list[Facts]:
+        """run.json's `devices`, the host's CPU last."""
+        ...
+
+    def distribution(self, model: Any) -> Facts:
+        """`distribution` and `replicas`: values or Absent."""
+        ...
+
+    def counters(self, optimizer: Any) -> Callable[[], Reading] | Absent:
+        """Reads the optimizer's counters where its variables hold them: any time on a synchronous
+        backend, outside an epoch on an asynchronous one. To be asked anew when it has been built."""
+        ...
+
+    def snapshot(self, model: Any) -> Snapshot | None:
+        """Within an epoch of an asynchronous backend: the counters after the step that was dispatched
+        last, asked for without a wait. None: there is nothing to ask yet."""
+        ...
+
+    def wait(self, model: Any) -> None:
+        """Return when the device has finished all steps that were dispatched."""
+        ...
+
+    def reset_memory_peak(self) -> str | None:
+        """Reset the allocator's peak; the reason where that cannot be done."""
+        ...
+
+    def memory(self) -> list[Facts] | Absent:
+        """Per accelerator {device, peak_bytes, live_bytes}, from the allocator."""
+        ...
+
+    def start_trace(self, folder: Path) -> None:
+        """Start the framework's profiler, which will write below `folder`. Raises where it cannot."""
+        ...
+
+    def stop_trace(self) -> None: ...
+
+    def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
+        """A step marker, to be entered when the call begins and left when the next one does."""
+        ...
+
+
+MARKER = "mpprof_step"
+"""The name of our step markers in a trace; the step is in their `step_num`."""
+
+
+class Unanswered:
+    """A probe without answers: for unknown backends and loops without a framework, and the base of the
+    others."""
+
+    asynchronous = False
+
+    def __init__(self, backend: str = "none") -> None:
+        self.backend = backend
+        self._reason = f"no probe for the backend {backend}"
+
+    def framework(self) -> Facts:
+        return {}
+
+    def settings(self) -> Facts:
+        absent = Absent(self._reason)
+        return {"tf32_enabled": absent, "deterministic_ops": absent, "graph_rewrite": absent}
+
+    def devices(self) -> list[Facts]:
+        return []
+
+    def distribution(self, model: Any) -> Facts:
+        return {"distribution": Absent(self._reason), "replicas": Absent(self._reason)}
+
+    def counters(self, optimizer: Any) -> Callable[[], Reading] | Absent:
+        return Absent(self._reason)
+
+    def snapshot(self, model: Any) -> Snapshot | None:
+        return None
+
+    def wait(self, model: Any) -> None:
+        return None
+
+    def reset_memory_peak(self) -> str | None:
+        return self._reason
+
+    def memory(self) -> list[Facts] | Absent:
+        return Absent(self._reason)
+
+    def start_trace(self, folder: Path) -> None:
+        raise RuntimeError(self._reason)
+
+    def stop_trace(self) -> None:
+        raise RuntimeError(self._reason)
+
+    def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The variables of a Keras optimizer that are worth reading. None: it has no such variable (yet)."""
+
+    iterations: Any
+    loss_scale: Any
+    good_steps: Any
+
+
+def counters_of(optimizer: Any) -> Counters | Absent:
+    """Find them. A LossScaleOptimizer has an `iterations` variable of its own that never moves, and
+    `iterations` is divided by the accumulation steps: the inner optimizer's raw `_iterations` counts."""
+    if optimizer is None:
+        return Absent("the model was compiled without an optimizer")
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    iterations = getattr(inner, "_iterations", None)
+    if iterations is None:
+        return Absent(f"{type(inner).__name__} has no counter of its steps")
+    return Counters(
+        iterations, getattr(optimizer, "dynamic_scale", None), getattr(optimizer, "step_counter", None)
+    )

@@ -1,0 +1,160 @@
+"""Answers from JAX, whose device runs behind the host.
+
+Within an epoch the state lives in the trainer's `_jax_state`, not in the model's variables; touching
+`callback.model` there would copy all of it back, so only the bare model is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from mpprof.record.probes.base import MARKER, Absent, Facts, Snapshot, Unanswered, counters_of
+from mpprof.record.reading import Reading
+
+
+class JaxProbe(Unanswered):
+    asynchronous = True
+
+    def __init__(self) -> None:
+        super().__init__("jax")
+        self._copy = jax.jit(_copies)
+
+    def framework(self) -> Facts:
+        precision = jax.config.jax_default_matmul_precision
+        return {
+            "backend_version": jax.__version__,
+            "xla_flags": os.environ.get("XLA_FLAGS", ""),
+            "matmul_precision": None if precision is None else str(precision),
+        }
+
+    def settings(self) -> Facts:
+        return {
+            "tf32_enabled": Absent("JAX decides per operation, by matmul_precision and the device"),
+            "deterministic_ops": "--xla_gpu_deterministic_ops=true" in os.environ.get("XLA_FLAGS", ""),
+            "graph_rewrite": False,
+        }
+
+    def devices(self) -> list[Facts]:
+        return [_device(device) for device in jax.local_devices() if device.platform != "cpu"]
+
+    def distribution(self, model: Any) -> Facts:
+        import keras
+
+        current = keras.distribution.distribution()
+        if current is None:
+            return {"distribution": None, "replicas": 1}
+        return {"distribution": type(current).__name__, "replicas": jax.device_count()}
+
+    def counters(self, optimizer: Any) -> Callable[[], Reading] | Absent:
+        found = counters_of(optimizer)
+        if isinstance(found, Absent):
+            return found
+
+        def read() -> Reading:
+            values = [_value(v) for v in (found.iterations, found.loss_scale, found.good_steps)]
+            return _reading(jax.device_get(values))
+
+        return read
+
+    def snapshot(self, model: Any) -> Snapshot | None:
+        state = getattr(model, "_jax_state", None)
+        found = counters_of(model.optimizer)
+        if not state or isinstance(found, Absent):
+            return None
+        variables, values = model.optimizer.variables, state["optimizer_variables"]
+        wanted = []
+        for counter in (found.iterations, found.loss_scale, found.good_steps):
+            # Their order differs by version and backend, and names repeat: identity alone is certain.
+            place = next((k for k, variable in enumerate(variables) if variable is counter), None)
+            wanted.append(None if place is None else values[place])
+        # The next step donates these buffers: what is kept must be a copy, enqueued before it.
+        return _Queued(self._copy(wanted))
+
+    def wait(self, model: Any) -> None:
+        state = getattr(model, "_jax_state", None)
+        if state:
+            # Keras' list types are leaves to JAX, which then waits for nothing: hand it plain lists.
+            jax.block_until_ready([list(values) for values in state.values() if values is not None])
+
+    def reset_memory_peak(self) -> str | None:
+        return "JAX cannot reset the peak: peak_bytes is since the start of the process"
+
+    def memory(self) -> list[Facts] | Absent:
+        devices = [device for device in jax.local_devices() if device.platform != "cpu"]
+        if not devices:
+            return Absent("no accelerator: JAX does not count the host's memory")
+        stats = [(device, device.memory_stats()) for device in devices]
+        known = [_memory(device, stat) for device, stat in stats if stat]
+        return known or Absent("this device's allocator keeps no statistics")
+
+    def start_trace(self, folder: Path) -> None:
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        options.host_tracer_level = 2
+        jax.profiler.start_trace(str(folder), profiler_options=options)
+
+    def stop_trace(self) -> None:
+        jax.profiler.stop_trace()
+
+    def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
+        marker: contextlib.AbstractContextManager[Any]
+        marker = jax.profiler.StepTraceAnnotation(MARKER, step_num=step)
+        return marker
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    copies: list[Any]
+
+    def ready(self) -> bool:
+        return all(copy.is_ready() for copy in self.copies if copy is not None)
+
+    def reading(self) -> Reading:
+        return _reading(jax.device_get(self.copies))
+
+
+def _copies(values: list[Any]) -> list[Any]:
+    return [None if value is None else jax.numpy.copy(value) for value in values]
+
+
+def _reading(values: list[Any]) -> Reading:
+    iterations, scale, good = (None if value is None else np.asarray(value).item() for value in values)
+    return Reading(
+        None if iterations is None else int(iterations),
+        None if scale is None else float(scale),
+        None if good is None else int(good),
+    )
+
+
+def _value(variable: Any) -> Any:
+    return None if variable is None else variable.value
+
+
+def _device(device: Any) -> Facts:
+    facts: Facts = {"kind": "tpu" if device.platform == "tpu" else "gpu", "name": device.device_kind}
+    capability = getattr(device, "compute_capability", None)
+    if isinstance(capability, str) and capability.replace(".", "").isdigit():
+        facts["compute_capability"] = [int(part) for part in capability.split(".")][:2]
+    for ours, theirs in (("sm_count", "core_count"), ("sm_clock_khz", "clock_rate")):
+        value = getattr(device, theirs, None)
+        if isinstance(value, int) and value > 0:
+            facts[ours] = value
+    if limit := (device.memory_stats() or {}).get("bytes_limit"):
+        facts["allocator_limit_bytes"] = int(limit)
+    return facts
+
+
+def _memory(device: Any, stats: dict[str, int]) -> Facts:
+    return {
+        "device": f"{device.platform}:{device.local_hardware_id}",
+        "peak_bytes": int(stats["peak_bytes_in_use"]),
+        "live_bytes": int(stats["bytes_in_use"]),
+    }

@@ -1,0 +1,98 @@
+"""When the optimizer's state is read, and what two readings say of the steps between them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+CLOSE_STEPS = 32
+"""So many steps at the start, and after every change of the loss scale, are read one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The optimizer's counters at one moment. None: it has no such counter.
+
+    `iterations` counts micro-steps (the inner optimizer's own `_iterations`); a skipped step does not
+    advance it. `good_steps` counts finite steps since the loss scale last changed.
+    """
+
+    iterations: int | None = None
+    loss_scale: float | None = None
+    good_steps: int | None = None
+
+
+class Schedule:
+    """Says after which steps to read: every `read_every`, and closely at the start and after a change."""
+
+    def __init__(self, read_every: int) -> None:
+        self.read_every = max(1, read_every)
+        self._close_until = CLOSE_STEPS
+
+    def due(self, before: int, after: int) -> bool:
+        """Whether to read after the call that took the count of steps from `before` to `after`."""
+        return after <= self._close_until or self.round(before, after)
+
+    def round(self, before: int, after: int) -> bool:
+        """Whether a multiple of `read_every` lies in this call."""
+        return before // self.read_every != after // self.read_every
+
+    def changed(self, step: int) -> None:
+        self._close_until = max(self._close_until, step + CLOSE_STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What ran between two readings: steps, and how many of them the optimizer skipped."""
+
+    ran: int
+    skipped: int
+
+
+class SkipCounter:
+    """Counts skipped updates exactly: steps that ran, less the growth of the optimizer's own counter."""
+
+    def __init__(self, growth_steps: int | None = None) -> None:
+        self._growth_steps = growth_steps
+        self._last: Reading | None = None
+
+    @property
+    def last(self) -> Reading | None:
+        return self._last
+
+    def start(self, reading: Reading) -> None:
+        self._last = reading
+
+    def settle(self, claimed: int, reading: Reading, missing: int = 0) -> Settled | None:
+        """The steps since the reading before, of which `claimed` were announced and at most `missing` did
+        not run (an input that ended within a call). None: the counters cannot say."""
+        before, self._last = self._last, reading
+        if before is None or before.iterations is None or reading.iterations is None:
+            return None
+        grown = reading.iterations - before.iterations
+        for absent in range(missing + 1):
+            skipped = claimed - absent - grown
+            if skipped >= 0 and self._agrees(before, reading, grown, skipped):
+                return Settled(claimed - absent, skipped)
+        if missing or not 0 <= grown <= claimed or reading.loss_scale is None:
+            return None
+        return Settled(claimed, claimed - grown)
+
+    def _agrees(self, before: Reading, after: Reading, grown: int, skipped: int) -> bool:
+        """Whether so many skips explain how the scale and its counter moved.
+
+        A skip halves the scale and sets the counter of good steps to 0; `growth_steps` good steps in a
+        row double it and set the counter to 0 (Keras' LossScaleOptimizer)."""
+        if after.loss_scale is None:
+            return skipped == 0  # nothing that skips
+        if before.loss_scale is None or before.loss_scale <= 0 or after.loss_scale <= 0:
+            return True
+        doublings = skipped + math.log2(after.loss_scale / before.loss_scale)
+        if doublings < 0 or not doublings.is_integer():
+            return False
+        if before.good_steps is None or after.good_steps is None or self._growth_steps is None:
+            return True
+        if skipped == 0:
+            return before.good_steps + grown - doublings * self._growth_steps == after.good_steps
+        unbroken = before.good_steps + grown - after.good_steps  # at most, before the first skip
+        return doublings == 0 or unbroken >= self._growth_steps * doublings

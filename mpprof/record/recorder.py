@@ -1,0 +1,155 @@
+"""The core that the callback and the recorder of custom loops share: a run's files, and what is absent.
+
+Whatever fails here is said once, written into `absent`, and switched off; training goes on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import platform
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mpprof.record.hardware import HardwareSampler
+from mpprof.store import formats
+from mpprof.store.writing import LineWriter, claim, write_run
+
+log = logging.getLogger("mpprof")
+T = TypeVar("T")
+Clock = Callable[[], int]
+
+
+class Recorder:
+    """One run: owns its directory, its facts (`run.json`), its step log and its hardware samples.
+
+    `on` is False before `open` and after the files could not be made or written.
+    """
+
+    def __init__(self, logdir: str | os.PathLike[str], *, hardware: bool, clock: Clock) -> None:
+        self.logdir = Path(logdir)
+        self.root = self.logdir
+        self.clock = clock
+        self.on = False
+        self.facts: dict[str, Any] = {}
+        self.absent: dict[str, str] = {}
+        self.at_exit: Callable[[], None] | None = None  # instead of `close`, when the process ends
+        self._hardware_wanted = hardware
+        self._off: set[str] = set()
+        self._steps: LineWriter | None = None
+        self._samples: LineWriter | None = None
+        self._sampler: HardwareSampler | None = None
+
+    def open(self) -> None:
+        """Claim a directory and start the writers. Never raises: without a directory `on` stays False."""
+        now = time.time()
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        name = f"{stamp}-{os.getpid()}"
+        try:
+            self.root = claim(self.logdir.absolute(), name)
+            self._folder = formats.folder_of(self.root)
+            self._steps = LineWriter(self._folder / formats.STEPS_FILE, formats.STEPS_SCHEMA, self._vanished)
+        except OSError as error:
+            log.warning("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
+            return
+        self.zero_ns = self.clock()
+        self.facts = {
+            "run_id": name,
+            "created_unix_ns": int(now * 1e9),
+            "clock": {"monotonic_ns": self.zero_ns, "unix_ns": time.time_ns()},
+            "host": platform.node() or None,
+        }
+        self.on = True
+        if not self._hardware_wanted:
+            self.absent["hardware"] = "not wanted (hardware=False)"
+        self.resume()
+        _OPEN.add(self)
+
+    def put(self, line: dict[str, Any]) -> None:
+        """Append a line to the step log; it must not be changed afterwards."""
+        if self._steps is not None:
+            self._steps.put(line)
+
+    def flush(self) -> None:
+        if self._steps is not None:
+            self._steps.flush()
+
+    def save(self) -> None:
+        """Rewrite run.json."""
+        if not self.on:
+            return
+        facts = {key: value for key, value in self.facts.items() if value is not None}
+        try:
+            write_run(self._folder, {**facts, "absent": dict(self.absent)})
+        except OSError as error:
+            self._vanished(self._folder / formats.RUN_FILE, error)
+
+    def attempt(self, part: str, work: Callable[..., T], *arguments: Any) -> T | None:
+        """Do our own work. If it fails, `part` is switched off: said once, and `absent` has the reason."""
+        if part in self._off:
+            return None
+        try:
+            return work(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever fails in the instrument must not stop training
+            self.fail(part, error)
+            return None
+
+    def works(self, part: str) -> bool:
+        return part not in self._off
+
+    def fail(self, part: str, error: BaseException) -> None:
+        """Switch a part off and say so once."""
+        if part not in self._off:
+            self._off.add(part)
+            self.absent[part] = f"failed while recording: {type(error).__name__}: {error}"[:500]
+            log.warning("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
+
+    def resume(self) -> None:
+        """Training goes on: sample the hardware."""
+        if self.on and self._hardware_wanted and self._sampler is None:
+            self._sampler = self.attempt("hardware", self._start_sampler)
+
+    def pause(self) -> None:
+        """No training is going on: stop sampling and put everything on disk."""
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._sampler = None
+        for writer in (self._steps, self._samples):
+            if writer is not None:
+                writer.flush()
+        self.save()
+
+    def close(self) -> None:
+        self.pause()
+        for writer in (self._steps, self._samples):
+            if writer is not None:
+                writer.close()
+        self.on = False
+        _OPEN.discard(self)
+
+    def _start_sampler(self) -> HardwareSampler:
+        if self._samples is None:
+            path = self._folder / formats.HARDWARE_FILE
+            self._samples = LineWriter(path, formats.HARDWARE_SCHEMA, self._vanished)
+        sampler = HardwareSampler(self._samples.put, self.clock, self.zero_ns, self.absent)
+        sampler.start()
+        return sampler
+
+    def _vanished(self, path: Path, error: OSError) -> None:
+        if self.on:
+            self.on = False
+            log.warning("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)
+
+
+_OPEN: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    # An interrupted fit has no end that anybody tells us of.
+    for recorder in list(_OPEN):
+        recorder.attempt("exit", recorder.at_exit or recorder.close)

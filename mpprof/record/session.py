@@ -1,0 +1,460 @@
+"""What the callback's hooks do: the recorder, the call log, readings, the window, and the end of a fit.
+
+The hooks of a synchronous backend are begin and end; of an asynchronous one only begin, in which the
+state after the call before can be asked for without disturbing Keras' dispatch.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from mpprof.record import machine
+from mpprof.record.calls import CallLog, Line
+from mpprof.record.fits import batch_size_of_running_fit, fit_facts
+from mpprof.record.layers import model_facts
+from mpprof.record.probes.base import Absent, Facts, Probe, Snapshot
+from mpprof.record.reading import Reading, Schedule, SkipCounter
+from mpprof.record.recorder import Recorder
+from mpprof.record.window import Plan, Window
+
+WARM_CALLS = 8
+"""Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
+
+LATE_NS = 500_000_000
+"""A line is not held back for a reading that takes longer than this."""
+
+SYNCHRONOUS_NOTE = (
+    "Keras waits for the device at every batch end; interval_ns is batch begin to batch begin on the host. "
+    "loss is Keras' running mean over the epoch."
+)
+ASYNCHRONOUS_NOTE = (
+    "The device runs behind the host: dispatch_ns is what the host took. Only lines marked synced carry "
+    "interval_ns: the mean per call between two waits for the device, over interval_calls calls."
+)
+
+
+class FitSession:
+    """Records all `fit` calls of one callback instance as one run."""
+
+    def __init__(self, recorder: Recorder, probe: Probe, plan: Plan | None, read_every: int) -> None:
+        self.recorder, self.probe, self.plan = recorder, probe, plan
+        self.calls = CallLog(0)
+        self.queues = probe.asynchronous  # only begins are seen, and state is asked for in between
+        self.runs_behind = probe.asynchronous
+        self._clock = recorder.clock
+        self._schedule = Schedule(read_every)
+        self._skips = SkipCounter()
+        self._read: Callable[[], Reading] | None = None
+        self._window: Window | None = None
+        self._queued: deque[tuple[Line, Snapshot | None]] = deque()
+        self._read_at = 0
+        if plan is not None:
+            plan.means = self.runs_behind
+        self._in_fit = False
+        self._first_of_epoch = True
+        self._calls_run = 0
+        self._described = False
+        self._validation_ns: int | None = None
+        self._epoch = 0
+        self._memory_on = False
+        self.intervals: deque[int] = deque(maxlen=4096)  # per step, for the summary line
+        self.skipped: int | None = None
+
+    # --- one fit ---------------------------------------------------------------------------------------
+
+    def start_fit(self, model: Any, steps_per_epoch: int | None) -> None:
+        recorder = self.recorder
+        if self._in_fit:
+            self._end_fit("interrupted")
+        if not self.calls.fit:
+            recorder.open()
+            if recorder.on:
+                self.calls = CallLog(recorder.zero_ns)
+                self.calls.runs_behind = self.runs_behind
+                recorder.at_exit = self.at_exit
+                self._describe_process(model)
+        if not recorder.on:
+            return
+        recorder.resume()
+        self.model = model
+        self.calls.start_fit(getattr(model, "steps_per_execution", 1) or 1, steps_per_epoch)
+        recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
+        self._in_fit, self._first_of_epoch, self._described = True, True, False
+        self._initial_epoch: int | None = None
+        self._batch_size = recorder.attempt("batch_size", batch_size_of_running_fit)
+        self._find_counters()
+        self._describe_fit()
+        recorder.save()
+
+    def end_fit(self, stopped: bool) -> None:
+        self._end_fit("stopped" if stopped else "finished")
+
+    def at_exit(self) -> None:
+        """The process ends; a fit that still runs was interrupted."""
+        if self._in_fit:
+            self._end_fit("interrupted")
+        self.recorder.close()
+
+    def _end_fit(self, reason: str) -> None:
+        self._in_fit = False
+        if reason == "interrupted":
+            self._emit_all(self.calls.close_epoch())
+        self._close_window()
+        if self.plan is not None and not self.recorder.facts.get("profile_windows"):
+            self.recorder.absent["profile_windows"] = (
+                f"training ended at step {self.calls.step}, before the window could open"
+            )
+        self.recorder.put({"kind": "fit_end", "reason": reason})
+        self.recorder.pause()
+
+    # --- epochs and validation -------------------------------------------------------------------------
+
+    def start_epoch(self, epoch: int) -> None:
+        if not self._active():
+            return
+        if self._initial_epoch is None:
+            self._initial_epoch = epoch
+            self._fit_facts["initial_epoch"] = epoch
+            self.recorder.save()
+        self.calls.start_epoch(epoch)
+        self._first_of_epoch = True
+
+    def end_epoch(self) -> None:
+        """The epoch's last call has run. Comes before validation, and again at Keras' own epoch end."""
+        if not self._active():
+            return
+        line = self.calls.pending
+        if self.queues:
+            line = self.calls.dispatched(None, self._clock())
+            if line is not None:
+                self._after_call(line)
+        if line is not None and self._read is not None:
+            # On every backend the variables now hold the state after the last step.
+            reading = self.recorder.attempt("skipped", self._read)
+            if reading is not None:
+                self._drain()
+                self._note(line, reading)
+        if self._window is not None:
+            self._window.unmark()  # what follows belongs to no step
+        self._drain()
+        self._emit_all(line)
+        self.calls.close_epoch()
+
+    def start_validation(self) -> None:
+        if not self._active():
+            return
+        self.end_epoch()
+        if self._window is not None:
+            self._close_window()
+        self._validation_ns = self._clock()
+
+    def end_validation(self) -> None:
+        begin, self._validation_ns = self._validation_ns, None
+        if self._active() and begin is not None:
+            now = self._clock()
+            end = now - self.recorder.zero_ns
+            self.recorder.put({"kind": "validation", "t_ns": end, "duration_ns": now - begin})
+
+    # --- calls -----------------------------------------------------------------------------------------
+
+    def begin(self, batch: int) -> None:
+        """A call begins (on asynchronous backends: and the one before has been dispatched)."""
+        if not self.recorder.on or not self._in_fit:
+            return
+        if self.queues:
+            self._begin_asynchronous(batch)
+        else:
+            line = self.calls.begin(batch, self._clock())
+            if line is not None:
+                self._emit(line)
+        if self.plan is not None:
+            self._profile(batch)
+        self._first_of_epoch = False
+
+    def end(self, logs: dict[str, Any] | None) -> None:
+        """A call has run, on a synchronous backend."""
+        if not self.recorder.on or not self._in_fit:
+            return
+        before = self.calls.step
+        line = self.calls.end(self._clock())
+        if line is None:
+            return
+        loss = logs.get("loss") if logs else None
+        if type(loss) is float:
+            line["loss"] = loss
+        self._after_call(line)
+        if self._schedule.due(before, self.calls.step):
+            if self._read is not None:
+                reading = self.recorder.attempt("skipped", self._read)
+                if reading is not None:
+                    self._note(line, reading)
+            self._note_memory(line)
+
+    def _begin_asynchronous(self, batch: int) -> None:
+        before = self.calls.step
+        line = self.calls.dispatched(batch, self._clock())
+        if line is None:
+            return
+        self._after_call(line)
+        snapshot = None
+        if self._window is None and self._schedule.due(before, self.calls.step):
+            snapshot = self.recorder.attempt("skipped", self.probe.snapshot, self.model)
+            self._note_memory(line)
+        self._queued.append((line, snapshot))
+        if self._window is None and self._schedule.round(before, self.calls.step):
+            self._wait(line)
+        self._drain(wait=False)
+
+    def _wait(self, line: Line | None = None) -> None:
+        self.recorder.attempt("waiting", self._wait_for_device)
+        self.calls.waited(self._clock(), line)
+
+    def _wait_for_device(self) -> None:
+        self.probe.wait(self.model)
+
+    def _after_call(self, line: Line) -> None:
+        self._calls_run += 1
+        if self.plan is not None:
+            self.plan.calls = self._calls_run
+        if self._window is not None:
+            line["profiled"] = True
+        if not self._described:
+            # A model without an Input and the optimizer's variables exist only after the first step.
+            self._find_counters()
+            self.recorder.attempt("model", self._describe_model)
+            self.recorder.save()
+        if self._calls_run == WARM_CALLS and self._memory_on:
+            reason = self.recorder.attempt("memory", self.probe.reset_memory_peak)
+            if reason:
+                self.recorder.absent["memory.reset"] = reason
+
+    # --- readings --------------------------------------------------------------------------------------
+
+    def _find_counters(self) -> None:
+        found = self.recorder.attempt("skipped", self.probe.counters, getattr(self.model, "optimizer", None))
+        if found is None or isinstance(found, Absent):
+            self._read = None
+            if found is not None:
+                self.recorder.absent["skipped"] = self.recorder.absent["loss_scale"] = found.reason
+            return
+        self._read = found
+        if not self._described and self._calls_run_in_fit() == 0:
+            self._skips = SkipCounter(getattr(self.model.optimizer, "dynamic_growth_steps", None))
+            reading = self.recorder.attempt("skipped", found)
+            if reading is not None:
+                self._skips.start(_at_start(self.model.optimizer, reading))
+                self._read_at = self.calls.step
+        if not hasattr(self.model.optimizer, "inner_optimizer"):
+            fixed = getattr(self.model.optimizer, "loss_scale_factor", None)
+            reason = (
+                "the optimizer scales no loss" if fixed is None else f"the loss scale is fixed at {fixed}"
+            )
+            self.recorder.absent.setdefault("loss_scale", reason)
+
+    def _calls_run_in_fit(self) -> int:
+        return self.calls.step - self._fit_first_step
+
+    @property
+    def _fit_first_step(self) -> int:
+        fits = self.recorder.facts.get("fits") or []
+        return int(fits[-1]["first_step"]) - 1 if len(fits) == self.calls.fit else self.calls.step
+
+    def _note(self, line: Line, reading: Reading) -> None:
+        """Write a reading into the line of the call that it follows."""
+        if reading.loss_scale is not None:
+            line["loss_scale"] = reading.loss_scale
+        before = self._skips.last
+        # Where the input ends within a call, fewer steps ran than it claimed.
+        settled = self._skips.settle(line["step"] - self._read_at, reading, self.calls.per_call - 1)
+        if settled is None:
+            if before is not None:
+                self.recorder.absent["skipped"] = (
+                    "the optimizer's counter does not advance once per step: steps cannot be told from skips"
+                )
+            self._read_at = line["step"]
+            return
+        missing = line["step"] - self._read_at - settled.ran
+        if missing:
+            self.calls.correct(line, missing)
+        self._read_at = line["step"]
+        # An epoch's last line may be read twice: after its call, and when the epoch ends.
+        line["skipped"] = line.get("skipped", 0) + settled.skipped
+        self.skipped = (self.skipped or 0) + settled.skipped
+        if before is not None and before.loss_scale not in (None, reading.loss_scale):
+            self._schedule.changed(line["step"])
+
+    def _note_memory(self, line: Line) -> None:
+        if self._memory_on:
+            memory = self.recorder.attempt("memory", self.probe.memory)
+            if isinstance(memory, list):
+                line["memory"] = memory
+
+    # --- lines -----------------------------------------------------------------------------------------
+
+    def _drain(self, wait: bool = True) -> None:
+        """Hand over queued lines in order, each with its reading; with `wait` all of them."""
+        now = self._clock()
+        while self._queued:
+            line, snapshot = self._queued[0]
+            if snapshot is not None:
+                late = now - self.recorder.zero_ns - line["t_ns"] > LATE_NS
+                if not (wait or late or snapshot.ready()):
+                    return
+                reading = self.recorder.attempt("skipped", snapshot.reading)
+                if reading is not None:
+                    self._note(line, reading)
+            self._queued.popleft()
+            self._emit(line)
+
+    def _emit(self, line: Line) -> None:
+        interval = line.get("interval_ns")
+        if interval is not None and not line["profiled"]:
+            if self.plan is not None and self._window is None:
+                self.plan.interval(interval)
+            self.intervals.append(interval // line["covers"])
+        self.recorder.put(line)
+
+    def _emit_all(self, line: Line | None) -> None:
+        self._drain()
+        if line is not None:
+            self._emit(line)
+
+    # --- the profile window ----------------------------------------------------------------------------
+
+    def _profile(self, batch: int) -> None:
+        plan, window = self.plan, self._window
+        if plan is None:
+            return
+        next_step = self.calls.step + 1
+        covers = self.calls.covers(batch)
+        if window is not None and (plan.closes(next_step, window.calls) or window.too_large()):
+            self._close_window()
+            return
+        if window is None:
+            left = self.calls.left(batch)
+            calls_left = None if left is None else -(-left // self.calls.per_call)
+            if not plan.opens(next_step, calls_left, self._first_of_epoch):
+                return
+            self.recorder.attempt("profile_windows", self._open_window, next_step)
+            window = self._window
+        if window is not None:
+            self.recorder.attempt("markers", window.mark, self.calls.step + covers)
+
+    def _open_window(self, first_step: int) -> None:
+        self._drain()
+        window = Window(self.probe, self.recorder.root, self._clock, first_step)
+        self.recorder.facts.setdefault("profile_windows", []).append(window.facts)
+        self.recorder.save()  # a process that is killed within leaves a window that is "open"
+        if self.runs_behind:
+            self._wait()
+        window.start()
+        self._window = window
+        self.calls.restart_interval(self._clock())
+
+    def _close_window(self) -> None:
+        window, self._window, self.plan = self._window, None, None if self._window else self.plan
+        if window is None:
+            return
+        self.recorder.attempt("markers", window.unmark)
+        if self.runs_behind:
+            self._wait()
+        self.recorder.attempt("profile_windows", window.stop)
+        self.calls.restart_interval(self._clock())
+        self.recorder.save()
+
+    # --- facts -----------------------------------------------------------------------------------------
+
+    def _active(self) -> bool:
+        return self.recorder.on and self._in_fit
+
+    def _describe_process(self, model: Any) -> None:
+        recorder = self.recorder
+        facts = recorder.facts
+        facts["framework"] = recorder.attempt("framework", self._framework)
+        for question in (self.probe.settings, lambda: self.probe.distribution(model)):
+            for key, value in (recorder.attempt("settings", question) or {}).items():
+                if isinstance(value, Absent):
+                    recorder.absent[key] = value.reason
+                else:
+                    facts[key] = value
+        devices = recorder.attempt("devices", self.probe.devices) or []
+        facts["devices"] = [*machine.with_nvml(devices), machine.cpu()]
+        memory = recorder.attempt("memory", self.probe.memory)
+        self._memory_on = isinstance(memory, list)
+        if isinstance(memory, Absent):
+            recorder.absent["memory"] = memory.reason
+        facts["timing"] = {"read_every": self._schedule.read_every, **self._timing()}
+        self._explain_absences()
+        if self.plan is None:
+            recorder.absent["profile_windows"] = "not wanted (profile_steps=None)"
+
+    def _timing(self) -> Facts:
+        if self.runs_behind:
+            return {"basis": "asynchronous", "note": ASYNCHRONOUS_NOTE}
+        return {"basis": "synchronous", "note": SYNCHRONOUS_NOTE}
+
+    def _explain_absences(self) -> None:
+        absent = self.recorder.absent
+        if self.queues:
+            absent["input_wait_ns"] = "Keras fetches data between two calls: the wait lies in the interval"
+            absent["loss"] = "reading the loss of a step would wait for the device"
+        else:
+            absent["input_wait_ns"] = "Keras fetches data inside the train function: see the profile window"
+
+    def _framework(self) -> Facts:
+        import keras
+
+        return {"keras": keras.__version__, **self._bare_framework()}
+
+    def _bare_framework(self) -> Facts:
+        facts = {
+            "backend": self.probe.backend,
+            "python": platform.python_version(),
+            **self.probe.framework(),
+        }
+        return {key: value for key, value in facts.items() if value is not None}
+
+    def _batch(self) -> int | None:
+        return batch_size_of_running_fit()
+
+    def _describe_fit(self) -> None:
+        facts = self.recorder.attempt(
+            "fits", fit_facts, self.model, self.calls.fit, self.calls.step + 1, None, self._batch_size
+        )
+        self._fit_facts: Facts = facts or {"fit": self.calls.fit, "first_step": self.calls.step + 1}
+        self.recorder.facts.setdefault("fits", []).append(self._fit_facts)
+        if self._batch_size is None:
+            self.recorder.absent["batch_size"] = "the input does not state it"
+        self.recorder.attempt("model", self._describe_model)
+        self._described = False
+
+    def _describe_model(self) -> None:
+        self._described = True
+        self.recorder.facts["model"] = model_facts(self.model)
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def summary(self) -> str:
+        """One line on the run so far."""
+        parts = [f"{self.calls.step} steps"]
+        if self.intervals:
+            parts.append(f"median {statistics.median(self.intervals) / 1e6:.3g} ms")
+        if self.skipped is not None:
+            parts.append(f"{self.skipped} skipped")
+        windows = self.recorder.facts.get("profile_windows") or []
+        done = [window for window in windows if window["status"] == "done"]
+        if done:
+            parts.append(f"trace of steps {done[-1]['first_step']} to {done[-1]['last_step']}")
+        return ", ".join(parts)
+
+
+def _at_start(optimizer: Any, reading: Reading) -> Reading:
+    """The first reading of a fit: a loss scale whose variable does not exist yet is the initial one."""
+    initial = getattr(optimizer, "initial_scale", None)
+    if reading.loss_scale is not None or initial is None:
+        return reading
+    return Reading(reading.iterations, float(initial), 0)

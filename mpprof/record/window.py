@@ -1,0 +1,205 @@
+"""The profile window: when it opens and closes, and where its trace ends up.
+
+How large a trace can get: at most `steps` steps (5) are in it, and it closes at the next call boundary
+after 30 s, or once this process has grown by 1 GiB since it opened, whichever comes first (profilers
+gather events in memory and write them at the end). On NVIDIA the collector itself stops at 2 Mi events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from mpprof.errors import UsageError
+from mpprof.record.probes.base import Probe
+
+STEPS = 5
+MOST_SECONDS = 30.0
+MOST_GROWTH_BYTES = 1 << 30
+LEAST_FREE_BYTES = 256 << 20
+
+EARLIEST_STEP = 10
+SETTLED_CALLS = 8
+SETTLED_RATIO = 1.5
+PATIENCE_CALLS = 100
+
+ProfileSteps = Literal["auto"] | tuple[int, int] | None
+
+
+@dataclass
+class Plan:
+    """Which steps to profile. "auto": some after the 10th, once intervals have settled (the longest of the
+    last 8 is within 1.5 times their median; where only means between two waits are known, the last of at
+    least 2); after 100 calls it waits no longer."""
+
+    first: int
+    last: int | None  # None: `steps` calls from where it opens
+    auto: bool
+    _intervals: deque[int] = field(default_factory=lambda: deque(maxlen=SETTLED_CALLS))
+    calls: int = 0  # that have run so far
+    means: bool = False  # intervals are means over many calls
+
+    @classmethod
+    def of(cls, wanted: Any) -> Plan | None:
+        """Raises `UsageError` where it is none of "auto", None and (first, last)."""
+        if wanted is None:
+            return None
+        if isinstance(wanted, str) and wanted == "auto":
+            return cls(EARLIEST_STEP, None, True)
+        match wanted:
+            case (int(first), int(last)) if 1 <= first <= last:
+                return cls(first, last, False)
+        raise UsageError(
+            f"profile_steps is {wanted!r}", next='Give "auto", None, or (first, last) counted from 1'
+        )
+
+    def interval(self, interval_ns: int) -> None:
+        self._intervals.append(interval_ns)
+
+    def opens(self, next_step: int, calls_left: int | None, first_of_epoch: bool) -> bool:
+        """Whether to open before the call whose first step is `next_step`. With "auto" the window starts
+        within an epoch and only where the epoch still has enough calls for it."""
+        if next_step < self.first:
+            return False
+        if not self.auto:
+            return self.last is None or next_step <= self.last
+        if first_of_epoch or (calls_left is not None and calls_left < STEPS + 1):
+            return False
+        return self._settled()
+
+    def _settled(self) -> bool:
+        if self.calls >= PATIENCE_CALLS:
+            return True
+        known = self._intervals
+        if len(known) < (2 if self.means else SETTLED_CALLS):
+            return False
+        longest = known[-1] if self.means else max(known)
+        return longest <= SETTLED_RATIO * statistics.median(known)
+
+    def closes(self, next_step: int, calls: int) -> bool:
+        """Whether the call whose first step is `next_step` no longer belongs to the window."""
+        return calls >= STEPS if self.last is None else next_step > self.last
+
+
+class Window:
+    """One session of the framework's profiler. `facts` is its entry in run.json's `profile_windows`.
+
+    The trace is gathered in a directory of its own and then moved to
+    `<root>/plugins/profile/<time>`: profilers name sessions by the second, and two of the same second
+    would overwrite each other. Where the profiler cannot be started (TensorBoard's callback runs it
+    already) the window is "failed: why", and only the step markers are set: they then are in that trace.
+    """
+
+    def __init__(self, probe: Probe, root: Path, clock: Callable[[], int], first_step: int) -> None:
+        self._probe, self._root, self._clock = probe, root, clock
+        self._gathering = root / "mpprof" / f".window-{os.getpid()}-{first_step}"
+        self._marker: contextlib.AbstractContextManager[Any] | None = None
+        self._running = False
+        self.calls = 0
+        self.facts: dict[str, Any] = {
+            "first_step": first_step,
+            "last_step": first_step - 1,
+            "started_unix_ns": time.time_ns(),
+            "status": "open",
+        }
+
+    def start(self) -> None:
+        begin = self._clock()
+        try:
+            _require_space(self._root)
+            self._gathering.mkdir(parents=True, exist_ok=True)
+            self._probe.start_trace(self._gathering)
+            self._running = True
+        except Exception as error:  # noqa: BLE001 - profilers fail in their own ways; the status says how
+            self._fail(error)
+        self._rss = _rss_bytes()
+        self._opened_ns = self._clock()
+        self.facts["start_cost_ns"] = self._opened_ns - begin
+
+    def mark(self, step: int) -> None:
+        """A call begins that will have run `step` steps when it ends."""
+        self.unmark()
+        self._marker = self._probe.marker(step)
+        self._marker.__enter__()
+        self.calls += 1
+        self.facts["last_step"] = step
+
+    def unmark(self) -> None:
+        marker, self._marker = self._marker, None
+        if marker is not None:
+            marker.__exit__(None, None, None)
+
+    def too_large(self) -> bool:
+        if self._clock() - self._opened_ns > MOST_SECONDS * 1e9:
+            return True
+        return _rss_bytes() - self._rss > MOST_GROWTH_BYTES
+
+    def stop(self) -> None:
+        self.unmark()
+        begin = self._clock()
+        if self._running:
+            self._running = False
+            try:
+                self._probe.stop_trace()
+                session = self._move()
+                self.facts["trace"] = session.relative_to(self._root).as_posix()
+                self.facts["host"] = _host(session)
+                self.facts["trace_bytes"] = sum(file.stat().st_size for file in session.rglob("*.*"))
+                self.facts["status"] = "done"
+            except Exception as error:  # noqa: BLE001 - as above
+                self._fail(error)
+        self.facts["stop_cost_ns"] = self._clock() - begin
+
+    def _move(self) -> Path:
+        """Give the session its own directory in TensorBoard's layout."""
+        sessions = sorted((self._gathering / "plugins" / "profile").iterdir())
+        if not sessions:
+            raise FileNotFoundError("the profiler wrote no trace")
+        target = self._root / "plugins" / "profile"
+        target.mkdir(parents=True, exist_ok=True)
+        for k in range(1, 100):
+            name = target / (sessions[-1].name if k == 1 else f"{sessions[-1].name}_{k}")
+            try:
+                name.mkdir()
+            except FileExistsError:
+                continue
+            os.replace(sessions[-1], name)  # onto an empty directory of our own
+            for empty in (self._gathering / "plugins" / "profile", self._gathering / "plugins"):
+                with contextlib.suppress(OSError):
+                    empty.rmdir()
+            with contextlib.suppress(OSError):
+                self._gathering.rmdir()
+            return name
+        raise FileExistsError(f"{target} holds a hundred sessions of this second")
+
+    def _fail(self, error: Exception) -> None:
+        self.facts["status"] = f"failed: {type(error).__name__}: {error}"[:300]
+
+
+def _require_space(root: Path) -> None:
+    import shutil
+
+    free = shutil.disk_usage(root).free
+    if free < LEAST_FREE_BYTES:
+        raise OSError(28, f"only {free >> 20} MiB free where the trace would go")
+
+
+def _rss_bytes() -> int:
+    try:
+        import psutil  # type: ignore[import-untyped]
+
+        return int(psutil.Process().memory_info().rss)
+    except Exception:  # noqa: BLE001 - without psutil only the limits of steps and time hold
+        return 0
+
+
+def _host(session: Path) -> str | None:
+    traces = sorted(session.glob("*.xplane.pb"))
+    return traces[0].name.removesuffix(".xplane.pb") if traces else None
