@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from mpprof.diagnosis.outcomes import Absent, Claim, known
+from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell, GapSlice
 from mpprof.model.finding import Confidence
@@ -90,16 +91,26 @@ def _by_same_trace(signals: Signals, row: int) -> float | None:
     size = cell.flops_per_step / cell.calls_per_step
     rates = [
         twin.flops_per_step / twin.ns_per_step
-        for twin in signals.cells
-        if twin.family == cell.family
-        and twin.placement in ACCELERATED
-        and twin.precision in HALF_PRECISIONS
+        for other, twin in enumerate(signals.cells)
+        if other != row
+        and twin.family == cell.family
+        and _well_fed(twin)
         and twin.flops_per_step
         and twin.calls_per_step
-        and twin.ns_per_step > 0
         and 1 / SIMILAR_SIZE <= twin.flops_per_step / twin.calls_per_step / size <= SIMILAR_SIZE
     ]
     return cell.flops_per_step / median(rates) if rates else None
+
+
+def _well_fed(cell: Cell) -> bool:
+    """16-bit work on matrix units with full loads: what a rate may be taken from."""
+    alignment = kernel_alignment(cell.kernel or "")
+    return (
+        cell.placement in ACCELERATED
+        and cell.precision in HALF_PRECISIONS
+        and cell.ns_per_step > 0
+        and (alignment is None or alignment >= ALIGNMENT)
+    )
 
 
 def _by_comparison(signals: Signals, row: int) -> float | None:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import HALF_DTYPES, RECORD_RUN, Signals
 
 CODE, SLUG, TITLE = "MP803", "tf32-baseline", "The float32 baseline already runs on Tensor Cores"
 SPECIFICITY = GENERAL
@@ -41,7 +41,7 @@ NOTABLE_RATIO = 0.10
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.half is None and signals.case.baseline is None:
+    if need(signals.compute_dtype) not in HALF_DTYPES:
         return Clear("the run is not in mixed precision")
     if known(signals.accelerator) in ("cpu", "tpu"):
         return Clear("TF32 is a mode of NVIDIA GPUs")

@@ -26,8 +26,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
 SPECIFICITY = GENERAL
@@ -35,8 +35,8 @@ SPECIFICITY = GENERAL
 
 def judge(signals: Signals) -> Outcome:
     accelerator = need(signals.accelerator)
-    dtype = known(signals.compute_dtype) or "16 bits"
-    if signals.half is None:
+    dtype = need(signals.compute_dtype)
+    if dtype not in HALF_DTYPES:
         return Clear("the run is not in mixed precision")
     if accelerator == "cpu":
         summary = f"training ran on a CPU, which emulates {dtype} unless it has AMX: slower than float32"

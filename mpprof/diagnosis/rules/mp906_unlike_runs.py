@@ -33,9 +33,9 @@ SPECIFICITY = GENERAL
 
 
 def judge(signals: Signals) -> Outcome:
+    baseline = need(signals.baseline)
     from mpprof.analysis import compare
 
-    baseline = need(signals.baseline)
     also_mixed = baseline.half is not None and signals.half is not None
     differences = compare.unlike(baseline.case.run, signals.case.run)
     if also_mixed:

@@ -1,0 +1,59 @@
+"""The manual: every rule is listed, is a page with all its headings, and is found by code or slug."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mpprof.diagnosis import codes, explain, rules
+from mpprof.diagnosis.manual import HEADINGS
+from mpprof.errors import NotFoundError
+
+FOLDER = Path(rules.__file__).parent
+
+
+def test_every_file_of_rules_is_in_all_under_its_own_name() -> None:
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
+    names = {f"{rule.CODE.lower()}_{rule.SLUG.replace('-', '_')}" for rule in rules.ALL}
+    assert files == names == {rule.__name__.rsplit(".", 1)[-1] for rule in rules.ALL}
+    assert len({rule.CODE for rule in rules.ALL}) == len(rules.ALL)
+
+
+@pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
+def test_every_page_has_all_headings_in_order_and_something_under_each(rule) -> None:
+    page = explain(rule.CODE)
+    assert page.startswith(f"{rule.CODE} {rule.SLUG}\n")
+    lines = page.splitlines()
+    at = [lines.index(heading) for heading in HEADINGS]
+    assert at == sorted(at)
+    for heading, start in zip(HEADINGS, at, strict=True):
+        assert lines[start + 1].startswith("    "), f"nothing under {heading}"
+    assert max(map(len, lines)) <= 110
+
+
+@pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
+def test_every_page_says_in_code_what_to_do(rule) -> None:
+    text = explain(rule.CODE)
+    remedy = text[text.index("What to do") : text.index("When to ignore")]
+    assert re.search(r"^ {8}\S", remedy, re.MULTILINE), "no indented code"
+
+
+def test_by_slug_and_in_any_case() -> None:
+    assert (
+        explain("float32-island") == explain("mp104") == explain(" MP104 ") == explain("MP104 float32-island")
+    )
+
+
+def test_an_unknown_cause_names_the_nearest() -> None:
+    with pytest.raises(NotFoundError, match=r"MP104 float32-island"):
+        explain("float32-iland")
+    with pytest.raises(NotFoundError, match=r"MP912"):
+        explain("MP999")
+    with pytest.raises(NotFoundError, match="lists them all"):
+        explain("zzzzzzzz")
+
+
+def test_only_causes_with_a_rule_are_listed() -> None:
+    assert {code for code, _, _ in codes()} == {rule.CODE for rule in rules.ALL}

@@ -1,0 +1,266 @@
+"""Rules that need no trace: each fires, is quiet on the near side of its limit, and says what it lacks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpprof.model.run import OptimizerFacts, ProfileWindow
+from tests.builders import cases as c
+from tests.diagnosis.saying import finding, says
+
+FLOAT32 = (c.layer("dense", dtype="float32"), c.layer("head", dtype="float32"))
+
+
+def with_layers(*layers, policy="mixed_float16", **facts):
+    return c.case(records=c.facts(policy, layers=layers, **facts))
+
+
+# --- MP101 built-before-policy
+
+
+def test_mp101_every_layer_is_float32_under_a_mixed_policy() -> None:
+    got = finding("MP101", with_layers(*FLOAT32))
+    assert got.severity == "error"
+    assert got.layers == ("dense", "head")
+
+
+@pytest.mark.parametrize(
+    ("layers", "policy"),
+    [
+        ((c.layer("dense"), c.layer("head", dtype="float32")), "mixed_float16"),
+        (FLOAT32, "float32"),
+        (c.HEALTHY_LAYERS, "mixed_float16"),
+    ],
+)
+def test_mp101_is_quiet_where_one_layer_is_16_bit_or_nothing_was_asked_for(layers, policy) -> None:
+    assert says("MP101", with_layers(*layers, policy=policy)) == "clear"
+
+
+def test_mp101_costs_the_matrix_work_against_16_bit_and_half_the_memory_bound() -> None:
+    account = c.account(c.fallback(80), c.cell("elementwise", 20))
+    case = c.case(records=c.facts(layers=FLOAT32), account=account)
+    got = finding("MP101", case)
+    # V100: 15.7 to 125 TFLOP/s by the peaks, nothing else being known.
+    assert got.cost_ns_per_step == pytest.approx((80 * (1 - 15.7 / 125) + 10) * c.MS)
+
+
+@pytest.mark.parametrize("code", ["MP101", "MP102", "MP104", "MP106"])
+def test_rules_of_the_model_say_that_nothing_was_recorded(code) -> None:
+    assert "not recorded" in says(code, c.bare())
+    assert "MPProfilerCallback" in says(code, c.bare())
+
+
+# --- MP102 no-loss-scaling
+
+
+def test_mp102_float16_layers_with_a_plain_optimizer() -> None:
+    records = c.facts("float32", fits=(c.fit("float32", OptimizerFacts("Adam")),), layers=(c.layer("dense"),))
+    assert finding("MP102", c.case(records=records)).layers == ("dense",)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [OptimizerFacts("LossScaleOptimizer", "Adam", True), OptimizerFacts("Adam", fixed_scale=1024.0)],
+)
+def test_mp102_is_quiet_where_the_loss_is_scaled(optimizer) -> None:
+    records = c.facts(fits=(c.fit("float32", optimizer),), layers=(c.layer("dense"),))
+    assert says("MP102", c.case(records=records)) == "clear"
+
+
+def test_mp102_bfloat16_needs_no_scaling() -> None:
+    records = c.facts("mixed_bfloat16", layers=(c.layer("dense", dtype="bfloat16"),))
+    assert says("MP102", c.case(records=records)) == "clear"
+
+
+# --- MP106 float16-output
+
+
+def test_mp106_the_last_layer_gives_float16() -> None:
+    assert says("MP106", with_layers(c.layer("dense"), c.layer("softmax", "Activation"))) == "warning"
+    assert says("MP106", with_layers(*c.HEALTHY_LAYERS)) == "clear"
+    unknown = c.layer("softmax", "Activation", output_dtype=None)
+    assert "not recorded" in says("MP106", with_layers(c.layer("dense"), unknown))
+
+
+# --- MP201, MP204: skipped steps
+
+
+def skipping(count=1000, *, skipped, scales=None, **facts):
+    return c.case(table=c.steps(count, skipped=skipped, scales=scales), **facts)
+
+
+def test_mp201_one_percent_of_late_steps_is_a_warning_and_five_an_error() -> None:
+    # 16 steps a reading from step 32 on: 968 steps lie after the first 20 rows that are whole.
+    readings = dict.fromkeys(range(1, 33), 0) | dict.fromkeys(range(48, 1001, 16), 0)
+    few = skipping(skipped=readings | {512: 9, 48: 0})
+    enough = skipping(skipped=readings | {512: 10})
+    many = skipping(skipped=readings | {512: 10, 768: 16, 912: 16, 976: 10})
+    assert [says("MP201", case) for case in (few, enough, many)] == ["clear", "warning", "error"]
+
+
+def test_mp201_a_run_that_ends_in_skipping_is_an_error_whatever_the_share() -> None:
+    readings = dict.fromkeys(range(16, 2001, 16), 0) | {2000 - 16: 16, 2000: 16}
+    assert says("MP201", skipping(2000, skipped=readings, scales={2000: 0.0625})) == "error"
+    got = finding("MP201", skipping(2000, skipped=readings, scales={2000: 0.0625}))
+    assert "0.0625" in got.summary
+    assert got.cost_ns_per_step == pytest.approx(32 / 1968 * 100 * c.MS, rel=0.02)
+
+
+def test_mp201_says_what_is_missing() -> None:
+    assert "were not recorded" in says("MP201", c.case(table=c.steps()))
+    assert "only" in says("MP201", skipping(30, skipped={10: 2, 30: 2}))
+    assert says("MP201", c.case(records=c.facts("float32", layers=FLOAT32), table=c.steps())) == "clear"
+
+
+def test_mp204_skips_at_the_start_are_normal() -> None:
+    readings = {step: int(step < 4) for step in range(1, 33)} | dict.fromkeys(range(48, 1001, 16), 0)
+    got = finding("MP204", skipping(skipped=readings))
+    assert (got.severity, got.evidence[0].value) == ("info", 3)
+    assert says("MP201", skipping(skipped=readings)) == "clear"
+
+
+def test_mp204_is_not_what_goes_on_and_needs_the_counter() -> None:
+    assert says("MP204", skipping(skipped={20: 3, 1000: 400})) == "clear"
+    assert says("MP204", skipping(skipped={20: 0, 1000: 0})) == "clear"
+    assert "were not recorded" in says("MP204", c.case(table=c.steps()))
+
+
+# --- MP203 loss-scale-runaway
+
+
+@pytest.mark.parametrize(
+    ("highest", "said"),
+    [(2.0**24, "clear"), (2.0**25, "warning"), (2.0**120, "error"), (np.inf, "error")],
+)
+def test_mp203_limits(highest, said) -> None:
+    assert says("MP203", c.case(table=c.steps(scales={1: 2.0**15, 200: highest}))) == said
+
+
+def test_mp203_without_a_dynamic_scale_or_without_readings() -> None:
+    fixed = c.facts(fits=(c.fit(optimizer=OptimizerFacts("Adam", fixed_scale=1024.0)),))
+    assert says("MP203", c.case(records=fixed, table=c.steps())) == "clear"
+    assert "loss scale was not recorded" in says("MP203", c.case(table=c.steps()))
+
+
+# --- MP8: the device
+
+
+@pytest.mark.parametrize(
+    ("capability", "said"), [((6, 1), "warning"), ((6, 9), "warning"), ((7, 0), "clear"), ((9, 0), "clear")]
+)
+def test_mp801_tensor_cores_begin_at_7_0(capability, said) -> None:
+    device = c.DeviceFacts("gpu", "card", "nvidia", capability)
+    assert says("MP801", c.case(records=c.facts(device=device))) == said
+
+
+def test_mp801_is_info_for_float32_and_not_asked_of_a_cpu() -> None:
+    device = c.DeviceFacts("gpu", "GTX 1080 Ti", "nvidia", (6, 1))
+    assert says("MP801", c.case(records=c.facts("float32", layers=FLOAT32, device=device))) == "info"
+    assert says("MP801", c.case(records=c.facts(device=c.CPU))) == "clear"
+    nameless = c.DeviceFacts("gpu", None, "nvidia")
+    assert "compute capability" in says("MP801", c.case(records=c.facts(device=nameless)))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("NVIDIA GeForce GTX 1660 Ti", "warning"),
+        ("GeForce GTX1650", "warning"),
+        ("NVIDIA T600 Laptop GPU", "warning"),
+        ("NVIDIA GeForce MX450", "warning"),
+        ("Tesla T4", "clear"),
+        ("NVIDIA T4G", "clear"),
+        ("NVIDIA GeForce RTX 2080", "clear"),
+        ("Quadro RTX 4000", "clear"),
+    ],
+)
+def test_mp802_by_name(name, said) -> None:
+    device = c.DeviceFacts("gpu", name, "nvidia", (7, 5))
+    assert says("MP802", c.case(records=c.facts(device=device))) == said
+
+
+def test_mp802_needs_a_name_at_7_5_and_nothing_elsewhere() -> None:
+    assert "name is missing" in says(
+        "MP802", c.case(records=c.facts(device=c.DeviceFacts("gpu", None, "nvidia", (7, 5))))
+    )
+    assert says("MP802", c.case()) == "clear"
+
+
+def test_mp803_by_the_switch_without_a_baseline() -> None:
+    on, off, unknown = (c.case(records=c.facts(device=c.A100, tf32_enabled=v)) for v in (True, False, None))
+    assert says("MP803", on) == "info"
+    assert says("MP803", off) == "clear"
+    assert "TF32 switch" in says("MP803", unknown)
+    assert says("MP803", c.case(records=c.facts(tf32_enabled=True))) == "clear"  # V100 has no TF32
+
+
+def test_mp803_by_the_kernels_of_the_baseline() -> None:
+    def against(tf32_ms):
+        kernels = (c.fallback(100 - tf32_ms), c.healthy(tf32_ms, precision="tf32"))
+        baseline = c.case(records=c.facts("float32", device=c.A100), account=c.account(*kernels))
+        return c.case(records=c.facts(device=c.A100), baseline=baseline)
+
+    assert says("MP803", against(9.9)) == "clear"
+    assert says("MP803", against(10.1)) == "info"
+
+
+def test_mp806_a_cpu_and_other_vendors() -> None:
+    assert says("MP806", c.case(records=c.facts(device=c.CPU))) == "info"
+    amd = c.DeviceFacts("gpu", "MI300X", "amd")
+    assert says("MP806", c.case(records=c.facts(device=amd))) == "info"
+    tpu = c.DeviceFacts("tpu", "TPU v4", "google")
+    assert says("MP806", c.case(records=c.facts(device=tpu))) == "warning"
+    assert says("MP806", c.case()) == "clear"
+    assert says("MP806", c.case(records=c.facts("float32", layers=FLOAT32, device=c.CPU))) == "clear"
+    assert "not recorded" in says("MP806", c.bare())
+
+
+# --- MP9: is the measurement valid
+
+
+def test_mp901_never_settled_and_mostly_warm_up() -> None:
+    table = c.steps([5000.0] * 10 + [100.0] * 190)
+    assert says("MP901", c.case(table=table, steps=c.summary(table))) == "info"  # 50 of 69 s
+    short = c.steps([1700.0] * 10 + [100.0] * 190)  # 17 of 36 s
+    assert says("MP901", c.case(table=short, steps=c.summary(short))) == "clear"
+    assert says("MP901", c.case(table=table, steps=c.summary(table, first_steady=None))) == "warning"
+    few = c.steps(19)
+    assert "only 19 steps" in says("MP901", c.case(table=few, steps=c.summary(few)))
+    assert "no steps were recorded" in says("MP901", c.case())
+
+
+def test_mp901_a_window_within_warm_up() -> None:
+    table = c.steps()
+    account = c.account(steps=(5, 6, 7))
+    assert (
+        says("MP901", c.case(table=table, account=account, steps=c.summary(table, first_steady=8)))
+        == "warning"
+    )
+    assert (
+        says("MP901", c.case(table=table, account=account, steps=c.summary(table, first_steady=7))) == "clear"
+    )
+
+
+def test_mp910_a_window_that_never_opened_closed_or_started() -> None:
+    def windows(*statuses, **absent):
+        got = tuple(ProfileWindow(None, None, 10, None, 0, 0, 0, s) for s in statuses)
+        return c.case(records=c.facts(profile_windows=got, absent=absent), table=c.steps(8))
+
+    assert says("MP910", windows()) == "warning"
+    assert says("MP910", windows("open")) == "warning"
+    assert "CUPTI" in finding("MP910", windows("failed: no CUPTI")).summary
+    assert says("MP910", windows("done")) == "clear"
+    assert says("MP910", windows(profile_windows="not wanted (profile_steps=None)")) == "clear"
+    assert says("MP910", c.case(account=c.account())) == "clear"
+    assert "nothing was recorded" in says("MP910", c.bare())
+
+
+@pytest.mark.parametrize(("steady", "said"), [(30, "clear"), (29, "info"), (10, "info"), (9, "warning")])
+def test_mp911_limits(steady, said) -> None:
+    table = c.steps()
+    assert says("MP911", c.case(table=table, steps=c.summary(table, steady=steady))) == said
+
+
+def test_mp911_needs_steps() -> None:
+    assert "no steps were recorded" in says("MP911", c.case())

@@ -1,0 +1,251 @@
+"""Rules that read the account: each fires, is quiet on the near side of its limit, and says what it lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import cases as c
+from tests.diagnosis.saying import finding, says
+
+
+def with_cells(*cells, **facts):
+    return c.case(account=c.account(*cells), **facts)
+
+
+ON_CPU = c.case(
+    records=c.facts(device=c.CPU), account=c.account(trace_basis="host"), trace=c.trace(c.CPU, basis="host")
+)
+
+
+@pytest.mark.parametrize(
+    "code", ["MP301", "MP302", "MP401", "MP503", "MP905", "MP907", "MP908", "MP909", "MP912"]
+)
+def test_without_a_trace_they_say_what_to_record(code) -> None:
+    said = says(code, c.case())
+    assert said.startswith("unable: there is no trace of this run")
+    assert "profile_steps" in said
+
+
+@pytest.mark.parametrize("code", ["MP302", "MP401", "MP907", "MP908", "MP912", "MP801", "MP802", "MP803"])
+def test_rules_of_gpus_are_clear_on_a_cpu(code) -> None:
+    assert says(code, ON_CPU) == "clear"
+
+
+def test_the_trace_problem_is_the_reason() -> None:
+    case = c.case(trace=c.trace(), trace_problem="more than 1 % of the steps have no kernels")
+    assert "more than 1 %" in says("MP301", case)
+
+
+# --- MP301 input-bound, MP302 launch-bound
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"), [(4.9, "clear"), (5.1, "warning"), (19.9, "warning"), (20.1, "error")]
+)
+def test_mp301_limits(ms, said) -> None:
+    assert says("MP301", with_cells(c.cell("idle_input", ms))) == said
+
+
+def test_mp301_does_not_guess_at_idle_time_without_a_cause() -> None:
+    assert "does not show what for" in says("MP301", with_cells(c.cell("idle_other", 40)))
+    assert says("MP301", with_cells(c.cell("idle_other", 4))) == "clear"
+    assert says("MP301", with_cells(c.cell("idle_launch", 40))) == "clear"
+
+
+def test_mp301_from_the_records_of_a_recorder() -> None:
+    def waiting(ms):
+        table = c.steps(200, input_wait_ns=c.steps(200).interval_ns * 0 + int(ms * c.MS))
+        return c.case(table=table)
+
+    assert says("MP301", waiting(4.9)) == "clear"
+    assert says("MP301", waiting(25)) == "error"
+    assert finding("MP301", waiting(25)).cost_ns_per_step == 25 * c.MS
+    assert "not measured by itself" in says("MP301", c.case(table=c.steps()))
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"), [(2.9, "clear"), (3.1, "info"), (4.9, "info"), (5.1, "warning"), (15.1, "error")]
+)
+def test_mp302_limits(ms, said) -> None:
+    assert says("MP302", with_cells(c.cell("idle_launch", ms))) == said
+
+
+@pytest.mark.parametrize(("calls", "confidence"), [(5000, "high"), (4000, "medium")])
+def test_mp302_is_sure_where_kernels_are_short(calls, confidence) -> None:
+    # 85 ms in so many kernels: 17 µs or 21 µs each.
+    got = finding("MP302", with_cells(c.cell("idle_launch", 15), c.healthy(85, calls_per_step=calls)))
+    assert got.confidence == confidence
+
+
+def test_mp302_with_graphs_there_is_nothing_to_blame() -> None:
+    assert "command" in says("MP302", with_cells(c.cell("idle_other", 30)))
+
+
+# --- MP104 float32-island
+
+ISLAND = (
+    c.layer("dense"),
+    c.layer("custom", "Custom", "float16", output_dtype="float32"),
+    *c.HEALTHY_LAYERS[1:],
+)
+
+
+def test_mp104_names_the_island_without_a_trace() -> None:
+    got = finding("MP104", c.case(records=c.facts(layers=ISLAND)))
+    assert (got.severity, got.layers, got.cost_ns_per_step) == ("warning", ("custom",), None)
+
+
+def test_mp104_costs_its_kernels_its_bytes_and_its_casts() -> None:
+    cells = (
+        c.fallback(40, layer="custom"),
+        c.cell("cast", 4, layer="custom"),
+        c.cell("elementwise", 2, layer="custom"),
+    )
+    case = c.case(records=c.facts(layers=ISLAND), account=c.account(*cells))
+    got = finding("MP104", case)
+    assert got.cost_ns_per_step == pytest.approx((40 * (1 - 15.7 / 125) + 4 + 1) * c.MS)
+    assert (got.severity, got.confidence) == ("error", "low")  # by the peaks: a ceiling
+
+
+@pytest.mark.parametrize(("ms", "said"), [(0.9, "clear"), (1.1, "info"), (2.9, "info"), (3.1, "warning")])
+def test_mp104_limits(ms, said) -> None:
+    case = c.case(records=c.facts(layers=ISLAND), account=c.account(c.cell("cast", ms, layer="custom")))
+    assert says("MP104", case) == said
+
+
+def test_mp104_the_end_of_the_model_is_float32_by_right() -> None:
+    assert says("MP104", c.case()) == "clear"
+    head = (c.layer("dense"), c.layer("logits", dtype="float32"))
+    assert says("MP104", c.case(records=c.facts(layers=head))) == "clear"
+    costly = c.case(records=c.facts(layers=head), account=c.account(c.fallback(30, layer="logits")))
+    assert says("MP104", costly) == "error"
+
+
+def test_mp104_uses_the_rate_of_16_bit_kernels_in_the_same_trace_first() -> None:
+    cells = (
+        c.fallback(40, layer="custom", flops_per_step=4e11),
+        c.healthy(10, flops_per_step=4e11),
+        c.healthy(20, flops_per_step=4e9),  # a hundredth of the size: says nothing
+    )
+    got = finding("MP104", c.case(records=c.facts(layers=ISLAND), account=c.account(*cells)))
+    assert got.cost_ns_per_step == pytest.approx(30 * c.MS)
+    assert got.confidence == "high"
+
+
+def test_mp104_then_the_comparison_with_the_baseline() -> None:
+    speedup = c.speedup(c.gap_slice("matmul", 40, 40, 5.0, "custom"))
+    account = c.account(c.fallback(40, layer="custom"))
+    case = c.case(records=c.facts(layers=ISLAND), account=account, speedup=speedup)
+    got = finding("MP104", case)
+    assert got.cost_ns_per_step == pytest.approx(32 * c.MS)
+    assert got.gap_ratio == pytest.approx(1.0)
+
+
+# --- MP401 unaligned-shape
+
+ODD, EVEN = "(half[512,1000];half[1000,1001])", "(half[512,1000];half[1000,1008])"
+
+
+def unaligned(ms=30.0, shapes=ODD, **facts):
+    given = {
+        "precision": "fp16",
+        "kernel": "volta_fp16_sgemm_fp16_128x64_nn",
+        "shapes": shapes,
+        "op": "d/MatMul",
+    }
+    return with_cells(c.fallback(ms, **{**given, **facts}))
+
+
+def test_mp401_an_odd_size_on_ordinary_arithmetic() -> None:
+    got = finding("MP401", unaligned())
+    assert "1001" in got.summary
+    assert "1000" not in got.evidence[0].value
+    assert got.cost_ns_per_step == pytest.approx(30 * (1 - 15.7 / 125) * c.MS)
+
+
+def test_mp401_is_quiet_where_sizes_or_kernels_are_right() -> None:
+    assert says("MP401", unaligned(shapes=EVEN)) == "clear"
+    assert says("MP401", unaligned(placement="tensor_core", kernel="volta_fp16_s884gemm")) == "clear"
+    assert says("MP401", unaligned(precision="fp32", shapes="(float[512,1001];float[1001,3])")) == "clear"
+    assert says("MP401", ON_CPU) == "clear"
+
+
+def test_mp401_narrow_loads_on_tensor_cores_count_only_with_something_to_compare() -> None:
+    narrow = {"placement": "tensor_core", "kernel": "cutlass_80_tensorop_f16_s16816gemm_f16_64x64_nn_align1"}
+    assert "could reach is not known" in says("MP401", unaligned(**narrow))
+    twin = c.healthy(10, flops_per_step=1e11)
+    case = with_cells(c.fallback(30, precision="fp16", shapes=ODD, flops_per_step=1e11, **narrow), twin)
+    assert finding("MP401", case).cost_ns_per_step == pytest.approx(20 * c.MS)
+
+
+def test_mp401_by_the_sizes_of_the_layer_and_without_any() -> None:
+    layers = (c.layer("dense", config={"units": 1001}, input_shape=[None, 512]), c.layer("head"))
+    account = c.account(c.fallback(30, precision="fp16", layer="dense"))
+    assert "1001" in finding("MP401", c.case(records=c.facts(layers=layers), account=account)).summary
+    assert "neither their shapes" in says("MP401", unaligned(shapes=None))
+
+
+@pytest.mark.parametrize(("ms", "said"), [(1.1, "clear"), (1.2, "info"), (3.4, "info"), (3.5, "warning")])
+def test_mp401_limits(ms, said) -> None:
+    assert says("MP401", unaligned(ms)) == said  # 1 % and 3 % of the step, at 87.4 % of the kernel's time
+
+
+# --- MP503 casts
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"), [(2.9, "clear"), (3.1, "info"), (14.9, "info"), (15.1, "warning"), (30.1, "error")]
+)
+def test_mp503_limits(ms, said) -> None:
+    assert says("MP503", with_cells(c.cell("cast", ms), peaks=None)) == said
+
+
+def test_mp503_leaves_the_cast_of_the_weights() -> None:
+    # A million parameters, 6 bytes each, at 900 GB/s.
+    got = finding("MP503", with_cells(c.cell("cast", 20)))
+    assert got.cost_ns_per_step == pytest.approx(20 * c.MS - 6e6 / 900e9 * 1e9)
+
+
+# --- MP905 to MP912: is the trace to be trusted
+
+
+@pytest.mark.parametrize(
+    ("wall_ms", "said"), [(91.0, "clear"), (90.0, "info"), (67.0, "info"), (66.0, "warning")]
+)
+def test_mp905_limits(wall_ms, said) -> None:
+    assert says("MP905", c.case(account=c.account(wall_ms=wall_ms))) == said
+
+
+def test_mp905_needs_unprofiled_steps() -> None:
+    assert "no unprofiled steps" in says("MP905", c.case(account=c.account()))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"), [(0.019, "clear"), (0.021, "info"), (0.11, "warning"), (0.51, "error")]
+)
+def test_mp907_limits(ratio, said) -> None:
+    assert says("MP907", c.case(account=c.account(), unknown_ratio=ratio)) == said
+
+
+def test_mp908_a_gpu_without_events() -> None:
+    host = c.trace(c.CPU, basis="host")
+    assert says("MP908", c.case(trace=host)) == "error"
+    assert says("MP908", c.case(account=c.account())) == "clear"
+    assert "device was not recorded" in says("MP908", c.case(records=None, trace=host))
+
+
+def test_mp909_the_warnings_of_the_trace() -> None:
+    cut = c.trace(warnings=("cut off at byte 512",))
+    assert "byte 512" in finding("MP909", c.case(account=c.account(), trace=cut)).summary
+    assert says("MP909", c.case(account=c.account())) == "clear"
+
+
+@pytest.mark.parametrize(("ms", "said"), [(1.9, "clear"), (2.1, "info"), (19.9, "info"), (20.1, "warning")])
+def test_mp912_limits(ms, said) -> None:
+    account = c.account(c.cell("other", ms), c.healthy(100 - ms, op="d/MatMul"))
+    assert says("MP912", c.case(account=account, trace=c.trace(graphs=(7, -1)))) == said
+
+
+def test_mp912_without_graphs_nothing_is_lost_to_them() -> None:
+    account = c.account(c.cell("other", 50), c.healthy(50, op="d/MatMul"))
+    assert says("MP912", c.case(account=account)) == "clear"
