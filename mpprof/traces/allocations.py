@@ -38,9 +38,10 @@ class _Stats:
         id = self.events.plane.stat_ids.get(name)
         if id is None:
             return np.zeros(len(self.fields.number), np.bool_)
-        return (self.key[self.fields.parent] == id) & (self.fields.number != 1)
+        rows: NDArray[np.bool_] = (self.key[self.fields.parent] == id) & (self.fields.number != 1)
+        return rows
 
-    def int(self, name: str) -> Int64:
+    def number(self, name: str) -> Int64:
         column = np.full(self.n, -1, np.int64)
         rows = self._rows(name) & (self.fields.wire == 0)
         column[self.owner[self.fields.parent[rows]]] = self.fields.value[rows]
@@ -53,7 +54,7 @@ class _Stats:
         rows = np.flatnonzero(self._rows(name) & ((self.fields.number == 5) | (self.fields.number == 7)))
         seen: dict[int | bytes, int] = {}
         found = []
-        raw = memoryview(plane.buffer)
+        raw = memoryview(plane.buffer)  # type: ignore[arg-type]
         numbers, values, sizes = (
             c[rows].tolist() for c in (self.fields.number, self.fields.value, self.fields.size)
         )
@@ -83,24 +84,24 @@ def allocation_table(events: PlaneEvents | None, ops: Ops | None) -> AllocationT
     metadata = events.raw.metadata[events.raw.marked_event]
     frees = np.array([name == "MemoryDeallocation" for name in events.plane.metadata_names] + [False])
     op_text = stats.text("tf_op")
-    texts = strings.texts()
-    op_rows = {-1: -1} | {row: ops.named(texts[row]) for row in set(op_text.tolist()) if row >= 0}
-    types = stats.int("data_type")
+    listed = strings.texts()
+    op_rows = {-1: -1} | {row: ops.named(listed[row]) for row in set(op_text.tolist()) if row >= 0}
+    types = stats.number("data_type")
     type_rows = {
         code: strings(DATA_TYPES[code]) if code in DATA_TYPES else -1 for code in set(types.tolist())
     }
     shapes, old_shapes = stats.text("tensor_shapes"), stats.text("shape")
-    requested, allocated = stats.int("requested_bytes"), stats.int("allocation_bytes")
+    requested, allocated = stats.number("requested_bytes"), stats.number("allocation_bytes")
     return AllocationTable(
         time_ns=events.start_ns[events.raw.marked_event],
         free=frees[metadata],
         allocator=stats.text("allocator_name"),
         bytes=np.where(allocated >= 0, allocated, requested),
-        live_bytes=stats.int("bytes_allocated"),
-        peak_bytes=stats.int("peak_bytes_in_use"),
-        reserved_bytes=stats.int("bytes_reserved"),
-        available_bytes=stats.int("bytes_available"),
-        address=stats.int("addr"),
+        live_bytes=stats.number("bytes_allocated"),
+        peak_bytes=stats.number("peak_bytes_in_use"),
+        reserved_bytes=stats.number("bytes_reserved"),
+        available_bytes=stats.number("bytes_available"),
+        address=stats.number("addr"),
         dtype=np.array([type_rows[code] for code in types.tolist()], np.int32),
         shapes=np.where(shapes >= 0, shapes, old_shapes),
         op=np.array([op_rows[row] for row in op_text.tolist()], np.int32),

@@ -92,17 +92,18 @@ def join(keys: Int64, to: Int64) -> Int32:
 
 def is_ordered(start: Int64, duration: Int64) -> bool:
     """Sorted by start, of equal starts the longest first."""
-    step = np.diff(start)
-    return not ((step < 0) | ((step == 0) & (np.diff(duration) > 0))).any()
+    if (start[1:] < start[:-1]).any():
+        return False
+    tied = np.flatnonzero(start[1:] == start[:-1])
+    return not (duration[tied + 1] > duration[tied]).any()
 
 
 def parents_first(start: Int64, duration: Int64) -> Int64:
     """The order by start, of equal starts the longest first."""
     order = np.argsort(start, kind="stable")
-    tied = np.diff(start[order]) == 0
-    if (tied & (np.diff(duration[order]) > 0)).any():
-        return np.lexsort((-duration, start))
-    return order
+    if is_ordered(start[order], duration[order]):
+        return order
+    return np.lexsort((-duration, start))
 
 
 def leaves(start: Int64, duration: Int64) -> Bool:

@@ -57,7 +57,8 @@ class DeviceReader:
 
     def add(self, plane: RawPlane, device: int, facts: DeviceFacts, streams: list[Stream]) -> None:
         tpu = facts.kind == "tpu"
-        real, derived = [], []
+        real: list[RawLine] = []
+        derived: list[RawLine] = []
         for line in plane.lines:
             if tpu and (line.name in TPU_WORK_LINES or line.name not in DERIVED_LINES):
                 real.append(line)
@@ -68,7 +69,7 @@ class DeviceReader:
             return
         if derived and not real and any(line.end > line.start + 32 for line in derived):
             self.warnings.append(
-                f"plane {plane.name} holds only lines derived by a converter and no stream: no kernel can be read"
+                f"plane {plane.name} holds no stream, only lines that a converter derived: no kernel read"
             )
         events = read_events(plane, real, _INTS, _TEXTS, self.strings, self.shift_ns)
         self.warnings += events.warnings
@@ -81,20 +82,20 @@ class DeviceReader:
         kind, copy, size = self._work(events)
         table = KernelTable(
             device=constant(device, n, np.int32),
-            stream=(events.line + first_stream).astype(np.int32),
+            stream=events.per_line(range(first_stream, first_stream + len(events.raw.bounds) - 1)),
             start_ns=events.start_ns,
             duration_ns=events.duration_ns,
             kind=kind,
             name=events.name,
             op=self._ops(events),
-            correlation=events.int("correlation_id"),
+            correlation=events.number("correlation_id"),
             launch=constant(-1, n, np.int32),
             shapes=events.first_text(_SHAPES),
             details=events.first_text(_DETAILS),
             copy=copy,
             bytes=size,
-            graph=events.first_int(("cuda_graph_id", "command_buffer_id")),
-            group=events.int("group_id"),
+            graph=events.first_number(("cuda_graph_id", "command_buffer_id")),
+            group=events.number("group_id"),
         )
         if nested:  # a TPU's op line holds loops around the ops that they run
             order = np.lexsort((-table.duration_ns, table.start_ns, table.stream))
@@ -108,7 +109,7 @@ class DeviceReader:
 
     def _ops(self, events: PlaneEvents) -> Int32:
         keys = [events.text(name) for name in _OP_TEXTS]
-        program = events.int("program_id")
+        program = events.number("program_id")
         group, first = columns.groups([*keys, program], len(events))
         texts = self.strings.texts()
 

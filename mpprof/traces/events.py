@@ -25,7 +25,6 @@ class PlaneEvents:
 
     plane: RawPlane
     raw: walk.EventColumns
-    line: Int64  # index in the lines that were asked for
     start_ns: Int64
     duration_ns: Int64
     name: Int32
@@ -39,7 +38,11 @@ class PlaneEvents:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    def int(self, stat: str) -> Int64:
+    def per_line(self, values: Sequence[int]) -> Int32:
+        """A column from one value per line that was asked for."""
+        return np.repeat(np.array(values, np.int32), np.diff(self.raw.bounds))
+
+    def number(self, stat: str) -> Int64:
         """An integer stat, of the event or else of its metadata; -1 absent."""
         column: Int64 = (
             self.raw.ints[self.has_ints.index(stat)] if stat in self.has_ints else constant(-1, len(self))
@@ -53,11 +56,11 @@ class PlaneEvents:
         table[list(values)] = list(values.values())
         return np.where(column >= 0, column, table[self.raw.metadata])
 
-    def first_int(self, stats: Iterable[str]) -> Int64:
+    def first_number(self, stats: Iterable[str]) -> Int64:
         """The first of several spellings that this plane knows."""
         for stat in stats:
             if stat in self.plane.stat_ids:
-                return self.int(stat)
+                return self.number(stat)
         return constant(-1, len(self))
 
     def text(self, stat: str) -> Int32:
@@ -133,7 +136,6 @@ def read_events(
         len(has_texts),
         flags,
     )
-    line = np.repeat(np.arange(len(lines)), np.diff(raw.bounds))
     start = raw.start_ns
     for at, (first, last) in enumerate(zip(raw.bounds[:-1].tolist(), raw.bounds[1:].tolist(), strict=True)):
         start[first:last] += max(-_LIMIT_NS, min(lines[at].timestamp_ns - shift_ns, _LIMIT_NS))
@@ -142,7 +144,7 @@ def read_events(
     table = np.array([*names, lost], np.int32)  # the last one is met by row -1
     warnings = _warnings(plane, raw, int((raw.metadata < 0).sum()))
     return PlaneEvents(
-        plane, raw, line, start, raw.duration_ns, table[raw.metadata], strings, has_ints, has_texts, warnings
+        plane, raw, start, raw.duration_ns, table[raw.metadata], strings, has_ints, has_texts, warnings
     )
 
 

@@ -79,7 +79,7 @@ class Shape:
 
     @property
     def array(self) -> Shape:
-        """The array itself, or the first part of a tuple (cuDNN and cuBLAS calls return result and scratch)."""
+        """The array itself, or the first part of a tuple (library calls return result and scratch)."""
         return self.parts[0].array if self.parts else self
 
 
@@ -338,7 +338,7 @@ def _convolution_flops(
 
 
 def _cudnn_flops(buffer: Bytes, made: _Instruction, operands: Sequence[Shape]) -> float | None:
-    """cuDNN's three convolutions do the same work; the "result" of the forward one is the gradient's input."""
+    """The two gradients do the work of the forward convolution, with the roles of the tensors exchanged."""
     result, target = made.shape.array.dims, made.custom_call
     if "BackwardInput" in target:
         return _convolution_flops(buffer, made, operands[0].dims, operands[1].dims)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +31,10 @@ _INTS = ("correlation_id", "step_num", "program_id")
 _TWINS = ("_p", "_c")
 _TEXTS = ("tf_op", "name", "hlo_op", "hlo_module", "tf_function_call")
 _KERAS_JAX = re.compile(r"^Profiled batch (\d{1,18})$")
-_SKIP = re.compile(r"^(ThreadpoolListener::|Memory(Allocation|Deallocation)$)")
-"""Not kept as host events: instants that only tie a task to its queue, and allocator events, which have a
-table of their own."""
+_SKIP = re.compile(r"^(ThreadpoolListener::|end: |Memory(Allocation|Deallocation)$)")
+"""Not kept as host events: instants that only tie a task to its queue, the ends of asynchronous thunks
+(which lengthen the thunk), and allocator events, which have a table of their own."""
+_T = TypeVar("_T", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,16 @@ class Host:
         return "jax" if self.jax else "tensorflow"
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """The kept events of one host plane."""
+    """The kept events of one host plane, in their final order, and the twins of its thunks."""
 
-    thread: Int64
-    events: PlaneEvents
-    keep: Int64
-    kind: Int8
-    op: Int32
-    step: Int64
+    table: HostTable
+    marks: Int32  # rows of the table that are step markers
+    steps: Int64  # their numbers
+    producer: Int64  # per row of the table; -1 none
+    consumer: Int64  # ids and times of the events that end a thunk
+    ended_ns: Int64
 
 
 def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int) -> Host:
@@ -115,97 +118,129 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
         events = read_events(plane, plane.lines, ints, _TEXTS, strings, shift_ns, ALLOCATIONS)
         warnings += events.warnings
         allocations.append(allocation_table(events, ops))
-        rows = np.array([threads[plane.name, line.id] for line in plane.lines], np.int64)
-        parts.append(_part(events, rows, names, ops))
-    table, order = _merge(parts)
-    step = np.concatenate([p.step for p in parts])[order] if parts else np.empty(0, np.int64)
-    marks = np.flatnonzero(step >= 0).astype(np.int32)
-    table.kind[marks] = HostKind.MARKER
+        parts.append(_part(events, [threads[plane.name, line.id] for line in plane.lines], names, ops))
+    table, marks = _merge(parts)
     jax = any(name.startswith("PjitFunction") for plane in planes for name in plane.metadata_names)
     return Host(
         table,
         tuple(names),
         tuple(id for _, id in threads),
         _merge_allocations(allocations),
-        None if accelerated else _twins(parts, order),
-        (marks, step[marks]),
+        None if accelerated or not parts else _twins(parts),
+        (marks, np.concatenate([p.steps for p in parts] or [np.empty(0, np.int64)])),
         jax or any("jax_version" in plane.stats for plane in planes if plane.name == "/host:metadata"),
         tuple(warnings),
     )
 
 
-def _part(events: PlaneEvents, threads: Int64, names: Sequence[str], ops: Ops) -> _Part:
-    plane = events.plane
+def _part(events: PlaneEvents, threads: Sequence[int], names: Sequence[str], ops: Ops) -> _Part:
     rows = events.raw.metadata
-    skip = np.array([bool(_SKIP.match(name)) for name in plane.metadata_names] + [False])
-    keep = np.flatnonzero(~skip[rows]) if skip.any() else np.arange(len(events))
-    kinds = np.array([*_kinds(plane), HostKind.OTHER], np.int8)
-    kind = kinds[rows[keep]]
-    thread = threads[events.line[keep]]
+    skip = np.array([bool(_SKIP.match(name)) for name in events.plane.metadata_names] + [False])
+    keep = np.flatnonzero(~skip[rows]) if skip.any() else None
+    thread, start, duration = events.per_line(threads), events.start_ns, events.duration_ns
+    order = _order(_take(thread, keep), _take(start, keep), _take(duration, keep))
+    if order is not None:
+        keep = order if keep is None else keep[order]
+    table = HostTable(
+        thread=_take(thread, keep),
+        start_ns=_take(start, keep),
+        duration_ns=_take(duration, keep),
+        kind=_take(_kind(events, [names[t] for t in threads]), keep),
+        name=_take(events.name, keep),
+        op=_take(_ops(events, ops), keep),
+        correlation=_take(events.number("correlation_id"), keep),
+    )
+    steps = _take(_steps(events), keep)
+    table.kind[(table.kind == HostKind.OTHER) & (table.op >= 0)] = HostKind.OP
+    marks = np.flatnonzero(steps >= 0).astype(np.int32)
+    table.kind[marks] = HostKind.MARKER
+    ends = np.array([name.startswith("end: ") for name in events.plane.metadata_names] + [False])
+    ended = np.flatnonzero(ends[rows]) if ends.any() else np.empty(0, np.int64)
+    return _Part(
+        table,
+        marks,
+        steps[marks],
+        _take(events.number("_p"), keep),
+        events.number("_c")[ended],
+        events.start_ns[ended],
+    )
+
+
+def _take(column: NDArray[_T], rows: Int64 | None) -> NDArray[_T]:
+    return column if rows is None else column[rows]
+
+
+_ON_PIPELINE = frozenset((HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKind.INPUT))
+_ON_NEXT = frozenset((HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKind.INPUT_PIPELINE))
+
+
+def _kind(events: PlaneEvents, threads: Sequence[str]) -> Int8:
+    """By name and thread: tf.data's own threads produce batches, and the one that runs GetNext stands for
+    the step that waits for it. A call of a tf.function that traces is compilation."""
+    plain = _kinds(events.plane)
+    tables = {
+        "": np.array(plain, np.int8),
+        "pipeline": np.array([HostKind.INPUT_PIPELINE if k in _ON_PIPELINE else k for k in plain], np.int8),
+        "next": np.array([HostKind.INPUT if k in _ON_NEXT else k for k in plain], np.int8),
+    }
+    kind = np.empty(len(events), np.int8)
+    bounds = events.raw.bounds.tolist()
+    for thread, first, last in zip(threads, bounds[:-1], bounds[1:], strict=True):
+        role = "" if not thread.startswith("tf_data_") else "next" if "get_next" in thread else "pipeline"
+        kind[first:last] = tables[role][events.raw.metadata[first:last]]
     traced = events.text("tf_function_call")
     if traced.strides != (0,):
         texts = events.strings.texts()
         values = columns.distinct(traced)
         compiles = [r >= 0 and texts[r].startswith("traced") for r in values.tolist()]
-        called = columns.replace(traced, values, compiles, np.bool_)[keep]
-        kind = np.where(called, np.int8(HostKind.COMPILE), kind)
-    kind = _by_thread(kind, thread, names)
-    return _Part(thread, events, keep, kind, _ops(events, kind, ops, keep), _steps(events)[keep])
+        kind[columns.replace(traced, values, compiles, np.bool_)] = HostKind.COMPILE
+    return kind
 
 
 def _kinds(plane: RawPlane) -> list[HostKind]:
-    """By name; an op of TensorFlow is `name:Type` with the type also as display name."""
+    """By name, one for each row of event metadata and one for events without."""
     kinds = []
     for name, display in zip(plane.metadata_names, plane.display_names, strict=True):
         kind = host_kind(name)
-        match = OP.match(name) if kind not in (HostKind.INPUT, HostKind.INPUT_PIPELINE) else None
-        if match and (not display or display == match["type"]) and "::" not in name:
-            kind = HostKind.OP
-        kinds.append(kind)
-    return kinds
+        waits = kind in (HostKind.INPUT, HostKind.INPUT_PIPELINE)
+        kinds.append(HostKind.OP if not waits and _is_op(name, display) else kind)
+    return [*kinds, HostKind.OTHER]
 
 
-_ON_PIPELINE = (HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKind.INPUT)
-_ON_NEXT = (HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKind.INPUT_PIPELINE)
+def _is_op(name: str, display: str) -> bool:
+    """TensorFlow writes an op as `name:Type` with the type also as display name."""
+    match = OP.match(name)
+    return bool(match) and "::" not in name and (not display or display == match["type"])  # type: ignore[index]
 
 
-def _by_thread(kind: Int8, thread: Int64, names: Sequence[str]) -> Int8:
-    """tf.data's own threads produce batches; the one that runs GetNext stands for the step that waits."""
-    data = np.array([name.startswith("tf_data_") for name in names])
-    following = np.array(["get_next" in name for name in names])
-    on_data = data[thread]
-    if not on_data.any():
-        return kind
-    on_next = on_data & following[thread]
-    kind = np.where(on_data & ~on_next & np.isin(kind, _ON_PIPELINE), np.int8(HostKind.INPUT_PIPELINE), kind)
-    return np.where(on_next & np.isin(kind, _ON_NEXT), np.int8(HostKind.INPUT), kind)
-
-
-def _ops(events: PlaneEvents, kind: Int8, ops: Ops, keep: Int64) -> Int32:
-    """The op of each kept event: its HLO instruction, its `tf_op`, or its own name where it is an op."""
-    keys = [events.text(name)[keep] for name in ("hlo_op", "hlo_module", "tf_op", "name")]
-    program = events.int("program_id")[keep]
-    own = np.where(
-        np.isin(kind, (HostKind.OP, HostKind.INPUT_PIPELINE, HostKind.INPUT)), events.name[keep], -1
-    )
-    keys[3] = np.where(keys[0] >= 0, keys[3], -1)  # only beside an HLO op is `name` the op's name
-    group, first = columns.groups([*keys, own, program], len(keep))
+def _ops(events: PlaneEvents, ops: Ops) -> Int32:
+    """The op of each event: its HLO instruction, its `tf_op`, or its own name where it is an op."""
+    plane = events.plane
+    own = [
+        ops.named(name) if _is_op(name, display) else -1
+        for name, display in zip(plane.metadata_names, plane.display_names, strict=True)
+    ]
+    op: Int32 = np.array([*own, -1], np.int32)[events.raw.metadata]
+    hlo_op, tf_op = events.text("hlo_op"), events.text("tf_op")
+    if hlo_op.strides == (0,) and tf_op.strides == (0,):
+        return op
+    stated = np.flatnonzero((hlo_op >= 0) | (tf_op >= 0))
+    keys = [events.text(name)[stated] for name in ("tf_op", "name", "hlo_op", "hlo_module")]
+    program = events.number("program_id")[stated]
+    group, first = columns.groups([*keys, program], len(stated))
     texts = events.strings.texts()
     rows = []
     for row in first.tolist():
-        hlo_op, module, tf_op, name = (texts[key[row]] if key[row] >= 0 else "" for key in keys)
-        if hlo_op or tf_op:
-            rows.append(ops.resolve(tf_op, "", name, hlo_op, module, int(program[row])))
-        elif own[row] >= 0 and OP.match(texts[own[row]]) and "::" not in texts[own[row]]:
-            rows.append(ops.named(texts[own[row]]))
-        else:
-            rows.append(-1)
-    return np.array(rows, np.int32)[group]
+        tf, name, hlo, module = (texts[key[row]] if key[row] >= 0 else "" for key in keys)
+        # only beside an HLO op is `name` the op's name
+        rows.append(ops.resolve(tf, "", name if hlo else "", hlo, module, int(program[row])))
+    op[stated] = np.array(rows, np.int32)[group]
+    return op
 
 
 def _steps(events: PlaneEvents) -> Int64:
     """The step number of each event, -1 where it is no marker."""
-    step = events.int("step_num")
+    step = events.number("step_num")
     own = [
         (row, int(match[1]))
         for row, name in enumerate(events.plane.metadata_names)
@@ -218,66 +253,47 @@ def _steps(events: PlaneEvents) -> Int64:
     return step
 
 
-def _merge(parts: Sequence[_Part]) -> tuple[HostTable, Int64]:
-    """One table, sorted by thread, then start, then longest first; and the order that led to it."""
-    if not parts:
-        empty = np.empty(0, np.int64)
-        small = np.empty(0, np.int32)
-        return HostTable(small, empty, empty, np.empty(0, np.int8), small, small, empty), empty
-
-    def column(get: str) -> NDArray[np.generic]:
-        found = [getattr(p.events, get)[p.keep] for p in parts]
-        return found[0] if len(found) == 1 else np.concatenate(found)
-
-    thread = np.concatenate([p.thread for p in parts]).astype(np.int32)
-    start, duration = column("start_ns"), column("duration_ns")
-    order = _order(thread, start, duration)
-    ordered = np.array_equal(order, np.arange(len(order)))
-
-    def sort(values: NDArray[np.generic]) -> NDArray[np.generic]:
-        return values if ordered else values[order]
-
-    correlation = np.concatenate([p.events.int("correlation_id")[p.keep] for p in parts])
-    table = HostTable(
-        sort(thread),
-        sort(start),
-        sort(duration),
-        sort(np.concatenate([p.kind for p in parts])).copy(),
-        sort(column("name")),
-        sort(np.concatenate([p.op for p in parts])),
-        sort(correlation),
-    )
-    return table, order
-
-
-def _order(thread: Int32, start: Int64, duration: Int64) -> Int64:
-    by_thread = np.arange(len(thread)) if (np.diff(thread) >= 0).all() else np.argsort(thread, kind="stable")
-    bounds = np.searchsorted(thread[by_thread], np.arange(int(thread.max(initial=-1)) + 2))
-    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        rows = by_thread[first:last]
-        begin, length = start[rows], duration[rows]
+def _order(thread: Int32, start: Int64, duration: Int64) -> Int64 | None:
+    """The order by thread, then start, then longest first; None where it is that already."""
+    by_thread = None
+    if (thread[1:] < thread[:-1]).any():
+        by_thread = np.argsort(thread, kind="stable")
+        thread, start, duration = thread[by_thread], start[by_thread], duration[by_thread]
+    bounds = np.searchsorted(thread, np.arange(int(thread.max(initial=-1)) + 2)).tolist()
+    order = by_thread
+    for first, last in pairwise(bounds):
+        begin, length = start[first:last], duration[first:last]
         if not columns.is_ordered(begin, length):
-            by_thread[first:last] = rows[columns.parents_first(begin, length)]
-    return by_thread
+            if order is None:
+                order = np.arange(len(thread))
+            order[first:last] = order[first:last][columns.parents_first(begin, length)]
+    return order
 
 
-def _twins(parts: Sequence[_Part], order: Int64) -> tuple[Int64, Int64, Int64] | None:
+def _merge(parts: Sequence[_Part]) -> tuple[HostTable, Int32]:
+    """One table (threads are numbered plane by plane, so it stays sorted), and the rows of its markers."""
+    if len(parts) == 1:
+        return parts[0].table, parts[0].marks
     if not parts:
-        return None
-    producer = np.concatenate([p.events.int("_p")[p.keep] for p in parts])[order]
-    consumers, starts = [], []
-    for part in parts:
-        ends = np.array([n.startswith("end: ") for n in part.events.plane.metadata_names] + [False])
-        rows = np.flatnonzero(ends[part.events.raw.metadata])
-        consumers.append(part.events.int("_c")[rows])
-        starts.append(part.events.start_ns[rows])
-    return producer, np.concatenate(consumers), np.concatenate(starts)
+        wide, small = np.empty(0, np.int64), np.empty(0, np.int32)
+        return HostTable(small, wide, wide, np.empty(0, np.int8), small, small, wide), small
+    first = np.cumsum([0, *(len(p.table) for p in parts[:-1])])
+    table = HostTable(*(np.concatenate([getattr(p.table, n) for p in parts]) for n in HostTable.__slots__))
+    marks = np.concatenate([p.marks + at for p, at in zip(parts, first.tolist(), strict=True)])
+    return table, marks.astype(np.int32)
+
+
+def _twins(parts: Sequence[_Part]) -> tuple[Int64, Int64, Int64]:
+    return (
+        np.concatenate([p.producer for p in parts]),
+        np.concatenate([p.consumer for p in parts]),
+        np.concatenate([p.ended_ns for p in parts]),
+    )
 
 
 def _merge_allocations(tables: Sequence[AllocationTable]) -> AllocationTable:
     if not tables:
         return allocation_table(None, None)
-    names = AllocationTable.__slots__
-    columns_ = [np.concatenate([getattr(t, name) for t in tables]) for name in names]
-    order = np.argsort(columns_[0], kind="stable")
-    return AllocationTable(*(column[order] for column in columns_))
+    merged = [np.concatenate([getattr(t, name) for t in tables]) for name in AllocationTable.__slots__]
+    order = np.argsort(merged[0], kind="stable")
+    return AllocationTable(*(column[order] for column in merged))

@@ -121,7 +121,8 @@ def copy_kind_of_details(details: str) -> CopyKind | None:
 DATA_TYPES = {
     1: "float", 2: "double", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64",
     9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128", 19: "half", 20: "resource",
-    21: "variant", 22: "uint32", 23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn", 29: "int4", 30: "uint4",
+    21: "variant", 22: "uint32", 23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn",
+    29: "int4", 30: "uint4",
 }  # fmt: skip
 """TensorFlow's DataType (tensorflow/core/framework/types.proto), spelled as in `tensor_shapes`."""
 

@@ -185,7 +185,7 @@ def _texts(buffer: Bytes, fields: walk.Fields, number: int, n: int) -> tuple[str
     """Per message the last text of a field, "" where there is none."""
     found = [""] * n
     starts, ends, parents = extents(fields, number)
-    raw = memoryview(buffer)
+    raw = memoryview(buffer)  # type: ignore[arg-type]
     for start, end, parent in zip(starts.tolist(), ends.tolist(), parents.tolist(), strict=True):
         found[parent] = str(raw[start:end], "utf-8", "replace")
     return tuple(found)

@@ -10,7 +10,7 @@ from mpprof.traces import walk_reference
 from mpprof.traces.walk_reference import EventColumns, Fields
 
 try:
-    from mpprof.traces import _walk
+    import mpprof.traces._walk as _walk
 except ImportError:
     COMPILED = False
     scan, events = walk_reference.scan, walk_reference.events

@@ -125,7 +125,7 @@ def _check_extents(size: int, starts: Int64, ends: Int64) -> None:
 def scan(buffer: Bytes, starts: Int64, ends: Int64, wanted: int) -> Fields:
     """All fields of the messages `buffer[starts[m]:ends[m]]` whose number has its bit set in `wanted`."""
     _check_extents(len(buffer), starts, ends)
-    data = memoryview(buffer)
+    data = memoryview(buffer)  # type: ignore[arg-type]
     rows: list[tuple[int, int, int, int, int]] = []
     first_damage = -1
     for m, (at, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
@@ -200,7 +200,7 @@ def events(
     extents of events whose metadata row has a non-zero `marked` are given as well, to read more of them.
     """
     _check_extents(len(buffer), starts, ends)
-    data = memoryview(buffer)
+    data = memoryview(buffer)  # type: ignore[arg-type]
     bounds = [0]
     rows: list[tuple[int, int, int]] = []
     int_rows: list[list[int]] = []

@@ -10,6 +10,7 @@ import gzip
 import mmap
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import Stream, Trace, TraceDevice, TraceSource
-from mpprof.traces import cpu, hosts, walk
+from mpprof.traces import cpu, hosts
 from mpprof.traces.columns import Interner
 from mpprof.traces.devices import DeviceReader, join_launches, kernel_table
 from mpprof.traces.hlo import Modules
@@ -42,7 +43,7 @@ class XSpaceReader:
     """Reads `*.xplane.pb` and `*.xplane.pb.gz`."""
 
     format = "xspace"
-    suffixes = (".xplane.pb", ".xplane.pb.gz")
+    suffixes: tuple[str, ...] = (".xplane.pb", ".xplane.pb.gz")
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """By name; any other file by its first field: a plane whose first field is an id or a name."""
@@ -64,7 +65,14 @@ class XSpaceReader:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 buffer = np.frombuffer(mapped, np.uint8)
                 try:
-                    return _assemble(buffer, path, size, notes, strict=strict)
+                    return _assemble(
+                        buffer,
+                        path,
+                        size,
+                        notes,
+                        strict=strict,
+                        release=lambda: mapped.madvise(mmap.MADV_DONTNEED),
+                    )
                 finally:
                     del buffer
 
@@ -100,14 +108,27 @@ class _Parts:
     lacks: dict[str, str] = field(default_factory=dict)
 
 
-def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict: bool) -> Trace:
+def _nothing() -> None:
+    pass
+
+
+def _assemble(
+    buffer: Bytes,
+    path: Path,
+    size: int,
+    notes: list[str],
+    *,
+    strict: bool,
+    release: Callable[[], None] = _nothing,
+) -> Trace:
+    """`release` gives the pages of the file that were read back to the system; they can be read again."""
     space = read_space(buffer)
     parts = _Parts()
     usable = [plane for plane in space.planes if plane.name]
     if not usable:
-        at = f" at byte {space.damage}" if space.damage >= 0 else ""
+        damaged = f"it is not laid out as an xplane file (byte {space.damage})"
         raise UnreadableError(
-            f"no profile: {'not the layout of an xplane file' if space.damage >= 0 else 'no plane in it'}{at}",
+            f"no profile: {damaged if space.damage >= 0 else 'it holds no plane'}",
             where=str(path),
             next="Give a *.xplane.pb file that TensorFlow, JAX or XLA wrote.",
         )
@@ -125,7 +146,9 @@ def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict:
             reader.add(plane, len(parts.devices) - 1, device.facts, parts.streams)
             parts.warnings += reader.warnings
             reader.warnings.clear()
+    release()
     host = hosts.read(usable, parts.strings, ops, shift)
+    release()
     parts.warnings += host.warnings
     basis = "device"
     if parts.devices:
@@ -174,7 +197,8 @@ def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:
         cut = space.planes and space.planes[-1].cut
         where = f"in plane {space.planes[-1].name or '(unnamed)'}, which begins" if cut else "there"
         parts.warnings.append(
-            f"the file is cut off or damaged: {where} at byte {space.damage} of {size}; what is whole was read"
+            f"the file is cut off or damaged: {where} at byte {space.damage} of {size}; "
+            "what is whole was read"
         )
     for plane in space.planes:
         if plane.damage >= 0 and not plane.cut:
@@ -244,6 +268,3 @@ def _session_facts(plane: RawPlane, parts: _Parts) -> None:
             parts.warnings.append(
                 f"plane {plane.name}: the profiler dropped events ({name}: {str(value)[:200]})"
             )
-
-
-__all__ = ["XSpaceReader", "walk"]
