@@ -107,9 +107,9 @@ def _settle(
                 fresh[code] = f"what it would cost is part of {names} here; judge again once that is remedied"
         if not fresh:
             return granted, displaced
-        # The least entitled first, one at a time: what it held may keep another above the limit.
-        last = max(fresh, key=lambda code: (-by_code[code].SPECIFICITY, ledger.order(code)))
-        displaced[last] = fresh[last]
+        # The most entitled first, one at a time: what it held may lift another above its limit.
+        first = min(fresh, key=lambda code: (-by_code[code].SPECIFICITY, ledger.order(code)))
+        displaced[first] = fresh[first]
 
 
 def _severity(outcome: Found, claims: Sequence[Claim], signals: Signals) -> noun.Severity | None:
