@@ -108,41 +108,38 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
 
 
 def _register(app: dash.Dash, source: RunSource) -> None:
-    @app.callback(
-        Output("url", "search"),
-        Output("run", "value"), Output("run", "data"),
-        Output("baseline", "value"), Output("baseline", "data"),
-        Input("run", "value"), Input("baseline", "value"), Input("url", "search"),
-    )  # fmt: skip
     def choose(run: str | None, baseline: str | None, search: str | None) -> tuple[Any, ...]:
         """The choosers write the URL, the URL sets the choosers."""
         entries = source.entries()
         now = choices.read(search, entries)
+        written: Any = dash.no_update
         if dash.ctx.triggered_id in ("run", "baseline"):
             now = Choice(run or now.run, baseline if baseline != run else None)
             written = now.query()
-        else:
-            written = dash.no_update
         return written, now.run, _options(entries), now.baseline, _options(entries)
 
-    @app.callback(
-        Output("page", "children"), Output("nav", "children"), Output("live", "disabled"), Output("seen", "data"),
-        Input("url", "pathname"), Input("url", "search"), Input("live", "n_intervals"), State("seen", "data"),
-    )  # fmt: skip
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
         """The page that the URL names; a refresh that changes nothing leaves the page alone."""
         entries = source.entries()
         context = Context(source, entries, choices.read(search, entries))
-        page = next(
-            (page for page in PAGES if page.path == (path or "/").rstrip("/") or page.path == path), None
-        )
+        page = next((page for page in PAGES if page.path == path), None)
         content = _content(page, context)
-        entry = context.entry
-        live = entry is not None and entry.live
+        live = context.entry is not None and context.entry.live
         digest = _digest(content) if live else None
         if dash.ctx.triggered_id == "live" and digest == seen:
             return dash.no_update, dash.no_update, not live, dash.no_update
         return content, _navigation(page, context.choice), not live, digest
+
+    url, run, baseline = Input("url", "search"), Input("run", "value"), Input("baseline", "value")
+    app.callback(
+        Output("url", "search"), Output("run", "value"), Output("run", "data"), Output("baseline", "value"),
+        Output("baseline", "data"), run, baseline, url,
+    )(choose)  # fmt: skip
+    app.callback(
+        Output("page", "children"), Output("nav", "children"), Output("live", "disabled"),
+        Output("seen", "data"), Input("url", "pathname"), url, Input("live", "n_intervals"),
+        State("seen", "data"),
+    )(draw)  # fmt: skip
 
 
 def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:
@@ -182,7 +179,7 @@ def _content(page: Page | None, context: Context) -> Any:
         return page.layout(context)
     except MpprofError as error:
         return cards.failure(error)
-    except Exception:  # a bug of ours: the traceback goes to the log, the reader gets one card
+    except Exception:  # noqa: BLE001  a bug of ours: the traceback goes to the log, the reader gets one card
         _LOG.exception("the page %s of run %s failed", page.path, context.choice.run)
         return cards.failure(
             MpprofError(
@@ -201,7 +198,6 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
     policy = security.content_policy(app.csp_hashes())
     paths = {page.path for page in PAGES}
 
-    @app.server.before_request
     def check_host() -> Any:
         if not security.allows(flask.request.host or "", host):
             return flask.Response(
@@ -213,7 +209,6 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
                 return flask.redirect(flask.request.path + chosen.query())
         return None
 
-    @app.server.after_request
     def add_headers(response: flask.Response) -> flask.Response:
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
@@ -221,7 +216,6 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
         response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
         return response
 
-    @app.server.route("/report.html")
     def save_report() -> flask.Response:
         chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), source.entries())
         context = Context(source, source.entries(), chosen)
@@ -232,3 +226,7 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
         response = flask.Response(text, mimetype="text/html")
         response.headers["Content-Disposition"] = 'attachment; filename="mpprof-report.html"'
         return response
+
+    app.server.before_request(check_host)
+    app.server.after_request(add_headers)
+    app.server.add_url_rule("/report.html", view_func=save_report)

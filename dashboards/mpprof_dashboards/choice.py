@@ -1,4 +1,4 @@
-"""What is being looked at: the run, the baseline, the ladder. It lives in the URL, so a link can be shared."""
+"""What is being looked at: run, baseline, ladder. It lives in the URL, so a link can be shared."""
 
 from __future__ import annotations
 

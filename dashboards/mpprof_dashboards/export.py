@@ -23,7 +23,7 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 
 def report_html(document: Document, *, steps: StepTable | None = None) -> str:
-    """The report `document` as a self-contained HTML file, with the step log's figures where `steps` is given.
+    """The report `document` as a self-contained HTML file, with the step log's figures where it is given.
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """

@@ -22,7 +22,7 @@ def serve(
     port: int = 8050,
     open_browser: bool = False,
     *,
-    announce: Callable[[str], None] = partial(print, flush=True),
+    announce: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the dashboard over `source` until interrupted; port 0 takes any free one.
 
@@ -39,7 +39,7 @@ def serve(
         ) from error
     bound = getattr(server, "effective_port", None) or port
     url = f"http://{_shown(host)}:{bound}/"
-    announce(f"mpprof serves {source.title} at {url} (Ctrl-C stops it)")
+    (announce or partial(print, flush=True))(f"mpprof serves {source.title} at {url} (Ctrl-C stops it)")
     if open_browser:
         webbrowser.open(url)
     try:

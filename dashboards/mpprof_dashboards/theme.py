@@ -13,7 +13,14 @@ FONT = (
     "Inter, 'Segoe UI Variable Text', 'Segoe UI', system-ui, -apple-system, Roboto, 'Helvetica Neue', "
     "'Liberation Sans', Arial, sans-serif"
 )
-MANTINE: dict[str, Any] = {"fontFamily": FONT, "primaryColor": "blue", "defaultRadius": "md"}
+# Mantine's greys of the dark page, from text to shadow, with the blue of the style sheet's own.
+_DARK = "#E8ECF1 #C3CBD6 #9AA6B5 #6B7787 #3A4450 #2B333E #191F27 #11151B #0D1116 #090C10"
+MANTINE: dict[str, Any] = {
+    "fontFamily": FONT,
+    "primaryColor": "blue",
+    "defaultRadius": "md",
+    "colors": {"dark": _DARK.split()},
+}
 
 CLASS_COLOURS: dict[str, str] = {
     "matmul": "#1F78B4",

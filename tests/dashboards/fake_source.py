@@ -90,7 +90,7 @@ def fp32_document() -> Document:
             }, "slices": [], "unexplained_ns": None,
         },
         "clear": ["MP101", "MP301", "MP503"],
-        "absent": {"skipped": "a float32 run has no loss scale"},
+        "absent": {"steps.skipped": "a float32 run has no loss scale"},
         "verdict": "This float32 run already uses the Tensor Cores through TF32: 100 % of its matrix time.",
     }  # fmt: skip
     return document
@@ -204,6 +204,7 @@ def mixed_document(baseline: bool = True) -> Document:
     if baseline:
         document["speedup"] = {
             "baseline": "measured", "baseline_id": "fp32", "observed": base / step, "interval": [1.05, 1.09],
+            "baseline_step_ns": base, "reach_ns": reach, "gap_ns": step - reach,
             "expected": base / reach, "expected_with_host": 1.71, "ceiling": 2.61, "estimated": None,
             "slices": [
                 {"class": "matmul", "layer": "res2a", "ns_per_step": 900_000.0},
@@ -284,7 +285,7 @@ def live_document() -> Document:
             "time": "no trace was recorded yet: the profile window opens at step 10 or later",
             "tensor_core": "no trace was recorded yet",
             "memory": "no trace was recorded yet",
-            "loss_scale": "not read yet",
+            "steps.loss_scale": "not read yet",
         },
         "verdict": "The run has just begun: nothing can be judged before its steps have settled.",
     }  # fmt: skip
@@ -441,14 +442,14 @@ class FakeSource:
         speedup = mixed["speedup"]
         steps = [
             {
-                "from": start, "to": end, "observed": speedup["observed"], "expected": speedup["expected"],
+                "from": start, "to": start + 1, "observed": speedup["observed"], "expected": speedup["expected"],
                 "interval": speedup["interval"], "slices": speedup["slices"], "findings": mixed["findings"][:1],
             }
-            for start, end in zip(runs, runs[1:], strict=False)
+            for start in range(len(runs) - 1)
         ]  # fmt: skip
         kernels = [
-            {"key": "ampere_sgemm_128x64_nn", "by": "name", "from_ns": None, "to_ns": 2_000_000.0},
-            {"key": HOSTILE, "by": "op", "from_ns": 2_900_000.0, "to_ns": 2_000_000.0},
-            {"key": "ampere_scudnn_tf32", "by": "name", "from_ns": 12_000_000.0, "to_ns": None},
+            {"key": "ampere_sgemm_128x64_nn", "by": "name", "step": 0, "from_ns": None, "to_ns": 2_000_000.0},
+            {"key": HOSTILE, "by": "op", "step": 0, "from_ns": 2_900_000.0, "to_ns": 2_000_000.0},
+            {"key": "ampere_scudnn_tf32", "by": "name", "step": 0, "from_ns": 12_000_000.0, "to_ns": None},
         ]
         return {"schema": "mpprof.compare/1", "runs": reports, "steps": steps, "kernels": kernels}

@@ -10,6 +10,7 @@ from dash import html
 from mpprof.errors import MpprofError
 from mpprof.model.source import Document
 from mpprof.report import words
+from mpprof_dashboards.components.text import sentence
 
 SEVERITY = {"error": "Problem", "warning": "Warning", "info": "Note"}
 
@@ -43,7 +44,7 @@ def tiles(*items: html.Div) -> html.Div:
 
 def empty(title: str, reason: str, next: str = "") -> html.Div:
     """What stands where there is nothing to show: what is missing, why, and what to do about it."""
-    parts = [html.Div(title, className="mp-empty-title"), html.P(reason)]
+    parts = [html.Div(title, className="mp-empty-title"), html.P(sentence(reason))]
     if next:
         parts.append(html.P(next, className="mp-note"))
     return html.Div(parts, className="mp-card mp-empty")
@@ -54,18 +55,13 @@ def failure(error: MpprofError) -> html.Div:
     return html.Div(
         [
             html.Div("This cannot be shown", className="mp-overline"),
-            html.H2(_sentence(error.what), className="mp-section-title"),
+            html.H2(sentence(error.what), className="mp-section-title"),
             html.P(error.where, className="mp-mono mp-path") if error.where else None,
-            html.P(error.next) if error.next else None,
+            html.P(sentence(error.next)) if error.next else None,
         ],
         className="mp-card mp-failure",
         role="alert",
     )
-
-
-def _sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def warnings(texts: Sequence[str]) -> html.Div | None:
@@ -74,7 +70,7 @@ def warnings(texts: Sequence[str]) -> html.Div | None:
     return html.Div(
         [
             html.Div("Read this first", className="mp-overline"),
-            *(html.P(text) for text in texts),
+            *(html.P(sentence(text)) for text in texts),
         ],
         className="mp-card mp-warning",
         role="note",
@@ -166,8 +162,20 @@ def unable(items: Sequence[Document]) -> html.Div | None:
     """What could not be judged, and why: never shown as clear."""
     if not items:
         return None
-    rows = [html.Tr([html.Td(item["code"], className="mp-code"), html.Td(item["reason"])]) for item in items]
+    rows = [
+        html.Tr([html.Td(item["code"], className="mp-code"), html.Td(sentence(item["reason"]))])
+        for item in items
+    ]
     return html.Div(html.Table(html.Tbody(rows), className="mp-table"), className="mp-card mp-scroll")
+
+
+def remarks(texts: Sequence[str]) -> html.Ul | None:
+    """Small print: what was left out or shifted."""
+    return (
+        html.Ul([html.Li(sentence(text)) for text in texts], className="mp-note mp-remarks")
+        if texts
+        else None
+    )
 
 
 def pairs(rows: Sequence[tuple[str, str]]) -> html.Div:

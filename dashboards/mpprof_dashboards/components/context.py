@@ -9,6 +9,7 @@ from typing import Any
 from mpprof.errors import NotFoundError
 from mpprof.model.source import Document, RunEntry, RunSource
 from mpprof_dashboards.choice import Choice
+from mpprof_dashboards.components.text import sentence
 
 NOT_STATED = "The reason is not stated in the report."
 
@@ -52,6 +53,8 @@ class Page:
 
 
 def why_absent(document: Document, *fields: str) -> str:
-    """The reason that the report gives for the first of `fields` it has one for."""
+    """The report's reason for the first of `fields` ("memory", "steps.skipped") that it gives one for, as a
+    sentence. A reason for the bare name ("skipped"), which comes from run.json, counts too."""
     absent = document.get("absent") or {}
-    return next((str(absent[field]) for field in fields if field in absent), NOT_STATED)
+    names = [name for field in fields for name in (field, field.rpartition(".")[2])]
+    return sentence(next((str(absent[name]) for name in names if absent.get(name)), NOT_STATED))

@@ -23,11 +23,12 @@ CONFIG: dict[str, Any] = {
 def graph(figure: go.Figure, id: str, *, title: str, note: str = "") -> html.Figure:
     """`figure` with its title and a note on how to read it, both for the eye and for screen readers."""
     height = figure.layout.height or 320
+    caption = [html.H3(title, className="mp-figure-title")]
+    if note:
+        caption.append(html.P(note, className="mp-note"))
     return html.Figure(
         [
-            html.Figcaption(
-                [html.H3(title, className="mp-figure-title"), html.P(note, className="mp-note") if note else None]
-            ),
+            html.Figcaption(caption),
             dcc.Graph(
                 id=id, figure=figure, config=CONFIG, responsive=True, style={"height": f"{height}px"},
                 className="mp-graph",

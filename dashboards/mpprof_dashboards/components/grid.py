@@ -16,7 +16,7 @@ _THEME = {
         "wrapperBorder: false, wrapperBorderRadius: 0, rowVerticalPaddingScale: 0.9})"
     )
 }
-_ROW, _HEAD, _MAX_ROWS = 38, 92, 15
+_ROW, _HEAD, _MAX_ROWS = 38, 104, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,26 @@ def _definition(column: Column) -> dict[str, Any]:
         "sort": column.sort,
         "sortingOrder": ["desc", "asc", None] if column.number else ["asc", "desc", None],
     }
+    if column.number:
+        definition["headerTooltip"] = f"{column.header}: filtered in {_unit(column.field)}"
+    else:
+        definition["suppressFloatingFilterButton"] = True
     if column.shown:
         definition["valueFormatter"] = {"function": f"params.data.{column.shown}"}
     return {key: value for key, value in definition.items() if value is not None}
+
+
+def _unit(field: str) -> str:
+    """What a filter's number means: the unit in the field's name."""
+    return (
+        "nanoseconds"
+        if "_ns" in field
+        else "bytes"
+        if "bytes" in field
+        else "a ratio from 0 to 1"
+        if ("ratio" in field)
+        else "counts"
+    )
 
 
 def grid(id: str, columns: Sequence[Column], rows: list[dict[str, Any]]) -> dag.AgGrid:

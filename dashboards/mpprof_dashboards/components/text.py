@@ -10,7 +10,7 @@ _INVISIBLE = "\u200b"
 
 
 def escape(text: object) -> str:
-    """`text` so that plotly draws its very characters: no tag, entity, template or formula in it is obeyed."""
+    """`text` so that plotly draws its very characters: no tag, entity, template or formula is obeyed."""
     plain = words.plain(str(text)).translate(_MARKUP)
     return plain.replace("%{", f"%{_INVISIBLE}{{").replace("$", f"{_INVISIBLE}${_INVISIBLE}")
 
@@ -18,3 +18,9 @@ def escape(text: object) -> str:
 def label(text: object, width: int = 28) -> str:
     """A name for an axis: shortened in the middle to `width` characters, then escaped."""
     return escape(words.shorten(words.plain(str(text)), width))
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital at its start and a full stop at its end."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."

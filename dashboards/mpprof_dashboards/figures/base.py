@@ -54,8 +54,8 @@ def blank(height: int, **layout: Any) -> go.Figure:
 class Bar:
     """One horizontal bar from `start` to `start + length`, in the unit of the data.
 
-    `pattern` is hatching: for what is estimated or unknown. `text` stands at its end, `hover` in its box;
-    both may hold names of foreign origin, which are escaped here.
+    `pattern` is hatching: for what is estimated or unknown. `text` stands in the column of values, `hover`
+    in its box; both may hold names of foreign origin, which are escaped here.
     """
 
     name: str
@@ -93,27 +93,31 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = Fals
         hovertemplate="%{hovertext}<extra></extra>",
         showlegend=False,
     )  # fmt: skip
-    figure.add_scatter(  # labels as marks of their own: they stand right of the bar whichever way it points
-        mode="text",
-        x=ends,
-        y=rows,
-        text=[f" {escape(bar.text)}" for bar in items],
-        textposition="middle right",
-        cliponaxis=False,
-        hoverinfo="skip",
-        showlegend=False,
-        name="labels",
-    )
+    _values(figure, items)
     if connect:
         _connect(figure, items, per)
     figure.update_yaxes(
-        tickvals=rows, ticktext=[label(bar.name) for bar in items], range=[len(items) - 0.4, -0.6],
+        tickvals=rows, ticktext=[label(bar.name, 24) for bar in items], range=[len(items) - 0.4, -0.6],
         showgrid=False, zeroline=False, ticklabelstandoff=8,
     )  # fmt: skip
     figure.update_xaxes(
-        title_text=x_title, range=[min(low, 0.0) * 1.02, high + 0.16 * span], nticks=6, zeroline=True
+        title_text=x_title,
+        range=[min(low, 0.0) - 0.02 * span * (low < 0), high + 0.03 * span],
+        nticks=6,
+        zeroline=True,
     )
     return figure
+
+
+def _values(figure: go.Figure, items: Sequence[Bar]) -> None:
+    """The values in a column of their own, right of the plot: legible at any width, whatever the bars do."""
+    room = 7.4 * max((len(bar.text) for bar in items), default=0) + 18
+    figure.update_layout(margin={"r": room})
+    for row, bar in enumerate(items):
+        figure.add_annotation(
+            x=1, xref="paper", xanchor="right", xshift=room - 4, y=row, yref="y", yanchor="middle",
+            text=escape(bar.text), showarrow=False, align="right",
+        )  # fmt: skip
 
 
 def _connect(figure: go.Figure, items: Sequence[Bar], per: float) -> None:

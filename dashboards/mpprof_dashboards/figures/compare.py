@@ -34,7 +34,7 @@ def kernels(rows: list[Document]) -> go.Figure | None:
             text += " (gone)"
         hover = f"{row['key']}: {_side(row.get('from_ns'))} → {_side(row.get('to_ns'))}"
         items.append(Bar(row["key"], ns, text, LOSS if ns > 0 else GAIN, hover=hover, key=row["key"]))
-    return bars(items, x_title=f"Change of time per step ({unit})", per=per)
+    return bars(items, x_title=f"Change per step ({unit})", per=per)
 
 
 def _side(ns: float | None) -> str:

@@ -31,7 +31,7 @@ def at_peak(memory: Document, by: str) -> go.Figure | None:
     if len(items) > _LIMIT:
         rest = sum(item["bytes"] for item in items[_LIMIT:])
         shown.append(Bar(f"{len(items) - _LIMIT} more", rest, _words(rest, peak), theme.TOTAL, key="more"))
-    return bars(shown, x_title=f"Memory at the peak ({unit})", per=per)
+    return bars(shown, x_title=f"Memory ({unit})", per=per)
 
 
 def _words(count: float, peak: float) -> str:

@@ -33,7 +33,7 @@ def matrix_work(document: Document) -> go.Figure | None:
                 pattern=theme.UNKNOWN_PATTERN if place == "unknown" else "", key=f"{place}/{precision}",
                 hover=f"{name}: {words.duration(ns)} per step, {share} of the matrix time")
         )  # fmt: skip
-    return bars(items, x_title=f"Matrix time per step ({unit})", per=per)
+    return bars(items, x_title=f"Time per step ({unit})", per=per)
 
 
 def kernel_time(rows: Sequence[Document]) -> go.Figure | None:
@@ -55,7 +55,7 @@ def kernel_time(rows: Sequence[Document]) -> go.Figure | None:
             pattern=theme.UNKNOWN_PATTERN if place == "unknown" else "", key=place)
         for place in order
     ]  # fmt: skip
-    return bars(items, x_title=f"Kernel time in the whole trace ({unit})", per=per)
+    return bars(items, x_title=f"Kernel time ({unit})", per=per)
 
 
 def ranked(rows: Sequence[Document], field: str, limit: int = 20) -> go.Figure | None:
@@ -82,4 +82,4 @@ def ranked(rows: Sequence[Document], field: str, limit: int = 20) -> go.Figure |
         Bar("Not attributed", lost, words_of(lost), theme.class_colour("unknown"),
             pattern=theme.UNKNOWN_PATTERN, key="")
     )  # fmt: skip
-    return bars(items, x_title=f"Kernel time in the whole trace ({unit})", per=per)
+    return bars(items, x_title=f"Kernel time ({unit})", per=per)

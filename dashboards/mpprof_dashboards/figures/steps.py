@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def thin(n: int, values: Float, most: int = MOST_POINTS) -> NDArray[np.int64]:
     edges = np.linspace(0, n, most // 2 + 1).astype(int)
     filled = np.where(np.isfinite(values), values, np.nan)
     rows = set()
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         part = filled[start:end]
         if len(part) and not np.isnan(part).all():
             rows |= {start + int(np.nanargmin(part)), start + int(np.nanargmax(part))}
@@ -82,8 +83,8 @@ def time_per_step(table: StepTable | None, summary: dict[str, Any] | None) -> go
         if value is not None:
             figure.add_scatter(
                 x=[int(table.step[0]), int(table.step[-1])], y=[value / per] * 2, mode="lines",
-                line={"color": theme.TOTAL, "width": 1.5, "dash": dash}, name=f"{name} {words.duration(value)}",
-                customdata=[value] * 2, hoverinfo="skip",
+                line={"color": theme.TOTAL, "width": 1.5, "dash": dash},
+                name=f"{name} {words.duration(value)}", customdata=[value] * 2, hoverinfo="skip",
             )  # fmt: skip
     figure.update_xaxes(title_text="Step")
     figure.update_yaxes(title_text=f"Time per step ({unit})", rangemode="tozero")
@@ -153,8 +154,9 @@ def memory(table: StepTable | None) -> go.Figure | None:
         rows = np.flatnonzero(column != ABSENT)
         rows = rows[thin(len(rows), column[rows].astype(float))] if len(rows) else rows
         if len(rows):
-            _line(figure, table.step[rows], column[rows] / 2**30, name, colour,
-                  [words.size(int(value)) for value in column[rows]], line={"shape": "hv", "dash": dash})  # fmt: skip
+            sizes = [words.size(int(value)) for value in column[rows]]
+            _line(figure, table.step[rows], column[rows] / 2**30, name, colour, sizes,
+                  line={"shape": "hv", "dash": dash})  # fmt: skip
     if not figure.data:
         return None
     figure.update_xaxes(title_text="Step")
@@ -172,7 +174,7 @@ _HARDWARE = (
 
 
 def hardware(table: HardwareTable | None) -> list[tuple[str, go.Figure]]:
-    """One small figure per quantity that was sampled at all, by its axis title; time from the first sample."""
+    """One small figure per quantity that was sampled at all, with its title; time from the first sample."""
     if table is None or not len(table):
         return []
     seconds = (table.t_ns - table.t_ns[0]) / 1e9
@@ -188,7 +190,8 @@ def _sampled(
 ) -> go.Figure | None:
     if np.isnan(values).all():
         return None
-    figure = blank(200, margin={"l": 8, "r": 16, "t": 30, "b": 44})
+    figure = blank(200)
+    shown = 1.0 if unit == "ratio" else factor  # the words of a ratio are a percentage by themselves
     colours = [
         theme.MEASURED,
         theme.ACCENT,
@@ -203,9 +206,11 @@ def _sampled(
         figure.add_scatter(
             x=seconds[rows], y=values[rows] * factor, mode="lines", name=name,
             line={"width": 1.6, "color": colours[max(device, 0) % len(colours)]},
-            customdata=[words.quantity(float(value) * (1 if unit == "ratio" else factor), unit) for value in values[rows]],
+            customdata=[words.quantity(float(value) * shown, unit) for value in values[rows]],
             hovertemplate="%{x:.1f} s: %{customdata}<extra>" + name + "</extra>",
         )  # fmt: skip
+    if len(devices) > 1:
+        figure.update_layout(margin={"t": 30})
     figure.update_layout(showlegend=len(devices) > 1)
     figure.update_xaxes(title_text="Time (s)")
     figure.update_yaxes(title_text=title, rangemode="tozero", nticks=5)

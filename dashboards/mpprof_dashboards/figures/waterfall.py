@@ -59,9 +59,9 @@ def gap(slices: list[Document], end_ns: float, start_ns: float | None = None) ->
     reach = end_ns - sum(classes.values())
     unit, per = time_scale(end_ns, reach)
     items = [
-        Bar("Within reach", reach, f"{words.duration(reach)} (computed)", theme.TOTAL,
+        Bar("Reachable (computed)", reach, words.duration(reach), theme.TOTAL,
             pattern=theme.ESTIMATED_PATTERN, key="reach",
-            hover=f"The step this run could reach: {words.duration(reach)}, computed from the baseline's classes")
+            hover=f"The step this run could reach: {words.duration(reach)}, computed from the baseline")
     ]  # fmt: skip
     position = reach
     for role, ns in classes.items():
@@ -83,7 +83,7 @@ def gap(slices: list[Document], end_ns: float, start_ns: float | None = None) ->
 def _baseline(figure: go.Figure, ns: float, per: float) -> None:
     figure.add_vline(x=ns / per, line={"color": theme.ACCENT, "width": 1.5, "dash": "dash"})
     figure.add_annotation(
-        x=ns / per, y=0, xanchor="right", yshift=18, showarrow=False, xshift=-4,
+        x=ns / per, y=0, xanchor="right", yshift=18, showarrow=False, xshift=-6,
         text=escape(f"baseline {words.duration(ns)}"), font={"size": 11.5},
     )  # fmt: skip
     low, high = figure.layout.xaxis.range
@@ -103,8 +103,8 @@ def account(time: Document) -> go.Figure | None:
         role, ns = part["class"], part["ns_per_step"]
         share = "" if ns < 0 else f" · {words.percent(part['ratio'])}"
         items.append(
-            Bar(theme.class_label(role), ns, f"{words.duration(ns)}{share}", theme.class_colour(role), position,
-                _pattern(role), _account_hover(part), role)
+            Bar(theme.class_label(role), ns, f"{words.duration(ns)}{share}", theme.class_colour(role),
+                position, _pattern(role), _account_hover(part), role)
         )  # fmt: skip
         position += ns
     items.append(
@@ -137,8 +137,7 @@ def of_report(document: Document) -> go.Figure | None:
     if not time:
         return None
     if has_gap(document) and speedup:
-        observed = speedup.get("observed")
-        return gap(speedup["slices"], time["step_ns"], observed * time["step_ns"] if observed else None)
+        return gap(speedup["slices"], time["step_ns"], speedup.get("baseline_step_ns"))
     return account(time)
 
 

@@ -16,15 +16,16 @@ from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.grid import Column, grid
+from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.figures import waterfall
 
 _KERNELS = (
     Column("key", "Kernel or op", flex=4, width=240, mono=True),
     Column("by", "Matched by", width=110),
-    Column("from_ns", "Before (ns)", width=120, number=True, shown="from_ns_text"),
-    Column("to_ns", "After (ns)", width=120, number=True, shown="to_ns_text"),
-    Column("change_ns", "Change (ns)", width=120, number=True, shown="change_ns_text"),
+    Column("from_ns", "Before", width=120, number=True, shown="from_ns_text"),
+    Column("to_ns", "After", width=120, number=True, shown="to_ns_text"),
+    Column("change_ns", "Change", width=120, number=True, shown="change_ns_text"),
 )
 
 
@@ -45,7 +46,7 @@ def layout(context: Context) -> list[Any]:
     if len(runs) < 2:
         return [head, cards.empty("Choose at least two runs", "A comparison needs a baseline and a run.")]
     document = context.source.compare(runs)
-    return [head, *content(document, {entry.id: entry.name for entry in context.entries}, runs)]
+    return [head, *content(document)]
 
 
 def chosen(context: Context) -> tuple[str, ...]:
@@ -55,32 +56,19 @@ def chosen(context: Context) -> tuple[str, ...]:
     return tuple(run for run in (context.choice.baseline, context.choice.run) if run)
 
 
-def content(document: Document, names: dict[str, str], runs: tuple[str, ...]) -> list[Any]:
+def content(document: Document) -> list[Any]:
     rungs = document.get("steps") or []
     parts: list[Any] = []
     for row, rung in enumerate(rungs):
-        parts.append(_rung(row, rung, document["runs"], names, runs))
-        parts.append(_kernels(row, rung.get("kernels") or [], f"kernels-{row}"))
-    shared = document.get("kernels") or []
-    if shared and not any(rung.get("kernels") for rung in rungs):
-        parts.append(_kernels(0, shared, "kernel-changes"))
+        parts.append(_rung(row, rung, document["runs"]))
+        changes = [change for change in document.get("kernels") or [] if change.get("step", 0) == row]
+        parts.append(_kernels(changes, f"kernels-{row}"))
     return parts
 
 
-def _report(key: Any, reports: list[Document], runs: tuple[str, ...]) -> Document | None:
-    """The report of one end of a rung, whether the rung names it by row, id or name."""
-    if isinstance(key, int) and 0 <= key < len(reports):
-        return reports[key]
-    if key in runs and runs.index(key) < len(reports):
-        return reports[runs.index(key)]
-    return next((report for report in reports if report["run"]["name"] == key), None)
-
-
-def _rung(
-    row: int, rung: Document, reports: list[Document], names: dict[str, str], runs: tuple[str, ...]
-) -> html.Section:
-    start, end = (_report(rung[side], reports, runs) for side in ("from", "to"))
-    title = f"{_name(start, rung['from'], names)} → {_name(end, rung['to'], names)}"
+def _rung(row: int, rung: Document, reports: list[Document]) -> html.Section:
+    start, end = reports[rung["from"]], reports[rung["to"]]
+    title = f"{start['run']['name']} → {end['run']['name']}"
     if rung.get("refused"):
         return cards.section(title, cards.empty("These runs cannot be compared", str(rung["refused"])))
     labels = rung.get("labels") or []
@@ -89,7 +77,14 @@ def _rung(
         cards.warnings([f"The runs are unlike: {'; '.join(labels)}"]) if labels else None,
         cards.tiles(
             _tile("Speedup", rung.get("observed"), words.speedup, _interval(rung), f"rung-{row}-observed"),
-            _tile("Expected", rung.get("expected"), words.speedup, "", f"rung-{row}-expected"),
+            _tile(
+                "Expected",
+                rung.get("expected"),
+                words.speedup,
+                "",
+                f"rung-{row}-expected",
+                (rung.get("absent") or {}).get("expected", ""),
+            ),
             _tile("Step before", _step_ns(start), words.duration, "", f"rung-{row}-from"),
             _tile("Step after", _step_ns(end), words.duration, "", f"rung-{row}-to"),
         ),
@@ -98,13 +93,9 @@ def _rung(
     )
 
 
-def _name(report: Document | None, key: Any, names: dict[str, str]) -> str:
-    return report["run"]["name"] if report else names.get(str(key), str(key))
-
-
-def _tile(label: str, value: Any, form: Any, detail: str, id: str) -> html.Div:
+def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = "") -> html.Div:
     if value is None:
-        return cards.tile(label, "—", "not known", muted=True)
+        return cards.tile(label, "—", sentence(why or words.NOT_KNOWN), muted=True)
     return cards.tile(label, form(value), detail, id=id)
 
 
@@ -113,15 +104,13 @@ def _interval(rung: Document) -> str:
     return f"95 % interval {words.speedup(ends[0])} to {words.speedup(ends[1])}" if ends else ""
 
 
-def _step_ns(report: Document | None) -> float | None:
-    if report is None:
-        return None
+def _step_ns(report: Document) -> float | None:
     if report.get("time"):
         return float(report["time"]["step_ns"])
     return (report.get("steps") or {}).get("median_ns")
 
 
-def _gap(row: int, rung: Document, start: Document | None, end: Document | None) -> Any:
+def _gap(row: int, rung: Document, start: Document, end: Document) -> Any:
     end_ns = _step_ns(end)
     figure = waterfall.gap(rung.get("slices") or [], end_ns, _step_ns(start)) if end_ns is not None else None
     if figure is None:
@@ -132,7 +121,7 @@ def _gap(row: int, rung: Document, start: Document | None, end: Document | None)
     return graph(figure, f"gap-{row}", title="Where the gap lies", note=note)
 
 
-def _kernels(row: int, kernels: list[Document], id: str) -> html.Section | None:
+def _kernels(kernels: list[Document], id: str) -> html.Section | None:
     if not kernels:
         return None
     flat = [_flat(item) for item in kernels]
@@ -156,17 +145,18 @@ def _flat(item: Document) -> dict[str, Any]:
 def register(app: dash.Dash) -> None:
     """The chooser writes the ladder into the URL; the URL draws the page."""
 
-    @app.callback(
-        Output("url", "search", allow_duplicate=True),
-        Input("compare-runs", "value"),
-        State("url", "search"),
-        prevent_initial_call=True,
-    )
     def choose_ladder(runs: list[str] | None, search: str | None) -> Any:
         now = choices.read(search, app.server.config["MPPROF_SOURCE"].entries())
         shown = now.ladder or tuple(run for run in (now.baseline, now.run) if run)
         ladder = tuple(runs or ())
         return dash.no_update if ladder == shown else replace(now, ladder=ladder).query()
+
+    app.callback(
+        Output("url", "search", allow_duplicate=True),
+        Input("compare-runs", "value"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )(choose_ladder)
 
 
 PAGE = Page("/compare", "Compare", layout, register)

@@ -37,15 +37,23 @@ def _summary(document: Document) -> html.Section:
         cards.tiles(
             _tile("Peak in the trace", peak, why_absent(document, "memory"), "peak-bytes"),
             _tile(
-                "Peak in the records", recorded, why_absent(document, "peak_memory_bytes"), "peak-recorded"
+                "Peak in the records",
+                recorded,
+                why_absent(document, "steps.peak_memory_bytes"),
+                "peak-recorded",
             ),
             _tile(
                 "Saved against the baseline",
                 memory.get("saved_bytes"),
-                "needs a baseline with memory",
+                why_absent(document, "memory.saved_bytes", "memory"),
                 "saved",
             ),
-            _tile("Within reach (estimated)", memory.get("reachable_bytes"), "not estimated", "reachable"),
+            _tile(
+                "Within reach (estimated)",
+                memory.get("reachable_bytes"),
+                why_absent(document, "memory.reachable_bytes", "memory"),
+                "reachable",
+            ),
         ),
     )
 

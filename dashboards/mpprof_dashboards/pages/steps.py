@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dash import html
@@ -42,22 +43,19 @@ def _tiles(document: Document) -> html.Div:
     steady = f"{words.count(steps['steady'])} of them steady" if steps.get("steady") is not None else ""
     return cards.tiles(
         cards.tile("Steps", words.count(steps.get("count")), steady, id="step-count"),
-        _known(
-            "Median step", steps.get("median_ns"), words.duration, why_absent(document, "median_ns"), "median"
-        ),
-        _known("95th percentile", steps.get("p95_ns"), words.duration, why_absent(document, "p95_ns"), "p95"),
-        _known(
-            "Skipped updates", steps.get("skipped"), words.count, why_absent(document, "skipped"), "skips"
-        ),
+        _known(document, "median_ns", "Median step", words.duration, "median"),
+        _known(document, "p95_ns", "95th percentile", words.duration, "p95"),
+        _known(document, "skipped", "Skipped updates", words.count, "skips"),
         cards.tile("Loss scale, last", words.scale(scale["last"]), f"first {words.scale(scale['first'])}")
         if scale
-        else cards.tile("Loss scale", "—", why_absent(document, "loss_scale"), muted=True),
+        else cards.tile("Loss scale", "—", why_absent(document, "steps.loss_scale"), muted=True),
     )
 
 
-def _known(label: str, value: Any, form: Any, reason: str, id: str) -> html.Div:
+def _known(document: Document, field: str, label: str, form: Callable[[Any], str], id: str) -> html.Div:
+    value = (document.get("steps") or {}).get(field)
     if value is None:
-        return cards.tile(label, "—", reason, muted=True)
+        return cards.tile(label, "—", why_absent(document, f"steps.{field}", "steps"), muted=True)
     return cards.tile(label, form(value), id=id)
 
 
@@ -70,7 +68,7 @@ def _time(document: Document, steps: StepTable) -> html.Section:
         note += " The slowest and the fastest of each stretch are drawn."
     if figure is None:
         return cards.section(
-            "Time", cards.empty("No step time", why_absent(document, "interval_ns", "median_ns"))
+            "Time", cards.empty("No step time", why_absent(document, "interval_ns", "steps.median_ns"))
         )
     return cards.section("Time", graph(figure, "step-times", title="Time per step", note=note))
 
@@ -88,12 +86,12 @@ def _numerics(document: Document, steps: StepTable) -> html.Section:
         (figures.memory(steps), "memory-steps", "Memory", "No memory readings", "memory"),
     )
     parts = [
-        cards.empty(missing, why_absent(document, field))
+        cards.empty(missing, why_absent(document, f"steps.{field}"))
         if figure is None
         else graph(figure, id, title=title)
         for figure, id, title, missing, field in drawn
     ]
-    return cards.section("Numerics and memory", html.Div(parts, className="mp-grid-2"))
+    return cards.section("Numerics and memory", html.Div(parts, className="mp-grid-3"))
 
 
 def _hardware(hardware: HardwareTable | None) -> html.Section:
@@ -103,7 +101,7 @@ def _hardware(hardware: HardwareTable | None) -> html.Section:
     parts = [graph(figure, f"hardware-{row}", title=title) for row, (title, figure) in enumerate(drawn)]
     throttled = sorted({name for names in (hardware.throttle if hardware else ()) for name in names})
     note = f"The clock was held back by: {', '.join(throttled)}." if throttled else ""
-    return cards.section("Hardware", html.Div(parts, className="mp-grid-2"), note=note)
+    return cards.section("Hardware", html.Div(parts, className="mp-grid-3"), note=note)
 
 
 PAGE = Page("/steps", "Steps", layout)

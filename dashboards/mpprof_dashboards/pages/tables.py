@@ -38,11 +38,11 @@ def _prepared(row: Document) -> dict[str, Any]:
     return flat
 
 
-TIME = Column("total_ns", "Total time (ns)", width=130, number=True, shown="total_ns_text", sort="desc")
+TIME = Column("total_ns", "Total time", width=120, number=True, shown="total_ns_text", sort="desc")
 SHARE = Column("ratio", "Share", width=100, number=True, shown="ratio_text")
 CALLS = Column("calls", "Calls", width=90, number=True, shown="calls_text")
 PLACED = (
-    Column("placement", "Ran on", flex=2, width=150),
+    Column("placement", "Ran on", flex=2, width=165),
     Column("precision", "Precision", width=110),
     Column("family", "Family", width=120),
     Column("reason", "Because", flex=3, width=220, tooltip="reason"),

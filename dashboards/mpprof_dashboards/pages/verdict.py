@@ -11,6 +11,7 @@ from mpprof.report import words
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
+from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import placement, waterfall
 
 
@@ -75,7 +76,9 @@ def _step_tile(document: Document) -> html.Div:
     time, steps = document.get("time"), document.get("steps") or {}
     value = time["step_ns"] if time else steps.get("median_ns")
     if value is None:
-        return cards.tile("Step time", "—", why_absent(document, "median_ns", "steps", "time"), muted=True)
+        return cards.tile(
+            "Step time", "—", why_absent(document, "steps.median_ns", "steps", "time"), muted=True
+        )
     spread = f"95th percentile {words.duration(steps['p95_ns'])}" if steps.get("p95_ns") is not None else ""
     basis = "of the profiled window" if time and time.get("basis") == "window" else "median of steady steps"
     return cards.tile(
@@ -106,7 +109,7 @@ def _speedup_tile(document: Document) -> html.Div:
     if estimated:
         text = f"{words.speedup(estimated['low'])} to {words.speedup(estimated['high'])}"
         return cards.tile("Speedup (estimated)", text, "no baseline was measured", id="speedup")
-    return cards.tile("Speedup", "—", why_absent(document, "observed", "estimated", "speedup"), muted=True)
+    return cards.tile("Speedup", "—", why_absent(document, "speedup.observed", "speedup"), muted=True)
 
 
 def _tensor_core_tile(document: Document) -> html.Div:
@@ -126,7 +129,10 @@ def _skip_tile(document: Document) -> html.Div:
     steps = document.get("steps") or {}
     if steps.get("skipped") is None:
         return cards.tile(
-            "Skipped updates", "—", why_absent(document, "skipped", "loss_scale", "steps"), muted=True
+            "Skipped updates",
+            "—",
+            why_absent(document, "steps.skipped", "steps"),
+            muted=True,
         )
     scale = steps.get("loss_scale")
     count = f"{words.count(steps['skipped'])} of {words.count(steps['count'])}"
@@ -139,7 +145,12 @@ def _memory_tile(document: Document) -> html.Div:
     memory = document.get("memory") or {}
     peak = memory.get("peak_bytes") if peak is None else peak
     if peak is None:
-        return cards.tile("Peak memory", "—", why_absent(document, "peak_memory_bytes", "memory"), muted=True)
+        return cards.tile(
+            "Peak memory",
+            "—",
+            why_absent(document, "steps.peak_memory_bytes", "memory"),
+            muted=True,
+        )
     saved = memory.get("saved_bytes")
     detail = f"{words.size(saved)} less than the baseline" if saved is not None else "allocated on the device"
     return cards.tile("Peak memory", words.size(peak), detail, id="peak-memory")
@@ -163,15 +174,17 @@ def _time(document: Document) -> html.Section:
         graph_title = "From expected to observed"
     else:
         time = document["time"]
-        on_host = "host" in (time["basis"], time.get("trace_basis"))
-        basis = "the CPU's executor threads" if on_host else "the device"
+        basis = "the CPU's executor threads" if time["basis"] == "host" else "the device"
         note = f"Every instant of a step on {basis}, in exactly one class. Crossed: nothing identifies it."
         graph_title = "The step, class by class"
     estimate = None if waterfall.has_gap(document) else _estimate(document)
-    return cards.section(title, graph(figure, "waterfall", title=graph_title, note=note), estimate)
+    notes = document["time"].get("notes") or []
+    return cards.section(
+        title, graph(figure, "waterfall", title=graph_title, note=note), estimate, cards.remarks(notes)
+    )
 
 
-_HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_steps="auto") does so once steps have settled.'
+_HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
 
 
 def _estimate(document: Document) -> html.Div | None:
@@ -242,8 +255,9 @@ def _absent(document: Document) -> html.Section | None:
     absent = document.get("absent") or {}
     if not absent:
         return None
-    rows = [(str(field), str(reason)) for field, reason in absent.items()]
-    return cards.section("Not measured", cards.pairs(rows))
+    rows = [(str(field), sentence(str(reason))) for field, reason in absent.items()]
+    title = f"{words.count(len(rows))} values, and why each is missing"
+    return cards.section("Not measured", html.Details([html.Summary(title), cards.pairs(rows)]))
 
 
 PAGE = Page("/", "Verdict", layout)
