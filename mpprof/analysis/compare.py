@@ -1,0 +1,340 @@
+"""Two runs side by side: what mixed precision should have gained, what it did, and where the gap lies.
+
+The baseline B and the mixed run M are aligned by role: class, phase, layer, and op where both name it. With
+`b` and `m` the time of a role in each, and `r` what this device could reach for it (`reach`),
+
+    reach = sum(b / r)    expected = B / reach    observed = B / M    gap = M - reach = sum(m - b / r)
+
+so the slices of the gap, `m - b / r` by class and layer, sum to it. Where some `r` is not known there is no
+expectation: every `r` is taken as 1, and the slices are the plain differences that sum to `M - B`. Parts with
+an unknown `r` that hold less than 1 % of the baseline are taken to stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from mpprof.analysis.reach import SIXTEEN_BITS, Part, Peers, Ratio, Role, Target, parts, precision_of, ratio
+from mpprof.model.account import Account, Cell, Class, GapSlice, Speedup
+from mpprof.model.device import DevicePeaks
+from mpprof.model.finding import KernelChange
+from mpprof.model.kernels import Precision
+from mpprof.model.run import Run
+
+NEGLIGIBLE = 0.01  # share of the baseline whose unknown ratio does not spoil the expectation
+HOST_BOUND = 0.25  # share of the step that the device waits for the host, from which the host is the limit
+_HOST_CLASSES: frozenset[Class] = frozenset(("idle_input", "idle_launch"))
+_FRAMEWORK = (
+    "keras", "backend", "backend_version", "cuda", "cudnn", "xla_flags", "matmul_precision", "command_buffers",
+    "autotune_level",
+)  # fmt: skip
+_PLAIN = "no expectation: plain difference from the baseline"
+
+
+def speedup(
+    mixed: Account | None,
+    baseline: Account | None,
+    *,
+    mixed_run: Run,
+    baseline_run: Run,
+    peaks: DevicePeaks | None,
+) -> Speedup:
+    """Expected and observed speedup of `mixed_run` over a measured `baseline_run`, and the gap in slices.
+
+    A run without an account is compared by its step records alone; then there is no expectation. `peaks` are
+    those of the mixed run's device. `absent` says why a field is None.
+    """
+    interval, no_interval = _interval(mixed_run, baseline_run)
+    if mixed is None or baseline is None:
+        return _by_records(mixed_run, baseline_run, interval)
+    absent = {} if interval else {"interval": no_interval}
+    before, after = _aligned(baseline, mixed, baseline_run, mixed_run)
+    target = _target(mixed_run, baseline_run, after, before)
+    ratios = _ratios(before, after, target, peaks, mixed.trace_basis == "host")
+    unknown = sum(before[role].ns for role, found in ratios.items() if found.reachable is None)
+    known = unknown <= NEGLIGIBLE * baseline.step_ns
+    if not known:
+        absent["expected"] = _why_not(before, ratios, mixed, peaks)
+        ratios = {role: Ratio(1.0, found.ceiling, _PLAIN) for role, found in ratios.items()}
+    slices = _slices(before, after, ratios)
+    gap_ns = sum(part.ns_per_step for part in slices)
+    reach_ns = mixed.step_ns - gap_ns
+    expected = baseline.step_ns / reach_ns if known and reach_ns > 0 else None
+    with_host, no_host = _with_host(baseline, mixed, before, ratios) if known else (None, "no expectation")
+    if with_host is None:
+        absent["expected_with_host"] = no_host
+    ceiling = _ceiling(baseline, before, ratios)
+    if ceiling is None:
+        absent["ceiling"] = "the peak rates of this device, or what ran in the baseline, are not known"
+    return Speedup(
+        baseline="measured",
+        baseline_id=baseline_run.run_id,
+        baseline_step_ns=baseline.step_ns,
+        observed=baseline.step_ns / mixed.step_ns if mixed.step_ns > 0 else None,
+        interval=interval,
+        expected=expected,
+        expected_with_host=with_host,
+        ceiling=ceiling,
+        reach_ns=reach_ns if known else None,
+        gap_ns=gap_ns,
+        slices=slices,
+        unexplained_ns=None,
+        absent=absent or None,
+    )
+
+
+# --- by records alone --------------------------------------------------------------------------------------
+
+
+def _interval(mixed: Run, baseline: Run) -> tuple[tuple[float, float] | None, str]:
+    """The interval of the observed speedup, from those of both medians: their worst combination."""
+    from mpprof.analysis.steps import summarise
+
+    sides = [summarise(run.steps, run.facts) for run in (baseline, mixed)]
+    spans = [side.interval_ns if side else None for side in sides]
+    if spans[0] is None or spans[1] is None:
+        return None, "needs the step records of both runs, with enough steady steps"
+    (b_low, b_high), (m_low, m_high) = spans[0], spans[1]
+    if m_low <= 0 or m_high <= 0:
+        return None, "a step time of zero"
+    return (b_low / m_high, b_high / m_low), ""
+
+
+def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None) -> Speedup:
+    from mpprof.analysis.steps import summarise
+
+    before, after = (summarise(run.steps, run.facts) for run in (baseline, mixed))
+    b, m = (side.median_ns if side else None for side in (before, after))
+    why = "needs the traces of both runs"
+    absent = dict.fromkeys(("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices"), why)
+    if not b or not m:
+        absent["observed"] = "a run has no steady steps on record"
+    return Speedup(
+        baseline="measured",
+        baseline_id=baseline.run_id,
+        baseline_step_ns=b,
+        observed=b / m if b and m else None,
+        interval=interval,
+        expected=None,
+        expected_with_host=None,
+        ceiling=None,
+        reach_ns=None,
+        gap_ns=None,
+        slices=(),
+        unexplained_ns=None,
+        absent=absent,
+    )
+
+
+# --- aligning ----------------------------------------------------------------------------------------------
+
+
+def _aligned(
+    baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run
+) -> tuple[dict[Role, Part], dict[Role, Part]]:
+    """The parts of both runs by role, the layers by the mixed run's names."""
+    renamed = _layer_names(baseline_run, mixed_run)
+    before, after = baseline.main.cells, mixed.main.cells
+    b_roles = [_role(cell, renamed) for cell in before]
+    m_roles = [_role(cell, {}) for cell in after]
+    shared = set(b_roles) & set(m_roles)
+    return (
+        parts(before, [_coarse(role, shared) for role in b_roles]),
+        parts(after, [_coarse(role, shared) for role in m_roles]),
+    )
+
+
+def _role(cell: Cell, renamed: Mapping[str, str]) -> Role:
+    layer = renamed.get(cell.layer, cell.layer) if cell.layer else None
+    family = cell.family if cell.role == "matmul" or cell.family == "random" else None
+    # the end of the scope path: what stands before it names the model, which two runs may number differently
+    op = "/".join(cell.op.split("/")[-2:]) if cell.op else None
+    return Role(cell.role, cell.phase, layer, family, op)
+
+
+def _coarse(role: Role, shared: set[Role]) -> Role:
+    return role if role in shared else role._replace(op=None)
+
+
+def _layer_names(baseline: Run, mixed: Run) -> dict[str, str]:
+    """The baseline's layers by the mixed run's names. They differ only where both models were built in one
+    process and named by number: then layers are matched by their place, if all classes agree."""
+    sides = [run.facts.model.layers if run.facts and run.facts.model else () for run in (baseline, mixed)]
+    if len(sides[0]) != len(sides[1]):
+        return {}
+    pairs = list(zip(*sides, strict=True))
+    if any(one.class_name != other.class_name for one, other in pairs):
+        return {}
+    return {one.name: other.name for one, other in pairs}
+
+
+def _target(mixed: Run, baseline: Run, after: Mapping[Role, Part], before: Mapping[Role, Part]) -> Target:
+    becomes, was = _compute(mixed) or _ran(after), _compute(baseline) or _ran(before)
+    layers = mixed.facts.model.layers if mixed.facts and mixed.facts.model else ()
+    by_layer = {layer.name: found for layer in layers if (found := precision_of(layer.compute_dtype))}
+    same = becomes is not None and becomes == was
+    return Target(becomes if becomes in SIXTEEN_BITS else None, by_layer, same)
+
+
+def _compute(run: Run) -> Precision | None:
+    return precision_of(run.last_fit.policy.compute_dtype) if run.last_fit else None
+
+
+def _ran(run: Mapping[Role, Part]) -> Precision | None:
+    """What a run without records computes in, by its matrix kernels: 16 bits if any ran so."""
+    found = {part.precision for role, part in run.items() if role.role == "matmul"}
+    return next(
+        (p for p in ("fp16", "bf16", "fp32") if p in found or (p == "fp32" and "tf32" in found)), None
+    )
+
+
+# --- ratios and slices -------------------------------------------------------------------------------------
+
+
+def _ratios(
+    before: Mapping[Role, Part],
+    after: Mapping[Role, Part],
+    target: Target,
+    peaks: DevicePeaks | None,
+    host: bool,
+) -> dict[Role, Ratio]:
+    if host:
+        none = Ratio(None, None, "a CPU's rates by type are not known")
+        return dict.fromkeys(before, none)
+    peers = Peers(before, after)
+    return {role: ratio(part, after.get(role), target, peers, peaks) for role, part in before.items()}
+
+
+def _why_not(
+    before: Mapping[Role, Part], ratios: Mapping[Role, Ratio], mixed: Account, peaks: DevicePeaks | None
+) -> str:
+    if mixed.trace_basis == "host":
+        return "a run on the CPU: what its arithmetic could reach in 16 bits is not known"
+    worst = max((r for r in ratios if ratios[r].reachable is None), key=lambda role: before[role].ns)
+    where = f" (most of it in {worst.layer})" if worst.layer else ""
+    device = "" if peaks else "; the device's peaks are not known either"
+    return f"{ratios[worst].source}{where}{device}"
+
+
+def _slices(
+    before: Mapping[Role, Part], after: Mapping[Role, Part], ratios: Mapping[Role, Ratio]
+) -> tuple[GapSlice, ...]:
+    """By class and layer, the largest first."""
+    gathered: dict[tuple[Class, str | None], list[Role]] = defaultdict(list)
+    for role in dict.fromkeys((*before, *after)):
+        gathered[(role.role, role.layer)].append(role)
+    slices = []
+    for (name, layer), roles in gathered.items():
+        b = sum(before[role].ns for role in roles if role in before)
+        m = sum(after[role].ns for role in roles if role in after)
+        reach = sum(before[role].ns / (ratios[role].reachable or 1.0) for role in roles if role in before)
+        main = max((role for role in roles if role in before), key=lambda role: before[role].ns, default=None)
+        source = ratios[main].source if main else "not in the baseline"
+        slices.append(GapSlice(name, layer, m - reach, b, m, b / reach if reach > 0 else 1.0, source))
+    return tuple(sorted(slices, key=lambda part: -abs(part.ns_per_step)))
+
+
+def _ceiling(baseline: Account, before: Mapping[Role, Part], ratios: Mapping[Role, Ratio]) -> float | None:
+    if any(found.ceiling is None and before[role].ns > 0 for role, found in ratios.items()):
+        return None
+    least = sum(part.ns / (ratios[role].ceiling or 1.0) for role, part in before.items())
+    return baseline.step_ns / least if least > 0 else None
+
+
+def _with_host(
+    baseline: Account, mixed: Account, before: Mapping[Role, Part], ratios: Mapping[Role, Ratio]
+) -> tuple[float | None, str]:
+    """The expectation under the host's floor. Its need is known only where the device waits for it: then it
+    is the step itself, as the host never rests."""
+    waiting = sum(part.ns_per_step for part in mixed.main.slices if part.role in _HOST_CLASSES)
+    if waiting < HOST_BOUND * mixed.step_ns:
+        return None, "the device hardly waits for the host in the mixed run: its need per step was not seen"
+    need = mixed.step_ns
+    work = sum(
+        part.ns / (ratios[role].reachable or 1.0)
+        for role, part in before.items()
+        if not role.role.startswith("idle_")
+    )
+    return baseline.step_ns / max(work, need), ""
+
+
+# --- kernels -----------------------------------------------------------------------------------------------
+
+
+def kernel_changes(baseline: Account, mixed: Account) -> tuple[KernelChange, ...]:
+    """Time per step of each kernel name and of each op in both runs, the largest difference first."""
+    changes = [*_changes(baseline, mixed, "name"), *_changes(baseline, mixed, "op")]
+    return tuple(sorted(changes, key=lambda change: -abs((change.to_ns or 0.0) - (change.from_ns or 0.0))))
+
+
+def _changes(baseline: Account, mixed: Account, by: str) -> Sequence[KernelChange]:
+    sides: list[dict[str, float]] = []
+    for account in (baseline, mixed):
+        times: dict[str, float] = defaultdict(float)
+        for cell in account.main.cells:
+            key = cell.kernel if by == "name" else cell.op
+            if key is not None:
+                times[key] += cell.ns_per_step
+        sides.append(times)
+    before, after = sides
+    return [
+        KernelChange(key, "name" if by == "name" else "op", before.get(key), after.get(key))
+        for key in dict.fromkeys((*before, *after))
+    ]
+
+
+# --- what makes two runs unlike ----------------------------------------------------------------------------
+
+
+def unlike(one: Run, other: Run) -> tuple[str, ...]:
+    """In which respects, the precision apart, the two runs differ, each as a short text; empty: comparable.
+
+    What neither recorded is passed over; what only one recorded is not known to be alike, and said so.
+    """
+    if one.facts is None or other.facts is None:
+        missing = " and ".join(run.name for run in (one, other) if run.facts is None)
+        return (f"conditions unknown: no records of {missing}",)
+    labels = [
+        f"{name}: {_said(first)} against {_said(second)}"
+        for (name, first), (_, second) in zip(_conditions(one), _conditions(other), strict=True)
+        if first != second
+    ]
+    kinds = [_layer_classes(run) for run in (one, other)]
+    if kinds[0] is not None and kinds[1] is not None and kinds[0] != kinds[1]:
+        labels.append("model: the layers are not of the same kinds in the same order")
+    return tuple(labels)
+
+
+def _layer_classes(run: Run) -> list[str] | None:
+    model = run.facts.model if run.facts else None
+    return [layer.class_name for layer in model.layers] if model else None
+
+
+def _said(value: object) -> str:
+    return "not recorded" if value is None else str(value)
+
+
+def _conditions(run: Run) -> list[tuple[str, object]]:
+    facts, fit = run.facts, run.last_fit
+    if facts is None:
+        return []
+    framework, model = facts.framework, facts.model
+    device = next((d for d in facts.devices if d.kind != "cpu"), next(iter(facts.devices), None))
+    return [
+        ("batch size", fit.batch_size if fit else None),
+        ("model parameters", model.parameters if model else None),
+        ("layers", len(model.layers) if model else None),
+        ("optimizer", (fit.optimizer.inner or fit.optimizer.class_name) if fit else None),
+        ("device", device.name if device else None),
+        ("devices", sum(d.kind == device.kind for d in facts.devices) if device else None),
+        ("replicas", facts.replicas),
+        ("TF32", facts.tf32_enabled),
+        ("XLA (jit_compile)", fit.jit_compile if fit else None),
+        ("eager", fit.run_eagerly if fit else None),
+        ("steps per execution", fit.steps_per_execution if fit else None),
+        ("gradient accumulation", fit.gradient_accumulation_steps if fit else None),
+        ("deterministic ops", facts.deterministic_ops),
+        ("driver", device.driver if device else None),
+        *((key, framework.get(key)) for key in _FRAMEWORK),
+    ]

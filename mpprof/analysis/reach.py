@@ -1,0 +1,284 @@
+"""What each part of a float32 step could become in 16 bits on the device at hand: the ratios of a comparison.
+
+Two ratios for every part of the baseline: the *ceiling*, from peak rates, and the *reachable* one, from what
+kernels of this kind did reach. Ratios are of times, baseline over mixed, and never below 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mpprof.analysis import calibration
+from mpprof.model.account import Cell, Class, Phase
+from mpprof.model.device import DevicePeaks
+from mpprof.model.kernels import ACCELERATED, Placement, Precision
+
+SHORTEST_NS = 5_000.0
+"""Kernels below this are bound by launching and ramping up, not by arithmetic or bytes: they do not get
+faster in 16 bits."""
+FLOOR_NS = 2_000.0
+"""No kernel is expected to become shorter than this."""
+SIMILAR = 8.0
+"""Kernels whose work per call differs by no more than this factor are of similar size."""
+
+SIXTEEN_BITS: frozenset[Precision] = frozenset(("fp16", "bf16"))
+_MEMORY_BOUND: frozenset[Class] = frozenset(("norm", "elementwise", "reduce", "gather_scatter", "layout"))
+_OWN_DTYPES: dict[str, Precision] = {
+    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
+}  # fmt: skip
+
+
+class Role(NamedTuple):
+    """What two runs are aligned by. `family` and `op` are finer than the account's classes; `op` is None
+    where the two runs name their ops differently."""
+
+    role: Class
+    phase: Phase
+    layer: str | None
+    family: str | None
+    op: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """All cells of one role in one run. `placement` and `precision` are those of most of its time."""
+
+    role: Role
+    ns: float  # per step
+    calls: float
+    busy_ns: float
+    flops: float | None
+    bytes: float | None
+    placement: Placement | None
+    precision: Precision | None
+
+    @property
+    def accelerated_in_16_bits(self) -> bool:
+        return self.placement in ACCELERATED and self.precision in SIXTEEN_BITS
+
+    @property
+    def ns_per_call(self) -> float | None:
+        return self.busy_ns / self.calls if self.calls > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """`reachable` None: not known. `ceiling` None: the device's peaks are not known."""
+
+    reachable: float | None
+    ceiling: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the mixed run computes in: of its policy, and by layer where one has a policy of its own.
+
+    `becomes` None: not known, or not 16 bits. `same`: both runs compute in the same type, and nothing is
+    expected to change by precision."""
+
+    becomes: Precision | None
+    by_layer: Mapping[str, Precision]
+    same: bool = False
+
+    def of(self, layer: str | None) -> Precision | None:
+        return self.by_layer.get(layer, self.becomes) if layer else self.becomes
+
+
+def precision_of(dtype: str | None) -> Precision | None:
+    """The precision that a Keras dtype or policy name computes in; None for what is not known."""
+    return _OWN_DTYPES.get(dtype.removeprefix("mixed_")) if dtype else None
+
+
+def parts(cells: Iterable[Cell], roles: Sequence[Role]) -> dict[Role, Part]:
+    """Cells gathered by role; `roles[i]` is that of the i-th cell."""
+    gathered: dict[Role, list[Cell]] = {}
+    for cell, role in zip(cells, roles, strict=True):
+        gathered.setdefault(role, []).append(cell)
+    return {role: _part(role, members) for role, members in gathered.items()}
+
+
+def _part(role: Role, cells: Sequence[Cell]) -> Part:
+    times: dict[tuple[Placement | None, Precision | None], float] = {}
+    for cell in cells:
+        key = (cell.placement, cell.precision)
+        times[key] = times.get(key, 0.0) + cell.ns_per_step
+    placement, precision = max(times, key=lambda key: times[key])
+    return Part(
+        role=role,
+        ns=sum(cell.ns_per_step for cell in cells),
+        calls=sum(cell.calls_per_step for cell in cells),
+        busy_ns=sum(cell.busy_ns_per_step for cell in cells),
+        flops=_total([cell.flops_per_step for cell in cells]),
+        bytes=_total([cell.bytes_per_step for cell in cells]),
+        placement=placement,
+        precision=precision,
+    )
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) and known else None
+
+
+# --- the ratio of one part ---------------------------------------------------------------------------------
+
+
+def ratio(part: Part, mine: Part | None, target: Target, peers: Peers, peaks: DevicePeaks | None) -> Ratio:
+    """What `part` of the baseline could become. `mine`: the same role in the mixed run."""
+    stays = _stays(part, mine, target)
+    if stays:
+        return Ratio(1.0, 1.0, stays)
+    if part.role.role == "matmul":
+        return _matmul(part, target, peers, peaks)
+    return _floored(part, Ratio(2.0, 2.0, "memory-bound, half the bytes in 16 bits"))
+
+
+def _stays(part: Part, mine: Part | None, target: Target) -> str:
+    """Why this part takes as long in 16 bits as before; empty: it does not."""
+    role = part.role.role
+    if role == "profiling" or role.startswith("idle_"):
+        return "not work of the device"
+    if role not in _MEMORY_BOUND and role != "matmul":
+        return f"{role.replace('_', ' ')}: stays as it is"
+    if target.same:
+        return "both runs compute in the same type"
+    per_call = part.ns_per_call
+    if per_call is not None and per_call < SHORTEST_NS:
+        return f"kernels under {SHORTEST_NS / 1000:.0f} µs: bound by launching"
+    if part.precision in SIXTEEN_BITS:
+        return "already in 16 bits in the baseline"
+    if role == "matmul":
+        return "" if target.becomes else "the mixed run's compute type is not known"
+    if mine is not None and mine.precision in SIXTEEN_BITS:
+        return ""
+    if part.role.layer is None or target.of(part.role.layer) not in SIXTEEN_BITS:
+        return "its tensors stay float32"
+    if role == "norm" or part.role.family == "random" or (role == "reduce" and mine is not None):
+        return "computed in float32 whatever the policy"
+    return ""
+
+
+def _floored(part: Part, found: Ratio) -> Ratio:
+    """No call becomes shorter than FLOOR_NS, nor slower than it was."""
+    per_call = part.ns_per_call
+    most = per_call / FLOOR_NS if per_call else float("inf")
+
+    def bounded(value: float | None) -> float | None:
+        return None if value is None else max(1.0, min(value, most))
+
+    return Ratio(bounded(found.reachable), bounded(found.ceiling), found.source)
+
+
+def _matmul(part: Part, target: Target, peers: Peers, peaks: DevicePeaks | None) -> Ratio:
+    becomes = target.becomes or "fp16"
+    ceiling = _ceiling(part, becomes, peaks)
+    if peaks is not None and not peaks.has_matrix_units:
+        return Ratio(1.0, ceiling, f"{peaks.name} has no matrix units")
+    reachable, source = peers.ratio(part)
+    if reachable is None and peaks is not None and part.precision is not None:
+        row = calibration.find(peaks.name, part.role.family or "", part.precision, becomes)
+        if row is not None:
+            reachable, source = row.ratio, f"calibration: {row.source}"
+    if reachable is None:
+        source = "no kernel of this kind ran in 16 bits on matrix units here, and none was calibrated"
+    if reachable is not None and ceiling is not None:
+        reachable = min(reachable, ceiling)
+    return _floored(part, Ratio(reachable, ceiling, source))
+
+
+def _ceiling(part: Part, becomes: Precision, peaks: DevicePeaks | None) -> float | None:
+    """By the peaks of the arithmetic that ran and of the one that could, capped by the bytes it must move."""
+    if peaks is None or part.precision is None:
+        return None
+    rates = peaks.flops_per_s
+    accelerated = part.placement in ACCELERATED
+    ran = rates.get(part.precision if accelerated else f"{part.precision}_cuda")
+    could = rates.get(becomes) or rates.get(f"{becomes}_cuda")
+    if not ran or not could:
+        return None
+    most = could / ran
+    if part.bytes and peaks.bandwidth_bytes_per_s and part.busy_ns:
+        # bytes as counted in float32; half of them are left
+        least_ns = part.bytes / 2 / peaks.bandwidth_bytes_per_s * 1e9
+        most = min(most, max(2.0, part.busy_ns / least_ns))
+    return max(1.0, most)
+
+
+# --- what ran on matrix units in this very trace -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A matrix part that runs in 16 bits on matrix units in the mixed run, beside its baseline."""
+
+    kind: str
+    before: Part
+    after: Part
+
+
+class Peers:
+    """The evidence of the two traces themselves."""
+
+    def __init__(self, baseline: Mapping[Role, Part], mixed: Mapping[Role, Part]) -> None:
+        self._peers = [
+            Peer(_kind(role), before, mixed[role])
+            for role, before in baseline.items()
+            if role.role == "matmul" and role in mixed and mixed[role].accelerated_in_16_bits
+            if before.ns > 0 and mixed[role].ns > 0
+        ]
+
+    def ratio(self, part: Part) -> tuple[float | None, str]:
+        """The ratio that similar kernels reached, and the words for it.
+
+        From rates where operations are known on both sides; else from the ratios that aligned kernels of
+        the same baseline arithmetic reached. A part that itself runs on matrix units is expected to do no
+        worse than it does.
+        """
+        kind = _kind(part.role)
+        peers = [peer for peer in self._peers if peer.kind == kind and _similar(peer.before, part)]
+        own = next((peer for peer in peers if peer.before is part), None)
+        rated = [
+            (part.ns / part.flops * (peer.after.flops / peer.after.ns), peer.after.ns)
+            for peer in peers
+            if part.flops and peer.after.flops
+        ]
+        paired = [
+            (peer.before.ns / peer.after.ns, peer.before.ns)
+            for peer in peers
+            if (peer.before.placement, peer.before.precision) == (part.placement, part.precision)
+        ]
+        found = rated or paired
+        if not found:
+            return None, ""
+        reached = _weighted_median(found)
+        if own is not None:
+            reached = max(reached, own.before.ns / own.after.ns)
+        return reached, f"rate of {len(found)} similar {kind} part(s) on matrix units in this trace"
+
+
+def _kind(role: Role) -> str:
+    family = role.family or ""
+    return "convolution" if family.startswith("conv_") else family
+
+
+def _similar(one: Part, other: Part) -> bool:
+    """By operations per call where both state them, else by time per call in the baseline."""
+    if one.flops and other.flops and one.calls and other.calls:
+        first, second = one.flops / one.calls, other.flops / other.calls
+    else:
+        first, second = one.ns_per_call or 0.0, other.ns_per_call or 0.0
+    return 0 < first <= SIMILAR * second and second <= SIMILAR * first
+
+
+def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
+    """Of (value, weight); the upper one of two equal halves."""
+    ordered = sorted(values)
+    half, seen = sum(weight for _, weight in ordered) / 2, 0.0
+    for value, weight in ordered:
+        seen += weight
+        if seen > half:
+            return value
+    return ordered[-1][0]
