@@ -285,7 +285,7 @@ def _from_sms(
     per_sm = _PER_SM.get(capability)
     if per_sm is None:
         return None
-    rates = dict(per_sm)
+    rates: dict[str, float] = dict(per_sm)
     matrix = has_tensor_cores(facts)
     if matrix is not True:
         # Where it is not known whether there are Tensor Cores, no rate of theirs is claimed.

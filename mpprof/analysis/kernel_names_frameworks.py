@@ -46,17 +46,8 @@ def _fusion_family(text: str) -> Family:
         if any(word in text for word in words):
             return family
     words = frozenset(re.split(r"[_.\d]+", text)) - {""}
-    if "convert" in words and not words - {
-        "loop",
-        "input",
-        "wrapped",
-        "fusion",
-        "convert",
-        "bitcast",
-        "copy",
-        "kd",
-    }:
-        return "cast"
+    if "convert" in words and "wrapped" not in words and len(words - _ARITHMETIC_FREE) == 0 and not words & _LAYOUT_WORDS:
+        return "elementwise"  # the root converts; what it converts was often computed in wider arithmetic
     if words & _LAYOUT_WORDS and not words - _ARITHMETIC_FREE:
         return "layout"
     named = words - {"loop", "input", "wrapped", "fusion", "kernel"}

@@ -1,0 +1,311 @@
+"""Could this op have run on Tensor Cores, and if it did not, why not? Per op, from its types and shapes.
+
+The multiples are those of NVIDIA's deep learning performance guide ("Matrix Multiplication Background",
+"Convolutional Layers", Tensor Core requirements): operands of 16 bytes up to Volta and Turing (8 fp16 values,
+16 int8), of 128 bytes for full efficiency on A100 (64 fp16, 32 TF32, 128 int8). Since cuBLAS 11 and cuDNN 7.6.3
+they are needed for efficiency only, not for use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from mpprof.model.kernels import Family, Precision
+from mpprof.model.trace import HloInstruction
+
+Answer = Literal["did", "could", "could_never", "unknown"]
+
+_DTYPES: dict[str, Precision] = {
+    "half": "fp16", "float16": "fp16", "f16": "fp16", "c10::half": "fp16", "fp16": "fp16",
+    "bfloat16": "bf16", "bf16": "bf16", "c10::bfloat16": "bf16",
+    "float": "fp32", "float32": "fp32", "f32": "fp32", "fp32": "fp32",
+    "double": "fp64", "float64": "fp64", "f64": "fp64",
+    "tf32": "tf32", "int8": "int8", "s8": "int8", "u8": "int8", "uint8": "int8", "qint8": "int8", "signed char": "int8",
+    "f8e4m3fn": "fp8", "f8e5m2": "fp8", "f8e4m3": "fp8", "f8e4m3fnuz": "fp8", "f8e5m2fnuz": "fp8",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "c10::float8_e4m3fn": "fp8", "c10::float8_e5m2": "fp8",
+    "f4e2m1fn": "fp4",
+}  # fmt: skip
+
+
+def precision_of(dtype: str) -> Precision:
+    """The precision that a dtype name stands for ("half", "f16", "DT_HALF"); "unknown": an integer, or none."""
+    return _DTYPES.get(dtype.lower().removeprefix("dt_"), "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor as a trace states it: dtype in the file's spelling, dimensions (-1: not stated)."""
+
+    dtype: str
+    dims: tuple[int, ...]
+
+
+_TENSOR = re.compile(r"([A-Za-z_][\w:]*)\[([0-9,? \-]*)\]")
+_MOST = 64
+
+
+@lru_cache(maxsize=65536)
+def parse_shapes(text: str) -> tuple[Tensor, ...]:
+    """Tensors of a `tensor_shapes` stat ("(half[32,128];half[128,64])", "(f32[2]{0}, s32[])").
+
+    Unknown notations give no tensors; at most 64 are read. A dimension that is no number is -1.
+    """
+    found = []
+    for match in _TENSOR.finditer(text[:65536]):
+        dims = tuple(_dimension(part) for part in match.group(2).split(",") if part.strip())
+        found.append(Tensor(match.group(1), dims))
+        if len(found) == _MOST:
+            break
+    return tuple(found)
+
+
+def _dimension(text: str) -> int:
+    text = text.strip()
+    return int(text) if text.isdigit() and len(text) <= 15 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product in the terms of Tensor Cores. M, N, K per group and batch; -1: not known.
+
+    Of a convolution K is the input channels times the filter's area, N the output channels, M the rest;
+    `channels` are (input, output) channels per group, which the alignment is about.
+    """
+
+    family: Family
+    precision: Precision
+    m: int = -1
+    n: int = -1
+    k: int = -1
+    channels: tuple[int, int] | None = None
+    groups: int = 1
+    spatial_dims: int = 0  # 3 for a 3-D convolution, 0 for a matrix product
+    layout: str = ""  # "NHWC", "NCHW", "" not known
+    compute_dtype: str = ""  # of the layer's policy, where known
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Whether an op's product did, could or could never run on matrix units.
+
+    `conditions` say what would have to change, for "could"; `reasons` why not (or why not fully). Each is
+    (code, sentence); codes: dtype, card, shape, layout, algorithm, depthwise, grouped, conv3d, policy.
+    """
+
+    answer: Answer
+    reasons: tuple[tuple[str, str], ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
+
+
+_SINCE: dict[Precision, tuple[int, int]] = {
+    "fp16": (7, 0), "int8": (7, 2), "bf16": (8, 0), "tf32": (8, 0), "fp64": (8, 0), "fp8": (8, 9), "fp4": (10, 0),
+}  # fmt: skip
+_ROWS: dict[Precision, tuple[int, int]] = {
+    "fp16": (8, 64), "bf16": (8, 64), "tf32": (4, 32), "int8": (16, 128), "fp8": (16, 128), "fp64": (2, 16), "fp4": (32, 256),
+}  # fmt: skip
+"""Multiples of M, N, K by operand type: for 16-byte rows, and for full efficiency on A100 and later."""
+
+
+def multiple(precision: Precision, capability: tuple[int, int] | None, *, full: bool = False) -> int:
+    """The multiple that M, N, K (or channels) should have; with `full`, for full efficiency from A100 on.
+
+    1 for types that Tensor Cores do not multiply.
+    """
+    least, best = _ROWS.get(precision, (1, 1))
+    return best if full and capability is not None and capability >= (8, 0) else least
+
+
+def judge(
+    product: Product,
+    *,
+    capability: tuple[int, int] | None,
+    tensor_cores: bool | None,
+    ran_on_matrix_units: bool | None = None,
+    tf32_enabled: bool | None = None,
+) -> Eligibility:
+    """Whether the product did, could or could never use Tensor Cores of this card, and what it depends on.
+
+    `ran_on_matrix_units` is what the kernels say (None: not known). For "did", `reasons` still name what
+    costs efficiency. Pure; `answer` is "unknown" only where neither the card nor the type is known.
+    """
+    shape = _shape_reasons(product, capability)
+    if ran_on_matrix_units:
+        return Eligibility("did", shape)
+    never = _never(product, capability, tensor_cores)
+    if never:
+        return Eligibility("could_never", never)
+    conditions = [*_type_conditions(product, capability, tf32_enabled), *shape, *_kind_conditions(product)]
+    if product.precision == "unknown" or tensor_cores is None:
+        return Eligibility(
+            "unknown", (("dtype", "the operands' type or the card is not known"),), tuple(conditions)
+        )
+    if not conditions:
+        conditions.append(("algorithm", "the library chose another algorithm: type and shape are eligible"))
+    return Eligibility("could", tuple(conditions), tuple(conditions))
+
+
+def _never(
+    product: Product, capability: tuple[int, int] | None, tensor_cores: bool | None
+) -> tuple[tuple[str, str], ...]:
+    if tensor_cores is False:
+        return (("card", "this card has no Tensor Cores"),)
+    if product.family == "depthwise":
+        return (
+            (
+                "depthwise",
+                "a depthwise convolution has one channel per group: there is no product to put on Tensor Cores",
+            ),
+        )
+    if product.m == 1 or product.n == 1:
+        return (("shape", "a matrix-vector product: libraries compute it with ordinary arithmetic"),)
+    if product.precision == "fp64" and capability is not None and capability not in ((8, 0), (9, 0), (10, 0)):
+        return (("dtype", "float64: this card's Tensor Cores do not multiply it"),)
+    return ()
+
+
+def _type_conditions(
+    product: Product, capability: tuple[int, int] | None, tf32_enabled: bool | None
+) -> list[tuple[str, str]]:
+    precision = product.precision
+    found: list[tuple[str, str]] = []
+    if precision == "fp32":
+        if product.compute_dtype in ("float16", "bfloat16"):
+            found.append(
+                (
+                    "policy",
+                    f"the layer's policy computes in {product.compute_dtype}, but its operands are float32",
+                )
+            )
+        else:
+            found.append(("policy", "the operands are float32: give the layer a mixed policy"))
+        if capability is None or capability >= (8, 0):
+            off = "is off" if tf32_enabled is False else "may be off"
+            found.append(("dtype", f"float32 runs on Tensor Cores as TF32 only, which {off}"))
+    since = _SINCE.get(precision)
+    if since is not None and capability is not None and capability < since:
+        wanted = "float16" if capability >= (7, 0) else "no 16-bit type"
+        found.append(
+            (
+                "dtype",
+                f"{precision} needs compute capability {since[0]}.{since[1]}; this card multiplies {wanted}",
+            )
+        )
+    return found
+
+
+def _shape_reasons(product: Product, capability: tuple[int, int] | None) -> tuple[tuple[str, str], ...]:
+    """Dimensions that are no multiple of what the operand type wants."""
+    precision: Precision = "tf32" if product.precision == "fp32" else product.precision
+    least = multiple(precision, capability)
+    if least == 1:
+        return ()
+    if product.channels is not None:
+        named = (("input channels", product.channels[0]), ("output channels", product.channels[1]))
+    else:
+        named = (("M", product.m), ("N", product.n), ("K", product.k))  # type: ignore[assignment]
+    return tuple(
+        ("shape", f"{name} = {size} is no multiple of {least} ({precision})")
+        for name, size in named
+        if size > 0 and size % least
+    )
+
+
+def _kind_conditions(product: Product) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if product.groups > 1 and product.family != "depthwise":
+        found.append(
+            (
+                "grouped",
+                f"{product.groups} groups: only some algorithms for grouped convolutions use Tensor Cores",
+            )
+        )
+    if product.spatial_dims == 3:
+        found.append(
+            ("conv3d", "a 3-D convolution: Tensor Core algorithms need cuDNN 7.6.2 or later and NDHWC layout")
+        )
+    if product.layout in ("NCHW", "NCDHW"):
+        found.append(
+            ("layout", "channels first: Tensor Core kernels want channels last, else layouts are converted")
+        )
+    return found
+
+
+# Products from what traces state ---------------------------------------------------------------------------
+
+
+def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -> Product | None:
+    """The product of a TensorFlow op from its inputs' shapes; None: not a matrix op, or shapes are missing.
+
+    Transposition is not recorded: K is the size that both operands share (for square operands M, N and K are
+    equal anyway). Convolutions are read as NHWC inputs with HWIO filters, TensorFlow's GPU default under Keras.
+    """
+    if len(tensors) < 2:
+        return None
+    first, second = tensors[0], tensors[1]
+    precision = _operand_precision(first.dtype, second.dtype)
+    if family == "gemm" and len(first.dims) >= 2 and len(second.dims) >= 2:
+        m, n, k = _contraction(first.dims[-2:], second.dims[-2:])
+        return Product(family, precision, m, n, k)
+    if family in ("conv_fprop", "conv_dgrad", "conv_wgrad", "depthwise"):
+        return _convolution(family, precision, tensors)
+    return None
+
+
+def _operand_precision(first: str, second: str) -> Precision:
+    a, b = precision_of(first), precision_of(second)
+    return a if a == b or b == "unknown" else ("mixed" if a != "unknown" else b)
+
+
+def _contraction(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int]:
+    """(M, N, K) of two matrices of unknown transposition; -1s where no size is shared."""
+    for (m, k), (k2, n) in (
+        ((a[0], a[1]), (b[0], b[1])),
+        ((a[0], a[1]), (b[1], b[0])),
+        ((a[1], a[0]), (b[0], b[1])),
+        ((a[1], a[0]), (b[1], b[0])),
+    ):
+        if k == k2:
+            return m, n, k
+    return -1, -1, -1
+
+
+def _convolution(family: Family, precision: Precision, tensors: Sequence[Tensor]) -> Product | None:
+    filters = [tensor for tensor in tensors if len(tensor.dims) in (4, 5)]
+    if len(filters) < 2:
+        return None
+    spatial = len(filters[0].dims) - 2
+    data, other = filters[0].dims, filters[1].dims
+    if family == "conv_wgrad":  # input and gradient of the output
+        channels = (data[-1], other[-1])
+        return Product(family, precision, channels=channels, n=channels[1], spatial_dims=spatial)
+    kernel, image = (data, other) if family == "conv_dgrad" else (other, data)
+    channels = (kernel[-2], kernel[-1])
+    area = 1
+    for size in kernel[:spatial]:
+        area *= size
+    groups = (
+        image[-1] // kernel[-2] if family == "conv_fprop" and kernel[-2] > 0 and image[-1] > kernel[-2] else 1
+    )
+    k = area * channels[0] if area > 0 and channels[0] > 0 else -1
+    return Product(
+        family, precision, n=channels[1], k=k, channels=channels, groups=groups, spatial_dims=spatial
+    )
+
+
+def product_of_hlo(hlo: HloInstruction) -> Product | None:
+    """The product of an HLO dot from its operand and result shapes; None: no dot, or shapes are missing.
+
+    M, N, K are per batch: for a plain dot M·K, K·N and M·N are the operands' and the result's sizes.
+    """
+    if hlo.opcode != "dot" or len(hlo.operand_shapes) < 2 or len(hlo.operand_dtypes) < 2:
+        return None
+    precision = _operand_precision(*hlo.operand_dtypes[:2])
+    a, b = hlo.operand_shapes[0], hlo.operand_shapes[1]
+    if len(a) < 2 or len(b) < 2:
+        return Product("gemm", precision, m=1)
+    m, n, k = _contraction(a[-2:], b[-2:])
+    return Product("gemm", precision, m, n, k)

@@ -1,0 +1,439 @@
+"""Where every kernel of a trace ran: the evidence ladder.
+
+Strongest first: hardware counters for that kernel name on that card; the name's own statement of its
+instruction and types; dtypes and shapes of the op, from the HLO or as the host recorded them; the family.
+The strongest that decides gives the placement; weaker evidence completes what it leaves open (precision,
+family) and a contradiction between two is written into the reason. The work is done once per distinct
+(name, op, device), rows only get an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis import devices, scopes
+from mpprof.analysis.eligibility import Tensor, parse_shapes, precision_of
+from mpprof.analysis.kernel_names import classify, without_tensor_cores
+from mpprof.analysis.kernel_names_ops import OWN_SCOPE, family_of, type_from_name
+from mpprof.analysis.kernel_names_parse import operands, values
+from mpprof.model.device import DeviceFacts
+from mpprof.model.kernels import (
+    MATMUL_FAMILIES,
+    UNKNOWN,
+    Family,
+    Placement,
+    Placements,
+    Precision,
+    Reason,
+    Verdict,
+)
+from mpprof.model.trace import HloInstruction, Op, Trace, WorkKind
+
+Counters = Mapping[tuple[str, str], Verdict]
+"""Verdicts of hardware counters by (kernel name, card's name); card "" stands for any."""
+
+_NO_OP = Op("", "")
+_GENERIC: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion", "other", "memset"))
+_NAMED_BY_ROOT = frozenset(("xla-loop-fusion", "xla-named-fusion"))
+"""XLA names a fusion after a few of its instructions; its HLO lists them all."""
+_TABLE_LIMIT = 1 << 24
+"""Largest key space that is indexed by a table; above it keys are sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """What the judgement needs of a device, worked out once."""
+
+    name: str
+    vendor: str
+    compute_capability: tuple[int, int] | None
+    tensor_cores: bool | None
+    matrix_units: bool | None
+    described: str
+
+
+def place(trace: Trace, counters: Counters | None = None) -> Placements:
+    """The verdict of every row of `trace.kernels`.
+
+    `counters` are verdicts by hardware counters, which outrank everything else. A trace of basis "host" has
+    the host's ops for kernels: matrix ops are `cuda_core` there (ordinary arithmetic), and an op of a type
+    that is not known is `unknown`. An empty trace gives no verdicts and an empty index.
+    """
+    kernels = trace.kernels
+    if not len(kernels):
+        return Placements((), np.zeros(0, np.int32))
+    first, index = _distinct(kernels.name, kernels.op, kernels.shapes, kernels.device, kernels.kind)
+    cards = [_card(device.facts) for device in trace.devices]
+    known = counters or {}
+    rows: dict[Verdict, int] = {}
+    verdict_of = np.empty(len(first), np.int32)
+    for at, row in enumerate(first.tolist()):
+        name = trace.strings[kernels.name[row]]
+        op = trace.ops[kernels.op[row]] if kernels.op[row] >= 0 else _NO_OP
+        shapes = trace.strings[kernels.shapes[row]] if kernels.shapes[row] >= 0 else ""
+        if trace.basis == "host":
+            verdict = on_host(name, op, shapes)
+        else:
+            verdict = on_device(name, op, shapes, cards[kernels.device[row]], int(kernels.kind[row]), known)
+        verdict_of[at] = rows.setdefault(verdict, len(rows))
+    return Placements(tuple(rows), verdict_of[index])
+
+
+def _distinct(*columns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First row of each distinct tuple over the columns, and for every row which one it is.
+
+    -1 counts as a value. Small key spaces are indexed by a table, which is far faster than sorting.
+    """
+    index = np.zeros(len(columns[0]), np.int64)
+    count = 1
+    for column in columns:
+        shifted = column.astype(np.int64) + 1
+        width = int(shifted.max()) + 1
+        index = index * width + shifted
+        if count * width <= max(_TABLE_LIMIT, 4 * len(index)):
+            used = np.zeros(count * width, np.bool_)
+            used[index] = True
+            rank = np.cumsum(used) - 1
+            index, count = rank[index], int(rank[-1]) + 1
+        else:
+            values_, index = np.unique(index, return_inverse=True)
+            count = len(values_)
+    first = np.zeros(count, np.int64)
+    first[index[::-1]] = np.arange(len(index) - 1, -1, -1)
+    return first, index
+
+
+def _card(facts: DeviceFacts) -> _Card:
+    product = devices.product_of(facts)
+    capability = facts.compute_capability or (product.compute_capability if product else None)
+    described = facts.name or (
+        f"compute capability {capability[0]}.{capability[1]}" if capability else "this card"
+    )
+    return _Card(
+        facts.name or "",
+        devices.vendor(facts),
+        capability,
+        devices.has_tensor_cores(facts),
+        devices.has_matrix_units(facts),
+        described,
+    )
+
+
+# The ladder on a device ------------------------------------------------------------------------------------
+
+
+def on_device(
+    name: str, op: Op, shapes: str, card: _Card, kind: int = WorkKind.KERNEL, counters: Counters | None = None
+) -> Verdict:
+    """The verdict of one kernel of `op` on `card`."""
+    if kind != WorkKind.KERNEL:
+        return _move(op, kind)
+    named = _by_name(name, card)
+    verdict = named
+    if named.placement == "unknown":
+        verdict = _by_op(named, op, shapes, card)
+    verdict = _completed(verdict, op, shapes)
+    if counters:
+        counted = counters.get((name, card.name)) or counters.get((name, ""))
+        if counted is not None:
+            verdict = _by_counter(counted, verdict)
+    return verdict
+
+
+def _move(op: Op, kind: int) -> Verdict:
+    """A copy or memset that the collector itself calls one."""
+    if OWN_SCOPE.search(op.name):
+        return Verdict(
+            "not_matmul", "unknown", "mpprof", Reason("own-copy", "a copy that mpprof asked for"), "op"
+        )
+    family: Family = "copy" if kind == WorkKind.MEMCPY else "memset"
+    return Verdict(
+        "not_matmul", "unknown", family, Reason("activity", f"the collector calls it a {family}"), "name"
+    )
+
+
+@lru_cache(maxsize=65536)
+def _by_name(name: str, card: _Card) -> Verdict:
+    verdict = classify(name, card.compute_capability, card.vendor)
+    if verdict.placement == "tensor_core" and card.tensor_cores is False:
+        return without_tensor_cores(verdict, card.described)
+    if verdict.placement == "matrix_core" and card.matrix_units is False:
+        text = f"contradiction: {verdict.reason.text}, but {card.described} has no matrix units"
+        return replace(verdict, placement="cuda_core", reason=Reason("card-without-matrix-units", text))
+    return verdict
+
+
+def _by_counter(counted: Verdict, otherwise: Verdict) -> Verdict:
+    """Counters decide where it ran; the rest is completed. What spoke against them is said."""
+    text = counted.reason.text
+    if otherwise.placement not in ("unknown", counted.placement):
+        text += (
+            f"; contradiction: without counters it would be {otherwise.placement} ({otherwise.reason.text})"
+        )
+    return Verdict(
+        counted.placement,
+        counted.precision if counted.precision != "unknown" else otherwise.precision,
+        otherwise.family if counted.family == "other" else counted.family,
+        Reason(counted.reason.code, text),
+        "counter",
+        counted.accumulate or otherwise.accumulate,
+    )
+
+
+# What an op says -------------------------------------------------------------------------------------------
+
+
+def _by_op(named: Verdict, op: Op, shapes: str, card: _Card) -> Verdict:
+    """A verdict from the op, where the kernel's name leaves its placement open."""
+    if OWN_SCOPE.search(op.name):
+        return Verdict("not_matmul", "unknown", "mpprof", Reason("own-op", "an op that mpprof added"), "op")
+    if op.hlo is not None and (said := _by_hlo(op.hlo, card)) is not None:
+        return said
+    op_type = op.type or type_from_name(op.name)
+    family = family_of(op_type)
+    if family is None:
+        return named
+    if named.family in MATMUL_FAMILIES or family in MATMUL_FAMILIES:
+        # A matrix op may launch helpers beside its product: without a name nothing tells which this is.
+        if family in MATMUL_FAMILIES and named == UNKNOWN:
+            text = f"a kernel of {op_type}: its product or a helper, its name does not tell"
+            return Verdict(
+                "unknown", _precision(op, shapes), family or "other", Reason("op-without-name", text)
+            )
+        return named
+    text = f"a kernel of the op type {op_type}, which multiplies no matrices"
+    return Verdict("not_matmul", _precision(op, shapes), family, Reason("op-type", text), "op")
+
+
+_DOT_CODES = frozenset(("dot", "ragged-dot", "scaled-dot"))
+
+
+def _products(hlo: HloInstruction, depth: int = 4) -> list[HloInstruction]:
+    """The matrix products inside an instruction: itself, or those of the computations that it calls."""
+    if hlo.opcode in _DOT_CODES or hlo.opcode == "convolution":
+        return [hlo]
+    if depth == 0:
+        return []
+    return [product for inner in hlo.called for product in _products(inner, depth - 1)]
+
+
+def _by_hlo(hlo: HloInstruction, card: _Card) -> Verdict | None:
+    """A verdict from a compiled instruction; None where it does not state enough."""
+    products = _products(hlo)
+    if products:
+        return _product(products[0], card)
+    if hlo.opcode == "custom-call":
+        return None  # a library's: its kernels include helpers
+    if hlo.opcode == "fusion" and not hlo.called:
+        return None
+    family = _hlo_family(hlo)
+    if family is None or family in MATMUL_FAMILIES:
+        return None
+    precision = values(_hlo_types(hlo))
+    text = f"the HLO {hlo.opcode} {hlo.name} holds no matrix product"
+    return Verdict("not_matmul", precision, family, Reason("hlo", text), "op")
+
+
+def _product(product: HloInstruction, card: _Card) -> Verdict:
+    """Where a product that XLA compiled itself (Triton, or the TPU's compiler) runs, by its operand types."""
+    family: Family = "gemm" if product.opcode in _DOT_CODES else "conv_fprop"
+    types = [precision_of(dtype) for dtype in product.operand_dtypes[:2]]
+    precision = operands(types)
+    what = f"the HLO {product.opcode} {product.name} on {' x '.join(product.operand_dtypes[:2]) or 'unstated types'}"
+    if card.vendor in ("google", "amd") and card.matrix_units is not False and precision != "unknown":
+        return Verdict(
+            "matrix_core", precision, family, Reason("hlo-product", f"{what}, on matrix units"), "op"
+        )
+    if card.tensor_cores is False or card.matrix_units is False:
+        text = f"{what}, and {card.described} has no matrix units"
+        return Verdict("cuda_core", precision, family, Reason("card-without-matrix-units", text), "op")
+    if card.tensor_cores is None or precision in ("unknown", "fp32", "fp64", "mixed"):
+        text = f"{what}: compiled by XLA, as TF32 or with ordinary arithmetic, which nothing states"
+        return Verdict("unknown", precision, family, Reason("hlo-product-open", text))
+    capability = card.compute_capability
+    if not _multiplies(precision, capability):
+        text = f"{what}, which Tensor Cores of {card.described} do not multiply"
+        return Verdict("cuda_core", precision, family, Reason("type-without-tensor-core", text), "op")
+    text = f"{what}: compiled by XLA into mma instructions"
+    return Verdict("tensor_core", precision, family, Reason("hlo-product", text), "op", "fp32")
+
+
+_SINCE: dict[Precision, tuple[int, int]] = {
+    "fp16": (7, 0), "int8": (7, 2), "bf16": (8, 0), "tf32": (8, 0), "fp64": (8, 0), "fp8": (8, 9), "fp4": (10, 0),
+}  # fmt: skip
+"""Compute capability since which Tensor Cores multiply a type (PTX ISA, mma and wgmma; 8.6 and 8.9 have
+fp64 units for compatibility only)."""
+
+
+def _multiplies(precision: Precision, capability: tuple[int, int] | None) -> bool:
+    since = _SINCE.get(precision)
+    return since is not None and (capability is None or capability >= since)
+
+
+_SHAPE_ONLY = frozenset(
+    ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota", "reshape")
+)
+_RANK: tuple[Family, ...] = (
+    "gather_scatter",
+    "random",
+    "reduce",
+    "pool",
+    "norm",
+    "elementwise",
+    "cast",
+    "layout",
+)
+"""Of several instructions in one fusion the first family in this order is what it mainly does."""
+
+
+@lru_cache(maxsize=65536)
+def _hlo_family(hlo: HloInstruction) -> Family | None:
+    """The family of an instruction or of what a fusion holds; None: an opcode that is not known."""
+    if not hlo.called or hlo.opcode in (
+        "reduce",
+        "sort",
+        "scatter",
+        "map",
+        "reduce-window",
+        "select-and-scatter",
+    ):
+        return family_of(hlo.opcode)
+    inside = {family_of(inner.opcode) for inner in hlo.called if inner.opcode not in _SHAPE_ONLY}
+    for inner in hlo.called:
+        if inner.called and inner.opcode == "fusion":
+            inside.add(_hlo_family(inner))
+    return next(
+        (family for family in _RANK if family in inside), "layout" if not inside - {None} else "elementwise"
+    )
+
+
+def _hlo_types(hlo: HloInstruction) -> tuple[Precision, ...]:
+    return tuple(
+        precision
+        for dtype in (*hlo.operand_dtypes, hlo.dtype)
+        if (precision := precision_of(dtype)) != "unknown"
+    )
+
+
+@lru_cache(maxsize=65536)
+def _tensor_types(shapes: str) -> tuple[Tensor, ...]:
+    return parse_shapes(shapes)
+
+
+def _precision(op: Op, shapes: str) -> Precision:
+    """The precision of an op's operands, from the recorded shapes, else from its HLO."""
+    stated = [precision_of(tensor.dtype) for tensor in _tensor_types(shapes)]
+    stated = [precision for precision in stated if precision not in ("unknown", "int8")]
+    if not stated and op.hlo is not None:
+        stated = [precision for precision in _hlo_types(op.hlo) if precision != "int8"]
+    return values(stated)
+
+
+def _completed(verdict: Verdict, op: Op, shapes: str) -> Verdict:
+    """What the name leaves open (precision, direction of a convolution, the op's role), from the op."""
+    if op is _NO_OP:
+        return verdict
+    if OWN_SCOPE.search(op.name):
+        return replace(verdict, family="mpprof")
+    family = _role(verdict, op)
+    precision, reason = verdict.precision, verdict.reason
+    stated = _precision(op, shapes)
+    if precision == "unknown":
+        precision = stated
+    elif contradiction := _contradiction(verdict, stated, shapes):
+        reason = Reason(reason.code, f"{reason.text}; {contradiction}")
+    if (family, precision, reason) == (verdict.family, verdict.precision, verdict.reason):
+        return verdict
+    return replace(verdict, family=family, precision=precision, reason=reason)
+
+
+def _contradiction(verdict: Verdict, stated: Precision, shapes: str) -> str:
+    """Words for operands that the op states and the kernel's name denies; "" where they agree.
+
+    TF32 is how float32 operands are multiplied, and a product that casts its operands itself is no
+    contradiction of what its name says it multiplies; it is still worth saying.
+    """
+    if verdict.family not in MATMUL_FAMILIES or verdict.placement not in (
+        "tensor_core",
+        "cuda_core",
+        "matrix_core",
+    ):
+        return ""
+    if stated in ("unknown", "mixed", verdict.precision) or (
+        stated == "fp32" and verdict.precision == "tf32"
+    ):
+        return ""
+    source = shapes or "its HLO"
+    return f"contradiction: the name says {verdict.precision}, the op's tensors are {stated} ({source[:80]})"
+
+
+def _role(verdict: Verdict, op: Op) -> Family:
+    """The family that the op gives to its kernel: the direction of a convolution, the optimizer's work."""
+    op_type = op.type if op.hlo is None else ""
+    of_type = family_of(op_type or type_from_name(op.name))
+    if op.hlo is not None and verdict.reason.code in _NAMED_BY_ROOT:
+        verdict = replace(verdict, family=_hlo_family(op.hlo) or verdict.family)
+    if verdict.family in MATMUL_FAMILIES:
+        return of_type if of_type in MATMUL_FAMILIES and verdict.family != "attention" else verdict.family
+    if verdict.placement != "not_matmul":
+        return verdict.family
+    if verdict.family in _GENERIC:
+        if of_type in ("optimizer", "loss_scale"):
+            return of_type
+        phase = scopes.parse(op.name, op.type).phase
+        if phase in ("optimizer", "loss_scale"):
+            return phase
+        if (
+            of_type is not None
+            and of_type not in MATMUL_FAMILIES
+            and verdict.family in ("elementwise", "fusion", "other")
+        ):
+            return of_type if of_type not in ("other", "copy") else verdict.family
+    return verdict.family
+
+
+# A trace without an accelerator ----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=65536)
+def on_host(name: str, op: Op, shapes: str) -> Verdict:
+    """The verdict of one op on the host's CPU: matrix work is ordinary arithmetic there."""
+    family, what = _host_family(name, op)
+    if family is None:
+        return replace(UNKNOWN, precision=_precision(op, shapes)) if op is not _NO_OP else UNKNOWN
+    placement: Placement = "cuda_core" if family in MATMUL_FAMILIES else "not_matmul"
+    if placement == "cuda_core":
+        text = f"{what} on the CPU: matrix work with ordinary arithmetic"
+        return Verdict(placement, _host_operands(op, shapes), family, Reason("host-op", text), "op")
+    verdict = Verdict(
+        placement, _precision(op, shapes), family, Reason("host-op", f"{what} multiplies no matrices"), "op"
+    )
+    return replace(verdict, family=_role(verdict, op))
+
+
+def _host_family(name: str, op: Op) -> tuple[Family | None, str]:
+    if OWN_SCOPE.search(op.name):
+        return "mpprof", "an op that mpprof added"
+    if op.hlo is not None:
+        products = _products(op.hlo)
+        if products:
+            return (
+                "gemm" if products[0].opcode in _DOT_CODES else "conv_fprop"
+            ), f"the HLO {products[0].opcode}"
+        return _hlo_family(op.hlo), f"the HLO {op.hlo.opcode}"
+    for candidate in (op.type, type_from_name(op.name), type_from_name(name), name):
+        family = family_of(candidate)
+        if family is not None:
+            return family, f"the op type {candidate}"
+    return None, ""
+
+
+def _host_operands(op: Op, shapes: str) -> Precision:
+    if op.hlo is not None and (products := _products(op.hlo)):
+        return operands(precision_of(dtype) for dtype in products[0].operand_dtypes[:2])
+    return _precision(op, shapes)
