@@ -1,0 +1,129 @@
+"""The command line: one small file per command, all of them in COMMANDS, every known error caught here.
+
+Read COMMANDS from top to bottom: this is the tool. A command is an object with a `name`, a docstring that
+is its help, `prepare(parser)` and `run(args) -> exit code`; whatever is slow to import is imported in `run`.
+
+Exit codes: 0 done, 1 a check failed, 2 wrong usage or unreadable input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from mpprof._version import __version__
+from mpprof.cli.bundle import Bundle
+from mpprof.cli.classify import Classify
+from mpprof.cli.compare import Compare
+from mpprof.cli.demo import Demo
+from mpprof.cli.doctor import Doctor
+from mpprof.cli.explain import Explain
+from mpprof.cli.report import Report
+from mpprof.cli.serve import Serve
+from mpprof.cli.tables import Kernels, Layers, Memory, Ops
+from mpprof.errors import MpprofError, UsageError
+
+INTERRUPTED = 130
+
+
+class Command(Protocol):
+    """What every command offers; its docstring is its help."""
+
+    @property
+    def name(self) -> str: ...
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+COMMANDS: tuple[Command, ...] = (
+    Demo(),
+    Serve(),
+    Report(),
+    Compare(),
+    Ops(),
+    Kernels(),
+    Layers(),
+    Memory(),
+    Classify(),
+    Explain(),
+    Doctor(),
+    Bundle(),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with its errors among ours: one line, and where to read more."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, next=f"See `{self.prog} --help`")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code. `argv` without the program's name."""
+    # Names from foreign files may hold characters that this terminal has no code for.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        args = build_parser().parse_args(argv)
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except MpprofError as error:
+        print(f"mpprof: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader (`head`) has seen enough. Python would complain again on flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except KeyboardInterrupt:
+        print("mpprof: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole tool."""
+    shared = _options(argparse.SUPPRESS)  # after the command: must not reset what stood before it
+    parser = _Parser(
+        prog="mpprof",
+        description="Why mixed precision did not give the speedup it promised, and what would.",
+        epilog="`mpprof COMMAND --help` tells more about a command. "
+        "Exit codes: 0 done, 1 a check failed, 2 wrong usage or unreadable input.",
+        parents=[_options(False)],
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+    for command in COMMANDS:
+        text = (command.__doc__ or "").strip()
+        child = commands.add_parser(
+            command.name,
+            help=" ".join(text.partition("\n\n")[0].split()),
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            parents=[shared],
+            allow_abbrev=False,
+        )
+        command.prepare(child)
+        child.set_defaults(run=command.run)
+    return parser
+
+
+def _options(default: object) -> _Parser:
+    """The options that every command takes, before or after its name."""
+    parser = _Parser(add_help=False)
+    group = parser.add_argument_group("options of every command")
+    flags = {
+        "--quiet": "no progress and no notes on stderr",
+        "--no-color": "no colour, even on a terminal (NO_COLOR does the same)",
+        "--no-cache": "compute everything afresh (this version keeps nothing between commands)",
+        "--strict": "a cut-off or damaged trace is an error, not a warning",
+    }
+    for flag, text in flags.items():
+        group.add_argument(flag, action="store_true", default=default, help=text)
+    group.add_argument("--version", action="version", version=f"mpprof {__version__}")
+    return parser

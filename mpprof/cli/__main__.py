@@ -1,0 +1,7 @@
+"""`python -m mpprof.cli`: the same as `mpprof`."""
+
+import sys
+
+from mpprof.cli import main
+
+sys.exit(main())

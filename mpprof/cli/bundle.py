@@ -1,0 +1,59 @@
+"""`mpprof bundle`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mpprof.cli import output, paths
+from mpprof.model.quantities import format_bytes
+
+DEFAULT_MAX_MIB = 512
+
+
+class Bundle:
+    """One file for a colleague: the run's records and its trace, names of hosts, users and paths redacted.
+
+    `mpprof report FILE.zip` reads it back. Redacted are the records (every host name and absolute path) and,
+    in the trace, host names, home directories and the folders of source files. Names of ops, layers, kernels
+    and the model stay, because they are what a diagnosis rests on: MANIFEST.json in the bundle lists what was
+    done, what was left out, and what cannot be redacted."""
+
+    name = "bundle"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("path", metavar="RUN", type=Path, help="log directory, run or trace file")
+        paths.add_run(parser)
+        parser.add_argument("--all-traces", action="store_true", help="every trace, not the latest alone")
+        parser.add_argument(
+            "--max-size",
+            metavar="MIB",
+            type=_mebibytes,
+            default=DEFAULT_MAX_MIB << 20,
+            help=f"leave out traces that are larger, unpacked (default: {DEFAULT_MAX_MIB})",
+        )
+        output.add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof.cli import bundle_writing
+
+        output.check_output(args.output, force=args.force)
+        run = paths.load(args, args.path, args.run_id)
+        target = args.output or Path(f"{bundle_writing.folder_of(run)}.mpprof.zip")
+        output.check_output(target, force=args.force)
+        content, manifest = bundle_writing.bundle(
+            run, all_traces=args.all_traces, max_trace_bytes=args.max_size
+        )
+        output.write_bytes(content, target, force=args.force)
+        print(f"{target}: {len(manifest['files'])} files, {format_bytes(len(content))}")
+        for left in manifest["left_out"]:
+            output.note(args, f"left out {left['name']}: {left['reason']}")
+        for line in manifest["not_redacted"]:
+            output.note(args, f"not redacted: {line}")
+        return 0
+
+
+def _mebibytes(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: give whole MiB")
+    return int(text) << 20

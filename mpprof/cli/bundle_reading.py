@@ -1,0 +1,80 @@
+"""Reading a bundle back: checked, unpacked to a temporary directory, gone when it was read."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mpprof.cli.bundle_writing import MANIFEST, SCHEMA
+from mpprof.errors import TooNewError, UnreadableError
+
+MAX_BYTES = 4 << 30
+"""Of all files in a bundle together, unpacked; what is larger is not opened."""
+_CHUNK = 1 << 20
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """The directory that holds the bundle's run, for as long as the context lasts.
+
+    Raises UnreadableError for what is no bundle, is damaged, is larger than MAX_BYTES or names files outside
+    itself; TooNewError for one written by a newer mpprof.
+    """
+    with tempfile.TemporaryDirectory(prefix="mpprof-bundle-") as folder:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                _check(archive, path)
+                _extract(archive, Path(folder), path)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            raise UnreadableError(f"is a damaged zip file ({error})", where=str(path)) from error
+        yield Path(folder)
+
+
+def _check(archive: zipfile.ZipFile, path: Path) -> None:
+    manifest = _manifest(archive, path)
+    schema = str(manifest.get("schema", ""))
+    family, _, version = SCHEMA.partition("/")
+    if not schema.startswith(f"{family}/"):
+        raise UnreadableError("is a zip file, but no mpprof bundle", where=str(path))
+    if schema.partition("/")[2] != version:
+        raise TooNewError(
+            f"holds {schema}, this mpprof reads {SCHEMA}", where=str(path), next="Install a newer mpprof"
+        )
+    if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:
+        raise UnreadableError(f"unpacks to more than {MAX_BYTES >> 30} GiB", where=str(path))
+
+
+def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
+    try:
+        with archive.open(MANIFEST) as file:
+            manifest = json.loads(file.read(_CHUNK))
+    except (KeyError, ValueError):
+        manifest = None
+    if not isinstance(manifest, dict):
+        raise UnreadableError("is a zip file, but no mpprof bundle", where=str(path))
+    return manifest
+
+
+def _extract(archive: zipfile.ZipFile, folder: Path, path: Path) -> None:
+    """Every file under `folder`; sizes are counted while writing, because a zip's own table may lie."""
+    total = 0
+    for member in archive.infolist():
+        if member.is_dir() or member.filename == MANIFEST:
+            continue
+        parts = PurePosixPath(member.filename).parts
+        if not parts or ".." in parts or member.filename.startswith("/") or "\\" in member.filename:
+            raise UnreadableError(f"names a file outside itself: {member.filename!r}", where=str(path))
+        target = folder.joinpath(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as source, target.open("wb") as out:
+            while chunk := source.read(_CHUNK):
+                total += len(chunk)
+                if total > MAX_BYTES:
+                    raise UnreadableError(f"unpacks to more than {MAX_BYTES >> 30} GiB", where=str(path))
+                out.write(chunk)

@@ -1,0 +1,83 @@
+"""`mpprof classify`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mpprof.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from mpprof.model.device import DeviceFacts
+
+
+class Classify:
+    """Kernel names in, one JSON line each out: placement, precision, family, and what decided it.
+
+    Names are arguments, or lines on stdin, answered as they come. The GPU matters: the same name can mean
+    other arithmetic on another generation."""
+
+    name = "classify"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        card = parser.add_mutually_exclusive_group()
+        card.add_argument("--gpu", metavar="NAME", help='the card, such as "Tesla V100-SXM2-16GB" or "A100"')
+        card.add_argument("--cc", metavar="X.Y", type=_capability, help="its compute capability, such as 8.0")
+        parser.add_argument(
+            "names", metavar="NAME", nargs="*", help="kernel names; none: read them from stdin"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof.analysis import kernel_names
+
+        facts = _facts(args)
+        capability = facts.compute_capability if facts else args.cc
+        vendor = facts.vendor if facts else "nvidia" if args.cc else "unknown"
+        for name in _names(args.names):
+            verdict = kernel_names.classify(name, capability, vendor)
+            row = {
+                "name": name,
+                "placement": verdict.placement,
+                "precision": verdict.precision,
+                "family": verdict.family,
+                "reason": {"code": verdict.reason.code, "text": verdict.reason.text},
+            }
+            # Flushed per line: whoever feeds names through a pipe may wait for each answer.
+            print(json.dumps(row), flush=True)
+        return 0
+
+
+def _names(arguments: list[str]) -> Iterable[str]:
+    """One name a line; blank lines are none. A line that is not text is read as far as it is."""
+    if arguments:
+        return arguments
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(errors="backslashreplace")
+    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    return (line for line in lines if line.strip())
+
+
+def _facts(args: argparse.Namespace) -> DeviceFacts | None:
+    if args.gpu is None:
+        return None
+    from mpprof.analysis import devices
+
+    facts = devices.find(args.gpu)
+    if facts is None:
+        raise NotFoundError(
+            f"no card is known as {args.gpu!r}", next="Give its compute capability instead: --cc 8.0"
+        )
+    return facts
+
+
+def _capability(text: str) -> tuple[int, int]:
+    """ "8.0" or "80", for argparse."""
+    parts = re.fullmatch(r"(\d{1,2})\.(\d)|(\d{1,2})(\d)", text.strip())
+    if not parts:
+        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: give one such as 8.0")
+    major, minor = (int(part) for part in parts.groups() if part is not None)
+    return major, minor

@@ -1,0 +1,70 @@
+"""`mpprof compare`."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpprof.cli import output, paths
+from mpprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from mpprof.model.run import Run
+
+FORMATS = ("text", "json", "markdown")
+
+
+class Compare:
+    """Two runs against each other, or a ladder of many in the order given.
+
+    For each step of the ladder: observed and expected speedup, where the gap lies, and the kernels that
+    changed most. A path that holds several runs stands for all of them, oldest first."""
+
+    name = "compare"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("baseline", metavar="BASELINE", type=Path, help=paths.PATH_HELP)
+        parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", help="the runs to hold against it")
+        parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+        output.add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof import workflows
+        from mpprof.report import json as documents
+
+        output.check_output(args.output, force=args.force)
+        with ExitStack() as stack:
+            chosen: list[Run] = []
+            for path in (args.baseline, *args.runs):
+                chosen += workflows.runs(stack.enter_context(paths.opened(path)))
+            if len(chosen) < 2:
+                raise UsageError(
+                    "a comparison needs two runs",
+                    where=str(args.baseline),
+                    next="mpprof compare BASELINE RUN",
+                )
+            document = documents.compare_document(workflows.compare(chosen, strict=args.strict))
+        output.write(_written(document, args), args.output, force=args.force)
+        return 0
+
+
+def _written(document: dict[str, object], args: argparse.Namespace) -> str:
+    if args.format == "json":
+        from mpprof.report import json as documents
+
+        return documents.dumps(document)
+    if args.format == "markdown":
+        from mpprof.report import markdown
+
+        return markdown.render_comparison(document)
+    from mpprof.report import text
+
+    to_file = args.output is not None
+    return text.render_comparison(
+        document,
+        color=not to_file and output.color(args),
+        width=output.width(),
+        ascii_only=not to_file and output.ascii_only(),
+    )

@@ -1,0 +1,44 @@
+"""`mpprof doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from dataclasses import asdict
+
+from mpprof.cli import output
+
+SCHEMA = "mpprof.doctor/1"
+_MARKS = {"ok": "ok", "info": "--", "missing": "!!"}
+
+
+class Doctor:
+    """This machine: GPU, driver, profiling permission, frameworks, Keras' policy; and what will be missing.
+
+    No framework is imported and nothing is changed. Always exit code 0: nothing here is wrong, some of it
+    is only absent."""
+
+    name = "doctor"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof._version import __version__
+        from mpprof.cli import machine
+        from mpprof.report import json as documents
+
+        checks = machine.checks()
+        if args.format == "json":
+            rows = [asdict(check) for check in checks]
+            output.write(documents.dumps({"schema": SCHEMA, "mpprof": __version__, "checks": rows}), None)
+            return 0
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            print(f"{_MARKS[check.status]}  {check.name:<{width}}  {check.value}")
+            for text in (check.effect, check.next):
+                for line in textwrap.wrap(text, output.width() - width - 8, break_on_hyphens=False):
+                    print(f"{'':<{width + 8}}{line}")
+        missing = sum(check.status == "missing" for check in checks)
+        print(f"\n{missing} of {len(checks)} will be missing" if missing else "\nnothing will be missing")
+        return 0

@@ -1,0 +1,30 @@
+"""`mpprof explain`."""
+
+from __future__ import annotations
+
+import argparse
+
+from mpprof.cli import output
+
+
+class Explain:
+    """The manual page of a cause; without CODE, all causes.
+
+    CODE is as findings print it (MP301), or its name (input-bound)."""
+
+    name = "explain"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("code", metavar="CODE", nargs="?", help="MP301 or input-bound; none: list all")
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof.diagnosis import core
+
+        if args.code is not None:
+            output.write(core.explain(args.code), None)
+            return 0
+        listed = core.codes()
+        width = max(len(slug) for _, slug, _ in listed)
+        lines = [f"{code}  {slug:<{width}}  {title}" for code, slug, title in listed]
+        output.write("\n".join(lines), None)
+        return 0

@@ -1,0 +1,100 @@
+"""Where a command's words go: a file that appears whole or not at all, or the terminal as it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TextIO
+
+from mpprof.errors import MpprofError, UsageError
+
+WIDTH_WITHOUT_TERMINAL = 100
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """`-o FILE` and `--force`."""
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to FILE, not to the terminal"
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+
+
+def check_output(path: Path | None, *, force: bool) -> None:
+    """Refuses, before any work is done, a file that exists or a place that cannot be written."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise UsageError("is a directory, not a file", where=str(path), next="name a file in it")
+    if path.exists() and not force:
+        raise UsageError(
+            "exists already", where=str(path), next="Choose another name, or --force to replace it"
+        )
+    if not path.parent.is_dir():
+        raise UsageError("no such directory", where=str(path.parent), next="Create it first")
+
+
+def write(text: str, path: Path | None, *, force: bool = False) -> None:
+    """To `path`, or to stdout where it is None. Raises MpprofError; leaves nothing half-written."""
+    if path is None:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        return
+    write_bytes(text.encode("utf-8", "backslashreplace"), path, force=force)
+
+
+def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
+    """A whole file or none: written beside its place, then renamed into it."""
+    check_output(path, force=force)
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise MpprofError(
+            f"cannot be written ({error.strerror})", where=str(path), next="Choose another place with -o"
+        ) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def width(stream: TextIO | None = None) -> int:
+    """Columns of the terminal (COLUMNS counts), from 60 to 120; 100 where there is none."""
+    return max(60, min(120, shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns))
+
+
+def color(args: argparse.Namespace) -> bool:
+    """Only on a terminal, and only where nobody objects."""
+    return sys.stdout.isatty() and not args.no_color and not os.environ.get("NO_COLOR")
+
+
+def ascii_only() -> bool:
+    """Whether stdout's encoding lacks what bars and units need."""
+    try:
+        "█▏µ…→×".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def note(args: argparse.Namespace, text: str) -> None:
+    """Something to know besides the result, on stderr; not with --quiet."""
+    if not args.quiet:
+        print(f"mpprof: {text}", file=sys.stderr)
+
+
+def progress(args: argparse.Namespace, path: Path) -> None:
+    """Says what is being read where that takes long enough to wonder; only to someone who watches."""
+    if sys.stderr.isatty() and path.is_file() and path.stat().st_size > 64 << 20:
+        note(args, f"reading {path} ({path.stat().st_size / (1 << 20):,.0f} MiB) ...")

@@ -1,0 +1,76 @@
+"""`mpprof report`."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpprof.cli import output, paths
+
+if TYPE_CHECKING:
+    from mpprof.model.run import Run
+    from mpprof.model.source import Document
+    from mpprof.model.steps import StepTable
+
+FORMATS = ("text", "json", "markdown", "html")
+
+
+class Report:
+    """The verdict on one run: where its step's time went, why, and what each remedy would give back.
+
+    PATH is a log directory, a run, or a trace file. With --baseline, a run of the same model in float32,
+    it also says what speedup was to be expected, and splits the gap to it into causes."""
+
+    name = "report"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        paths.add_path(parser)
+        parser.add_argument("--baseline", metavar="PATH", type=Path, help="the float32 run to compare with")
+        parser.add_argument(
+            "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
+        )
+        parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+        output.add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof import workflows
+        from mpprof.report import json as documents
+
+        output.check_output(args.output, force=args.force)
+        with ExitStack() as stack:
+            run = paths.load(args, stack.enter_context(paths.opened(args.path)), args.run_id)
+            baseline: Run | None = None
+            if args.baseline is not None:
+                folder = stack.enter_context(paths.opened(args.baseline))
+                baseline = paths.load(args, folder, args.baseline_run)
+            document = documents.document(workflows.diagnose(run, baseline, strict=args.strict))
+            output.write(_written(document, args, run.steps), args.output, force=args.force)
+        return 0
+
+
+def _written(document: Document, args: argparse.Namespace, steps: StepTable | None) -> str:
+    if args.format == "json":
+        from mpprof.report import json as documents
+
+        return documents.dumps(document)
+    if args.format == "markdown":
+        from mpprof.report import markdown
+
+        return markdown.render(document)
+    if args.format == "html":
+        from mpprof_dashboards import export
+
+        page: str = export.report_html(document, steps=steps)
+        return page
+    from mpprof.report import text
+
+    to_file = args.output is not None
+    return text.render(
+        document,
+        color=not to_file and output.color(args),
+        width=output.width(),
+        ascii_only=not to_file and output.ascii_only(),
+        path=str(args.path),
+    )

@@ -1,0 +1,49 @@
+"""`mpprof serve`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mpprof.errors import MpprofError, UsageError
+
+
+class Serve:
+    """The page: every run under LOGDIR, with its verdict, steps, ops, kernels, memory and comparisons.
+
+    Reachable from this machine only, unless --host says otherwise; it loads nothing from the network."""
+
+    name = "serve"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("logdir", metavar="LOGDIR", type=Path, help="a directory of runs")
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+        parser.add_argument("--port", type=port_number, default=8050, help="default: 8050; 0: any free one")
+        parser.add_argument("--open", action="store_true", help="open a browser")
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.logdir.is_file():
+            raise UsageError(
+                "is a file; the page wants a directory", where=str(args.logdir), next="Give its log directory"
+            )
+        from mpprof import workflows
+
+        source = workflows.source(args.logdir)
+        import mpprof_dashboards
+
+        try:
+            mpprof_dashboards.serve(source, host=args.host, port=args.port, open_browser=args.open)
+        except OSError as error:
+            raise MpprofError(
+                f"cannot listen there ({error.strerror or error})",
+                where=f"{args.host}:{args.port}",
+                next="Choose another with --port",
+            ) from error
+        return 0
+
+
+def port_number(text: str) -> int:
+    """A TCP port, for argparse."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
+    return int(text)

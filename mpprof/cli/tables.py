@@ -1,0 +1,154 @@
+"""`mpprof kernels`, `ops`, `layers` and `memory`: one command in four tables."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, Literal
+
+from mpprof.cli import output, paths
+
+if TYPE_CHECKING:
+    from mpprof.model.source import Document
+    from mpprof.workflows import Analysis
+
+FORMATS = ("table", "csv", "json")
+ROWS_OF_A_TABLE = 20
+
+
+class _Table:
+    """What the four have in common; each says of which kind it is."""
+
+    name: Literal["kernels", "ops", "layers", "memory"]
+    by_help: str
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        paths.add_path(parser)
+        parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+        parser.add_argument("--sort", metavar="COLUMN[:asc|:desc]", help="default: longest or largest first")
+        parser.add_argument(
+            "--limit",
+            metavar="N",
+            type=_count,
+            help=f"at most N rows, 0: all (default: {ROWS_OF_A_TABLE} in a table, all in csv and json)",
+        )
+        parser.add_argument("--by", metavar="COLUMN", help=self.by_help)
+        if self.name != "memory":
+            parser.add_argument(
+                "--steps", metavar="FIRST:LAST", type=_steps, help="only these steps of the profiler window"
+            )
+        output.add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof import workflows
+
+        output.check_output(args.output, force=args.force)
+        with paths.opened(args.path) as path:
+            mine = workflows.analyse(paths.load(args, path, args.run_id), strict=args.strict)
+            for warning in mine.trace.warnings if mine.trace else ():
+                output.note(args, f"warning: {warning}")
+            text = self._written(self._rows(mine, args), args)
+        output.write(text, args.output, force=args.force)
+        return 0
+
+    def _rows(self, mine: Analysis, args: argparse.Namespace) -> list[Document]:
+        """All rows, grouped and in order."""
+        from mpprof import workflows
+        from mpprof.report import tables
+
+        steps = getattr(args, "steps", None)
+        rows = workflows.rows_of(mine, self.name, by_stream=args.by == "stream", steps=steps)
+        if args.by and self.name == "memory":
+            rows = _only(rows, args.by)
+        elif args.by and args.by != "stream":
+            rows = tables.aggregate(rows, args.by)
+        return tables.ordered(rows, args.sort)
+
+    def _written(self, rows: list[Document], args: argparse.Namespace) -> str:
+        from mpprof.report import json as documents
+        from mpprof.report import tables
+
+        default = ROWS_OF_A_TABLE if args.format == "table" else 0
+        limit = (default if args.limit is None else args.limit) or len(rows)
+        shown = rows[:limit]
+        if args.format == "json":
+            return documents.dumps(shown)
+        if args.format == "csv":
+            return tables.to_csv(shown)
+        ascii_only = args.output is None and output.ascii_only()
+        text = tables.to_text(shown, self.name, width=output.width(), ascii_only=ascii_only)
+        return text + _foot(rows, len(shown))
+
+
+class Kernels(_Table):
+    """Every kernel with its time, where it ran (Tensor Core, fallback, unknown) and what decided it.
+
+    Times are over the whole trace file; concurrent kernels count in full. Long names are cut in the table,
+    whole in csv and json."""
+
+    name = "kernels"
+    by_help = "stream: one row per stream; or a column to sum by, such as placement, family, layer"
+
+
+class Ops(_Table):
+    """Every framework op with its time, and how much of its matrix work ran on Tensor Cores."""
+
+    name = "ops"
+    by_help = "stream: one row per stream; or a column to sum by, such as type, layer, phase"
+
+
+class Layers(_Table):
+    """Every layer of the model with its time forward and backward, its number format and its Tensor Core
+    share."""
+
+    name = "layers"
+    by_help = "stream: one row per stream; or a column to sum by, such as class, compute_dtype"
+
+
+class Memory(_Table):
+    """What was live when memory was at its peak: by dtype, op, layer and kind."""
+
+    name = "memory"
+    by_help = "only one of: dtype, op, layer, kind"
+
+
+def _only(rows: list[Document], by: str) -> list[Document]:
+    """The rows of one division of memory."""
+    from mpprof.errors import UsageError
+
+    held = list(dict.fromkeys(row["by"] for row in rows))
+    if by not in held:
+        raise UsageError(f"--by {by}: memory is not divided by that", next=f"It is by: {', '.join(held)}")
+    return [row for row in rows if row["by"] == by]
+
+
+def _foot(rows: list[Document], shown: int) -> str:
+    """What the table leaves out, and the unknown share, which always stands beside the known."""
+    from mpprof.report import words
+
+    lines = []
+    if shown < len(rows):
+        lines.append(f"{shown:,} of {len(rows):,} rows; --limit 0 shows all")
+    if rows and "placement" in rows[0] and "ratio" in rows[0]:
+        unknown: dict[str, float] = {}
+        for row in rows:
+            share = row["ratio"] if row["placement"] == "unknown" else 0.0
+            unknown[str(row["device"])] = unknown.get(str(row["device"]), 0.0) + share
+        lines += [
+            f"unknown: {words.percent(ratio)} of the time on {words.plain(device)}"
+            for device, ratio in unknown.items()
+        ]
+    return "".join(f"{line}\n" for line in ["", *lines]) if lines else ""
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows: give 0 (all) or more")
+    return int(text)
+
+
+def _steps(text: str) -> tuple[int, int]:
+    parts = re.fullmatch(r"(\d+):(\d+)", text)
+    if not parts or int(parts[1]) > int(parts[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of steps: give FIRST:LAST, such as 12:14")
+    return int(parts[1]), int(parts[2])

@@ -1,0 +1,365 @@
+"""What a report says, in sentences and rows, before anybody lays it out.
+
+Text and markdown differ in their looks only: both are made from these. Everything takes the document
+(`report.json.document`), so a stored JSON report renders the same as a fresh one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mpprof.model.source import Document
+from mpprof.report import words
+
+SMALL_RATIO = 0.005
+"""Slices below this share of the step are folded into one row, where there are more than two of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRow:
+    """One row of the breakdown of a step. `part` rows split the row above and add nothing to the sum."""
+
+    label: str
+    ns: float
+    ratio: float
+    hidden_ns: float = 0.0
+    text: str = ""
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GapRow:
+    """One row of the gap between two runs."""
+
+    label: str
+    ns: float
+    baseline_ns: float
+    mixed_ns: float
+    ratio: str
+
+
+def subject(document: Document) -> str:
+    """What was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is known."""
+    run = document["run"]
+    facts = [run["policy"], run["backend"], run["device"], _xla(run["jit_compile"])]
+    if run["batch_size"] is not None:
+        facts.append(f"batch {words.count(run['batch_size'])}")
+    return ", ".join(words.plain(str(fact)) for fact in facts if fact) or "nothing recorded about the run"
+
+
+def _xla(jit_compile: object) -> str | None:
+    if jit_compile is None:
+        return None
+    if isinstance(jit_compile, str):
+        return f"XLA {jit_compile}"
+    return "XLA on" if jit_compile else "XLA off"
+
+
+def time_heading(document: Document) -> str:
+    """What the breakdown divides, and what its step time rests on."""
+    time = document["time"]
+    window = words.plural(time["window_steps"], "profiled step")
+    where = words.plain(time["device"])
+    if time["basis"] == "host":
+        where += ", no accelerator: ops on the host's threads"
+    if time["wall_ns"] is not None:
+        return (
+            f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
+        )
+    return f"A step takes {words.duration(time['step_ns'])} (in the profiler window: {window} on {where})"
+
+
+def time_rows(document: Document) -> list[TimeRow]:
+    """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step."""
+    slices = sorted(
+        document["time"]["slices"], key=lambda part: (part["class"] == "profiling", -part["ns_per_step"])
+    )
+    small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] != "unknown"]
+    folded = small if len(small) > 2 else []
+    rows: list[TimeRow] = []
+    for part in slices:
+        if part in folded:
+            continue
+        role, ratio = part["class"], part["ratio"]
+        hidden = part["hidden_ns_per_step"] or 0.0
+        rows.append(TimeRow(role, part["ns_per_step"], ratio, hidden, words.CLASS_TEXT.get(role, "")))
+        rows += _shares(part, document["time"]["step_ns"])
+    if folded:
+        names = ", ".join(part["class"] for part in folded)
+        rows.append(
+            TimeRow(
+                f"{len(folded)} smaller",
+                sum(part["ns_per_step"] for part in folded),
+                sum(part["ratio"] for part in folded),
+                sum(part["hidden_ns_per_step"] or 0.0 for part in folded),
+                names,
+            )
+        )
+    return rows
+
+
+def _shares(part: Document, step_ns: float) -> list[TimeRow]:
+    shares = sorted(part["by"], key=lambda share: -share["ns_per_step"])
+    return [
+        TimeRow(
+            f"{share['placement']} {share['precision']}",
+            share["ns_per_step"],
+            share["ns_per_step"] / step_ns if step_ns else 0.0,
+            part=True,
+        )
+        for share in shares
+    ]
+
+
+def matrix_units(document: Document) -> str:
+    """What this device's matrix units are called: another vendor's never go by NVIDIA's name."""
+    slices = document["time"]["slices"] if document["time"] else []
+    placements = {share["placement"] for part in slices for share in part["by"]}
+    return (
+        "Matrix cores" if "matrix_core" in placements and "tensor_core" not in placements else "Tensor Cores"
+    )
+
+
+def tensor_core(document: Document) -> str:
+    """The share of matrix time on matrix units with its precisions; the unknown share beside it, always."""
+    share = document["tensor_core"]
+    if share is None:
+        return f"not judged: {document['absent'].get('tensor_core', 'no reason was recorded')}"
+    unknown = f"unknown: {words.percent(share['unknown_ratio'])} of the device's work"
+    if share["ratio"] is None:
+        return f"no share: {share['reason']}; {unknown}"
+    precisions = sorted(share["by_precision"].items(), key=lambda item: -item[1])
+    by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in precisions if ns)
+    return (
+        f"{words.percent(share['ratio'])} of {words.duration(share['matmul_ns_per_step'])} matrix time"
+        f"{f' ({by})' if by else ''}; fallback {words.duration(share['fallback_ns_per_step'])}; {unknown}"
+    )
+
+
+def speedup(document: Document) -> list[str]:
+    """Observed against expected in one or two sentences; an estimate is called one."""
+    gain = document["speedup"]
+    if gain is None:
+        return [f"not judged: {document['absent'].get('speedup', 'there is no baseline')}"]
+    if gain["baseline"] == "measured":
+        return [*_measured(gain, document["absent"])]
+    lines = []
+    if gain["estimated"]:
+        low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
+        span = low if low == high else f"{low} to {high}"
+        lines.append(f"estimated, not measured: {span} over what float32 would have taken")
+        lines += [f"assumed: {assumption}" for assumption in gain["estimated"]["assumptions"]]
+    if gain["ceiling"] is not None:
+        lines.append(f"ceiling {words.speedup(gain['ceiling'])}, from peak rates")
+    return lines or [f"not judged: {document['absent'].get('speedup.observed', 'no measured baseline')}"]
+
+
+def _measured(gain: Document, absent: dict[str, str]) -> Iterable[str]:
+    observed = f"observed {words.speedup(gain['observed'])}{_interval(gain['interval'])}"
+    if gain["expected"] is None:
+        observed += f", expected not known ({absent.get('speedup.expected', 'no reason recorded')})"
+    else:
+        observed += f", expected {words.speedup(gain['expected'])}"
+    if gain["expected_with_host"] is not None:
+        observed += f" ({words.speedup(gain['expected_with_host'])} with the host as it is)"
+    if gain["ceiling"] is not None:
+        observed += f", ceiling {words.speedup(gain['ceiling'])}"
+    yield observed
+    if gain["gap_ns"] is not None:
+        gap = f"gap of {words.duration(gain['gap_ns'])} a step to what this device could reach"
+        if gain["unexplained_ns"] is not None:
+            gap += f", {words.duration(gain['unexplained_ns'])} of it unexplained"
+        yield gap
+    if gain["baseline_id"]:
+        base = f", {words.duration(gain['baseline_step_ns'])} a step" if gain["baseline_step_ns"] else ""
+        yield f"baseline: measured, run {words.plain(gain['baseline_id'])}{base}"
+
+
+def _interval(interval: list[float] | None) -> str:
+    if interval is None:
+        return ""
+    return f" (95 %: {words.speedup(interval[0])} to {words.speedup(interval[1])})"
+
+
+def steps(document: Document) -> str:
+    """The step log in one sentence."""
+    log = document["steps"]
+    if log is None:
+        return f"not recorded: {document['absent'].get('steps', 'there is no step log')}"
+    parts = [f"{words.plural(log['count'], 'step')}, {words.count(log['steady'])} steady"]
+    if log["median_ns"] is not None:
+        parts.append(f"median {words.duration(log['median_ns'])}, p95 {words.duration(log['p95_ns'])}")
+    if log["skipped"] is not None:
+        parts.append(f"{words.count(log['skipped'])} skipped ({words.percent(log['skipped_ratio'])})")
+    if log["loss_scale"] is not None:
+        scale = log["loss_scale"]
+        parts.append(f"loss scale {words.scale(scale['first'])} to {words.scale(scale['last'])}")
+    if log["peak_memory_bytes"] is not None:
+        parts.append(f"peak memory {words.size(log['peak_memory_bytes'])}")
+    return "; ".join(parts)
+
+
+def memory(document: Document) -> list[str]:
+    """What was live at the peak, the largest of each kind; empty where nothing is known."""
+    account = document["memory"]
+    if account is None:
+        return []
+    lines = [f"peak {words.size(account['peak_bytes'])}"]
+    if account["saved_bytes"] is not None:
+        lines[0] += f", saved against the baseline {words.size(account['saved_bytes'])}"
+    if account["reachable_bytes"] is not None:
+        lines[0] += f", could still be saved {words.size(account['reachable_bytes'])}"
+    for by in ("kind", "dtype", "layer", "op"):
+        items = sorted((i for i in account["at_peak"] if i["by"] == by), key=lambda i: -i["bytes"])[:4]
+        if items:
+            names = ", ".join(f"{words.plain(i['name'])} {words.size(i['bytes'])}" for i in items)
+            lines.append(f"by {by}: {names}")
+    return lines
+
+
+def cost(finding: Document, step_ns: float | None) -> str:
+    """What a finding costs: "12.1 ms a step (29.4 % of it), 46.0 % of the gap"; empty: not known."""
+    parts = []
+    ns = finding["cost_ns_per_step"]
+    if ns is not None:
+        share = f" ({words.percent(ns / step_ns)} of it)" if step_ns else ""
+        parts.append(f"{words.duration(ns)} a step{share}")
+    if finding["gap_ratio"] is not None:
+        parts.append(f"{words.percent(finding['gap_ratio'])} of the gap")
+    if finding["cost_bytes"] is not None:
+        parts.append(words.size(finding["cost_bytes"]))
+    return ", ".join(parts)
+
+
+def evidence(finding: Document) -> list[str]:
+    """ "idle_input 41.0 % (limit 15.0 %)", one for each measured value."""
+    lines = []
+    for item in finding["evidence"]:
+        limit = "" if item["limit"] is None else f" (limit {words.quantity(item['limit'], item['unit'])})"
+        lines.append(f"{words.plain(item['name'])} {words.quantity(item['value'], item['unit'])}{limit}")
+    return lines
+
+
+def whatif(finding: Document, step_ns: float | None) -> str:
+    """The step time once the finding is remedied; empty: not known."""
+    after = finding["whatif_step_ns"]
+    if after is None:
+        return ""
+    gain = f" ({words.speedup(step_ns / after)})" if step_ns and after else ""
+    now = f" instead of {words.duration(step_ns)}" if step_ns else ""
+    return f"{words.duration(after)} a step{now}{gain}"
+
+
+def step_ns(document: Document) -> float | None:
+    """The step time that costs are held against: the account's, else the step log's median."""
+    if document["time"]:
+        return float(document["time"]["step_ns"])
+    steps = document["steps"]
+    return words.number(steps["median_ns"]) if steps else None
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """(name, reason) pairs as reason -> names, in the order of first appearance."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in pairs:
+        groups.setdefault(reason, []).append(name)
+    return list(groups.items())
+
+
+def not_judged(document: Document) -> list[tuple[str, list[str]]]:
+    """The causes that could not be judged, by reason."""
+    return grouped((unable["code"], unable["reason"]) for unable in document["unable"])
+
+
+def not_measured(document: Document) -> list[tuple[str, list[str]]]:
+    """What is absent, by reason; what another line of the report says already is left out."""
+    told = {"tensor_core", "tensor_core.ratio", "speedup"} | (
+        {"steps"} if document["steps"] is None else set()
+    )
+    fields = ((field, why) for field, why in document["absent"].items() if field not in told)
+    return grouped(fields)
+
+
+def warnings(document: Document) -> list[str]:
+    """The warnings, and what the account had to leave out or shift."""
+    notes = document["time"]["notes"] if document["time"] else []
+    return list(dict.fromkeys((*document["warnings"], *notes)))
+
+
+def next_steps(document: Document, path: str | None) -> list[tuple[str, str]]:
+    """The commands to run next, with what each would show; at most three."""
+    run = shlex.quote(path) if path else "PATH"
+    steps = [
+        (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to mend it")
+        for finding in document["findings"][:1]
+    ]
+    share = document["tensor_core"]
+    if share and (share["fallback_ns_per_step"] or share["unknown_ratio"]):
+        steps.append((f"mpprof kernels {run}", "every kernel: Tensor Core, fallback or unknown, and why"))
+    elif document["time"] and document["time"]["basis"] == "host":
+        steps.append((f"mpprof ops {run}", "the costliest ops"))
+    gain = document["speedup"]
+    if document["time"] and (gain is None or gain["baseline"] != "measured"):
+        steps.append(
+            (f"mpprof report {run} --baseline BASE", "against a float32 run, BASE, of the same model")
+        )
+    if document["time"] is None and document["steps"] is not None:
+        steps.append(('MPProfilerCallback(logdir, profile_steps="auto")', "records what the device ran"))
+    return steps[:3]
+
+
+def gap_rows(slices: list[Document], limit: int = 12) -> list[GapRow]:
+    """The slices of a gap, largest first (gains, which are negative, last); they sum to the gap."""
+    ordered = sorted(slices, key=lambda part: -part["ns_per_step"])
+    head = ordered[:limit] if len(ordered) > limit + 1 else ordered
+    rest = ordered[len(head) :]
+    rows = [
+        GapRow(
+            f"{part['class']} {words.plain(part['layer'])}" if part["layer"] else part["class"],
+            part["ns_per_step"],
+            part["baseline_ns"],
+            part["mixed_ns"],
+            words.speedup(part["ratio"]),
+        )
+        for part in head
+    ]
+    if rest:
+        keys = ("ns_per_step", "baseline_ns", "mixed_ns")
+        gap, baseline, mixed = (sum(part[key] for part in rest) for key in keys)
+        rows.append(GapRow(f"{len(rest)} more", gap, baseline, mixed, ""))
+    return rows
+
+
+def kernel_changes(document: Document, step: int, limit: int = 10) -> list[Document]:
+    """The kernels or ops that differ most between the two runs of one comparison."""
+    changes = [change for change in document["kernels"] if change["step"] == step]
+
+    def difference(change: Document) -> float:
+        return abs(float(change["to_ns"] or 0.0) - float(change["from_ns"] or 0.0))
+
+    return sorted(changes, key=difference, reverse=True)[:limit]
+
+
+def comparison_heading(document: Document, rung: Document) -> str:
+    """The two runs of one comparison with their step times."""
+    start, end = document["runs"][rung["from"]], document["runs"][rung["to"]]
+    names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
+    times = [words.duration(step_ns(run)) for run in (start, end)]
+    return f"{names}: {times[0]} → {times[1]} a step"
+
+
+def comparison(rung: Document) -> list[str]:
+    """Observed against expected of one comparison, and in what the two runs are unlike."""
+    if rung["refused"]:
+        return [f"not compared: {rung['refused']}"]
+    lines: list[str] = []
+    if rung["observed"] is not None:
+        measured = rung | {"baseline_id": None}
+        lines += _measured(measured, {f"speedup.{key}": why for key, why in rung["absent"].items()})
+    else:
+        lines.append(f"speedup not known: {rung['absent'].get('observed', 'a step time is missing')}")
+    if rung["labels"]:
+        lines.append(f"the runs are unlike in: {', '.join(words.plain(label) for label in rung['labels'])}")
+    return lines

@@ -1,0 +1,148 @@
+"""The report as GitHub-flavoured markdown, for a pull request or an issue.
+
+Names come from foreign files: whatever could be markup, a mention or a link is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from mpprof.model.source import Document
+from mpprof.report import content, words
+
+_SPECIAL = re.compile(r"([\\`*\[\]|~])")
+_LONE_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
+
+
+def escape(text: str) -> str:
+    """Text that shows as it is written: no markup, no HTML, no link, no mention."""
+    text = " ".join(words.plain(text).split())
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = _LONE_UNDERSCORE.sub(r"\\_", _SPECIAL.sub(r"\\\1", text))
+    # A backslash does not stop GitHub from linking these.
+    return text.replace("@", "&#64;").replace("#", "&#35;").replace("://", ":&#47;&#47;")
+
+
+def code(text: str) -> str:
+    """Text in a code span, which a backtick in it cannot end and a table cell cannot break."""
+    return f"`{words.plain(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
+
+
+def render(document: Document) -> str:
+    """The report (`report.json.document`) as markdown."""
+    lines = [f"### mpprof: {escape(document['run']['name'])}", "", escape(content.subject(document)), ""]
+    lines += [f"**{escape(document['verdict'] or 'No verdict: see what could not be judged.')}**", ""]
+    lines += _time(document)
+    units = content.matrix_units(document)
+    lines += _facts(units, [content.tensor_core(document)])
+    lines += _facts("Speedup", content.speedup(document))
+    lines += _facts("Steps", [content.steps(document)])
+    lines += _facts("Memory", content.memory(document))
+    for bound in document["bounds"]:
+        proved = f"{bound['statement']}: {words.quantity(bound['value'], bound['unit'])}"
+        lines += _facts("Proved", [proved, *(f"if {assumption}" for assumption in bound["assumptions"])])
+    lines += ["", *_findings(document["findings"], content.step_ns(document))]
+    lines += _limits(document)
+    return _joined(lines)
+
+
+def render_comparison(document: Document) -> str:
+    """The comparison (`report.json.compare_document`) as markdown."""
+    lines = ["### mpprof: comparison", ""]
+    for row, rung in enumerate(document["steps"]):
+        lines += [f"**{escape(content.comparison_heading(document, rung))}**", ""]
+        lines += [f"- {escape(line)}" for line in content.comparison(rung)]
+        lines += ["", *_gap(rung), *_changes(content.kernel_changes(document, row))]
+        lines += _findings(rung["findings"], content.step_ns(document["runs"][rung["to"]]))
+    lines += ["#### Each run", ""]
+    for report in document["runs"]:
+        name, subject = escape(report["run"]["name"]), escape(content.subject(report))
+        lines.append(f"- **{name}** ({subject}): {escape(report['verdict'])}")
+        lines += [f"  - warning: {escape(warning)}" for warning in content.warnings(report)]
+    return _joined(lines)
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def _time(document: Document) -> list[str]:
+    if document["time"] is None:
+        return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
+    unit = words.time_unit(document["time"]["step_ns"])
+    lines = [f"{escape(content.time_heading(document))}:", ""]
+    lines += ["| class | per step | share | hidden |", "| --- | ---: | ---: | ---: |"]
+    rows = content.time_rows(document)
+    for row in rows:
+        hidden = words.duration(row.hidden_ns) if row.hidden_ns >= 1 else ""
+        label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
+        lines.append(f"| {label} | {words.column(row.ns, unit)} | {words.percent(row.ratio)} | {hidden} |")
+    whole = [row for row in rows if not row.part]
+    total, share = sum(row.ns for row in whole), round(sum(row.ratio for row in whole), 6)
+    return [*lines, f"| **sum** | {words.column(total, unit)} | {words.percent(share)} | |", ""]
+
+
+def _facts(label: str, lines: list[str]) -> list[str]:
+    if not lines:
+        return []
+    return [f"- **{label}**: {escape(lines[0])}", *(f"  - {escape(line)}" for line in lines[1:])]
+
+
+def _findings(findings: list[Document], step_ns: float | None) -> list[str]:
+    lines = ["#### Findings", ""] if findings else []
+    for finding in findings:
+        head = f"{finding['severity']}, {finding['confidence']} confidence"
+        cost = content.cost(finding, step_ns)
+        lines.append(f"- **{finding['code']} {finding['slug']}** ({head}){f': {cost}' if cost else ''}  ")
+        lines.append(f"  {escape(finding['summary'] or finding['title'])}")
+        if evidence := content.evidence(finding):
+            lines.append(f"  - evidence: {escape('; '.join(evidence))}")
+        lines.append(f"  - remedy: {escape(finding['remedy'])}")
+        if then := content.whatif(finding, step_ns):
+            lines.append(f"  - then: {escape(then)}")
+        if finding["layers"]:
+            lines.append(f"  - layers: {', '.join(code(layer) for layer in finding['layers'][:6])}")
+    return [*lines, ""]
+
+
+def _limits(document: Document) -> list[str]:
+    """Warnings stand open; what was not judged or measured can be unfolded."""
+    warnings = content.warnings(document)
+    lines = ["#### Warnings", "", *(f"- {escape(warning)}" for warning in warnings), ""] if warnings else []
+    lines += _folded("could not be judged", content.not_judged(document))
+    lines += _folded("not measured", content.not_measured(document))
+    if document["clear"]:
+        lines.append(f"Checked and clear: {' '.join(document['clear'])}")
+    return lines
+
+
+def _folded(title: str, groups: list[tuple[str, list[str]]]) -> list[str]:
+    if not groups:
+        return []
+    count = sum(len(names) for _, names in groups)
+    lines = [f"<details><summary>{count} {title}</summary>", ""]
+    lines += [f"- {', '.join(code(name) for name in names)}: {escape(reason)}" for reason, names in groups]
+    return [*lines, "", "</details>", ""]
+
+
+def _gap(rung: Document) -> list[str]:
+    if not rung["slices"]:
+        return []
+    rows = content.gap_rows(rung["slices"])
+    unit = words.time_unit(max(abs(row.baseline_ns) for row in rows) or 1.0)
+    lines = ["| where the gap lies | gap | baseline | now | could |", "| --- | ---: | ---: | ---: | ---: |"]
+    for row in rows:
+        cells = [words.column(value, unit) for value in (row.ns, row.baseline_ns, row.mixed_ns)]
+        lines.append(f"| {escape(row.label)} | {' | '.join(cells)} | {row.ratio} |")
+    return [*lines, f"| **sum** | {words.column(sum(row.ns for row in rows), unit)} | | | |", ""]
+
+
+def _changes(changes: list[Document]) -> list[str]:
+    if not changes:
+        return []
+    lines = ["| kernel or op | before, per step | after |", "| --- | ---: | ---: |"]
+    for change in changes:
+        cells = ["-" if change[key] is None else words.duration(change[key]) for key in ("from_ns", "to_ns")]
+        lines.append(f"| {code(words.shorten(change['key'], 80))} | {' | '.join(cells)} |")
+    return [*lines, ""]

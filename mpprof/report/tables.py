@@ -1,0 +1,185 @@
+"""Tables of kernels, ops, layers and memory: grouped, sorted and cut; as text or CSV.
+
+Rows are plain JSON objects as `analysis.tables` makes them. Nothing here changes a value: a text table
+shows it in words, CSV and JSON raw.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpprof.errors import UsageError
+from mpprof.model.source import Document
+from mpprof.report import words
+
+ADDITIVE = (
+    "calls", "total_ns", "ratio", "matmul_ns", "forward_ns", "backward_ns", "other_ns", "fused_ns", "bytes",
+)  # fmt: skip
+"""Columns whose values of several rows may be summed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a text table. `show` puts a value in words; None lines times up in one unit."""
+
+    key: str
+    title: str
+    show: Callable[[Any], str] | None = None
+    right: bool = False
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else words.plain(str(value))
+
+
+_RATIO = Column("ratio", "share", words.percent, right=True)
+_TOTAL = Column("total_ns", "total", right=True)
+_CALLS = Column("calls", "calls", words.count, right=True)
+
+_PERCENT_OR_DASH = Column(
+    "tensor_core_ratio", "on TC", lambda value: "-" if value is None else words.percent(value), right=True
+)
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "kernels": (
+        _RATIO, _TOTAL, _CALLS,
+        Column("placement", "placement", _text), Column("precision", "prec", _text),
+        Column("family", "family", _text), Column("reason.code", "why", _text),
+        Column("name", "kernel", _text),
+    ),
+    "ops": (
+        _RATIO, _TOTAL, _CALLS, _PERCENT_OR_DASH,
+        Column("placement", "placement", _text), Column("precision", "prec", _text),
+        Column("type", "type", _text), Column("op", "op", _text),
+    ),
+    "layers": (
+        _RATIO, _TOTAL, Column("forward_ns", "forward", right=True),
+        Column("backward_ns", "backward", right=True), _PERCENT_OR_DASH,
+        Column("compute_dtype", "dtype", _text), Column("class", "class", _text),
+        Column("layer", "layer", _text),
+    ),
+    "memory": (
+        Column("bytes", "bytes", words.size, right=True), Column("by", "by", _text),
+        Column("name", "name", _text),
+    ),
+}  # fmt: skip
+"""What a text table shows of each kind, the widest column last. CSV and JSON hold every key."""
+
+
+def flat(row: Document) -> Document:
+    """One level of nesting spelled out: `reason` becomes `reason.code` and `reason.text`."""
+    out: Document = {}
+    for key, value in row.items():
+        if key == "reason" and isinstance(value, dict):
+            out |= {f"{key}.{inner}": item for inner, item in value.items()}
+        else:
+            out[key] = value
+    return out
+
+
+def aggregate(rows: Sequence[Document], by: str) -> list[Document]:
+    """Rows of one device that are equal in column `by`, summed: `{device, by, calls, total_ns, …}`.
+
+    Only what may be added up is kept. Longest first; raises UsageError for a column that is not there.
+    """
+    if not rows:
+        return []
+    _known(by, [key for key in flat(rows[0]) if key not in ADDITIVE], "--by")
+    sums: dict[tuple[Any, Any], Document] = {}
+    for row in map(flat, rows):
+        key = (row.get("device"), row[by])
+        into = sums.setdefault(key, {"device": key[0], by: key[1]})
+        for column in ADDITIVE:
+            if column in row:
+                into[column] = into.get(column, 0) + row[column]
+    weight = "total_ns" if "total_ns" in rows[0] else "bytes"
+    return sorted(sums.values(), key=lambda row: -row[weight])
+
+
+def ordered(rows: Sequence[Document], sort: str | None) -> list[Document]:
+    """Rows by `COLUMN`, `COLUMN:asc` or `COLUMN:desc`: numbers fall and text rises unless told; what is not
+    known comes last. None: as they came. Raises UsageError for a column that is not there."""
+    if sort is None or not rows:
+        return list(rows)
+    key, _, direction = sort.partition(":")
+    _known(key, list(flat(rows[0])), "--sort")
+    if direction not in ("", "asc", "desc"):
+        raise UsageError(f"--sort {sort}: no such direction", next="Use asc or desc")
+    pairs = [(flat(row)[key], row) for row in rows]
+    known = [pair for pair in pairs if pair[0] is not None]
+    numbers = all(isinstance(value, (int, float)) for value, _ in known)
+    falling = direction == "desc" or (numbers and direction == "")
+
+    def rank(pair: tuple[Any, Document]) -> Any:
+        return pair[0] if numbers else str(pair[0])
+
+    known.sort(key=rank, reverse=falling)
+    return [row for _, row in known] + [row for value, row in pairs if value is None]
+
+
+def _known(column: str, valid: list[str], option: str) -> None:
+    if column not in valid:
+        raise UsageError(f"{option} {column}: no such column", next=f"The columns are: {', '.join(valid)}")
+
+
+def to_csv(rows: Sequence[Document]) -> str:
+    """Every column, raw; lists and objects as JSON. Empty text where there are no rows."""
+    spelled = [flat(row) for row in rows]
+    keys = list(dict.fromkeys(key for row in spelled for key in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, keys, lineterminator="\n")
+    if keys:
+        writer.writeheader()
+    for row in spelled:
+        writer.writerow(
+            {k: json.dumps(v) if isinstance(v, (dict, list, bool)) else v for k, v in row.items()}
+        )
+    return out.getvalue()
+
+
+def to_text(rows: Sequence[Document], kind: str, *, width: int, ascii_only: bool = False) -> str:
+    """The columns of `kind` that the rows have, cut to `width`: the last one gives way, in its middle."""
+    spelled = [flat(row) for row in rows]
+    columns = _columns(spelled, kind)
+    cells = [[column.title for column in columns]]
+    units = {c.key: _unit(spelled, c.key) for c in columns if c.show is None}
+    cells += [
+        [c.show(row.get(c.key)) if c.show else words.column(row[c.key], units[c.key]) for c in columns]
+        for row in spelled
+    ]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    widths[:-1] = [size if c.right else min(size, 22) for size, c in zip(widths, columns, strict=False)][:-1]
+    widths[-1] = max(20, width - sum(widths[:-1]) - 2 * (len(columns) - 1))
+    lines = ["  ".join(_cell(*each) for each in zip(line, widths, columns, strict=True)) for line in cells]
+    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    return words.ascii_only(text) if ascii_only else text
+
+
+def _columns(rows: Sequence[Document], kind: str) -> list[Column]:
+    """Those of the kind that the rows hold, and columns that tell rows apart: several devices, streams, and
+    whatever the rows were grouped by."""
+    held = set(rows[0]) if rows else {column.key for column in COLUMNS[kind]}
+    chosen = [column for column in COLUMNS[kind] if column.key in held]
+    extra = [key for key in ("stream",) if key in held]
+    if len({row.get("device") for row in rows}) > 1:
+        extra.insert(0, "device")
+    known = {column.key for column in chosen} | {"device", "reason.text", "stream"} | set(ADDITIVE)
+    if len(chosen) < len(COLUMNS[kind]):  # grouped: the rest is the group's own column
+        extra += [key for key in held if key not in known]
+    front = [column for column in chosen if column.right]
+    rest = [column for column in chosen if not column.right]
+    return [*front, *(Column(key, key, _text) for key in extra), *rest]
+
+
+def _unit(rows: Sequence[Document], key: str) -> str:
+    return words.time_unit(max((abs(row[key]) for row in rows), default=1.0))
+
+
+def _cell(text: str, width: int, column: Column) -> str:
+    short = words.shorten(text, width)
+    return f"{short:>{width}}" if column.right else f"{short:<{width}}"

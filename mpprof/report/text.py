@@ -1,0 +1,253 @@
+"""The report as plain text: read at a terminal, tired, from the top down.
+
+The verdict comes first, then where the step's time goes, then the findings with what each costs and what
+to do. What could not be judged, what is absent and every warning is always there, and always short.
+Eighty columns are enough; colour and bars beyond ASCII are added only where asked for.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from mpprof.model.source import Document
+from mpprof.report import content, words
+
+MIN_WIDTH = 60
+_COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info": "1;36"}
+
+
+class _Page:
+    """Lines of text with an indent, wrapped to a width; colour goes on after wrapping."""
+
+    def __init__(self, *, color: bool, width: int) -> None:
+        self.width = max(MIN_WIDTH, width)
+        self._color = color
+        self.lines: list[str] = []
+
+    def paint(self, text: str, style: str) -> str:
+        return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if self._color and text else text
+
+    def heading(self, text: str) -> None:
+        self.lines.append("")
+        self.paragraph(text, style="bold")
+
+    def paragraph(
+        self, text: str, *, indent: int = 0, hang: int = 0, label: str = "", style: str = ""
+    ) -> None:
+        """`text` behind a `label`; lines after the first start `hang` further in than the label."""
+        pad = " " * indent
+        wrapped = textwrap.wrap(
+            f"{label}{words.plain(text)}",
+            self.width,
+            initial_indent=pad,
+            subsequent_indent=pad + " " * hang,
+            break_on_hyphens=False,
+        )
+        self.lines += [self.paint(line, style) if style else line for line in wrapped]
+
+    def row(self, text: str, style: str = "") -> None:
+        self.lines.append(self.paint(text.rstrip(), style) if style else text.rstrip())
+
+    def text(self, *, ascii_only: bool) -> str:
+        text = "\n".join(self.lines).strip("\n") + "\n"
+        # Colour codes are ASCII themselves; the translation leaves them alone.
+        return words.ascii_only(text) if ascii_only else text
+
+
+def render(
+    document: Document,
+    *,
+    color: bool = False,
+    width: int = 100,
+    ascii_only: bool = False,
+    path: str | None = None,
+) -> str:
+    """The report (`report.json.document`) as text.
+
+    `width` in columns (60 at least), `ascii_only` for terminals that cannot show more, `path` for the
+    commands that are suggested at the end.
+    """
+    page = _Page(color=color, width=width)
+    run = document["run"]
+    page.paragraph(f"{run['name']}: {content.subject(document)}", hang=2, style="dim")
+    page.lines.append("")
+    page.paragraph(document["verdict"] or "No verdict: see what could not be judged.", style="bold")
+    _time(page, document)
+    _facts(page, document)
+    _findings(page, document["findings"], content.step_ns(document))
+    _limits(page, document)
+    _next(page, content.next_steps(document, path))
+    return page.text(ascii_only=ascii_only)
+
+
+def render_comparison(
+    document: Document, *, color: bool = False, width: int = 100, ascii_only: bool = False
+) -> str:
+    """The comparison (`report.json.compare_document`) as text: each step of the ladder in turn."""
+    page = _Page(color=color, width=width)
+    for row, rung in enumerate(document["steps"]):
+        page.heading(content.comparison_heading(document, rung))
+        for line in content.comparison(rung):
+            page.paragraph(line, indent=2, hang=2)
+        _gap(page, rung)
+        _changes(page, content.kernel_changes(document, row))
+        _findings(page, rung["findings"], content.step_ns(document["runs"][rung["to"]]))
+    page.heading("Each run")
+    for report in document["runs"]:
+        name = words.plain(report["run"]["name"])
+        page.paragraph(f"{content.subject(report)}. {report['verdict']}", label=f"{name}: ", indent=2, hang=2)
+        for warning in content.warnings(report):
+            page.paragraph(warning, label="warning: ", indent=4, hang=2)
+    return page.text(ascii_only=ascii_only)
+
+
+def _time(page: _Page, document: Document) -> None:
+    if document["time"] is None:
+        page.heading("Where the step's time goes")
+        page.paragraph(document["absent"].get("time", "not known"), label="not known: ", indent=2, hang=2)
+        return
+    page.heading(content.time_heading(document))
+    rows = content.time_rows(document)
+    unit = words.time_unit(document["time"]["step_ns"])
+    for line in _bars(rows, unit, page.width):
+        page.row(line)
+    total = [row for row in rows if not row.part]
+    label, bar, ns, ratio = _columns(rows, unit, page.width)
+    time = words.column(sum(row.ns for row in total), unit)
+    share = words.percent(round(sum(row.ratio for row in total), 6))
+    page.row(f"  {'sum':<{label}} {'':<{bar}} {time:>{ns}} {share:>{ratio}}")
+
+
+def _columns(rows: list[content.TimeRow], unit: str, width: int) -> tuple[int, int, int, int]:
+    """Widths of label, bar, time and share; bars take what a line of 80 leaves, 28 at most."""
+    label = max((len(row.label) + 2 * row.part for row in rows), default=3)
+    ns = max((len(words.column(row.ns, unit)) for row in rows), default=7) + 1
+    return label, max(10, min(28, width - label - ns - 40)), ns, 8
+
+
+def _bars(rows: list[content.TimeRow], unit: str, width: int) -> Iterator[str]:
+    label, bar, ns, ratio = _columns(rows, unit, width)
+    scale = max((row.ratio for row in rows), default=1.0) or 1.0
+    for row in rows:
+        name = f"  {row.label}" if row.part else row.label
+        marks = words.bar(row.ratio / scale, bar)
+        line = (
+            f"  {name:<{label}} {marks:<{bar}} "
+            f"{words.column(row.ns, unit):>{ns}} {words.percent(row.ratio):>{ratio}}"
+        )
+        notes = [f"+{words.duration(row.hidden_ns)} hidden"] if row.hidden_ns >= 1 else []
+        room = width - len(line) - 2
+        text = ", ".join([*notes, row.text] if row.text else notes)
+        if len(text) > room:
+            text = (
+                ", ".join(notes) if notes else words.shorten(row.text, room) if row.label[0].isdigit() else ""
+            )
+        yield f"{line}  {text}"
+
+
+def _facts(page: _Page, document: Document) -> None:
+    page.lines.append("")
+    facts = [(content.matrix_units(document), [content.tensor_core(document)])]
+    facts.append(("Speedup", content.speedup(document)))
+    facts.append(("Steps", [content.steps(document)]))
+    if memory := content.memory(document):
+        facts.append(("Memory", memory))
+    if document["bounds"]:
+        facts.append(("Proved", [_bound(bound) for bound in document["bounds"]]))
+    for label, lines in facts:
+        for row, line in enumerate(lines):
+            page.paragraph(line, label=f"{label if row == 0 else '':<14}", hang=14)
+
+
+def _bound(bound: Document) -> str:
+    assumptions = f" (if: {'; '.join(bound['assumptions'])})" if bound["assumptions"] else ""
+    return f"{bound['statement']}: {words.quantity(bound['value'], bound['unit'])}{assumptions}"
+
+
+def _findings(page: _Page, findings: list[Document], step_ns: float | None) -> None:
+    if not findings:
+        return
+    page.heading("Findings")
+    for finding in findings:
+        severity = finding["severity"]
+        head = f"{finding['code']} {finding['slug']} [{severity}, {finding['confidence']} confidence]"
+        cost = content.cost(finding, step_ns)
+        page.paragraph(f"{head} {cost}".rstrip(), indent=2, hang=2, style=severity)
+        page.paragraph(finding["summary"] or finding["title"], indent=4)
+        parts = [("evidence: ", "; ".join(content.evidence(finding))), ("remedy: ", finding["remedy"])]
+        parts.append(("then: ", content.whatif(finding, step_ns)))
+        if finding["layers"]:
+            shown = ", ".join(finding["layers"][:6])
+            more = len(finding["layers"]) - 6
+            parts.append(("layers: ", shown + (f" and {more} more" if more > 0 else "")))
+        for label, text in parts:
+            if text:
+                page.paragraph(text, label=label, indent=4, hang=2)
+
+
+def _limits(page: _Page, document: Document) -> None:
+    if document["unable"]:
+        page.heading("Could not be judged")
+        _groups(page, content.not_judged(document))
+    if document["clear"]:
+        page.lines.append("")
+        page.paragraph(" ".join(document["clear"]), label="Checked and clear: ", hang=2)
+    if warnings := content.warnings(document):
+        page.heading("Warnings")
+        for warning in warnings:
+            page.paragraph(warning, label="! ", indent=2, hang=2)
+    if absent := content.not_measured(document):
+        page.heading("Not measured")
+        _groups(page, absent)
+
+
+def _groups(page: _Page, groups: Iterable[tuple[str, list[str]]]) -> None:
+    for reason, names in groups:
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        page.paragraph(f"{shown}: {reason}", indent=2, hang=2)
+
+
+def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
+    if not steps:
+        return
+    page.heading("Next")
+    for command, why in steps:
+        if len(command) + len(why) + 5 <= page.width:
+            page.row(f"  {command}   {page.paint(why, 'dim')}")
+        else:
+            page.row(f"  {command}")  # never broken: it is there to be copied
+            page.paragraph(why, indent=4, style="dim")
+
+
+def _gap(page: _Page, rung: Document) -> None:
+    if not rung["slices"]:
+        return
+    rows = content.gap_rows(rung["slices"])
+    unit = words.time_unit(max(abs(row.baseline_ns) for row in rows) or 1.0)
+    label = min(page.width - 46, max(len(row.label) for row in rows))
+    page.row("")
+    page.row(
+        f"  {'where the gap lies':<{max(label, 18)}} {'gap':>11} {'baseline':>12} {'now':>12}  {'could':>6}"
+    )
+    for row in rows:
+        cells = [words.column(value, unit) for value in (row.ns, row.baseline_ns, row.mixed_ns)]
+        name = words.shorten(row.label, label)
+        page.row(f"  {name:<{max(label, 18)}} {cells[0]:>11} {cells[1]:>12} {cells[2]:>12}  {row.ratio:>6}")
+    total = words.column(sum(row.ns for row in rows), unit)
+    page.row(f"  {'sum':<{max(label, 18)}} {total:>11}")
+
+
+def _changes(page: _Page, changes: list[Document]) -> None:
+    if not changes:
+        return
+    largest = max(max(change["from_ns"] or 0.0, change["to_ns"] or 0.0) for change in changes)
+    unit = words.time_unit(largest or 1.0)
+    page.row("")
+    page.row(f"  {'before':>11} {'after':>11}  kernels and ops that changed most, per step")
+    for change in changes:
+        cells = [
+            "-" if change[key] is None else words.column(change[key], unit) for key in ("from_ns", "to_ns")
+        ]
+        name = words.shorten(words.plain(change["key"]), page.width - 27)
+        page.row(f"  {cells[0]:>11} {cells[1]:>11}  {name}")
