@@ -1,0 +1,158 @@
+"""Interval arithmetic over arrays of `[start, end)` in nanoseconds: unions, gaps, and the sweep.
+
+Everything is vectorised; nothing here knows what an interval means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """A set of instants: intervals that are disjoint, not empty and sorted. Two may touch."""
+
+    start: Int64
+    end: Int64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @cached_property
+    def _before(self) -> Int64:
+        return np.concatenate([[0], np.cumsum(self.end - self.start)]).astype(np.int64)
+
+    @property
+    def length_ns(self) -> int:
+        return int(self._before[-1])
+
+    def before(self, time: Int64) -> Int64:
+        """How much of the set lies before each of these times: a clock that runs only within the set."""
+        if not len(self.start):
+            return np.zeros(len(time), np.int64)
+        at = np.searchsorted(self.start, time, side="right") - 1
+        row = np.maximum(at, 0)
+        inside = np.clip(time - self.start[row], 0, self.end[row] - self.start[row])
+        return np.where(at >= 0, self._before[row] + inside, 0)
+
+    def overlap(self, start: Int64, end: Int64) -> Int64:
+        """How much of the set lies within each `[start, end)`."""
+        return self.before(end) - self.before(start)
+
+    def contains(self, time: Int64) -> NDArray[np.bool_]:
+        at = np.searchsorted(self.start, time, side="right") - 1
+        return (at >= 0) & (time < self.end[np.maximum(at, 0)]) if len(self.start) else at >= 0
+
+
+EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: Int64, end: Int64) -> Intervals:
+    """The instants that lie in any of these intervals; empty ones count for nothing. Touching ones join."""
+    whole = end > start
+    if not whole.all():
+        start, end = start[whole], end[whole]
+    if not len(start):
+        return EMPTY
+    start, end = _by_start(start, end)
+    reach = np.maximum.accumulate(end)
+    first = np.concatenate([[True], start[1:] > reach[:-1]])
+    last = np.concatenate([first[1:], [True]])
+    return Intervals(start[first], reach[last])
+
+
+def join(one: Intervals, other: Intervals) -> Intervals:
+    """The instants of either set."""
+    if not len(other):
+        return one
+    if not len(one):
+        return other
+    return union(np.concatenate([one.start, other.start]), np.concatenate([one.end, other.end]))
+
+
+def gaps(busy: Intervals, within: Intervals) -> Intervals:
+    """The instants of `within` that are not in `busy`, cut where an interval of `within` ends."""
+    if not len(within):
+        return EMPTY
+    edges = np.concatenate([[within.start[0] - 1], busy.end]), np.concatenate([busy.start, [within.end[-1]]])
+    start, end = np.maximum(edges[0], within.start[0]), np.minimum(edges[1], within.end[-1])
+    real = end > start
+    start, end = start[real], end[real]
+    # Most gaps lie within one interval of `within`; the others are cut into one piece for each.
+    first = np.searchsorted(within.end, start, side="right")
+    last = np.searchsorted(within.start, end, side="left") - 1
+    pieces = np.maximum(last - first + 1, 0)
+    if not len(pieces) or not pieces.any():
+        return EMPTY
+    gap = np.repeat(np.arange(len(start)), pieces)
+    nth = np.arange(len(gap)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    window = first[gap] + nth
+    return Intervals(np.maximum(start[gap], within.start[window]), np.minimum(end[gap], within.end[window]))
+
+
+def sweep(start: Int64, end: Int64, rank: NDArray[np.integer]) -> Float64:
+    """The time that belongs to each interval alone, in the order given; the results sum to the union.
+
+    Where several intervals run at once, the instant goes to the one of the lowest rank; several of that
+    rank share it equally. Intervals may come in any order and overlap in any way.
+    """
+    order = None if _sorted(start) else np.argsort(start, kind="stable")
+    if order is not None:
+        start, end, rank = start[order], end[order], rank[order]
+    own = (end - start).astype(np.float64)
+    if len(start) > 1:
+        # Most intervals of a device overlap no other: only the rest needs the sweep.
+        reach = np.maximum.accumulate(end)
+        crowded = np.zeros(len(start), np.bool_)
+        crowded[1:] |= start[1:] < reach[:-1]
+        crowded[:-1] |= start[1:] < end[:-1]
+        rows = np.flatnonzero(crowded & (end > start))
+        if len(rows):
+            own[rows] = _share(start[rows], end[rows], rank[rows])
+    if order is None:
+        return own
+    result = np.empty_like(own)
+    result[order] = own
+    return result
+
+
+def _share(start: Int64, end: Int64, rank: NDArray[np.integer]) -> Float64:
+    """The sweep over all endpoints: per rank, time since the first endpoint that each active one gets."""
+    n = len(start)
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    position = np.empty(2 * n, np.int32)
+    position[order] = np.arange(2 * n, dtype=np.int32)
+    begins, ends = position[:n], position[n:]
+    left = np.diff(times[order]).astype(np.float64)  # what no better rank has taken, per segment
+    own = np.empty(n, np.float64)
+    for one in np.unique(rank).tolist():
+        rows = np.flatnonzero(rank == one)
+        change = np.zeros(2 * n, np.int32)
+        change[begins[rows]] = 1
+        change[ends[rows]] = -1
+        active = np.cumsum(change, dtype=np.int32)[:-1]
+        running = active > 0
+        part = np.where(running, left / np.maximum(active, 1), 0.0)
+        clock = np.concatenate([[0.0], np.cumsum(part)])
+        own[rows] = clock[ends[rows]] - clock[begins[rows]]
+        left[running] = 0.0
+    return own
+
+
+def _sorted(values: Int64) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def _by_start(start: Int64, end: Int64) -> tuple[Int64, Int64]:
+    if _sorted(start):
+        return start, end
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order]

@@ -1,0 +1,315 @@
+"""Where a device's steps begin and end.
+
+Device step n runs from the first compute kernel launched under marker n to that of marker n + 1, so N
+markers give N - 1 whole steps, and the time between two steps belongs to the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.intervals import Intervals
+from mpprof.model.quantities import format_ratio
+from mpprof.model.trace import HostKind, Trace, WorkKind
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+MARKER_FAMILIES = ("mpprof", "keras", "tensorflow", "jax")
+"""Whose markers are believed first. `steps_line` is no host marker: a converter derived it."""
+
+_LEAST_MATCH = 0.9
+_NEAR_BEST = 0.005
+_MOST_LAGS = 1 << 17
+"""So many kernels are searched for a repetition; more of them would only cost time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """The whole steps of one device, in order; empty arrays where it has none, and `notes` say why.
+
+    `number` is the marker's step number, -1 where it has none. `source` says how steps were told apart:
+    a marker family, "group", "steps_line" or "period" (the repetition of the kernel sequence).
+    `missing_ratio` is the share of the launches in these steps whose kernel is not in the trace.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    number: Int64
+    source: str
+    notes: tuple[str, ...] = ()
+    missing_ratio: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def keep(self, rows: Bool, *notes: str) -> Periods:
+        """These steps only."""
+        return Periods(
+            self.start_ns[rows], self.end_ns[rows], self.number[rows], self.source,
+            (*self.notes, *notes), self.missing_ratio,
+        )  # fmt: skip
+
+    def instants(self) -> Intervals:
+        return Intervals(self.start_ns, self.end_ns)
+
+
+def nothing(*notes: str) -> Periods:
+    none = np.empty(0, np.int64)
+    return Periods(none, none, none, "none", notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Step markers that follow one another on one thread."""
+
+    number: Int64
+    start_ns: Int64
+    end_ns: Int64
+    family: str
+    thread: int
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def at(self, time_ns: Int64) -> Int64:
+        """The marker around each time, -1 outside all of them."""
+        row = np.searchsorted(self.start_ns, time_ns, side="right") - 1
+        inside = (row >= 0) & (time_ns < self.end_ns[np.maximum(row, 0)])
+        return np.where(inside, row, -1)
+
+
+def marks(trace: Trace) -> Marks | None:
+    """The step markers of the thread that trains: of the first family that has any, on the thread that has
+    most, the outermost where they nest. None without host markers."""
+    table = trace.markers
+    families = np.array([trace.strings[row] if row >= 0 else "" for row in table.family.tolist()], object)
+    others = sorted({f for f in families.tolist() if f not in (*MARKER_FAMILIES, "steps_line", "")})
+    for family in (*MARKER_FAMILIES, *others):
+        rows = np.flatnonzero(families == family)
+        if not len(rows):
+            continue
+        threads, counts = np.unique(table.thread[rows], return_counts=True)
+        thread = int(threads[np.argmax(counts)])
+        rows = rows[table.thread[rows] == thread]
+        rows = rows[_outermost(table.start_ns[rows], table.end_ns[rows])]
+        return Marks(table.number[rows], table.start_ns[rows], table.end_ns[rows], family, thread)
+    return None
+
+
+def periods(trace: Trace, device: int) -> Periods:
+    """The whole steps of the device in this row of `trace.devices`.
+
+    Steps come from host markers joined through launches; else from the file's own step groups; else from
+    its `Steps` line; else from the repetition of the kernel sequence. A step with launches but no kernels
+    was cut by the collector and is left out; so is a pair of markers whose numbers do not follow one
+    another, since something else ran between them.
+    """
+    rows = np.flatnonzero((trace.kernels.device == device) & (trace.kernels.kind == WorkKind.KERNEL))
+    if not len(rows):
+        return nothing("no kernel ran on this device")
+    notes: list[str] = []
+    for found in _attempts(trace, device, rows):
+        if len(found):
+            return found
+        notes += found.notes
+    return nothing(*notes)
+
+
+def _attempts(trace: Trace, device: int, rows: Int64) -> Iterator[Periods]:
+    found = marks(trace)
+    if found is not None:
+        yield _by_host_time(found) if trace.basis == "host" else _by_launch(trace, found, rows)
+    yield _by_group(trace, rows)
+    yield _by_steps_line(trace, device)
+    if found is None:
+        yield _by_repetition(trace, rows)
+
+
+# --- markers -----------------------------------------------------------------------------------------------
+
+
+def _by_host_time(found: Marks) -> Periods:
+    whole = _follows(found.number)
+    if len(found) < 2:
+        return nothing(_one_marker(found))
+    return Periods(
+        found.start_ns[:-1][whole], found.start_ns[1:][whole], found.number[:-1][whole], found.family
+    )
+
+
+def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
+    """From the first kernel launched under a marker to the first under the next one."""
+    kernels, host = trace.kernels, trace.host
+    launch = kernels.launch[rows]
+    linked = launch >= 0
+    notes: list[str] = []
+    if linked.any():
+        marker = found.at(host.start_ns[launch[linked]])
+        start = kernels.start_ns[rows[linked]]
+    else:
+        notes.append("no kernel names its launch: kernels were joined with step markers by time")
+        marker, start = found.at(kernels.start_ns[rows]), kernels.start_ns[rows]
+    first = np.full(len(found), -1, np.int64)
+    inside = marker >= 0
+    # Written last to first, so that the first kernel of each marker stays.
+    first[marker[inside][::-1]] = start[inside][::-1]
+    cut = np.zeros(len(found), np.bool_)
+    missing = launches = np.zeros(len(found), np.int64)
+    if linked.any():
+        launches, missing = _launches(trace, found)
+        cut = (first < 0) & (missing > 0)
+    if cut.any():
+        which = ", ".join(str(n) if n >= 0 else "without a number" for n in found.number[cut].tolist())
+        notes.append(f"cut by the collector (launches but no kernels) and left out: step {which}")
+    if len(found) < 2:
+        return nothing(*notes, _one_marker(found))
+    whole = (first[:-1] >= 0) & (first[1:] > first[:-1]) & _follows(found.number)
+    if not whole.any():
+        return nothing(
+            *notes, f"no two step markers ({found.family}) that follow one another launched kernels"
+        )
+    launched, lost = int(launches[:-1][whole].sum()), int(missing[:-1][whole].sum())
+    ratio = lost / launched if launched else 0.0
+    if lost:
+        notes.append(f"{lost} of {launched} launches ({format_ratio(ratio)}) have no kernel in the trace")
+    return Periods(
+        first[:-1][whole], first[1:][whole], found.number[:-1][whole], found.family, tuple(notes), ratio
+    )
+
+
+def _launches(trace: Trace, found: Marks) -> tuple[Int64, Int64]:
+    """Per marker: launches under it, and those of them whose kernel is in the trace of no device."""
+    host, kernels = trace.host, trace.kernels
+    rows = np.flatnonzero((host.kind == HostKind.LAUNCH) & (host.correlation >= 0))
+    marker = found.at(host.start_ns[rows])
+    rows, marker = rows[marker >= 0], marker[marker >= 0]
+    seen = np.zeros(len(host) + 1, np.bool_)
+    seen[kernels.launch] = True
+    lost = ~seen[rows]
+    # A driver call within a runtime call shares its correlation: one of the two holds the kernel.
+    lost[lost] = ~np.isin(host.correlation[rows[lost]], kernels.correlation)
+    count = np.bincount(marker, minlength=len(found)).astype(np.int64)
+    return count, np.bincount(marker[lost], minlength=len(found)).astype(np.int64)
+
+
+def _follows(number: Int64) -> Bool:
+    """Whether each marker but the last is followed by the next step: numbers grow, by a constant stride
+    where a call covers several steps. Markers without numbers are believed."""
+    step = np.diff(number)
+    if not len(step) or (number < 0).any():
+        return np.ones(len(step), np.bool_)
+    grows = step > 0
+    return np.asarray(grows & (step <= np.median(step[grows]))) if grows.any() else grows
+
+
+def _one_marker(found: Marks) -> str:
+    return (
+        f"{len(found)} step marker ({found.family}): a whole step lies between two, so the window must hold "
+        "at least two steps"
+    )
+
+
+def _outermost(start: Int64, end: Int64) -> Bool:
+    reach = np.maximum.accumulate(end)
+    return np.concatenate([[True], start[1:] >= reach[:-1]]) if len(start) else np.empty(0, np.bool_)
+
+
+# --- without host markers ----------------------------------------------------------------------------------
+
+
+def _by_group(trace: Trace, rows: Int64) -> Periods:
+    group, start = trace.kernels.group[rows], trace.kernels.start_ns[rows]
+    group, start = group[group >= 0], start[group >= 0]
+    _, first = np.unique(group, return_index=True)
+    edges = np.sort(start[first])
+    if len(edges) < 2 or len(group) < 0.5 * len(rows):
+        return nothing()
+    return Periods(edges[:-1], edges[1:], np.full(len(edges) - 1, -1, np.int64), "group")
+
+
+def _by_steps_line(trace: Trace, device: int) -> Periods:
+    table = trace.markers
+    lines = np.array(
+        [trace.strings[row] == "steps_line" if row >= 0 else False for row in table.family.tolist()]
+    )
+    rows = np.flatnonzero(lines)
+    if table.device is not None:
+        rows = rows[np.isin(table.device[rows], (device, -1))]
+    rows = rows[_outermost(table.start_ns[rows], table.end_ns[rows])]
+    start, end, number = table.start_ns[rows], table.end_ns[rows], table.number[rows]
+    if len(rows) == 1 and end[0] > start[0]:
+        note = "one step on the Steps line, taken as it stands: the time to the next step is not in it"
+        return Periods(start, end, number, "steps_line", (note,))
+    if len(rows) < 2:
+        return nothing()
+    whole = _follows(number)
+    return Periods(start[:-1][whole], start[1:][whole], number[:-1][whole], "steps_line")
+
+
+def _by_repetition(trace: Trace, rows: Int64) -> Periods:
+    """The period of the sequence of kernel names; its steps begin after the longest usual pause."""
+    table = trace.kernels
+    name, start = table.name[rows], table.start_ns[rows]
+    lag = repetition(name)
+    if lag is None:
+        return nothing(
+            "no step markers, and the sequence of kernels does not repeat: no step can be told apart"
+        )
+    begins = _anchors(name, start, start + table.duration_ns[rows], lag)
+    if len(begins) < 2:
+        return nothing("no step markers, and fewer than two whole repetitions of the sequence of kernels")
+    edges = start[begins]
+    note = f"no step markers: steps are repetitions of the sequence of {lag} kernels"
+    distinct = np.diff(edges) > 0
+    return Periods(
+        edges[:-1][distinct],
+        edges[1:][distinct],
+        np.full(int(distinct.sum()), -1, np.int64),
+        "period",
+        (note,),
+    )
+
+
+def repetition(name: NDArray[np.integer]) -> int | None:
+    """The length of the sequence that `name` repeats at least twice; None where it does not.
+
+    The lag with the largest share of equal names, at least 90 %; of lags within half a percent of the best,
+    the shortest. Shares of all lags at once come from the autocorrelation of random signs, one per name.
+    """
+    name = name[:_MOST_LAGS]
+    n = len(name)
+    if n < 4:
+        return None
+    codes = np.unique(name, return_inverse=True)[1]
+    if codes.max(initial=0) == 0:
+        return None  # one kernel over and over has no steps
+    signs = np.random.default_rng(1).choice((-1.0, 1.0), int(codes.max()) + 1)[codes]
+    size = 1 << (2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(signs, size)
+    lags = np.arange(1, n // 2 + 1)
+    rough = np.fft.irfft(np.abs(spectrum) ** 2, size)[lags] / (n - lags)
+    likely = lags[np.argsort(-rough, kind="stable")[:64]]
+    exact = np.array([np.mean(codes[:-lag] == codes[lag:]) for lag in likely.tolist()])
+    if exact.max() < _LEAST_MATCH:
+        return None
+    return int(likely[exact >= exact.max() - _NEAR_BEST].min())
+
+
+def _anchors(name: NDArray[np.integer], start: Int64, end: Int64, lag: int) -> Int64:
+    """Rows at which repetitions begin: where the pause before the kernel is usually longest."""
+    n = len(name)
+    pause = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
+    whole = (n - 1) // lag
+    usual = np.median(pause[: whole * lag].reshape(whole, lag), axis=0)
+    first = int(np.argmax(usual)) + 1
+    # A kernel that runs once per repetition keeps its place even where others come and go.
+    own = np.flatnonzero(name == name[first])
+    steps = np.diff(own)
+    if len(own) >= 2 and (np.abs(steps - lag) <= 0.02 * lag).all():
+        return own
+    return np.arange(first, n, lag)
