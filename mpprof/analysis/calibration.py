@@ -25,8 +25,8 @@ class Calibration:
     source: str
 
 
-_KERNELBENCH = "KernelBench level 1 on an A100, median of five 2-D convolutions, 2026, github.com/BytedTsinghua-SIA/CUDA-Agent/issues/16"
-
+_KERNELBENCH = "KernelBench level 1 on an A100, 2026, github.com/BytedTsinghua-SIA/CUDA-Agent/issues/16"
+_CONVOLUTIONS = f"{_KERNELBENCH}: median of its five 2-D convolutions"
 ROWS: tuple[Calibration, ...] = (
     Calibration(
         "V100", ("gemm", "attention"), "fp32", "fp16", 7.0,

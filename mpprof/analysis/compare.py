@@ -26,8 +26,8 @@ NEGLIGIBLE = 0.01  # share of the baseline whose unknown ratio does not spoil th
 HOST_BOUND = 0.25  # share of the step that the device waits for the host, from which the host is the limit
 _HOST_CLASSES: frozenset[Class] = frozenset(("idle_input", "idle_launch"))
 _FRAMEWORK = (
-    "keras", "backend", "backend_version", "cuda", "cudnn", "xla_flags", "matmul_precision", "command_buffers",
-    "autotune_level",
+    "keras", "backend", "backend_version", "cuda", "cudnn", "xla_flags", "matmul_precision",
+    "command_buffers", "autotune_level",
 )  # fmt: skip
 _PLAIN = "no expectation: plain difference from the baseline"
 
