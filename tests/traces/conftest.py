@@ -1,0 +1,90 @@
+"""Traces to read: those recorded by others (where they are), and small ones recorded here on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "traces"
+V100 = SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb"
+
+_RECORD = """
+import glob, os, shutil, sys
+backend, policy, jit, target = sys.argv[1:5]
+os.environ["KERAS_BACKEND"] = backend
+import keras, numpy as np
+keras.utils.set_random_seed(0)
+keras.config.set_dtype_policy(policy)
+layers = keras.layers
+model = keras.Sequential([
+    keras.Input((16, 16, 1)), layers.Conv2D(4, 3, activation="relu", name="conv"),
+    layers.Flatten(), layers.Dense(64, activation="relu", name="dense"), layers.Dense(10, name="my_dense"),
+    layers.Activation("softmax", dtype="float32"),
+])
+model.compile(loss="sparse_categorical_crossentropy", optimizer="adam", jit_compile=jit == "1")
+x = np.random.rand(16 * 12, 16, 16, 1).astype("float32")
+y = np.random.randint(0, 10, 16 * 12)
+log = target + ".log"
+if backend == "tensorflow":
+    import tensorflow as tf
+    options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+    start, stop = (lambda: tf.profiler.experimental.start(log, options=options)), tf.profiler.experimental.stop
+    mark = lambda n: tf.profiler.experimental.Trace("mpprof_step", step_num=n, _r=1)
+    wait = lambda: None
+else:
+    import jax
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level, options.host_tracer_level = 0, 2
+    start, stop = (lambda: jax.profiler.start_trace(log, profiler_options=options)), jax.profiler.stop_trace
+    mark = lambda n: jax.profiler.StepTraceAnnotation("mpprof_step", step_num=n)
+    wait = lambda: jax.block_until_ready(list(model._jax_state["trainable_variables"]))
+
+class Window(keras.callbacks.Callback):
+    step, open = 0, None
+    def on_train_batch_begin(self, batch, logs=None):
+        self.step += 1
+        if self.open:
+            self.open.__exit__(None, None, None)
+            self.open = None
+        if self.step in (6, 9):
+            wait()
+            start() if self.step == 6 else stop()
+        if 6 <= self.step < 9:
+            self.open = mark(self.step)
+            self.open.__enter__()
+
+model.fit(x, y, batch_size=16, epochs=1, verbose=0, callbacks=[Window()])
+shutil.copy(glob.glob(log + "/plugins/profile/*/*.xplane.pb")[0], target)
+"""
+
+
+def shared_xplanes() -> list[Path]:
+    return sorted(SHARED.glob("*/*.xplane.pb"))
+
+
+def needs_shared() -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not V100.exists(), reason=f"no recorded traces at {SHARED}")
+
+
+@pytest.fixture(scope="session")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, bool], Path]:
+    """Train a tiny Keras model in a process of its own and profile its steps 6 to 8; each case once."""
+    made: dict[tuple[str, str, bool], Path] = {}
+
+    def run(backend: str, policy: str, jit: bool) -> Path:
+        key = (backend, policy, jit)
+        if key not in made:
+            target = tmp_path_factory.mktemp("recorded") / f"{backend}_{policy}_{int(jit)}.xplane.pb"
+            environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+            arguments = [sys.executable, "-c", _RECORD, backend, policy, str(int(jit)), str(target)]
+            done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300)
+            assert target.exists(), done.stderr[-2000:]
+            made[key] = target
+        return made[key]
+
+    return run

@@ -1,0 +1,126 @@
+"""Both walks give identical columns, on whole files and on any bytes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mpprof.traces import walk, walk_reference
+from mpprof.traces.planes import read_space, slots
+from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
+from tests.traces.conftest import needs_shared, shared_xplanes
+
+compiled = pytest.mark.skipif(not walk.COMPILED, reason="the extension is not built: there is one walk only")
+INTS = ("correlation_id", "group_id", "step_num", "_p", "_c")
+TEXTS = ("tf_op", "annotation", "name", "memcpy_details", "kernel_details", "hlo_op")
+
+
+def same(ours: tuple, theirs: tuple) -> None:
+    for name, left, right in zip(ours._fields, ours, theirs, strict=True):
+        left, right = np.asarray(left), np.asarray(right)
+        assert (left.shape, left.dtype) == (right.shape, right.dtype), name
+        assert np.array_equal(left, right), name
+
+
+def both_agree(data: bytes) -> int:
+    """Walk every plane that can be found in both ways; the number of events compared."""
+    buffer = np.frombuffer(data, np.uint8)
+    start, end = np.array([0], np.int64), np.array([len(buffer)], np.int64)
+    same(walk.scan(buffer, start, end, 2**64 - 1), walk_reference.scan(buffer, start, end, 2**64 - 1))
+    compared = 0
+    for plane in read_space(buffer).planes:
+        keys, rows, ints, texts = slots(plane, INTS, TEXTS)
+        arguments = (
+            buffer,
+            np.array([line.start for line in plane.lines], np.int64),
+            np.array([line.end for line in plane.lines], np.int64),
+            *plane.metadata_lookup(),
+            keys,
+            rows,
+            len(ints),
+            len(texts),
+            np.ones(len(plane.metadata_ids), np.uint8),
+        )
+        ours = walk.events(*arguments)
+        same(ours, walk_reference.events(*arguments))
+        compared += len(ours.metadata)
+    return compared
+
+
+def small_space() -> bytes:
+    space = Space()
+    plane = space.plane("/device:GPU:0")
+    line = plane.line(7, "Stream #7(Compute)", 500)
+    for i in range(40):
+        stats = {"correlation_id": i, "tf_op": Ref(f"a/b{i % 3}:MatMul"), "memcpy_details": f"size:{i % 5} dest:0"}
+        line.event(f"kernel{i % 4}", 1_000 + 10 * i, 7.5, stats)
+    plane.line(8, "empty")
+    return space.to_bytes()
+
+
+@compiled
+@needs_shared()
+@pytest.mark.parametrize("path", shared_xplanes(), ids=lambda p: p.parent.name + "/" + p.name)
+def test_recorded_traces_are_walked_alike(path: Path) -> None:
+    assert both_agree(path.read_bytes()) > 0
+
+
+@compiled
+def test_every_truncation_is_walked_alike() -> None:
+    data = small_space()
+    assert both_agree(data) == 40
+    for size in range(len(data)):
+        both_agree(data[:size])
+
+
+@compiled
+def test_mutations_are_walked_alike() -> None:
+    data = small_space()
+    dice = random.Random(1)
+    for _ in range(1500):
+        changed = bytearray(data)
+        for _ in range(dice.randint(1, 6)):
+            changed[dice.randrange(len(changed))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        both_agree(bytes(changed))
+
+
+@compiled
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_walked_alike(data: bytes) -> None:
+    both_agree(data)
+    both_agree(tagged_bytes(1, tagged_bytes(3, tagged_bytes(4, data) + data)))
+
+
+@pytest.mark.parametrize("module", [walk, walk_reference], ids=["chosen", "reference"])
+@pytest.mark.parametrize(
+    ("data", "rows", "damage"),
+    [
+        (b"", 0, -1),
+        (tagged_varint(1, 2**64 - 1), 1, -1),
+        (varint(1 << 3) + b"\x80" * 11 + b"\x01", 0, 0),  # a varint of twelve bytes
+        (tagged_varint(1, 5) + b"\x0b", 1, 2),  # a group
+        (tagged_varint(1, 5) + b"\x00\x00", 1, 2),  # field number 0
+        (tagged_bytes(2, b"abc")[:-1], 1, 0),  # cut within a payload: given as far as it goes
+        (varint(2 << 3 | 2) + varint(2**63), 1, 0),  # a length past any file
+        (b"\x09\x01\x02", 0, 0),  # a fixed64 of two bytes
+    ],
+)
+def test_damage_is_found_where_it_is(module: object, data: bytes, rows: int, damage: int) -> None:
+    fields = module.scan(  # type: ignore[attr-defined]
+        np.frombuffer(data, np.uint8), np.array([0]), np.array([len(data)]), 2**64 - 1
+    )
+    assert (len(fields.number), fields.damage) == (rows, damage)
+
+
+def test_a_message_outside_the_buffer_is_refused() -> None:
+    buffer = np.zeros(4, np.uint8)
+    for module in (walk, walk_reference):
+        for start, end in ((-1, 2), (3, 2), (0, 5)):
+            with pytest.raises(ValueError, match="outside the buffer"):
+                module.scan(buffer, np.array([start]), np.array([end]), 1)
