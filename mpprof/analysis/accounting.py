@@ -1,0 +1,450 @@
+"""The account of a step: every instant of a device belongs to exactly one class.
+
+One sweep over all streams of a device: where several kernels run at once, the instant goes to the first of
+matmul, other compute, unknown, comm, copy; several of one rank share it. The rest is idle and goes to what
+the host did meanwhile (`idle`). All numbers are means over the whole, steady steps of the profiler window.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis import idle, timeline
+from mpprof.analysis import steps as stepping
+from mpprof.analysis.intervals import Intervals, gaps, sweep, union
+from mpprof.analysis.layers import Ownership
+from mpprof.analysis.timeline import Periods
+from mpprof.errors import UnableError
+from mpprof.model.account import (
+    CLASSES,
+    PHASES,
+    Account,
+    Cell,
+    Class,
+    DeviceAccount,
+    MatmulShare,
+    Phase,
+    Slice,
+    TensorCoreShare,
+)
+from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, Family, Placements, Verdict
+from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.run import Run
+from mpprof.model.steps import StepSummary
+from mpprof.model.trace import Trace, WorkKind
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+MOST_MISSING_RATIO = 0.01
+"""With more of a step's launches without a kernel than this, an account would be of another step."""
+_LEAST_DECIDED = 0.5
+"""A Tensor Core share of less than half of the matrix time would be a guess about the rest."""
+
+_ROLES: dict[Family, Class] = {
+    "norm": "norm", "softmax": "elementwise", "pool": "elementwise", "elementwise": "elementwise",
+    "random": "elementwise", "fusion": "elementwise", "reduce": "reduce", "gather_scatter": "gather_scatter",
+    "cast": "cast", "layout": "layout", "optimizer": "optimizer", "loss_scale": "loss_scale",
+    "memset": "copy", "copy": "copy", "comm": "comm", "mpprof": "profiling", "other": "other",
+}  # fmt: skip
+_OF_PHASE: dict[Phase, Class] = {"optimizer": "optimizer", "loss_scale": "loss_scale"}
+_ANYWHERE: frozenset[Class] = frozenset(("matmul", "comm", "copy", "profiling"))
+"""Roles that the phase does not change: a matmul of the optimizer is matrix work."""
+_LAST_RANKS: dict[Class, int] = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4, "profiling": 5}
+_COMPUTE_RANK = 1
+
+
+def role_of(verdict: Verdict, phase: Phase) -> Class:
+    """The class of a kernel: the role of its work in the step.
+
+    By family, but work of the optimizer and of loss scaling by its phase. `unknown` is what neither name,
+    op nor phase tells anything about. A fusion whose parts are not known counts as elementwise; clearing
+    memory counts as a copy."""
+    if verdict.family in MATMUL_FAMILIES:
+        return "matmul"
+    role = _ROLES[verdict.family]
+    if role in _ANYWHERE:
+        return role
+    if phase in _OF_PHASE:
+        return _OF_PHASE[phase]
+    if verdict.family in ("other", "fusion") and verdict.placement == "unknown":
+        return "unknown"
+    return role
+
+
+def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run | None) -> Account:
+    """The account of the trace's whole, steady steps, against the wall time of the run's records.
+
+    Raises UnableError where no device has a whole step, or where the collector lost more than 1 % of the
+    kernels of those steps.
+    """
+    summary = stepping.summarise(run.steps, run.facts) if run is not None else None
+    windows: list[_Window] = []
+    refused: list[str] = []
+    for device in range(len(trace.devices)):
+        found = _window(trace, device, run, summary)
+        if isinstance(found, _Window):
+            windows.append(found)
+        elif (trace.kernels.device == device).any():
+            refused.append(f"{trace.devices[device].plane}: {found}")
+    if not windows:
+        raise UnableError(
+            "; ".join(refused) or "no kernel is in the trace",
+            where=trace.source.path.name,
+            next='record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
+        )
+    devices = [_device_account(trace, placements, ownership, window) for window in windows]
+    order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
+    main, window = devices[order[0]], windows[order[0]]
+    wall_ns = summary.median_ns if summary is not None else None
+    window_ns = main.step_ns
+    main = _against_the_wall(main, wall_ns)
+    return Account(
+        basis="window" if wall_ns is None else "wall",
+        trace_basis="host" if trace.basis == "host" else "device",
+        step_ns=main.step_ns,
+        wall_ns=wall_ns,
+        window_ns=window_ns,
+        device_ns=main.busy_ns,
+        main=main,
+        devices=(main, *(devices[row] for row in order[1:])),
+        steps=tuple(window.periods.number.tolist()),
+        step_source=window.periods.source,
+        notes=(*window.periods.notes, *window.notes(trace), *refused),
+    )
+
+
+# --- which instants ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The whole, steady steps of one device. `calls` hold `steps` optimizer steps; `rows` are the rows of
+    the kernel table that lie on the device, `shift` the error of its clock against the host's."""
+
+    device: int
+    periods: Periods
+    steps: int
+    rows: Int64
+    shift: idle.ClockShift
+
+    def notes(self, trace: Trace) -> tuple[str, ...]:
+        if not self.shift.ns:
+            return ()
+        return (
+            f"{trace.devices[self.device].plane}: kernels start up to {format_ns(self.shift.ns)} before "
+            "their launch; host events were shifted by that, and no idle time is split below it",
+        )
+
+
+def _window(trace: Trace, device: int, run: Run | None, summary: StepSummary | None) -> _Window | str:
+    """The window of a device, or why it has none."""
+    periods = timeline.periods(trace, device)
+    if not len(periods):
+        return "no whole step: " + "; ".join(periods.notes)
+    if periods.missing_ratio > MOST_MISSING_RATIO:
+        return (
+            f"the collector lost {format_ratio(periods.missing_ratio)} of the kernels of the whole steps "
+            f"(at most {format_ratio(MOST_MISSING_RATIO)} may be missing)"
+        )
+    periods = _steady(periods, run, summary)
+    rows = np.flatnonzero(trace.kernels.device == device)
+    shift = idle.ClockShift(0, rows[:0]) if trace.basis == "host" else idle.clock_shift(trace, rows)
+    return _Window(device, periods, _steps_of(periods, run), rows, shift)
+
+
+def _steady(periods: Periods, run: Run | None, summary: StepSummary | None) -> Periods:
+    """The periods without those of warm-up and without an epoch's edge; all of them if none is left."""
+    rows = np.ones(len(periods), np.bool_)
+    line = _lines(periods, run)
+    why = "warm-up or the end of an epoch"
+    if run is not None and run.steps is not None and line is not None:
+        steps = run.steps
+        last = np.concatenate([(np.diff(steps.epoch) != 0) | (np.diff(steps.fit) != 0), [False]])
+        rows &= ~last[line]
+        if summary is not None and summary.first_steady is not None:
+            rows &= steps.step[line] >= summary.first_steady
+    elif len(periods) >= 4:
+        rows[: stepping.warm_up((periods.end_ns - periods.start_ns).astype(np.float64))] = False
+        why = "warm-up"
+    if rows.all() or not rows.any():
+        return periods
+    return periods.keep(rows, f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}")
+
+
+def _lines(periods: Periods, run: Run | None) -> Int64 | None:
+    """The row of the step log of each period; None where their numbers are not those of the log."""
+    if run is None or run.steps is None or periods.source != "mpprof" or not len(run.steps):
+        return None
+    steps = run.steps.step
+    row = np.minimum(np.searchsorted(steps, periods.number), len(steps) - 1)
+    return row if (np.diff(steps) > 0).all() and (steps[row] == periods.number).all() else None
+
+
+def _steps_of(periods: Periods, run: Run | None) -> int:
+    """How many optimizer steps these periods hold: a call may cover several."""
+    line = _lines(periods, run)
+    if line is not None and run is not None and run.steps is not None:
+        return max(1, int(run.steps.covers[line].sum()))
+    fit = run.last_fit if run is not None else None
+    per_call = fit.steps_per_execution if fit is not None and fit.steps_per_execution else 1
+    return len(periods) * max(1, per_call)
+
+
+# --- one device --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What ran in a window, in the window's own clock, which stands still between its periods."""
+
+    rows: Int64  # of the kernel table
+    start_ns: Int64
+    end_ns: Int64
+    begins: Bool  # it started inside the window
+    verdict: Int64
+    phase: NDArray[np.int8]
+    role: NDArray[np.int8]  # row of CLASSES
+
+
+def _device_account(
+    trace: Trace, placements: Placements, ownership: Ownership, window: _Window
+) -> DeviceAccount:
+    instants = window.periods.instants()
+    step_ns = instants.length_ns / window.steps
+    work = _work(trace, placements, ownership, window, instants)
+    ranks = np.array([_LAST_RANKS.get(role, _COMPUTE_RANK) for role in CLASSES], np.int8)
+    own = sweep(work.start_ns, work.end_ns, ranks[work.role])
+    busy = union(work.start_ns, work.end_ns)
+    cells = _cells(trace, placements, ownership, work, own, window.steps)
+    cells += [Cell(role, ns / window.steps) for role, ns in _idle(trace, window, instants).items() if ns > 0]
+    cells = _closed(cells, step_ns)
+    slices = _slices(cells, step_ns, _running(work, window.steps))
+    plane = trace.devices[window.device].plane
+    return DeviceAccount(plane, step_ns, busy.length_ns / window.steps, window.steps, slices, tuple(cells))
+
+
+def _work(
+    trace: Trace, placements: Placements, ownership: Ownership, window: _Window, instants: Intervals
+) -> _Work:
+    table, rows = trace.kernels, window.rows
+    start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
+    near = np.flatnonzero((end >= instants.start[0]) & (start < instants.end[-1]))
+    if len(near) < len(rows):
+        rows, start, end = rows[near], start[near], end[near]
+    begins = instants.contains(start)
+    begin, finish = instants.before(start), instants.before(end)
+    inside = np.flatnonzero((finish > begin) | begins)
+    if len(inside) < len(rows):
+        rows, begin, finish, begins = rows[inside], begin[inside], finish[inside], begins[inside]
+    other = PHASES.index("other")
+    phases = np.concatenate([ownership.phase, [other]]).astype(np.int8)  # op -1 finds the last
+    phase = phases[table.op[rows]]
+    verdict = placements.index[rows].astype(np.int64)
+    roles = np.array(
+        [[CLASSES.index(role_of(v, p)) for p in PHASES] for v in placements.verdicts], np.int8
+    ).reshape(-1, len(PHASES))
+    role = roles[verdict, phase]
+    moved = table.kind[rows] != WorkKind.KERNEL
+    role = np.where(moved & (role != CLASSES.index("profiling")), np.int8(CLASSES.index("copy")), role)
+    return _Work(rows, begin, finish, begins, verdict, phase, role)
+
+
+def _idle(trace: Trace, window: _Window, instants: Intervals) -> dict[Class, int]:
+    """Idle time of all periods by class."""
+    table, rows = trace.kernels, window.rows
+    start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
+    pauses = gaps(union(start, end), instants)
+    following = np.searchsorted(start, pauses.end, side="left")
+    real = following < len(rows)
+    next_row = np.where(real, rows[np.minimum(following, len(rows) - 1)], -1)
+    return idle.classify(trace, pauses, next_row, timeline.marks(trace), window.shift)
+
+
+def _cells(
+    trace: Trace,
+    placements: Placements,
+    ownership: Ownership,
+    work: _Work,
+    own: Float64,
+    steps: int,
+) -> list[Cell]:
+    """One cell per (role, op, kernel name) and verdict; what the profiler itself ran is one cell."""
+    table = trace.kernels
+    ours = work.role == CLASSES.index("profiling")
+    op = np.where(ours, -1, table.op[work.rows])
+    group, first = _grouped(work.role, work.verdict, op, np.where(ours, -1, table.name[work.rows]))
+    n = len(first)
+    exclusive = np.bincount(group, own, n) / steps
+    busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
+    calls = np.bincount(group, work.begins, n) / steps
+    cells = []
+    for i, at in enumerate(first.tolist()):
+        row, role = int(work.rows[at]), CLASSES[work.role[at]]
+        if role == "profiling":
+            cells.append(Cell(role, float(exclusive[i]), float(busy[i]), float(calls[i])))
+            continue
+        verdict = placements.verdicts[work.verdict[at]]
+        owner = int(table.op[row])
+        cells.append(
+            Cell(
+                role,
+                float(exclusive[i]),
+                float(busy[i]),
+                float(calls[i]),
+                kernel=trace.strings[table.name[row]],
+                op=trace.ops[owner].name if owner >= 0 else None,
+                op_type=(trace.ops[owner].type or None) if owner >= 0 else None,
+                layer=ownership.layers[ownership.layer[owner]]
+                if owner >= 0 and ownership.layer[owner] >= 0
+                else None,
+                phase=PHASES[work.phase[at]],
+                family=verdict.family,
+                placement=verdict.placement,
+                precision=verdict.precision,
+                reason_code=verdict.reason.code,
+                shapes=trace.strings[table.shapes[row]] if table.shapes[row] >= 0 else None,
+            )
+        )
+    return cells
+
+
+def _grouped(*columns: NDArray[np.integer]) -> tuple[Int64, Int64]:
+    """The group of each row (rows equal in all columns), and the first row of each group."""
+    n = len(columns[0])
+    group, count = np.zeros(n, np.int64), 1
+    for column in columns:
+        low = int(column.min(initial=0))
+        width = int(column.max(initial=0)) - low + 1
+        group = _dense(group * width + (column - low), count * width)
+        count = int(group.max(initial=-1)) + 1
+    first = np.zeros(count, np.int64)
+    first[group[::-1]] = np.arange(n - 1, -1, -1)
+    return group, first
+
+
+def _dense(keys: Int64, size: int) -> Int64:
+    """Keys renumbered without holes. A table of flags is ten times faster than sorting while it is small."""
+    if size > max(1 << 22, 4 * len(keys)):
+        return np.unique(keys, return_inverse=True)[1].astype(np.int64)
+    used = np.zeros(size, np.bool_)
+    used[keys] = True
+    return np.asarray((np.cumsum(used, dtype=np.int64) - 1)[keys])
+
+
+def _running(work: _Work, steps: int) -> dict[Class, float]:
+    """Per class, how long anything of it ran, whether or not the instant is its own."""
+    running: dict[Class, float] = {}
+    for code in np.unique(work.role).tolist():
+        rows = np.flatnonzero(work.role == code)
+        running[CLASSES[code]] = union(work.start_ns[rows], work.end_ns[rows]).length_ns / steps
+    return running
+
+
+# --- sums that close ---------------------------------------------------------------------------------------
+
+
+def _closed(cells: list[Cell], step_ns: float) -> list[Cell]:
+    """The cells with the rounding of the sweep (far below a nanosecond) put into the largest of them."""
+    rest = step_ns - math.fsum(cell.ns_per_step for cell in cells)
+    largest = max(range(len(cells)), key=lambda row: cells[row].ns_per_step)
+    cells[largest] = replace(cells[largest], ns_per_step=cells[largest].ns_per_step + rest)
+    return cells
+
+
+def _slices(cells: list[Cell], step_ns: float, running: dict[Class, float]) -> tuple[Slice, ...]:
+    slices = []
+    for role in CLASSES:
+        own = [cell for cell in cells if cell.role == role]
+        ns = math.fsum(cell.ns_per_step for cell in own)
+        # Rounding of the sweep is not time that is hidden.
+        hidden = max(0.0, running.get(role, ns) - ns) if role != "profiling" else 0.0
+        hidden = hidden if hidden > 1e-3 else 0.0
+        if ns or hidden:
+            by = _shares(own) if role == "matmul" else ()
+            slices.append(Slice(role, ns, ns / step_ns if step_ns else 0.0, hidden, by))
+    return tuple(slices)
+
+
+def _shares(cells: list[Cell]) -> tuple[MatmulShare, ...]:
+    parts: dict[tuple[str, str], list[float]] = {}
+    first: dict[tuple[str, str], Cell] = {}
+    for cell in cells:
+        key = (cell.placement or "unknown", cell.precision or "unknown")
+        parts.setdefault(key, []).append(cell.ns_per_step)
+        first.setdefault(key, cell)
+    shares = [
+        MatmulShare(first[key].placement or "unknown", first[key].precision or "unknown", math.fsum(ns))
+        for key, ns in parts.items()
+    ]
+    return tuple(sorted(shares, key=lambda share: -share.ns_per_step))
+
+
+def _against_the_wall(main: DeviceAccount, wall_ns: float | None) -> DeviceAccount:
+    """The account of the main device with `profiling` = wall minus window, plus what the profiler ran."""
+    if wall_ns is None:
+        return main
+    ours = [cell for cell in main.cells if cell.role == "profiling"]
+    others = [cell for cell in main.cells if cell.role != "profiling"]
+    rest = wall_ns - math.fsum(cell.ns_per_step for cell in others)
+    busy = math.fsum(cell.busy_ns_per_step for cell in ours)
+    calls = math.fsum(cell.calls_per_step for cell in ours)
+    cells = (*others, Cell("profiling", rest, busy, calls)) if rest else tuple(others)
+    kept = [slice for slice in main.slices if slice.role != "profiling"]
+    slices = [replace(slice, ratio=slice.ns_per_step / wall_ns) for slice in kept]
+    if rest:
+        slices.append(Slice("profiling", rest, rest / wall_ns))
+    return replace(main, step_ns=wall_ns, slices=tuple(slices), cells=cells)
+
+
+# --- Tensor Cores ------------------------------------------------------------------------------------------
+
+
+def tensor_core_share(account: Account) -> TensorCoreShare:
+    """How much of the matrix time ran on matrix units, and in what precision.
+
+    `ratio` is of the matrix time whose placement is known, helpers (split-K reductions, transforms) apart;
+    it is None where there is no such time, where it is less than half of the matrix time, and for a trace
+    of the host."""
+    cells = [cell for cell in account.main.cells if cell.placement is not None]
+    matmul = [cell for cell in cells if cell.role == "matmul"]
+    units = [cell for cell in matmul if cell.placement in ACCELERATED]
+    by_precision: dict[str, float] = {}
+    for cell in units:
+        precision = cell.precision or "unknown"
+        by_precision[precision] = by_precision.get(precision, 0.0) + cell.ns_per_step
+    on_units = _ns(units)
+    fallback = _ns([cell for cell in matmul if cell.placement == "cuda_core"])
+    unknown = _ns([cell for cell in matmul if cell.placement == "unknown"])
+    kernels = [cell for cell in cells if cell.role != "copy"]
+    busy = math.fsum(cell.busy_ns_per_step for cell in kernels)
+    not_known = math.fsum(cell.busy_ns_per_step for cell in kernels if cell.placement == "unknown")
+    reason = _no_share(account, on_units + fallback, unknown)
+    return TensorCoreShare(
+        matmul_ns_per_step=_ns(matmul),
+        ratio=on_units / (on_units + fallback) if reason is None else None,
+        reason=reason,
+        by_precision=by_precision,
+        fallback_ns_per_step=fallback,
+        unknown_ratio=not_known / busy if busy else 0.0,
+    )
+
+
+def _no_share(account: Account, decided_ns: float, unknown_ns: float) -> str | None:
+    if account.trace_basis == "host":
+        return "the trace holds no accelerator: ops ran on the host's CPU"
+    if decided_ns + unknown_ns <= 0.0:
+        return "no matrix work was seen in the whole steps of the window"
+    if decided_ns < _LEAST_DECIDED * (decided_ns + unknown_ns):
+        share = format_ratio(unknown_ns / (decided_ns + unknown_ns))
+        return f"it is not known where {share} of the matrix time ran"
+    return None
+
+
+def _ns(cells: list[Cell]) -> float:
+    return math.fsum(cell.ns_per_step for cell in cells)

@@ -1,0 +1,209 @@
+"""What a device waited for: each idle gap takes its class from what the host did meanwhile.
+
+The thread asked is the one that launches the next kernel; where it did nothing, input waits and compilation
+on any thread, then the thread that trains. A kernel that was launched before the gap began waited for
+nothing on the host, whatever the host did then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.intervals import EMPTY, Intervals, gaps, join, union
+from mpprof.analysis.timeline import Marks
+from mpprof.model.account import IDLE_CLASSES, Class
+from mpprof.model.trace import HostKind, Trace
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+Find = Callable[..., Intervals]
+
+MISJOINED_NS = 1_000_000
+"""Clocks of host and device are brought together to microseconds. A few launches that are later than their
+kernel by more than this were joined with the wrong kernel; many mean that the clocks are off."""
+_MISJOINED_RATIO = 0.001
+
+_LAUNCHING = (HostKind.OP, HostKind.LAUNCH, HostKind.COPY)
+_WORKING = (*_LAUNCHING, HostKind.SYNC, HostKind.EXECUTOR, HostKind.COMPILE, HostKind.INPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockShift:
+    """How far kernels start before their launch at worst: the host's clock is taken to be that much early.
+
+    `misjoined` are rows of the kernel table whose launch is of no use."""
+
+    ns: int
+    misjoined: Int64
+
+
+def clock_shift(trace: Trace, rows: Int64) -> ClockShift:
+    """The shift that lets every launch precede its kernel, 0 where none is needed."""
+    launch = trace.kernels.launch[rows]
+    linked = rows[launch >= 0]
+    early = trace.host.start_ns[trace.kernels.launch[linked]] - trace.kernels.start_ns[linked]
+    far = early > MISJOINED_NS
+    if 0 < np.count_nonzero(far) <= _MISJOINED_RATIO * len(early):
+        return ClockShift(max(0, int(early[~far].max(initial=0))), linked[far])
+    return ClockShift(max(0, int(early.max(initial=0))), linked[:0])
+
+
+def classify(
+    trace: Trace, idle: Intervals, next_row: Int64, found: Marks | None, shift: ClockShift
+) -> dict[Class, int]:
+    """Idle nanoseconds by class; they sum to the length of `idle`.
+
+    `next_row` is the row in the kernel table of the work that ends each gap, -1 where none does.
+    """
+    classes = {role: row for row, role in enumerate(IDLE_CLASSES)}
+    amounts = np.zeros((len(idle), len(IDLE_CLASSES)), np.int64)
+    if len(trace.host):
+        host = _Host(trace, found, -shift.ns)
+        for launcher, rows, until in _by_launcher(trace, idle, next_row, shift):
+            start, end = idle.start[rows], until
+            known = np.zeros(len(rows), np.int64)
+            for role, instants in _layers(host, launcher, trace.basis == "host"):
+                part = instants.overlap(start, end)
+                amounts[rows, classes[role]] += part - known
+                known = part
+            if launcher is not None:
+                amounts[rows, classes["idle_launch"]] += np.maximum(
+                    np.where(until > start, idle.end[rows] - until, 0), 0
+                )
+    amounts[:, classes["idle_other"]] += idle.end - idle.start - amounts.sum(axis=1)
+    _do_not_split_below(amounts, shift.ns)
+    return {role: int(amounts[:, row].sum()) for role, row in classes.items()}
+
+
+def _by_launcher(
+    trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift
+) -> list[tuple[int | None, Int64, Int64]]:
+    """Gaps by the thread that launches what ends them (None: not known), and when that launch returned.
+
+    From there to the end of the gap the launch was on its way to the device.
+    """
+    if trace.basis == "host":
+        return [(None, np.arange(len(idle)), idle.end)]
+    launch = np.where(next_row >= 0, trace.kernels.launch[next_row], -1)
+    launch[np.isin(next_row, shift.misjoined)] = -1
+    linked = np.flatnonzero(launch >= 0)
+    row = launch[linked]
+    returned = trace.host.start_ns[row] + trace.host.duration_ns[row] - shift.ns
+    until = np.clip(returned, idle.start[linked], idle.end[linked])
+    thread = trace.host.thread[row]
+    unknown = np.flatnonzero(launch < 0)
+    parts: list[tuple[int | None, Int64, Int64]] = []
+    if len(unknown):
+        parts.append((None, unknown, idle.end[unknown]))
+    for one in np.unique(thread).tolist():
+        own = thread == one
+        parts.append((one, linked[own], until[own]))
+    return parts
+
+
+@dataclass
+class _Host:
+    """The host's events as sets of instants, on the device's clock."""
+
+    trace: Trace
+    found: Marks | None
+    shift_ns: int
+
+    def __post_init__(self) -> None:
+        self._bounds = np.searchsorted(self.trace.host.thread, np.arange(len(self.trace.threads) + 1))
+        self._anywhere: dict[tuple[HostKind, ...], Intervals] = {}
+
+    def on(self, thread: int, *kinds: HostKind) -> Intervals:
+        """When this thread was in an event of one of these kinds."""
+        first, last = self._bounds[thread], self._bounds[thread + 1]
+        return self._instants(np.flatnonzero(self._of(self.trace.host.kind[first:last], kinds)) + first)
+
+    def anywhere(self, *kinds: HostKind) -> Intervals:
+        """When any thread was in an event of one of these kinds."""
+        if kinds not in self._anywhere:
+            rows = np.flatnonzero(self._of(self.trace.host.kind, kinds))
+            self._anywhere[kinds] = self._instants(rows)
+        return self._anywhere[kinds]
+
+    def between_steps(self) -> Intervals:
+        """When the thread that trains was outside its steps: before the first launch under a marker or
+        after the last one (the first and last event where none launches), or under no marker."""
+        marks = self.found
+        if marks is None or not len(marks):
+            return EMPTY
+        work = self.anywhere(HostKind.LAUNCH)
+        if not len(work):
+            work = self.on(marks.thread, *_WORKING)
+        if not len(work):
+            return EMPTY
+        begin, end = marks.start_ns + self.shift_ns, marks.end_ns + self.shift_ns
+        first = np.searchsorted(work.end, begin, side="right")
+        last = np.searchsorted(work.start, end, side="left") - 1
+        any_work = first <= last
+        start = np.maximum(work.start[np.minimum(first, len(work) - 1)], begin)[any_work]
+        stop = np.minimum(work.end[np.maximum(last, 0)], end)[any_work]
+        edge = 1 << 62
+        always = Intervals(np.array([-edge]), np.array([edge]))
+        return gaps(union(start, stop), always)
+
+    @staticmethod
+    def _of(kind: NDArray[np.int8], kinds: tuple[HostKind, ...]) -> Bool:
+        wanted = np.zeros(256, np.bool_)
+        wanted[list(kinds)] = True
+        return np.asarray(wanted[kind])
+
+    def _instants(self, rows: Int64) -> Intervals:
+        start = self.trace.host.start_ns[rows] + self.shift_ns
+        return union(start, start + self.trace.host.duration_ns[rows])
+
+
+def _layers(host: _Host, launcher: int | None, on_host: bool) -> list[tuple[Class, Intervals]]:
+    """What the host did, surest first, each set holding the ones before it."""
+    trainer = host.found.thread if host.found is not None and host.found.thread >= 0 else None
+    parts: list[tuple[Class, Intervals]] = []
+    if launcher is not None:
+        parts += [
+            ("idle_input", host.on(launcher, HostKind.INPUT)),
+            ("idle_compile", host.on(launcher, HostKind.COMPILE)),
+            ("idle_sync", host.on(launcher, HostKind.SYNC)),
+            ("idle_launch", host.on(launcher, *_LAUNCHING)),
+        ]
+    parts += [
+        ("idle_input", host.anywhere(HostKind.INPUT)),
+        ("idle_compile", host.anywhere(HostKind.COMPILE)),
+    ]
+    if launcher is not None:
+        parts.append(("idle_launch", host.on(launcher, HostKind.EXECUTOR)))
+    if launcher is not None and trainer is not None:
+        parts += [
+            ("idle_sync", host.on(trainer, HostKind.SYNC)),
+            ("idle_launch", host.on(trainer, *_LAUNCHING, HostKind.EXECUTOR)),
+        ]
+    if on_host:
+        if trainer is not None:
+            parts.append(("idle_sync", host.on(trainer, HostKind.SYNC)))
+        parts.append(("idle_launch", host.anywhere(*_LAUNCHING, HostKind.EXECUTOR)))
+    parts.append(("idle_between_steps", host.between_steps()))
+    layers: list[tuple[Class, Intervals]] = []
+    whole = EMPTY
+    for role, part in parts:
+        if len(part):
+            whole = join(whole, part)
+            layers.append((role, whole))
+    return layers
+
+
+def _do_not_split_below(amounts: Int64, error_ns: int) -> None:
+    """Parts of a gap that are shorter than the clocks' error go to the gap's largest part."""
+    if error_ns <= 0 or not len(amounts):
+        return
+    largest = np.argmax(amounts, axis=1)
+    small = (amounts > 0) & (amounts <= error_ns)
+    small[np.arange(len(amounts)), largest] = False
+    moved = np.where(small, amounts, 0)
+    amounts -= moved
+    amounts[np.arange(len(amounts)), largest] += moved.sum(axis=1)
