@@ -13,7 +13,7 @@ log = logging.getLogger("mpprof")
 Announce = Callable[[Path], str | None]
 
 ANNOUNCE = "mpprof.workflows:announce"
-"""Where the verdict comes from: a name, resolved when it is needed, so that recording imports no judgement."""
+"""Where the verdict comes from: a name, resolved when needed, so that recording imports no judgement."""
 
 
 def last_line(announce: Announce | str | None, root: Path, summary: str) -> str:

@@ -14,8 +14,8 @@ CONFIG = (
     "depth_multiplier", "activation", "recurrent_activation", "use_bias", "num_heads", "key_dim",
     "value_dim", "num_query_heads", "num_key_value_heads", "input_dim", "output_dim", "vocabulary_size",
     "axis", "rate", "recurrent_dropout", "dropout", "return_sequences", "unroll", "reset_after",
-    "go_backwards", "equation", "output_shape", "pool_size", "flash_attention", "quantization_mode", "lora_rank",
-    "merge_mode", "max_tokens", "fused", "momentum", "epsilon", "seed",
+    "go_backwards", "equation", "output_shape", "pool_size", "flash_attention", "quantization_mode",
+    "lora_rank", "merge_mode", "max_tokens", "fused", "momentum", "epsilon", "seed",
 )  # fmt: skip
 
 

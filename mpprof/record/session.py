@@ -85,7 +85,7 @@ class FitSession:
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
         self._in_fit, self._first_of_epoch, self._described = True, True, False
         self._initial_epoch: int | None = None
-        self._batch_size = recorder.attempt("batch_size", batch_size_of_running_fit)
+        self._batch_size = recorder.attempt("batch_size", self._batch)
         self._find_counters()
         self._describe_fit()
         recorder.save()
@@ -315,7 +315,8 @@ class FitSession:
         if interval is not None and not line["profiled"]:
             if self.plan is not None and self._window is None:
                 self.plan.interval(interval)
-            self.intervals.append(interval // line["covers"])
+            if self._calls_run - line.get("interval_calls", 1) >= WARM_CALLS:
+                self.intervals.append(interval // line["covers"])
         self.recorder.put(line)
 
     def _emit_all(self, line: Line | None) -> None:

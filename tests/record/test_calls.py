@@ -1,0 +1,88 @@
+"""Step lines from hooks, with times that are given and not measured."""
+
+from __future__ import annotations
+
+from mpprof.record.calls import CallLog, Line
+
+
+def started(per_call: int = 1, in_epoch: int | None = None) -> CallLog:
+    calls = CallLog(1000)
+    calls.start_fit(per_call, in_epoch)
+    calls.start_epoch(3)
+    return calls
+
+
+def test_interval_duration_and_gap_of_a_call() -> None:
+    calls = started()
+    assert calls.begin(0, 1100) is None
+    calls.end(1140)
+    first = calls.begin(1, 1150)
+    calls.end(1200)
+    last = calls.close_epoch()
+    assert first == {
+        "kind": "step", "step": 1, "fit": 1, "epoch": 3, "batch": 0, "covers": 1, "t_ns": 140,
+        "synced": False, "profiled": False, "duration_ns": 40, "interval_ns": 50,
+    }  # fmt: skip
+    assert last is not None
+    assert (last["step"], last["gap_ns"], last["duration_ns"]) == (2, 10, 50)
+    assert "interval_ns" not in last  # nothing begins after it
+
+
+def test_a_begin_without_an_end_never_ran() -> None:
+    calls = started()
+    calls.begin(0, 0)
+    calls.end(5)
+    line = calls.begin(1, 6)
+    assert line is not None
+    assert calls.close_epoch() is None
+    assert calls.step == 1
+    calls.start_epoch(4)
+    assert calls.begin(0, 100) is None
+    calls.end(110)
+    line = calls.begin(1, 120)
+    assert line is not None
+    assert (line["step"], line["epoch"]) == (2, 4)
+    assert "gap_ns" not in line  # validation and the epoch's end lie before it
+
+
+def test_the_last_call_of_an_epoch_covers_what_is_left() -> None:
+    calls = started(per_call=4, in_epoch=10)
+    lines: list[Line] = []
+    for batch in (0, 4, 8):
+        line = calls.begin(batch, batch)
+        calls.end(batch + 1)
+        lines += [line] if line else []
+    last = calls.close_epoch()
+    assert last is not None
+    assert [(line["step"], line["covers"], line["batch"]) for line in [*lines, last]] == [
+        (4, 4, 3), (8, 4, 7), (10, 2, 9),
+    ]  # fmt: skip
+
+
+def test_on_an_asynchronous_backend_only_waits_give_intervals() -> None:
+    calls = started()
+    assert calls.dispatched(0, 100) is None
+    first = calls.dispatched(1, 110)
+    second = calls.dispatched(2, 125)
+    assert first is not None
+    assert second is not None
+    assert first["dispatch_ns"] == 10
+    assert "interval_ns" not in first
+    assert "duration_ns" not in first
+    calls.waited(300, second)
+    assert second["synced"] is True
+    assert (second["interval_ns"], second["interval_calls"]) == (100, 2)
+    third = calls.dispatched(3, 310)
+    assert third is not None
+    calls.waited(360, third)
+    assert (third["interval_ns"], third["interval_calls"]) == (60, 1)
+
+
+def test_our_own_work_belongs_to_no_interval() -> None:
+    calls = started()
+    calls.begin(0, 0)
+    calls.restart_interval(1000)  # a window was opened within the begin hook
+    calls.end(1040)
+    line = calls.begin(1, 1050)
+    assert line is not None
+    assert (line["interval_ns"], line["duration_ns"]) == (50, 40)

@@ -1,0 +1,134 @@
+"""Real training on JAX. Keras' backend is fixed for a process, so this one has its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.store import Records, read_records
+
+pytest.importorskip("jax")
+pytestmark = pytest.mark.framework
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("jax")
+    environment = {
+        **os.environ, "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "tests.record.training", str(out)]
+    ended = subprocess.run(
+        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    assert "mpprof" not in ended.stderr  # nothing of ours failed
+    return out
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> Any:
+    return json.loads((folder / "answers.json").read_text())
+
+
+def records(root: Path) -> Records:
+    read = read_records(root)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.finished
+    assert read.warnings == ()
+    return read
+
+
+@pytest.mark.parametrize("kind", ["dense", "convolution"])
+def test_weights_are_the_same_bit_by_bit(answers: Any, kind: str) -> None:
+    assert answers["identical"][kind]
+
+
+def test_keras_still_dispatches_asynchronously(answers: Any) -> None:
+    assert answers["kept_asynchronous"]
+
+
+def test_skips_are_found_at_the_steps_where_gradients_were_infinite(folder: Path) -> None:
+    steps = records(folder / "skips").steps
+    assert steps is not None
+    assert steps.step.tolist() == list(range(1, 71))
+    assert int(steps.skipped[steps.skipped > 0].sum()) == 3
+    assert steps.skipped[2] == 1  # the first 32 are read one by one
+    assert steps.loss_scale[1:4].tolist() == [2.0**15, 2.0**14, 2.0**14]
+    later = steps.step[(steps.skipped > 0) & (steps.step > 32)]
+    assert later.tolist() == [48]  # read every 16
+    assert steps.loss_scale[-1] == 2.0**12
+
+
+def test_only_waits_give_intervals(folder: Path) -> None:
+    read = records(folder / "skips")
+    steps, facts = read.steps, read.facts
+    assert steps is not None
+    assert facts is not None
+    assert facts.timing is not None
+    assert facts.timing.basis == "asynchronous"
+    assert steps.step[steps.synced].tolist() == [16, 32, 48, 64]
+    assert (steps.interval_ns >= 0).tolist() == steps.synced.tolist()
+    assert (steps.dispatch_ns[:-1] > 0).all()
+    assert not steps.loss_known.any()
+    assert "loss" in facts.absent
+    assert facts.framework["backend"] == "jax"
+    assert facts.fits[0].batch_size == 8
+
+
+def test_a_call_of_several_steps(folder: Path) -> None:
+    steps = records(folder / "several").steps
+    assert steps is not None
+    assert steps.covers.tolist() == [4] * 17 + [2]
+    assert steps.step[-1] == 70
+    assert int(steps.skipped[steps.skipped > 0].sum()) == 3
+
+
+def test_several_fits_are_one_run_with_one_window(folder: Path, answers: Any) -> None:
+    read = records(folder / "window")
+    steps, facts = read.steps, read.facts
+    assert steps is not None
+    assert facts is not None
+    assert [fit.first_step for fit in facts.fits] == [1, 71]
+    assert steps.fit.tolist() == [1] * 70 + [2] * 70
+    assert 140 - int(steps.skipped[steps.skipped > 0].sum()) == answers["counter"]
+    assert read.validations is not None
+    assert len(read.validations.t_ns) == 2
+    assert [(window.first_step, window.last_step) for window in facts.profile_windows] == [(20, 24)]
+    assert facts.profile_windows[0].status == "done"
+    assert steps.step[steps.profiled].tolist() == [20, 21, 22, 23, 24]
+
+
+def test_the_window_holds_our_markers_and_real_work(folder: Path) -> None:
+    (trace,) = (folder / "window" / "plugins" / "profile").glob("*/*.xplane.pb")
+    events = events_of(trace)
+    assert sorted(step for name, step in events if name == "mpprof_step") == [20, 21, 22, 23, 24]
+    assert sum("dot" in name or "fusion" in name for name, _ in events) >= 5
+
+
+def events_of(trace: Path) -> list[tuple[str, int | None]]:
+    """Every event of an xplane file with its step_num, read with TensorFlow's own protobuf classes."""
+    xplane = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    space = xplane.XSpace.FromString(trace.read_bytes())
+    found = []
+    for plane in space.planes:
+        for line in plane.lines:
+            for event in line.events:
+                numbers = [
+                    stat.int64_value
+                    for stat in event.stats
+                    if plane.stat_metadata[stat.metadata_id].name == "step_num"
+                ]
+                name = plane.event_metadata[event.metadata_id].name
+                found.append((name, numbers[0] if numbers else None))
+    return found

@@ -1,0 +1,165 @@
+"""A training loop of one's own: exact times from a clock that is given, and a process that is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpprof.errors import UsageError
+from mpprof.record import StepRecorder
+from mpprof.store import read_records
+
+
+class Clock:
+    now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def passes(self, ns: int) -> None:
+        self.now += ns
+
+
+def recorder(logdir: Path, clock: Clock, **more: object) -> StepRecorder:
+    return StepRecorder(
+        logdir, clock=clock, hardware=False, profile_steps=None, announce=None, **more  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_loop_is_recorded_as_it_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+
+    def data() -> Iterator[int]:
+        for item in range(3):
+            clock.passes(40)
+            yield item
+
+    with recorder(tmp_path / "run", clock, batch_size=32) as record:
+        for item in record.batches(data()):
+            with record.step():
+                clock.passes(100)
+                if item == 1:
+                    record.update(skipped=1, loss_scale=1024.0)
+            record.update(loss=item / 2, mood=3)
+            clock.passes(10)
+        with record.validation():
+            clock.passes(500)
+        with record.step():
+            clock.passes(100)
+    records = read_records(tmp_path / "run")
+    table, facts = records.steps, records.facts
+    assert table is not None
+    assert facts is not None
+    assert records.warnings == ()
+    assert records.finished
+    assert table.step.tolist() == [1, 2, 3, 4]
+    assert table.duration_ns.tolist() == [100] * 4
+    assert table.interval_ns.tolist() == [150, 150, -1, -1]
+    assert table.input_wait_ns.tolist() == [40, 40, 40, -1]
+    assert table.gap_ns.tolist() == [-1, 50, 50, -1]
+    assert table.loss[:3].tolist() == [0.0, 0.5, 1.0]
+    assert table.skipped.tolist() == [-1, 1, -1, -1]
+    assert table.loss_scale[1] == 1024.0
+    assert records.validations is not None
+    assert records.validations.duration_ns.tolist() == [500]
+    assert facts.fits[0].batch_size == 32
+    assert "model" in facts.absent
+    assert "skipped" not in facts.absent  # the loop gave it
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert "4 steps" in printed
+    assert "mpprof report" in printed
+
+
+def test_where_the_block_does_not_wait_times_are_means_between_waits(tmp_path: Path) -> None:
+    clock = Clock()
+    with recorder(tmp_path, clock, wait=lambda: clock.passes(400), read_every=4, verbose=0) as record:
+        for _ in range(8):
+            with record.step():
+                clock.passes(100)
+    records = read_records(tmp_path)
+    assert records.steps is not None
+    assert records.facts is not None
+    assert records.facts.timing is not None
+    assert records.facts.timing.basis == "asynchronous"
+    assert records.steps.interval_ns.tolist() == [-1, -1, -1, 200, -1, -1, -1, 200]
+    assert records.steps.synced.tolist() == [False, False, False, True] * 2
+    assert records.steps.dispatch_ns.tolist() == [100] * 8
+    assert records.steps.duration_ns.tolist() == [-1] * 8
+
+
+def test_a_failing_step_leaves_no_line_and_its_error_passes(tmp_path: Path) -> None:
+    def train() -> None:
+        with recorder(tmp_path, Clock(), verbose=0) as record:
+            with record.step():
+                pass
+            with record.step():
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train()
+    records = read_records(tmp_path)
+    assert records.steps is not None
+    assert records.steps.step.tolist() == [1]
+    assert '"reason":"interrupted"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
+
+
+def test_a_step_within_a_step_and_an_unknown_backend_are_wrong_usage(tmp_path: Path) -> None:
+    def nest() -> None:
+        with recorder(tmp_path, Clock(), verbose=0) as record, record.step(), record.step():
+            pass
+
+    with pytest.raises(UsageError, match="within a step"):
+        nest()
+    with pytest.raises(UsageError, match="no backend"):
+        recorder(tmp_path, Clock(), backend="theano")
+
+
+def test_a_directory_that_cannot_be_written_stops_no_loop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with recorder(tmp_path / "file" / "run", Clock()) as record:
+        for _ in range(3):
+            with record.step():
+                record.update(loss=1.0)
+    assert len(caplog.records) == 1
+    assert "records nothing" in caplog.text
+
+
+KILLED = """
+import os, signal, sys, time
+from mpprof.record import StepRecorder
+with StepRecorder(sys.argv[1], hardware=False, profile_steps=None) as recorder:
+    begin, step = time.monotonic(), 0
+    while True:
+        with recorder.step():
+            step += 1
+        recorder.update(loss=step / 7)
+        if time.monotonic() - begin > float(sys.argv[2]):
+            print(step, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.0005)
+"""
+
+
+def test_a_killed_process_loses_at_most_its_last_second(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path), "2.7"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    records = read_records(tmp_path)
+    assert records.steps is not None
+    assert records.facts is not None
+    assert not records.finished
+    kept = records.steps
+    assert kept.step.tolist() == list(range(1, len(kept) + 1))
+    lost = int(ended.stdout) - len(kept)
+    in_a_second = int((kept.t_ns > kept.t_ns[-1] - 1_000_000_000).sum())
+    assert lost <= 1.2 * in_a_second  # a second's worth of steps, and the thread's own lateness
+    assert json.loads((tmp_path / "mpprof" / "run.json").read_text())["schema"] == "mpprof.run/1"

@@ -1,0 +1,96 @@
+"""Skipped steps, counted from the optimizer's counters alone, against a simulated optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpprof.record.reading import CLOSE_STEPS, Reading, Schedule, Settled, SkipCounter
+
+
+@dataclass
+class LossScaling:
+    """Keras' LossScaleOptimizer, as far as its counters go."""
+
+    growth_steps: int
+    scale: float = 2.0**15
+    good: int = 0
+    iterations: int = 0
+
+    def step(self, finite: bool) -> None:
+        if not finite:
+            self.scale, self.good = self.scale / 2, 0
+            return
+        self.iterations += 1
+        if self.good == self.growth_steps - 1:
+            self.scale, self.good = self.scale * 2, 0
+        else:
+            self.good += 1
+
+    def reading(self) -> Reading:
+        return Reading(self.iterations, self.scale, self.good)
+
+
+@given(
+    growth_steps=st.integers(20, 40),
+    before=st.lists(st.booleans(), max_size=50),
+    ran=st.lists(st.booleans(), min_size=1, max_size=12),
+    missing=st.integers(0, 7),
+)
+def test_steps_that_did_not_run_are_told_from_steps_that_were_skipped(
+    growth_steps: int, before: list[bool], ran: list[bool], missing: int
+) -> None:
+    optimizer = LossScaling(growth_steps)
+    for finite in before:
+        optimizer.step(finite)
+    counter = SkipCounter(growth_steps)
+    counter.start(optimizer.reading())
+    for finite in ran:
+        optimizer.step(finite)
+    settled = counter.settle(len(ran) + missing, optimizer.reading(), 7)
+    assert settled == Settled(len(ran), ran.count(False))
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=20), min_size=1, max_size=10))
+def test_totals_are_exact_however_readings_are_spread(spans: list[list[bool]]) -> None:
+    optimizer, counter, total = LossScaling(3), SkipCounter(3), 0
+    counter.start(optimizer.reading())
+    for span in spans:
+        for finite in span:
+            optimizer.step(finite)
+        settled = counter.settle(len(span), optimizer.reading())
+        assert settled is not None
+        total += settled.skipped
+    assert total == sum(span.count(False) for span in spans)
+
+
+def test_without_a_dynamic_scale_nothing_is_ever_skipped() -> None:
+    counter = SkipCounter()
+    counter.start(Reading(10))
+    assert counter.settle(4, Reading(14)) == Settled(4, 0)
+    assert counter.settle(8, Reading(16), 7) == Settled(2, 0)  # the input ended within the call
+
+
+def test_an_optimizer_that_is_not_applied_once_per_step_is_no_count_of_skips() -> None:
+    counter = SkipCounter()
+    counter.start(Reading(0))
+    assert counter.settle(4, Reading(8)) is None  # two updates per step
+    assert counter.settle(4, Reading(10)) is None  # one in two steps
+    assert counter.settle(4, Reading(None)) is None
+
+
+def test_readings_come_closely_at_the_start_and_after_a_change() -> None:
+    schedule = Schedule(16)
+    due = [step for step in range(1, 100) if schedule.due(step - 1, step)]
+    assert due == [*range(1, CLOSE_STEPS + 1), 48, 64, 80, 96]
+    schedule.changed(96)
+    due = [step for step in range(97, 200) if schedule.due(step - 1, step)]
+    assert due == [*range(97, 129), 144, 160, 176, 192]
+    assert [step for step in range(200, 260, 10) if schedule.due(step - 10, step)] == [200, 210, 230, 240]
+
+
+def test_every_step_can_be_read() -> None:
+    schedule = Schedule(1)
+    assert all(schedule.due(step - 1, step) for step in range(1, 200))

@@ -1,0 +1,104 @@
+"""When a window opens and closes, and that sessions never overwrite each other."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.errors import UsageError
+from mpprof.record.probes import Unanswered
+from mpprof.record.window import EARLIEST_STEP, STEPS, Plan, Window
+
+
+def plan(wanted: Any = "auto") -> Plan:
+    made = Plan.of(wanted)
+    assert made is not None
+    return made
+
+
+def test_auto_waits_until_intervals_have_settled() -> None:
+    auto = plan()
+    opened = None
+    for step in range(1, 60):
+        auto.calls = step - 1
+        if auto.opens(step, None, step == 1):
+            opened = step
+            break
+        auto.interval(5000 if step < 20 else 10)
+        auto.interval(10)
+    assert opened is not None
+    assert EARLIEST_STEP < 20 < opened < 30
+
+
+def test_auto_does_not_wait_for_ever_nor_start_where_the_epoch_ends() -> None:
+    auto = plan()
+    for step in range(200):
+        auto.interval(10 if step % 2 else 1000)
+    auto.calls = 50
+    assert not auto.opens(51, None, False)
+    auto.calls = 100
+    assert auto.opens(101, None, False)
+    assert not auto.opens(101, None, True)
+    assert not auto.opens(101, STEPS, False)
+    assert auto.opens(101, STEPS + 1, False)
+    assert not auto.closes(106, STEPS - 1)
+    assert auto.closes(106, STEPS)
+
+
+def test_given_steps_are_inclusive_and_counted_from_one() -> None:
+    given = plan((3, 5))
+    assert [step for step in range(1, 9) if given.opens(step, None, False)] == [3, 4, 5]
+    assert [step for step in range(3, 9) if given.closes(step, 0)] == [6, 7, 8]
+    assert Plan.of(None) is None
+
+
+@pytest.mark.parametrize("wrong", ["always", (5, 3), (0, 4), (1,), 7, True, (1.0, 2.0)])
+def test_other_wishes_are_the_callers_error(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="profile_steps"):
+        Plan.of(wrong)
+
+
+class OneSecond(Unanswered):
+    """A profiler that names every session after the same second."""
+
+    def start_trace(self, folder: Path) -> None:
+        self.folder = folder
+
+    def stop_trace(self) -> None:
+        session = self.folder / "plugins" / "profile" / "2026_01_01_00_00_00"
+        session.mkdir(parents=True)
+        (session / "host.xplane.pb").write_bytes(b"x" * 10)
+
+
+def test_two_windows_in_one_second_have_directories_of_their_own(tmp_path: Path) -> None:
+    clock = itertools.count(0, 7).__next__
+    facts = []
+    for first in (1, 9):
+        window = Window(OneSecond(), tmp_path, clock, first)
+        window.start()
+        window.mark(first)
+        window.mark(first + 1)
+        window.stop()
+        facts.append(window.facts)
+    assert [fact["trace"] for fact in facts] == [
+        "plugins/profile/2026_01_01_00_00_00",
+        "plugins/profile/2026_01_01_00_00_00_2",
+    ]
+    assert all((tmp_path / fact["trace"] / "host.xplane.pb").is_file() for fact in facts)
+    assert facts[0]["status"] == "done"
+    assert (facts[0]["first_step"], facts[0]["last_step"], facts[0]["host"]) == (1, 2, "host")
+    assert facts[0]["trace_bytes"] == 10
+    assert facts[0]["start_cost_ns"] == facts[0]["stop_cost_ns"] == 7
+    assert list((tmp_path / "mpprof").iterdir()) == []
+
+
+def test_a_profiler_that_cannot_start_is_a_status_and_no_error(tmp_path: Path) -> None:
+    window = Window(Unanswered("exotic"), tmp_path, itertools.count().__next__, 4)
+    window.start()
+    window.mark(4)
+    window.stop()
+    assert window.facts["status"] == "failed: RuntimeError: no probe for the backend exotic"
+    assert "trace" not in window.facts

@@ -1,0 +1,155 @@
+"""Small real trainings with the callback; imported by tests on TensorFlow and run as a script on JAX."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FEATURES, CLASSES, BATCH = 8, 4, 8
+
+
+def data(steps: int, bad_steps: tuple[int, ...] = ()) -> tuple[Any, Any]:
+    """`steps` batches; in those of `bad_steps` (counted from 1) one input is infinite, and so all gradients."""
+    random = np.random.default_rng(5)
+    x = random.standard_normal((steps * BATCH, FEATURES)).astype("float32")
+    y = random.integers(0, CLASSES, steps * BATCH)
+    for step in bad_steps:
+        x[(step - 1) * BATCH] = np.inf
+    return x, y
+
+
+def model(
+    policy: str = "mixed_float16", optimizer: Any = "adam", kind: str = "dense", **compiling: Any
+) -> Any:
+    import keras
+
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(11)
+    keras.config.set_dtype_policy(policy)
+    layers = keras.layers
+    hidden = {
+        "dense": [layers.Dense(16, activation="relu"), layers.Dropout(0.2)],
+        "convolution": [
+            layers.Reshape((FEATURES // 2, 2, 1)),
+            layers.Conv2D(4, 2, padding="same"),
+            layers.BatchNormalization(),
+            layers.Flatten(),
+        ],
+    }[kind]
+    made = keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            *hidden,
+            layers.Dense(CLASSES),
+            layers.Activation("softmax", dtype="float32"),
+        ]
+    )
+    made.compile(loss="sparse_categorical_crossentropy", optimizer=optimizer, **compiling)
+    keras.config.set_dtype_policy("float32")
+    return made
+
+
+def digest(made: Any) -> str:
+    """Of every weight, optimizer's variable and counter, bit by bit."""
+    variables = [*made.weights, *made.optimizer.variables]
+    return hashlib.sha256(
+        b"".join(np.asarray(variable.value).tobytes() for variable in variables)
+    ).hexdigest()
+
+
+def callback(logdir: Path, **more: Any) -> Any:
+    from mpprof.record import MPProfilerCallback
+
+    return MPProfilerCallback(
+        logdir, **{"hardware": False, "profile_steps": None, "verbose": 0, "announce": None, **more}
+    )
+
+
+def batches_of_unknown_number(x: Any, y: Any) -> Any:
+    """A data set whose length neither TensorFlow nor Keras knows."""
+    import tensorflow as tf
+
+    def each() -> Iterator[tuple[Any, Any]]:
+        for start in range(0, len(x), BATCH):
+            yield x[start : start + BATCH], y[start : start + BATCH]
+
+    shapes = (
+        tf.TensorSpec((None, FEATURES), tf.float32),
+        tf.TensorSpec((None,), tf.int64),
+    )
+    return tf.data.Dataset.from_generator(each, output_signature=shapes)
+
+
+# --- what the JAX test asks for, all in one process --------------------------------------------------------
+
+
+def on_jax(folder: Path) -> dict[str, Any]:
+    return {
+        "identical": _identical(folder),
+        "kept_asynchronous": _kept_asynchronous(folder),
+        **_recorded(folder),
+    }
+
+
+def _identical(folder: Path) -> dict[str, bool]:
+    x, y = data(70, bad_steps=(3, 40))
+    same = {}
+    for kind in ("dense", "convolution"):
+        digests = []
+        for callbacks in ([], [callback(folder / f"identical-{kind}", profile_steps=(36, 42))]):
+            made = model(kind=kind)
+            made.fit(
+                x,
+                y,
+                batch_size=BATCH,
+                epochs=2,
+                verbose=0,
+                callbacks=callbacks,
+                validation_data=(x[:16], y[:16]),
+            )
+            digests.append(digest(made))
+        same[kind] = digests[0] == digests[1]
+    return same
+
+
+def _kept_asynchronous(folder: Path) -> bool:
+    import keras
+
+    return bool(keras.callbacks.CallbackList([callback(folder / "unused")])._async_train)
+
+
+def _recorded(folder: Path) -> dict[str, Any]:
+    x, y = data(70, bad_steps=(3, 40, 41))
+    made = model()
+    made.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[callback(folder / "skips")])
+
+    made = model(steps_per_execution=4)
+    made.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[callback(folder / "several")])
+
+    made = model()
+    several = callback(folder / "window", profile_steps=(20, 24))
+    for _ in range(2):
+        made.fit(
+            x,
+            y,
+            batch_size=BATCH,
+            shuffle=False,
+            verbose=0,
+            callbacks=[several],
+            validation_data=(x[:16], y[:16]),
+        )
+    return {"counter": int(made.optimizer.inner_optimizer._iterations.value)}
+
+
+if __name__ == "__main__":
+    # Not by a test runner, which would have imported another backend: KERAS_BACKEND=jax python -m … FOLDER
+    assert os.environ["KERAS_BACKEND"] == "jax"
+    out = Path(sys.argv[1])
+    (out / "answers.json").write_text(json.dumps(on_jax(out)))

@@ -1,0 +1,304 @@
+"""What is written can be read back, and what is damaged says so and takes nothing else with it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpprof.errors import NotFoundError, TooNewError, UnreadableError
+from mpprof.store import find_runs, formats, read_records, upgrades
+from mpprof.store.writing import LineWriter, claim, write_run
+
+STEPS = '{"schema":"mpprof.steps/1"}\n'
+
+
+def no_trouble(path: Path, error: OSError) -> None:
+    raise AssertionError(f"{path}: {error}")
+
+
+def step(number: int, **more: object) -> str:
+    return json.dumps({"kind": "step", "step": number, "fit": 1, "t_ns": number * 10, **more}) + "\n"
+
+
+def run_with(root: Path, steps: str | bytes, facts: dict[str, object] | None = None) -> Path:
+    folder = root / "mpprof"
+    folder.mkdir(parents=True)
+    data = steps if isinstance(steps, bytes) else steps.encode()
+    (folder / "steps.jsonl").write_bytes(data)
+    write_run(folder, facts or {"run_id": "r", "created_unix_ns": 5})
+    return root
+
+
+def test_columns_hold_what_the_lines_say_and_absent_where_they_say_nothing(tmp_path: Path) -> None:
+    lines = (
+        STEPS
+        + '{"kind":"fit","fit":1,"t_ns":0}\n'
+        + step(1, epoch=0, batch=0, covers=1, interval_ns=7, duration_ns=5, synced=True, loss="NaN")
+        + step(9, epoch=1, batch=7, covers=8, loss=2, loss_scale="Infinity", skipped=3, profiled=True)
+        + step(10, memory=[{"device": "GPU:0", "peak_bytes": 5, "live_bytes": 4}, {"peak_bytes": 9}])
+        + '{"kind":"validation","t_ns":50,"duration_ns":20}\n'
+        + '{"kind":"fit_end","reason":"finished"}\n'
+    )
+    records = read_records(run_with(tmp_path, lines))
+    table = records.steps
+    assert table is not None
+    assert table.step.tolist() == [1, 9, 10]
+    assert table.covers.tolist() == [1, 8, 1]
+    assert table.interval_ns.tolist() == [7, -1, -1]
+    assert table.skipped.tolist() == [-1, 3, -1]
+    assert table.loss_known.tolist() == [True, True, False]
+    assert math.isnan(table.loss[0])
+    assert table.loss[1] == 2.0
+    assert table.loss_scale[1] == math.inf
+    assert table.peak_bytes.tolist() == [-1, -1, 9]
+    assert table.live_bytes.tolist() == [-1, -1, 4]
+    assert table.synced.tolist() == [True, False, False]
+    assert table.profiled.tolist() == [False, True, False]
+    assert not table.step.flags.writeable
+    assert records.validations is not None
+    assert records.validations.duration_ns.tolist() == [20]
+    assert records.finished
+    assert records.warnings == ()
+    assert records.hardware is None
+
+
+def test_a_torn_last_line_is_dropped_with_its_byte(tmp_path: Path) -> None:
+    whole = STEPS + '{"kind":"fit","fit":1,"t_ns":0}\n' + step(1) + step(2)
+    records = read_records(run_with(tmp_path, whole + step(3)[:-9]))
+    assert records.steps is not None
+    assert records.steps.step.tolist() == [1, 2]
+    assert not records.finished
+    assert len(records.warnings) == 1
+    assert f"byte {len(whole)}" in records.warnings[0]
+    assert "steps.jsonl" in records.warnings[0]
+
+
+def test_the_log_opens_wherever_it_is_cut(tmp_path: Path) -> None:
+    whole = (STEPS + '{"kind":"fit","fit":1,"t_ns":0}\n' + step(1) + step(2, loss="NaN")).encode()
+    root = run_with(tmp_path, whole)
+    for length in range(len(whole) + 1):
+        (root / "mpprof" / "steps.jsonl").write_bytes(whole[:length])
+        records = read_records(root)
+        assert records.steps is not None
+        assert len(records.steps) == max(whole[:length].count(b"\n") - 2, 0)
+        assert bool(records.warnings) == (length == 0 or whole[length - 1 : length] != b"\n")
+
+
+def test_bad_lines_in_the_middle_are_counted_and_skipped(tmp_path: Path) -> None:
+    bad = [
+        '{"kind":"step","step":2', "\x00\x00", "[1,2]", '{"kind":"step"},{"kind":"step"}', "[" * 100_000,
+        '{"kind":"step","step":"x","fit":1,"t_ns":1}', '{"kind":"step","step":1.5,"fit":1,"t_ns":1}',
+        f'{{"kind":"step","step":{1 << 70},"fit":1,"t_ns":1}}', '{"kind":"step","fit":1,"t_ns":1}',
+        '{"kind":"step","step":1,"fit":1,"t_ns":1,"loss":"much"}',
+    ]  # fmt: skip
+    lines = STEPS + step(1) + "".join(line + "\n" for line in bad) + step(3)
+    records = read_records(run_with(tmp_path, lines))
+    assert records.steps is not None
+    assert records.steps.step.tolist() == [1, 3]
+    said = " ".join(records.warnings)
+    assert "5 lines could not be read" in said
+    assert f"first at byte {len(STEPS + step(1))}" in said
+    assert "5 step lines hold values of the wrong type" in said
+
+
+def test_unknown_kinds_and_keys_are_a_newer_additions(tmp_path: Path) -> None:
+    lines = STEPS + '{"kind":"alarm","what":1}\n' + step(1, mood="good") + '{"no":"kind"}\n'
+    records = read_records(run_with(tmp_path, lines))
+    assert records.steps is not None
+    assert len(records.steps) == 1
+    assert records.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("run.json", '{"schema":"mpprof.run/2"}', TooNewError),
+        ("run.json", "Hello, I am a text.", UnreadableError),
+        ("run.json", "", UnreadableError),
+        ("run.json", "[]", UnreadableError),
+        ("run.json", "[" * 100_000, UnreadableError),
+        ("run.json", '{"schema":"mpprof.steps/1"}', UnreadableError),
+        ("run.json", '{"schema":"mpprof.run/-1"}', UnreadableError),
+        ("run.json", '{"schema":7}', UnreadableError),
+        ("steps.jsonl", '{"schema":"mpprof.steps/2"}\n', TooNewError),
+        ("steps.jsonl", "Hello, I am a text.\n", UnreadableError),
+        ("steps.jsonl", "Hello, I am a text without an end", UnreadableError),
+        ("hardware.jsonl", '{"schema":"mpprof.hardware/9"}\n', TooNewError),
+    ],
+)
+def test_what_is_not_ours_or_too_new_is_one_clear_error(
+    tmp_path: Path, name: str, text: str, error: type[Exception]
+) -> None:
+    root = run_with(tmp_path, STEPS)
+    (root / "mpprof" / name).write_text(text)
+    with pytest.raises(UnreadableError) as raised:
+        read_records(root)
+    assert type(raised.value) is error
+    assert name in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_run_without_facts_still_gives_its_steps(tmp_path: Path) -> None:
+    root = run_with(tmp_path, STEPS + step(1))
+    (root / "mpprof" / "run.json").unlink()
+    records = read_records(root)
+    assert records.facts is None
+    assert records.steps is not None
+    assert len(records.steps) == 1
+    assert "run.json: missing" in records.warnings[0]
+    with pytest.raises(NotFoundError):
+        read_records(tmp_path / "nowhere")
+
+
+def test_facts_of_the_wrong_type_are_absent_and_not_believed(tmp_path: Path) -> None:
+    facts = {
+        "run_id": 7,
+        "created_unix_ns": "soon",
+        "clock": [],
+        "devices": [{"kind": "gpu", "name": "Tesla V100-SXM2-16GB", "compute_capability": [7, 0]}, 3],
+        "model": {"layers": [{"name": "a/b", "class": "Dense", "output_shape": [None, 8]}]},
+        "fits": [{"fit": 1, "policy": {"global": "mixed_float16"}, "optimizer": {"initial_scale": "NaN"}}],
+        "tf32_enabled": 1,
+        "absent": {"memory": "no GPU"},
+    }
+    read = read_records(run_with(tmp_path, STEPS, facts)).facts
+    assert read is not None
+    assert read.run_id == "unnamed"
+    assert read.created_unix_ns == 0
+    assert read.tf32_enabled is None
+    assert [(device.vendor, device.compute_capability) for device in read.devices] == [("nvidia", (7, 0))]
+    assert read.model is not None
+    assert read.model.layers[0].output_shape == (None, 8)
+    assert read.fits[0].policy.global_name == "mixed_float16"
+    assert read.fits[0].optimizer.initial_scale is not None
+    assert math.isnan(read.fits[0].optimizer.initial_scale)
+    assert read.absent == {"memory": "no GPU"}
+
+
+def test_every_version_up_to_the_newest_has_an_upgrader() -> None:
+    for family, newest in upgrades.NEWEST.items():
+        assert all((family, version) in upgrades.UPGRADERS for version in range(1, newest))
+
+
+def test_an_old_version_passes_through_its_upgrader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(upgrades.NEWEST, "mpprof.steps", 2)
+    monkeypatch.setitem(
+        upgrades.UPGRADERS, ("mpprof.steps", 1), lambda old: {**old, "step": old.get("step", 0) + 100}
+    )
+    steps = read_records(run_with(tmp_path, STEPS + step(1))).steps
+    assert steps is not None
+    assert steps.step.tolist() == [101]
+
+
+def test_runs_are_found_at_any_depth_and_workers_are_no_runs(tmp_path: Path) -> None:
+    for name in ("a", "b/c", "a/20260101T000000Z-7"):
+        run_with(tmp_path / name, STEPS)
+    worker = tmp_path / "a" / "mpprof" / "worker-1"
+    worker.mkdir()
+    (worker / "steps.jsonl").write_text(STEPS + step(4))
+    (tmp_path / "mpprof").mkdir()  # a folder of that name alone is no run
+    found = find_runs(tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a", "a/20260101T000000Z-7", "b/c"]
+    assert find_runs(tmp_path / "b" / "c" / "mpprof" / "run.json") == (tmp_path / "b" / "c",)
+    assert find_runs(tmp_path / "b" / "c" / "mpprof") == (tmp_path / "b" / "c",)
+    extra = read_records(tmp_path / "a", worker=1).steps
+    assert extra is not None
+    assert extra.step.tolist() == [4]
+    with pytest.raises(NotFoundError):
+        find_runs(tmp_path / "nowhere")
+
+
+def test_a_directory_that_holds_a_run_is_never_claimed_again(tmp_path: Path) -> None:
+    roots = [claim(tmp_path, "stamp-1") for _ in range(3)]
+    assert roots == [tmp_path, tmp_path / "stamp-1", tmp_path / "stamp-1-2"]
+
+
+def test_json_is_strict_whatever_is_given(tmp_path: Path) -> None:
+    record = {
+        "a": math.nan, "b": [math.inf, -math.inf], "c": np.float32(1.5), "d": np.int64(3), "e": (1, None),
+        "f": Path("x"), "g": "\udcff", 5: True,
+    }  # fmt: skip
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    for text in (formats.line(record), formats.document(record)):
+        read = json.loads(text.encode(), parse_constant=refuse)
+        assert read["a"] == "NaN"
+        assert read["b"] == ["Infinity", "-Infinity"]
+        assert (read["c"], read["d"], read["e"]) == (1.5, 3, [1, None])
+        assert read["5"] is True
+
+
+def test_run_json_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    write_run(tmp_path, {"run_id": "first"})
+    write_run(tmp_path, {"run_id": "second"})
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    assert json.loads((tmp_path / "run.json").read_text()) == {"schema": "mpprof.run/1", "run_id": "second"}
+
+
+def test_a_writer_keeps_the_order_and_writes_everything(tmp_path: Path) -> None:
+    writer = LineWriter(tmp_path / "steps.jsonl", formats.STEPS_SCHEMA, no_trouble)
+    for number in range(1000):
+        writer.put({"kind": "step", "step": number})
+    writer.flush()
+    writer.put({"kind": "step", "step": 1000})
+    writer.close()
+    lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert lines[0] == {"schema": "mpprof.steps/1"}
+    assert [line["step"] for line in lines[1:]] == list(range(1001))
+
+
+def test_a_vanished_directory_is_trouble_once_and_then_silence(tmp_path: Path) -> None:
+    folder = tmp_path / "mount"
+    folder.mkdir()
+    said: list[OSError] = []
+    writer = LineWriter(folder / "steps.jsonl", formats.STEPS_SCHEMA, lambda path, error: said.append(error))
+    shutil.rmtree(folder)
+    for _ in range(3):
+        writer.put({"kind": "step"})
+        writer.flush()
+    writer.close()
+    assert len(said) == 1
+
+
+def test_a_full_disk_keeps_what_is_there_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[OSError] = []
+    folder = tmp_path / "mpprof"
+    folder.mkdir()
+    writer = LineWriter(folder / "steps.jsonl", formats.STEPS_SCHEMA, lambda path, error: said.append(error))
+    writer.put({"kind": "step", "step": 1, "fit": 1, "t_ns": 1})
+    writer.flush()
+    real = os.write
+
+    def full(file: int, data: bytes) -> int:
+        if len(data) < 20:
+            raise OSError(28, "No space left on device")
+        return real(file, bytes(data[:10]))
+
+    monkeypatch.setattr(os, "write", full)
+    writer.put({"kind": "step", "step": 2, "fit": 1, "t_ns": 1})
+    writer.flush()
+    writer.put({"kind": "step", "step": 3, "fit": 1, "t_ns": 1})
+    writer.close()
+    monkeypatch.undo()
+    assert [error.errno for error in said] == [28]
+    records = read_records(tmp_path)
+    assert records.steps is not None
+    assert records.steps.step.tolist() == [1]
+    assert any("cut off" in warning for warning in records.warnings)
+
+
+def test_lines_that_span_blocks_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpprof.store.lines.BLOCK_BYTES", 64)
+    lines = STEPS + "".join(step(n, loss=n / 3) for n in range(1, 50)) + "x" * 300 + "\n" + step(50)
+    records = read_records(run_with(tmp_path, lines))
+    assert records.steps is not None
+    assert records.steps.step.tolist() == list(range(1, 51))
+    assert "1 line could not be read" in " ".join(records.warnings)
