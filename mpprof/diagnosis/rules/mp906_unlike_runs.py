@@ -24,6 +24,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis import compare
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
@@ -34,8 +35,6 @@ SPECIFICITY = GENERAL
 
 def judge(signals: Signals) -> Outcome:
     baseline = need(signals.baseline)
-    from mpprof.analysis import compare
-
     also_mixed = baseline.half is not None and signals.half is not None
     differences = compare.unlike(baseline.case.run, signals.case.run)
     if also_mixed:

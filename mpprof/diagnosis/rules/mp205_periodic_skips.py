@@ -1,0 +1,56 @@
+"""One step is skipped each time the loss scale tries to grow.
+
+What it means
+    After every 2000 steps without overflow the loss scale doubles; if that is too much, the next step
+    overflows, is skipped, and the scale halves again. That is how it stays as large as it can be. It is
+    normal.
+
+How we know
+    Updates were skipped after the first 20 steps, fewer than one in a hundred.
+
+What it costs
+    Less than 0.1 % of the steps when they come once in 2000.
+
+What to do
+    Nothing. If it disturbs, let the scale try less often:
+
+        keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps=20_000)
+
+When to ignore
+    Always.
+
+Sources
+    Read in Keras 3.15.1: initial scale 2^15, growth every 2000 steps, times two, divided by two.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.rules.mp201_endless_skips import STARTUP_STEPS, WARNING_RATIO
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_count, format_ratio
+
+CODE, SLUG, TITLE = "MP205", "periodic-skips", "Single steps skipped as the loss scale tries to grow"
+SPECIFICITY = GENERAL
+
+
+def judge(signals: Signals) -> Outcome:
+    optimizer = known(signals.optimizer)
+    if known(signals.compute_dtype) in ("float32", "bfloat16") and not (optimizer and optimizer.inner):
+        return Clear("there is no loss scale, so that nothing is skipped")
+    late, steps = need(signals.skips).within(STARTUP_STEPS + 1)
+    if not late:
+        return Clear("no update was skipped after the start")
+    ratio = late / steps
+    if ratio >= WARNING_RATIO:
+        return Clear("more than single steps were skipped: see MP201")
+    return Found(
+        summary=(
+            f"{format_count(late)} of {format_count(steps)} later updates were skipped "
+            f"({format_ratio(ratio)}): normal"
+        ),
+        remedy="none needed",
+        evidence=(evidence.ratio("skipped updates after the start", ratio, WARNING_RATIO),),
+        severity="info",
+    )

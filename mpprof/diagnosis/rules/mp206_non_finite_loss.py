@@ -1,0 +1,68 @@
+"""The loss is NaN or infinite.
+
+What it means
+    A value left the range of float16 (above 65504, or an epsilon of 1e-8 that is 0), or the training
+    diverged. With a dynamic loss scale the step is skipped; without one the weights are lost.
+
+How we know
+    The recorded loss, from the first step on which it is not finite.
+
+What it costs
+    Every step from there on, if it stays so.
+
+What to do
+    Find the layer, then give it room: masks of -3e4 instead of -1e9, epsilons of 1e-4 or more, float32 for
+    exponentials, variances and long sums:
+
+        tf.debugging.enable_check_numerics()
+        scores = keras.ops.where(mask, scores, -3e4)
+
+When to ignore
+    When a single step is meant (a loss that is undefined for one batch).
+
+Sources
+    keras#17571, google/flax#982, huggingface/transformers#382 (masks); keras#11832 (epsilon 1e-4); pt#40497.
+    Read in Keras 3.15.1: its attention masks with -3e4 in float16.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.model.quantities import format_count
+
+CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss is not finite"
+SPECIFICITY = GENERAL
+
+
+def judge(signals: Signals) -> Outcome:
+    table = need(signals.table)
+    rows = np.flatnonzero(table.loss_known)
+    if not len(rows):
+        need(Absent("the loss was not recorded", RECORD_RUN))
+    bad = rows[~np.isfinite(table.loss[rows])]
+    if not len(bad):
+        return Clear("the recorded loss is finite")
+    first = int(table.step[bad[0]])
+    stays = bool((~np.isfinite(table.loss[rows[rows >= bad[0]]])).all())
+    when = (
+        f"from step {first} on"
+        if stays
+        else f"on {format_count(len(bad))} of {format_count(len(rows))} recorded steps, first on step {first}"
+    )
+    return Found(
+        summary=f"the loss is not finite {when}",
+        remedy=(
+            "find the layer with tf.debugging.enable_check_numerics(); masks of -3e4 instead of -1e9, "
+            "epsilons of 1e-4, "
+            "float32 for exponentials and long sums, or bfloat16"
+        ),
+        evidence=(
+            evidence.count("first step", first),
+            evidence.count("recorded steps with such a loss", len(bad), 0),
+        ),
+        severity="error" if stays else "warning",
+    )

@@ -1,0 +1,63 @@
+"""The bookkeeping of the loss scale takes a noticeable part of the step.
+
+What it means
+    A dynamic loss scale checks every gradient for infinities, divides every one, and asks the result on the
+    host before it updates: several small kernels per variable and a wait.
+
+How we know
+    The time of such kernels in the account (`loss_scale`).
+
+What it costs
+    Their time. The wait for the flag is part of `idle_sync` and not counted here, because the trace cannot
+    tell it from the wait for the logs.
+
+What to do
+    Let XLA fuse them, use bfloat16, which needs no scaling, or fix the scale:
+
+        model.compile(..., jit_compile=True)
+        keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)   # with compile(auto_scale_loss=False)
+
+When to ignore
+    Below some percent: it is the price of float16.
+
+Sources
+    Executed with Keras 3.15.1: 5.5 to 7.6 more graph ops per variable. NVIDIA/apex#977 (1.9 -> 1.0 s a step
+    with a static scale), TensorFlow guide "Optimize GPU performance" ("additional conditional ops").
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = (
+    "MP304",
+    "loss-scale-overhead",
+    "Loss-scale bookkeeping takes a noticeable part of the step",
+)
+SPECIFICITY = NAMED
+
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
+"""A healthy small model without XLA spends a few percent so; a tenth is worth a change of the script."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    ratio = need(signals.share("loss_scale"))
+    if ratio < SCALE.info_ratio:
+        return Clear(f"the loss scale's kernels take {format_ratio(ratio)} of the step")
+    rows = signals.select(lambda cell: cell.role == "loss_scale")
+    return Found(
+        summary="checking and un-scaling gradients takes {cost} a step ({share})",
+        remedy="jit_compile=True; mixed_bfloat16 where the device has it; or a fixed loss_scale_factor",
+        evidence=(
+            evidence.ratio("loss-scale kernels in the step", ratio, SCALE.info_ratio),
+            evidence.count("loss-scale kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+        ),
+        scale=SCALE,
+        claims=reach.whole(rows),
+    )

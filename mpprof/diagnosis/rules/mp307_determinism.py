@@ -1,0 +1,48 @@
+"""Deterministic ops are switched on.
+
+What it means
+    `enable_op_determinism` forbids fast kernels whose sums change order, and makes Keras' automatic XLA
+    decision "no".
+
+How we know
+    The switch, as the run recorded it.
+
+What it costs
+    Not known without a run that has it off; users report from 6 % to more than 7 times.
+
+What to do
+    Leave it off where speed is measured:
+
+        # tf.config.experimental.enable_op_determinism()
+
+When to ignore
+    When the result must be reproducible to the bit.
+
+Sources
+    tf#62100 (80 s -> more than 10 min on a T4), NVIDIA/framework-reproducibility#10 (about 6 %). Read in
+    Keras 3.15.1: `model_supports_jit` is False under determinism.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
+
+CODE, SLUG, TITLE = "MP307", "determinism", "Deterministic ops are switched on"
+SPECIFICITY = GENERAL
+
+
+def judge(signals: Signals) -> Outcome:
+    switched = need(signals.facts).deterministic_ops
+    if switched is None:
+        return Unable(f"whether ops are deterministic was not recorded; {RECORD_RUN}")
+    if not switched:
+        return Clear("ops need not be deterministic")
+    return Found(
+        summary="deterministic ops are switched on: slower kernels, and no automatic XLA",
+        remedy="leave tf.config.experimental.enable_op_determinism() out where speed is measured",
+        evidence=(evidence.text("deterministic ops", True),),
+        confidence="medium",
+        severity="info" if signals.on_cpu else "warning",
+    )

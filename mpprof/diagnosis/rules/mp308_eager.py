@@ -1,0 +1,49 @@
+"""Training runs eagerly, op by op.
+
+What it means
+    With `run_eagerly=True` Python launches every op by itself: no graph, no fusion, and the device waits for
+    Python.
+
+How we know
+    `run_eagerly` of the compiled model, as recorded.
+
+What it costs
+    With a trace: the device's idle time in launch code. Without one it is not known.
+
+What to do
+    Compile without it:
+
+        model.compile(..., run_eagerly=False)
+
+When to ignore
+    While debugging.
+
+Sources
+    TensorFlow guide "Better performance with tf.function". XProf warns from 10 % of eager ops on.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
+
+CODE, SLUG, TITLE = "MP308", "eager", "Training runs eagerly"
+SPECIFICITY = NAMED
+
+
+def judge(signals: Signals) -> Outcome:
+    eagerly = need(signals.fit).run_eagerly
+    if eagerly is None:
+        return Unable(f"whether the model runs eagerly was not recorded; {RECORD_RUN}")
+    if not eagerly:
+        return Clear("the step is compiled into a graph")
+    rows = signals.select(lambda cell: cell.role == "idle_launch")
+    return Found(
+        summary="training runs eagerly, op by op"
+        + (": the device idles {cost} a step ({share}) for it" if rows else ""),
+        remedy="model.compile(..., run_eagerly=False)",
+        evidence=(evidence.text("run_eagerly", True),),
+        severity="error",
+        claims=reach.whole(rows),
+    )

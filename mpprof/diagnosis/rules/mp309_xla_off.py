@@ -1,0 +1,77 @@
+"""XLA is off for the whole model because of one layer or setting.
+
+What it means
+    `jit_compile="auto"` is decided for the whole model. One layer that XLA cannot compile (an LSTM or GRU
+    that may use cuDNN, many preprocessing layers), a `tf.distribute` strategy or deterministic ops turn it
+    off, and norms, casts and elementwise work stay unfused.
+
+How we know
+    `jit_compile` is recorded as off, and so is a reason: a layer whose `supports_jit` is False, a strategy,
+    or determinism. Off without such a reason was somebody's choice and is not found.
+
+What it costs
+    What fusion would save of norms, casts and elementwise work: one run cannot tell.
+
+What to do
+    Take the obstacle out, and ask for XLA explicitly to see what stands in its way:
+
+        keras.layers.LSTM(256, use_cudnn=False)
+        model.compile(..., jit_compile=True)
+
+When to ignore
+    When cuDNN's LSTM is most of the step: it is faster than XLA's loop.
+
+Sources
+    Read in Keras 3.15.1: `trainer.py` (`_resolve_auto_jit_compile`, `model_supports_jit`), `rnn/lstm.py`.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.model.account import Class
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
+SPECIFICITY = GENERAL
+
+FUSIBLE: tuple[Class, ...] = ("norm", "elementwise", "cast", "reduce")
+WARNING_RATIO = 0.30
+"""With a third of the step in what XLA would fuse, the obstacle is worth removing."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if known(signals.backend) not in (None, "tensorflow"):
+        return Clear("the backend compiles by itself")
+    fit, facts = need(signals.fit), need(signals.facts)
+    if fit.jit_compile is None:
+        return Unable(f"whether XLA compiles the model was not recorded; {RECORD_RUN}")
+    if fit.jit_compile is not False:
+        return Clear("XLA compiles the model")
+    obstacles = [f"{f.name} ({f.class_name})" for f in need(signals.layers) if f.supports_jit is False]
+    if facts.distribution:
+        obstacles.append(facts.distribution)
+    if facts.deterministic_ops:
+        obstacles.append("deterministic ops")
+    if not obstacles:
+        return Clear("XLA is off, and nothing that was recorded stands in its way")
+    # On a CPU fusion says nothing about what a GPU would gain.
+    share = None if signals.on_cpu else known(signals.share(*FUSIBLE))
+    return Found(
+        summary=f"XLA is off because of {evidence.listed(obstacles)}"
+        + (f", with {format_ratio(share)} of the step in work that it would fuse" if share else ""),
+        remedy=(
+            "use_cudnn=False on the recurrent layer, or preprocessing moved to tf.data; then jit_compile=True"
+        ),
+        evidence=(
+            evidence.text("obstacles", evidence.listed(obstacles)),
+            *(
+                (evidence.ratio("norms, casts and elementwise work", share, WARNING_RATIO),)
+                if share is not None
+                else ()
+            ),
+        ),
+        confidence="medium",
+        severity="warning" if share is not None and share >= WARNING_RATIO else "info",
+    )

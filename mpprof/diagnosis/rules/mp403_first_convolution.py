@@ -1,0 +1,85 @@
+"""The first convolution has 3 channels and runs off the Tensor Cores.
+
+What it means
+    Images have 3 channels, and matrix instructions want 8: the first convolution, and the gradient of its
+    filters, often run on ordinary arithmetic.
+
+How we know
+    The first convolution among the recorded layers has fewer than 8 channels in; in the trace its 16-bit
+    kernels ran on ordinary arithmetic.
+
+What it costs
+    That layer's matrix time against that of 16-bit kernels on Tensor Cores: an upper bound, because few
+    channels fill them badly.
+
+What to do
+    Pad the image to 4 channels (enough where the stride is 2), or fold space into channels:
+
+        x = keras.ops.pad(images, [[0, 0], [0, 0], [0, 0], [0, 1]])
+
+When to ignore
+    When the layer is a small part of the step, as it mostly is.
+
+Sources
+    NVIDIA "Convolutional Layers" guide ("padding to 4 channels is sufficient if a stride of 2 is used").
+    PaddlePaddle/Paddle#27529 (3 -> 4 channels and a better algorithm: 6.4 % on ResNet-50).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, layers, reach, shapes
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.rules.mp401_unaligned_shape import off_or_narrow
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+
+CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs off the Tensor Cores"
+SPECIFICITY = CONFIGURED
+
+SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)
+"""Above what other layers need: the remedy changes the data, and the claim is an upper bound."""
+
+
+def judge(signals: Signals) -> Outcome:
+    first = next((f for f in need(signals.layers) if layers.is_convolution(f)), None)
+    if first is None or first.compute_dtype not in HALF_DTYPES:
+        return Clear("the model has no 16-bit convolution")
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    mine = signals.select(lambda cell: cell.layer == first.name and cell.role == "matmul")
+    channels = shapes.last_axis(first.input_shape) or _channels_of_kernels(signals, mine)
+    if channels is None:
+        return Unable(f"the channels that {first.name} reads were not recorded, nor are they in the trace")
+    if channels >= shapes.ALIGNMENT:
+        return Clear(f"{first.name} reads {channels} channels")
+    rows = [row for row in mine if off_or_narrow(signals.cells[row])]
+    reachable = reach.matrix(signals, rows)
+    if rows and not isinstance(reachable, reach.Reach):
+        return Unable(f"{first.name} ran off the Tensor Cores, but {reachable}")
+    if not isinstance(reachable, reach.Reach) or signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+        return Clear(f"{first.name} costs next to nothing, or runs on Tensor Cores")
+    return Found(
+        summary=f"{first.name} reads {channels} channels and runs off the Tensor Cores: up to "
+        + "{cost} a step ({share})",
+        remedy="pad the images to 4 channels (with a stride of 2) or 8, or fold 2 x 2 pixels into channels",
+        evidence=(
+            evidence.count("channels in", channels, shapes.ALIGNMENT),
+            evidence.text("reachable value from", reachable.source),
+        ),
+        confidence="medium" if reachable.confidence == "high" else "low",
+        scale=SCALE,
+        claims=reachable.claims,
+        layers=(first.name,),
+    )
+
+
+def _channels_of_kernels(signals: Signals, rows: tuple[int, ...]) -> int | None:
+    """The smallest last axis of the layer's 4-D operands in its forward kernels."""
+    sizes = [
+        dims[-1]
+        for row in rows
+        if signals.cells[row].family == "conv_fprop"
+        for _, dims in shapes.tensors(signals.cells[row].shapes or "")[:1]
+        if len(dims) >= 4
+    ]
+    return min(sizes, default=None)

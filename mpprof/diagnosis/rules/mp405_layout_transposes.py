@@ -1,0 +1,59 @@
+"""Layout changes take a noticeable part of the step.
+
+What it means
+    Tensor Core convolutions want channels last. With channels first, or with layers that permute in between,
+    the library transposes activations before and after each kernel.
+
+How we know
+    The time of layout kernels (transposes, nchw/nhwc conversions) in the account.
+
+What it costs
+    Their time.
+
+What to do
+    Keep everything in channels_last:
+
+        keras.config.set_image_data_format("channels_last")
+
+    or let XLA choose layouts for the whole graph: model.compile(..., jit_compile=True).
+
+When to ignore
+    When transposes are part of the model (attention heads) and small.
+
+Sources
+    pt#54324 (92 % of the time in genericTranspose around a grouped fp16 convolution), apache/tvm#4523 (up to
+    25 %), apache/mxnet#17665 (9 %). NVIDIA "Convolutional Layers" guide (NHWC).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP405", "layout-transposes", "Layout changes take a noticeable part of the step"
+SPECIFICITY = GENERAL
+
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.08, error_ratio=0.25)
+"""A warning at the 9 %, an error at the 25 % that users reported as a problem."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    ratio = need(signals.share("layout"))
+    if ratio < SCALE.info_ratio:
+        return Clear(f"layout changes take {format_ratio(ratio)} of the step")
+    rows = signals.select(lambda cell: cell.role == "layout")
+    return Found(
+        summary="transposes and layout changes take {cost} a step ({share})",
+        remedy='keras.config.set_image_data_format("channels_last"), or jit_compile=True',
+        evidence=(
+            evidence.ratio("layout changes in the step", ratio, SCALE.info_ratio),
+            evidence.count("layout kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+        ),
+        scale=SCALE,
+        claims=reach.whole(rows),
+    )

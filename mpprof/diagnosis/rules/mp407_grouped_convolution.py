@@ -1,0 +1,81 @@
+"""A grouped convolution runs off the Tensor Cores.
+
+What it means
+    With `groups` above 1 each group is a small convolution of its own. Libraries often have no Tensor Core
+    kernel for it, and convert to float32 and transpose around it instead.
+
+How we know
+    A recorded layer with `groups` above 1 whose matrix kernels ran on ordinary arithmetic.
+
+What it costs
+    Its matrix kernels against 16-bit ones (an upper bound: narrow groups fill Tensor Cores badly), and the
+    transposes and casts that the trace gives to the layer.
+
+What to do
+    Keep that layer in float32, or make its groups wider (fewer groups, 8 or more channels each):
+
+        keras.layers.Conv2D(256, 3, groups=4, dtype="float32")
+
+When to ignore
+    When the layer is a small part of the step.
+
+Sources
+    NVIDIA/apex#712 (groups=4: 15 times slower on a Titan RTX), pt#54324.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, layers, reach
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+
+CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
+SPECIFICITY = CONFIGURED
+
+SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
+"""Above what other layers need, because the claim on its matrix kernels is an upper bound."""
+
+
+def judge(signals: Signals) -> Outcome:
+    names = frozenset(
+        f.name
+        for f in need(signals.layers)
+        if layers.is_convolution(f) and _groups(f.config.get("groups")) > 1 and f.compute_dtype in HALF_DTYPES
+    )
+    if not names:
+        return Clear("no 16-bit convolution has groups")
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    fallbacks = signals.select(
+        lambda cell: cell.layer in names and cell.role == "matmul" and cell.placement == "cuda_core"
+    )
+    if not fallbacks:
+        if not signals.select(lambda cell: cell.layer in names):
+            return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+        return Clear("the grouped convolutions ran on Tensor Cores")
+    around = signals.select(lambda cell: cell.layer in names and cell.role in ("layout", "cast"))
+    reachable = reach.matrix(signals, fallbacks)
+    if not isinstance(reachable, reach.Reach):
+        return Unable(f"grouped convolutions ran off the Tensor Cores, but {reachable}")
+    claims = reachable.claims + reach.whole(around)
+    if signals.cost_ratio(claims) < SCALE.info_ratio:
+        return Clear("the grouped convolutions cost next to nothing")
+    return Found(
+        summary=f"{evidence.listed(sorted(names))}: grouped, and off the Tensor Cores: up to "
+        + "{cost} a step ({share})",
+        remedy='fewer groups with 8 or more channels each, a newer cuDNN, or dtype="float32" for that layer',
+        evidence=(
+            evidence.text("layers", evidence.listed(sorted(names))),
+            evidence.ns("their kernels off the Tensor Cores", signals.time(fallbacks)),
+            evidence.text("reachable value from", reachable.source),
+        ),
+        confidence="medium" if reachable.confidence == "high" else "low",
+        scale=SCALE,
+        claims=claims,
+        layers=tuple(sorted(names)),
+    )
+
+
+def _groups(value: object) -> int:
+    return value if isinstance(value, int) else 1

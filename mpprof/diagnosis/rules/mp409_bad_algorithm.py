@@ -1,0 +1,81 @@
+"""A 16-bit convolution or matrix product fell off the Tensor Cores although its sizes are right.
+
+What it means
+    The library tried out its algorithms and took, or was left with, one without Tensor Cores (FFT, Winograd,
+    plain): because the fast one wanted more workspace than it got, or because the try-out went wrong.
+
+How we know
+    A kernel with 16-bit operands that ran on ordinary arithmetic, whose sizes are known and all multiples
+    of 8. Where another cause is known for it (MP104, MP401 to MP408), that one has it.
+
+What it costs
+    Its time against that of 16-bit kernels on Tensor Cores.
+
+What to do
+    Give the library more workspace, a newer cuDNN, or another batch size:
+
+        TF_CUDNN_WORKSPACE_LIMIT_IN_MB=8192 python train.py
+
+When to ignore
+    When the card has no Tensor Cores (MP801, MP802).
+
+Sources
+    tf#48127 (one head convolution 67 -> 1857 ms at one batch size), sonots/cumo#502 (1.27 -> 0.54 ms with
+    more workspace), keras#15678 (4.7 GB wanted on an A10G), jax#11143.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.rules.mp401_unaligned_shape import bad_sizes, off_or_narrow
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = (
+    "MP409",
+    "bad-algorithm",
+    "A 16-bit kernel without Tensor Cores, although its sizes are right",
+)
+SPECIFICITY = GENERAL
+
+SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    peaks = known(signals.peaks)
+    if peaks is not None and not peaks.has_matrix_units:
+        return Clear("the device has no matrix units to miss")
+    suspects = signals.select(
+        lambda cell: cell.role == "matmul" and cell.placement == "cuda_core" and off_or_narrow(cell)
+    )
+    rows = [row for row in suspects if bad_sizes(signals, row) == ()]
+    if not rows:
+        if any(bad_sizes(signals, row) is None for row in suspects):
+            return Unable("16-bit kernels ran off the Tensor Cores, but their sizes are not known")
+        return Clear("no 16-bit kernel with aligned sizes ran off the Tensor Cores")
+    reachable = reach.matrix(signals, rows)
+    if not isinstance(reachable, reach.Reach):
+        return Unable(f"16-bit kernels with aligned sizes ran off the Tensor Cores, but {reachable}")
+    if signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+        return Clear("they cost next to nothing")
+    heaviest = max(rows, key=lambda row: signals.cells[row].ns_per_step)
+    where = [
+        signals.cells[row].layer or signals.cells[row].op or signals.cells[row].kernel or "" for row in rows
+    ]
+    return Found(
+        summary=f"{evidence.listed(where)}: 16-bit, aligned, and still off the Tensor Cores: "
+        + "{cost} a step ({share})",
+        remedy="TF_CUDNN_WORKSPACE_LIMIT_IN_MB=8192, a newer cuDNN, or another batch size",
+        evidence=(
+            evidence.text("heaviest kernel", signals.cells[heaviest].kernel),
+            evidence.ns("such kernels", signals.time(tuple(rows))),
+            evidence.text("reachable value from", reachable.source),
+        ),
+        confidence=reachable.confidence,
+        scale=SCALE,
+        claims=reachable.claims,
+        layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
+    )

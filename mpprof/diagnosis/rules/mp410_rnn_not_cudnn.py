@@ -1,0 +1,80 @@
+"""An LSTM or GRU cannot use cuDNN's kernel and runs as a loop.
+
+What it means
+    On TensorFlow, Keras takes cuDNN's recurrent kernel only for the default arguments. With anything else it
+    runs a loop of thousands of tiny kernels, which mixed precision makes smaller still.
+
+How we know
+    The recorded arguments of the layer: an activation other than tanh, a recurrent activation other than
+    sigmoid, `recurrent_dropout`, `unroll`, no bias, or (GRU) `reset_after=False`.
+
+What it costs
+    The difference between the loop and cuDNN's kernel, which one run cannot show; its launches appear as
+    MP302.
+
+What to do
+    Go back to the defaults, and ask for an error instead of silence:
+
+        keras.layers.LSTM(256, use_cudnn=True)
+
+When to ignore
+    When the arguments are the point of the model, or XLA compiles the loop.
+
+Sources
+    Read in Keras 3.15.1 (`rnn/lstm.py`, `_do_lstm_arguments_support_cudnn`); tf#29506; keras#14047,
+    keras#15140.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.run import LayerFacts
+
+CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
+SPECIFICITY = CONFIGURED
+
+_RECURRENT = ("LSTM", "GRU")
+_DEFAULTS = {
+    "activation": "tanh",
+    "recurrent_activation": "sigmoid",
+    "recurrent_dropout": 0,
+    "unroll": False,
+    "use_bias": True,
+    "reset_after": True,
+}
+
+
+def judge(signals: Signals) -> Outcome:
+    recurrent = [f for f in need(signals.layers) if f.class_name in _RECURRENT]
+    if not recurrent:
+        return Clear("the model has no LSTM or GRU")
+    if known(signals.backend) not in (None, "tensorflow"):
+        return Clear("cuDNN's recurrent kernel is used through TensorFlow only")
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    if not any(key in layer.config for layer in recurrent for key in _DEFAULTS):
+        need(signals.facts)
+        return Clear("no argument was recorded that rules cuDNN out")
+    wrong = {layer.name: words for layer in recurrent if (words := _against_cudnn(layer))}
+    if not wrong:
+        return Clear("the arguments allow cuDNN's kernel")
+    listed = evidence.listed([f"{name} ({words})" for name, words in wrong.items()])
+    return Found(
+        summary=f"{listed}: cuDNN's kernel is ruled out, and the layer runs as a loop",
+        remedy="use the default arguments; use_cudnn=True gives an error where they do not allow it",
+        evidence=tuple(evidence.text(name, words) for name, words in wrong.items()),
+        confidence="medium",
+        severity="warning",
+        layers=tuple(wrong),
+    )
+
+
+def _against_cudnn(layer: LayerFacts) -> str:
+    """The arguments that rule cuDNN out, as they would be written; "" where there are none."""
+    return ", ".join(
+        f"{key}={layer.config[key]!r}"
+        for key, default in _DEFAULTS.items()
+        if key in layer.config and layer.config[key] != default
+    )

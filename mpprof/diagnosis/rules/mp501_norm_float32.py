@@ -1,0 +1,80 @@
+"""Norm layers compute in float32, unfused, with casts around them.
+
+What it means
+    Keras 3 normalises in float32: it casts its input up, computes moments and scale as separate ops, and
+    casts back. Under mixed precision a norm gets no cheaper and gains two casts each way.
+
+How we know
+    The layers that the run recorded as norms, and the time of their kernels and casts in the trace.
+
+What it costs
+    Their casts, and half of the rest: what it would be with 16-bit tensors in fused kernels.
+
+What to do
+    Let XLA fuse them, which is where the most lies:
+
+        model.compile(..., jit_compile=True)
+
+    Fold batch norms of frozen parts into their convolutions; use fewer norms.
+
+When to ignore
+    When norms are needed for the numbers and the model is small. float32 statistics are right; it is the
+    memory traffic that costs.
+
+Sources
+    Read in Keras 3.15.1 (`batch_normalization.py`). keras-team/keras-core#225 ("significantly slower ... when
+    jit_compile=False"), tf#52668 (XLA gives 3.5x with batch norm, 1.3x without), keras#20003.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, layers, reach
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP501", "norm-float32", "Norm layers compute in float32"
+SPECIFICITY = NAMED
+
+SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.60)
+"""It is how Keras 3 works, so that every convnet without XLA shows some of it: a mention, until it is a third
+of the step."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    if signals.half is None:
+        return Clear("the run is not in mixed precision")
+    facts = known(signals.layers)
+    names = {f.name for f in facts or () if layers.is_norm(f)}
+    rows = signals.select(lambda cell: cell.layer in names if facts else cell.role == "norm")
+    if not rows:
+        if names:
+            return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+        return Clear("the model has no norm layer")
+    casts = tuple(row for row in rows if signals.cells[row].role == "cast")
+    rest = [row for row in rows if signals.cells[row].role != "cast" and signals.cells[row].role != "matmul"]
+    claims = reach.whole(casts) + reach.halved(signals, rest)
+    fit = known(signals.fit)
+    if not casts and fit is not None and fit.jit_compile:
+        return Clear("XLA fuses the norms' casts")
+    if signals.cost_ratio(claims) < SCALE.info_ratio:
+        return Clear(f"norms could give back {format_ratio(signals.cost_ratio(claims))} of the step")
+    return Found(
+        summary=(
+            "norm layers compute in float32 with casts around them: {cost} a step ({share}) could be "
+            "fused away"
+        ),
+        remedy="jit_compile=True fuses norms and their casts",
+        evidence=(
+            evidence.ns("norm layers", signals.time(rows)),
+            evidence.ns("casts of these layers", signals.time(casts)),
+            *((evidence.count("norm layers in the model", len(names)),) if names else ()),
+        ),
+        confidence="medium",
+        scale=SCALE,
+        claims=claims,
+        layers=tuple(sorted(names)),
+    )

@@ -1,0 +1,53 @@
+"""Elementwise work is a large part of the step.
+
+What it means
+    Activations, additions, dropout, pooling and softmax move bytes and hardly compute. 16 bits make them at
+    most twice as fast; once the matrix work has shrunk, they are what is left.
+
+How we know
+    The share of elementwise kernels in the account.
+
+What it costs
+    It is a ceiling on what mixed precision can give. What fusion would save, one run cannot tell.
+
+What to do
+    Fuse: each fused kernel saves a pass over memory.
+
+        model.compile(..., jit_compile=True)
+
+When to ignore
+    When XLA is on already.
+
+Sources
+    NVIDIA "Memory-Limited Layers" guide; apache/mxnet#14173; mit-han-lab/torchsparse#69.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP502", "memory-bound", "Elementwise work is a large part of the step"
+SPECIFICITY = GENERAL
+
+INFO_RATIO = 0.30
+"""With a third of the step at most twice as fast, the whole stays below 6 times at best."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    ratio = need(signals.share("elementwise"))
+    if ratio < INFO_RATIO:
+        return Clear(f"elementwise work takes {format_ratio(ratio)} of the step")
+    return Found(
+        summary=(
+            f"{format_ratio(ratio)} of the step is elementwise work, which 16 bits make at most twice as fast"
+        ),
+        remedy="jit_compile=True fuses it; fewer separate activations, additions and dropouts",
+        evidence=(evidence.ratio("elementwise work in the step", ratio, INFO_RATIO),),
+        severity="info",
+    )

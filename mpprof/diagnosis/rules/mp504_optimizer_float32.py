@@ -1,0 +1,71 @@
+"""The optimizer's update takes a noticeable part of the step.
+
+What it means
+    The update reads and writes float32 weights, slots and gradients: mixed precision makes none of it
+    cheaper. Without fusion each arithmetic step of Adam is a kernel and a pass over memory of its own.
+
+How we know
+    The time of the optimizer's kernels in the account.
+
+What it costs
+    Their time above one pass over memory: 28 bytes per parameter (read weight, two slots and gradient, write
+    weight and two slots, 4 bytes each) at the device's bandwidth.
+
+What to do
+    Update less often, or in fused kernels:
+
+        model.compile(..., jit_compile=True)
+        keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4)
+
+When to ignore
+    When the batch can grow: the update's cost per step stays the same.
+
+Sources
+    The bytes are counted from Adam's definition. deepmodeling/deepmd-kit#4463 (22 -> 8 ms when fused),
+    apache/mxnet#17665 (36.5 % of the GPU time).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes a noticeable part of the step"
+SPECIFICITY = GENERAL
+
+BYTES_PER_PARAMETER = 28
+SCALE = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
+"""Keras' unfused Adam takes 5 to 15 % of a healthy step: a mention; a warning from a fifth."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    account = need(signals.gpu_account)
+    rows = signals.select(lambda cell: cell.role == "optimizer")
+    total = signals.time(rows)
+    if total / account.step_ns < SCALE.info_ratio:
+        return Clear(f"the update takes {format_ratio(total / account.step_ns)} of the step")
+    parameters, bandwidth = need(signals.parameters), need(signals.peaks).bandwidth_bytes_per_s
+    if not bandwidth:
+        return Unable(
+            "the device's memory bandwidth is not known, and with it what the update needs at least"
+        )
+    least = min(total, parameters * BYTES_PER_PARAMETER / bandwidth * 1e9)
+    claims = tuple(Claim(row, signals.cells[row].ns_per_step * least / total) for row in rows)
+    if signals.cost_ratio(claims) < SCALE.info_ratio:
+        return Clear("the update runs near the memory's bandwidth")
+    return Found(
+        summary="the optimizer's update takes {cost} a step ({share}) more than one pass over memory",
+        remedy="jit_compile=True fuses it; gradient_accumulation_steps, or a larger batch, spreads it",
+        evidence=(
+            evidence.ns("optimizer kernels", total),
+            evidence.ns("one pass over memory", least),
+            evidence.count("kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+        ),
+        confidence="medium",
+        scale=SCALE,
+        claims=claims,
+    )

@@ -1,0 +1,60 @@
+"""bfloat16 on a GPU that has no units for it.
+
+What it means
+    bfloat16 arithmetic came with compute capability 8.0. Before it the library converts to float32 and back
+    around every product: slower than float32.
+
+How we know
+    The model computes in bfloat16 and the device's compute capability is below 8.0.
+
+What it costs
+    Against float32 on the same card: one run cannot tell.
+
+What to do
+    Use float16 with its loss scaling, or float32:
+
+        keras.config.set_dtype_policy("mixed_float16")
+
+When to ignore
+    When only the memory matters.
+
+Sources
+    openxla/xla#12429 and jax#21212 (T4: a bfloat16 product at less than half the float32 speed). NVIDIA CUDA
+    programming guide (bfloat16 from 8.0 on).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
+SPECIFICITY = GENERAL
+
+FIRST_WITH_BF16 = (8, 0)
+
+
+def judge(signals: Signals) -> Outcome:
+    if need(signals.compute_dtype) != "bfloat16":
+        return Clear("the model does not compute in bfloat16")
+    if known(signals.accelerator) in ("cpu", "tpu"):
+        return Clear("the run used no GPU")
+    device = need(signals.device)
+    if device.vendor not in ("nvidia", "unknown"):
+        return Clear("not an NVIDIA device")
+    capability = need(signals.capability)
+    words = f"{capability[0]}.{capability[1]}"
+    if capability >= FIRST_WITH_BF16:
+        return Clear(f"compute capability {words} has bfloat16")
+    return Found(
+        summary=(
+            f"{device.name or 'this GPU'} (compute capability {words}) emulates bfloat16, slower than float32"
+        ),
+        remedy='keras.config.set_dtype_policy("mixed_float16")',
+        evidence=(
+            evidence.text("compute capability", words, "8.0"),
+            evidence.text("compute dtype", "bfloat16"),
+        ),
+        severity="error",
+    )

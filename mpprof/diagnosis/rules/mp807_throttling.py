@@ -1,0 +1,108 @@
+"""The step grew slower during the run.
+
+What it means
+    Heat or a power cap brings the clocks down, and dense Tensor Core work draws the most power. A run that
+    slows down as it goes cannot be compared by one number.
+
+How we know
+    The median of the last quarter of steady steps against that of the first. With hardware samples: the
+    clock fell with it, or the driver named a reason. Without samples it may also be the data or another
+    process, hence the low confidence.
+
+What it costs
+    The difference between the two medians.
+
+What to do
+    Watch the clocks, improve cooling, raise the cap, or compare at locked clocks:
+
+        nvidia-smi -q -d PERFORMANCE,CLOCK
+        sudo nvidia-smi -lgc 1200
+
+When to ignore
+    When batches grow by design (sequence length by bucket).
+
+Sources
+    tf#40042 (a laptop's GPU, mended by a cooling pad), flashinfer-ai/flashinfer#2899 (1965 -> 1580 MHz within
+    100 iterations).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.finding import Evidence
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP807", "throttling", "The step grew slower during the run"
+SPECIFICITY = GENERAL
+
+FEWEST_STEPS = 80
+"""Twenty steps in each quarter make a median worth comparing."""
+INFO_RATIO, WARNING_RATIO = 0.05, 0.10
+"""Two medians of one steady run differ by less than 5 %."""
+CLOCK_FALL_RATIO = 0.03
+"""Boost clocks move by a percent or two by themselves."""
+
+
+def judge(signals: Signals) -> Outcome:
+    table, summary = need(signals.table), need(signals.summary)
+    steady = (
+        (table.interval_ns > 0)
+        & (table.step >= (summary.first_steady or 1))
+        & ~table.profiled
+        & ~table.synced
+    )
+    times = table.interval_ns[steady] / table.covers[steady]
+    if summary.first_steady is None or len(times) < FEWEST_STEPS:
+        return Unable(
+            f"fewer than {FEWEST_STEPS} steady steps: drift cannot be told from noise; train longer"
+        )
+    quarter = len(times) // 4
+    early, late = float(np.median(times[:quarter])), float(np.median(times[-quarter:]))
+    drift = late / early - 1
+    if drift < INFO_RATIO:
+        return Clear(f"the last quarter's steps took {format_ratio(drift)} longer than the first's")
+    cause = _in_hardware(signals)
+    return Found(
+        summary=f"steps took {format_ratio(drift)} longer at the end than at the beginning"
+        + (f": {cause[0]}" if cause else ""),
+        remedy=(
+            "nvidia-smi -q -d PERFORMANCE shows why clocks fall; cooling, power cap, or locked clocks "
+            "to compare"
+        ),
+        evidence=(
+            evidence.ratio("last quarter above the first", drift, INFO_RATIO),
+            evidence.ns("median at first", early),
+            evidence.ns("median at last", late),
+            *((cause[1],) if cause else ()),
+        ),
+        confidence="high" if cause else "low",
+        severity="warning" if drift >= WARNING_RATIO else "info",
+        cost_ns=late - early,
+    )
+
+
+def _in_hardware(signals: Signals) -> tuple[str, Evidence] | None:
+    """What the samples say of the clocks: a throttle reason, or a fall from first to last quarter."""
+    samples = signals.case.run.hardware
+    if samples is None or not len(samples):
+        return None
+    named = sorted(
+        {reason for reasons in samples.throttle for reason in reasons if "idle" not in reason.lower()}
+    )
+    if named:
+        words = evidence.listed(named)
+        return f"the driver reports {words}", evidence.text("throttle reasons", words)
+    clocks = samples.sm_clock_hz[np.isfinite(samples.sm_clock_hz) & (samples.gpu >= 0)]
+    quarter = len(clocks) // 4
+    if not quarter:
+        return None
+    fall = 1 - float(np.median(clocks[-quarter:])) / float(np.median(clocks[:quarter]))
+    if not fall >= CLOCK_FALL_RATIO:
+        return None
+    return f"the clock fell by {format_ratio(fall)}", evidence.ratio(
+        "fall of the clock", fall, CLOCK_FALL_RATIO
+    )

@@ -1,0 +1,55 @@
+"""The clock timed the launch of the step and not the step.
+
+What it means
+    JAX, torch and custom loops return before the device is done. An interval between two hooks is then the
+    time of dispatch, except where something waits.
+
+How we know
+    The recorded step is less than half as long as the device was busy per step in the trace.
+
+What it costs
+    Nothing: the step times are wrong, not slow.
+
+What to do
+    Time between two waits and divide, as the callback does by itself on such backends; in a custom loop:
+
+        recorder.step(outputs)      # StepRecorder waits for the outputs every read_every steps
+
+When to ignore
+    On TensorFlow with Keras 3.15, where every step ends with its logs as numbers, and so with a wait.
+
+Sources
+    Executed with Keras 3.15.1 on TensorFlow and JAX: see mpprof's documentation of timing.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ns
+
+CODE, SLUG, TITLE = "MP903", "async-clock", "The clock timed the launch, not the step"
+SPECIFICITY = GENERAL
+
+TOO_SHORT_RATIO = 0.5
+"""Clocks and windows differ by some percent; half cannot be the same step."""
+
+
+def judge(signals: Signals) -> Outcome:
+    median = need(signals.summary).median_ns
+    busy = need(signals.gpu_account).device_ns
+    if not median:
+        return Unable("there are no steady steps to compare with the trace; train longer")
+    if median >= busy * TOO_SHORT_RATIO:
+        return Clear("the recorded step is as long as the device was busy")
+    return Found(
+        summary=(
+            f"the recorded step takes {format_ns(median)}, and in the trace the device was busy "
+            f"{format_ns(busy)} a step: "
+            "the clock timed the launch"
+        ),
+        remedy="time between two waits for the device, as MPProfilerCallback and StepRecorder do",
+        evidence=(evidence.ns("recorded step", median), evidence.ns("device busy per step", busy)),
+        severity="error",
+    )

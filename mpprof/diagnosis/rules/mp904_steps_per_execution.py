@@ -1,0 +1,48 @@
+"""One call of the callback covers several steps.
+
+What it means
+    With `steps_per_execution` above 1 Keras calls the hooks once for several steps. Times per call must be
+    divided by the steps that ran, and loss, scale and skips are seen at the end of each call only.
+
+How we know
+    The recorded setting, and the steps that each call covered.
+
+What it costs
+    Nothing: it usually saves time. The step times shown are already divided.
+
+What to do
+    Nothing; to see single steps, for one run:
+
+        model.compile(..., steps_per_execution=1)
+
+When to ignore
+    Always, once known.
+
+Sources
+    Keras API: Model.compile(steps_per_execution).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP904", "steps-per-execution", "One callback covers several steps"
+SPECIFICITY = GENERAL
+
+
+def judge(signals: Signals) -> Outcome:
+    table, fit = known(signals.table), known(signals.fit)
+    if table is None and fit is None:
+        need(signals.fit)
+    covered = int(table.covers.max()) if table is not None else 1
+    several = max(covered, (fit.steps_per_execution or 1) if fit is not None else 1)
+    if several <= 1:
+        return Clear("every step has its own callback")
+    return Found(
+        summary=f"each callback covers up to {several} steps; step times are divided by the steps that ran",
+        remedy="none needed; steps_per_execution=1 shows single steps",
+        evidence=(evidence.count("steps per call", several, 1),),
+        severity="info",
+    )
