@@ -352,6 +352,8 @@ def _running(work: _Work, steps: int) -> dict[Class, float]:
 def _closed(cells: list[Cell], step_ns: float) -> list[Cell]:
     """The cells with the rounding of the sweep (far below a nanosecond) put into the largest of them."""
     rest = step_ns - math.fsum(cell.ns_per_step for cell in cells)
+    if abs(rest) > 1.0 + 1e-9 * step_ns:
+        raise AssertionError(f"the account does not close: {rest} ns of a step of {step_ns} ns are left")
     largest = max(range(len(cells)), key=lambda row: cells[row].ns_per_step)
     cells[largest] = replace(cells[largest], ns_per_step=cells[largest].ns_per_step + rest)
     return cells

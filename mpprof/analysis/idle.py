@@ -27,6 +27,7 @@ MISJOINED_NS = 1_000_000
 kernel by more than this were joined with the wrong kernel; many mean that the clocks are off."""
 _MISJOINED_RATIO = 0.001
 
+_ALWAYS = Intervals(np.array([-(1 << 60)]), np.array([1 << 60]))
 _LAUNCHING = (HostKind.OP, HostKind.LAUNCH, HostKind.COPY)
 _WORKING = (*_LAUNCHING, HostKind.SYNC, HostKind.EXECUTOR, HostKind.COMPILE, HostKind.INPUT)
 
@@ -146,9 +147,7 @@ class _Host:
         any_work = first <= last
         start = np.maximum(work.start[np.minimum(first, len(work) - 1)], begin)[any_work]
         stop = np.minimum(work.end[np.maximum(last, 0)], end)[any_work]
-        edge = 1 << 62
-        always = Intervals(np.array([-edge]), np.array([edge]))
-        return gaps(union(start, stop), always)
+        return gaps(union(start, stop), _ALWAYS)
 
     @staticmethod
     def _of(kind: NDArray[np.int8], kinds: tuple[HostKind, ...]) -> Bool:
