@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from mpprof._version import __version__
+
 Status = Literal["ok", "info", "missing"]
 
 NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
@@ -41,9 +43,7 @@ def checks() -> tuple[Check, ...]:
     """Everything, in the order in which it matters."""
     gpus = _gpus()
     return (
-        Check(
-            "mpprof", "ok", f"{_version('mpprof')}, Python {platform.python_version()}, {platform.machine()}"
-        ),
+        Check("mpprof", "ok", f"{__version__}, Python {platform.python_version()}, {platform.machine()}"),
         *gpus,
         _cupti(any(check.status == "ok" for check in gpus)),
         permission(NVIDIA_PARAMS, SELF_STATUS),
@@ -198,7 +198,8 @@ def _keras() -> list[Check]:
     by_environment = os.environ.get("KERAS_BACKEND")
     backend = by_environment or settings.get("backend") or "tensorflow"
     origin = "KERAS_BACKEND" if by_environment else problem or str(path)
-    policy = settings.get("dtype_policy") or settings.get("floatx") or "float32"
+    # keras.json can set floatx only; the global policy starts from it.
+    policy = settings.get("floatx") or "float32"
     effect = (
         ""
         if "mixed" in str(policy)

@@ -17,6 +17,9 @@ SMALL_RATIO = 0.005
 """Slices below this share of the step are folded into one row, where there are more than two of them."""
 
 
+NEVER_FOLDED = ("unknown", "profiling")
+
+
 @dataclass(frozen=True, slots=True)
 class TimeRow:
     """One row of the breakdown of a step. `part` rows split the row above and add nothing to the sum."""
@@ -76,7 +79,7 @@ def time_rows(document: Document) -> list[TimeRow]:
     slices = sorted(
         document["time"]["slices"], key=lambda part: (part["class"] == "profiling", -part["ns_per_step"])
     )
-    small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] != "unknown"]
+    small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] not in NEVER_FOLDED]
     folded = small if len(small) > 2 else []
     rows: list[TimeRow] = []
     for part in slices:
@@ -275,10 +278,13 @@ def not_judged(document: Document) -> list[tuple[str, list[str]]]:
 
 def not_measured(document: Document) -> list[tuple[str, list[str]]]:
     """What is absent, by reason; what another line of the report says already is left out."""
-    told = {"tensor_core", "tensor_core.ratio", "speedup"} | (
-        {"steps"} if document["steps"] is None else set()
+    told = {"tensor_core", "speedup"} | {room for room in ("steps", "time") if document[room] is None}
+    parts = ("tensor_core.", "speedup.", "memory.")
+    fields = (
+        (field, why)
+        for field, why in document["absent"].items()
+        if field not in told and not field.startswith(parts)
     )
-    fields = ((field, why) for field, why in document["absent"].items() if field not in told)
     return grouped(fields)
 
 

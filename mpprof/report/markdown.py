@@ -21,7 +21,7 @@ def escape(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _LONE_UNDERSCORE.sub(r"\\_", _SPECIAL.sub(r"\\\1", text))
     # A backslash does not stop GitHub from linking these.
-    return text.replace("@", "&#64;").replace("#", "&#35;").replace("://", ":&#47;&#47;")
+    return text.replace("#", "&#35;").replace("@", "&#64;").replace("://", ":&#47;&#47;")
 
 
 def code(text: str) -> str:

@@ -7,6 +7,7 @@ Eighty columns are enough; colour and bars beyond ASCII are added only where ask
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
@@ -15,6 +16,10 @@ from mpprof.report import content, words
 
 MIN_WIDTH = 60
 _COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info": "1;36"}
+
+
+# A number and its unit stay on one line.
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|ms|µs|ns|[KMGT]iB|bytes?)(?![\w-]))")
 
 
 class _Page:
@@ -38,13 +43,14 @@ class _Page:
         """`text` behind a `label`; lines after the first start `hang` further in than the label."""
         pad = " " * indent
         wrapped = textwrap.wrap(
-            f"{label}{words.plain(text)}",
+            _UNIT.sub("\xa0", f"{label}{words.plain(text)}"),
             self.width,
             initial_indent=pad,
             subsequent_indent=pad + " " * hang,
             break_on_hyphens=False,
         )
-        self.lines += [self.paint(line, style) if style else line for line in wrapped]
+        lines = [line.replace("\xa0", " ") for line in wrapped]
+        self.lines += [self.paint(line, style) if style else line for line in lines]
 
     def row(self, text: str, style: str = "") -> None:
         self.lines.append(self.paint(text.rstrip(), style) if style else text.rstrip())
@@ -171,9 +177,11 @@ def _findings(page: _Page, findings: list[Document], step_ns: float | None) -> N
     page.heading("Findings")
     for finding in findings:
         severity = finding["severity"]
-        head = f"{finding['code']} {finding['slug']} [{severity}, {finding['confidence']} confidence]"
-        cost = content.cost(finding, step_ns)
-        page.paragraph(f"{head} {cost}".rstrip(), indent=2, hang=2, style=severity)
+        cost = content.cost(finding, step_ns) or "cost not known"
+        head = f"{finding['code']} {finding['slug']}: {cost}"
+        page.paragraph(
+            f"{head} [{severity}, {finding['confidence']} confidence]", indent=2, hang=2, style=severity
+        )
         page.paragraph(finding["summary"] or finding["title"], indent=4)
         parts = [("evidence: ", "; ".join(content.evidence(finding))), ("remedy: ", finding["remedy"])]
         parts.append(("then: ", content.whatif(finding, step_ns)))
@@ -225,29 +233,24 @@ def _gap(page: _Page, rung: Document) -> None:
         return
     rows = content.gap_rows(rung["slices"])
     unit = words.time_unit(max(abs(row.baseline_ns) for row in rows) or 1.0)
-    label = min(page.width - 46, max(len(row.label) for row in rows))
+    label = min(page.width - 48, max(12, *(len(row.label) for row in rows)))
     page.row("")
-    page.row(
-        f"  {'where the gap lies':<{max(label, 18)}} {'gap':>11} {'baseline':>12} {'now':>12}  {'could':>6}"
-    )
+    page.row(f"  {'class, layer':<{label}} {'gap':>11} {'baseline':>12} {'now':>12}  {'could':>6}")
     for row in rows:
-        cells = [words.column(value, unit) for value in (row.ns, row.baseline_ns, row.mixed_ns)]
+        gap, baseline, now = (words.column(value, unit) for value in (row.ns, row.baseline_ns, row.mixed_ns))
         name = words.shorten(row.label, label)
-        page.row(f"  {name:<{max(label, 18)}} {cells[0]:>11} {cells[1]:>12} {cells[2]:>12}  {row.ratio:>6}")
-    total = words.column(sum(row.ns for row in rows), unit)
-    page.row(f"  {'sum':<{max(label, 18)}} {total:>11}")
+        page.row(f"  {name:<{label}} {gap:>11} {baseline:>12} {now:>12}  {row.ratio:>6}")
+    page.row(f"  {'sum':<{label}} {words.column(sum(row.ns for row in rows), unit):>11}")
 
 
 def _changes(page: _Page, changes: list[Document]) -> None:
     if not changes:
         return
-    largest = max(max(change["from_ns"] or 0.0, change["to_ns"] or 0.0) for change in changes)
-    unit = words.time_unit(largest or 1.0)
     page.row("")
-    page.row(f"  {'before':>11} {'after':>11}  kernels and ops that changed most, per step")
+    page.row(f"  {'before':>9} {'after':>9}  kernels and ops that changed most, per step")
     for change in changes:
-        cells = [
-            "-" if change[key] is None else words.column(change[key], unit) for key in ("from_ns", "to_ns")
-        ]
-        name = words.shorten(words.plain(change["key"]), page.width - 27)
-        page.row(f"  {cells[0]:>11} {cells[1]:>11}  {name}")
+        before, after = (
+            "-" if change[key] is None else words.duration(change[key]) for key in ("from_ns", "to_ns")
+        )
+        name = words.shorten(words.plain(change["key"]), page.width - 23)
+        page.row(f"  {before:>9} {after:>9}  {name}")

@@ -15,8 +15,10 @@ from mpprof.model.quantities import NOT_KNOWN
 
 _NON_FINITE = ("NaN", "Infinity", "-Infinity")
 _TIME_UNITS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
+_RATES = {"flops_per_s": "FLOP/s", "flops": "FLOP", "bytes_per_s": "B/s"}
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _ASCII = str.maketrans(
-    {"µ": "u", "█": "#", "▏": "", "▎": "", "▍": "", "▌": "#", "▋": "#", "▊": "#", "▉": "#", "…": "~",
+    {"µ": "u", "█": "#", "▏": " ", "▎": " ", "▍": " ", "▌": "#", "▋": "#", "▊": "#", "▉": "#", "…": "~",
      "→": ">", "×": "x", "·": "-", "–": "-", "−": "-", "≥": ">", "≤": "<", "ä": "a"}
 )  # fmt: skip
 
@@ -91,6 +93,9 @@ def quantity(value: Any, unit: str) -> str:
     """A value of a finding's evidence in the words of its unit."""
     if isinstance(value, str) and value in _NON_FINITE:
         value = float(value)
+    if unit in _RATES and isinstance(value, (int, float)) and math.isfinite(value):
+        size, prefix = next(((size, p) for size, p in _PREFIXES if abs(value) >= size), (1.0, ""))
+        return f"{value / size:.3g} {prefix}{_RATES[unit]}"
     return plain(quantities.format_quantity(value, unit))
 
 

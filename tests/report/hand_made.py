@@ -1,0 +1,292 @@
+"""Diagnoses made by hand, with every field filled or none, to render."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from mpprof.model.account import (
+    Account,
+    Bound,
+    Cell,
+    Class,
+    DeviceAccount,
+    EstimatedSpeedup,
+    GapSlice,
+    MatmulShare,
+    MemoryAccount,
+    MemoryItem,
+    Slice,
+    Speedup,
+    TensorCoreShare,
+)
+from mpprof.model.device import DeviceFacts
+from mpprof.model.finding import Comparison, Diagnosis, Evidence, Finding, KernelChange, Rung, Unable
+from mpprof.model.run import FitFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
+from mpprof.model.steps import LossScaleSummary, StepSummary
+
+STEP_NS = 41_234_567.891
+HOSTILE = '<a href="x">x</a>|`|@you #1 \x1b[31mred'
+
+
+def facts(policy: str = "mixed_float16") -> RunFacts:
+    fit = FitFacts(
+        fit=1,
+        first_step=1,
+        initial_epoch=0,
+        policy=PolicyFacts(policy, "float16", "float32"),
+        optimizer=OptimizerFacts("LossScaleOptimizer", "Adam", True),
+        batch_size=1024,
+        jit_compile=False,
+        run_eagerly=False,
+        steps_per_execution=1,
+        gradient_accumulation_steps=None,
+    )
+    return RunFacts(
+        run_id="0af3",
+        created_unix_ns=0,
+        clock_monotonic_ns=0,
+        clock_unix_ns=0,
+        host="trainer",
+        framework={"backend": "tensorflow", "keras": "3.15.1"},
+        distribution=None,
+        replicas=1,
+        tf32_enabled=None,
+        deterministic_ops=None,
+        graph_rewrite=None,
+        devices=(DeviceFacts("cpu", name="a CPU"), DeviceFacts("gpu", name="Tesla V100-SXM2-16GB")),
+        model=None,
+        fits=(fit,),
+        profile_windows=(),
+        timing=None,
+        absent={"tf32_enabled": "cc 7.0 has no TF32"},
+    )
+
+
+def run(name: str = "bert-fp16", *, with_facts: bool = True) -> Run:
+    return Run(
+        name=name,
+        path=Path("logs") / name,
+        facts=facts() if with_facts else None,
+        steps=None,
+        validations=None,
+        hardware=None,
+        traces=(Path("logs") / name / "host.xplane.pb",),
+        finished=True,
+        warnings=("the last line of steps.jsonl is torn (byte 48213): it was left out",),
+    )
+
+
+def slices() -> tuple[Slice, ...]:
+    """Slices that sum to the step, small ones and a negative `profiling` among them."""
+    shares = (
+        MatmulShare("tensor_core", "fp16", 12_000_000.1234),
+        MatmulShare("cuda_core", "fp32", 6_100_000.5),
+    )
+    times: dict[Class, float] = {
+        "matmul": sum(share.ns_per_step for share in shares),
+        "norm": 2_000_000.3333,
+        "elementwise": 3_111_111.1111,
+        "reduce": 90_000.0,
+        "cast": 150_000.0,
+        "layout": 20_000.0,
+        "unknown": 41_000.0,
+        "comm": 800_000.0,
+        "idle_input": 16_950_000.0,
+    }
+    times["profiling"] = STEP_NS - sum(times.values())
+    return tuple(
+        Slice(
+            role, ns, ns / STEP_NS, 700_000.0 if role == "comm" else 0.0, shares if role == "matmul" else ()
+        )
+        for role, ns in times.items()
+    )
+
+
+def account() -> Account:
+    parts = slices()
+    main = DeviceAccount(
+        device="/device:GPU:0",
+        step_ns=STEP_NS,
+        busy_ns=24_300_000.0,
+        steps=5,
+        slices=parts,
+        cells=(Cell("matmul", 1.0),),
+    )
+    return Account(
+        basis="wall",
+        trace_basis="device",
+        step_ns=STEP_NS,
+        wall_ns=STEP_NS,
+        window_ns=STEP_NS + 2_000_000,
+        device_ns=24_300_000.0,
+        main=main,
+        devices=(main,),
+        steps=(11, 12, 13, 14, 15),
+        step_source="keras",
+        notes=("launches were shifted by 1.20 µs: two clocks",),
+    )
+
+
+def speedup() -> Speedup:
+    gap = (
+        GapSlice("idle_input", None, 16_950_000.0, 1_000_000.0, 17_000_000.0, 1.0, "idle does not shrink"),
+        GapSlice(
+            "matmul", f"encoder/{HOSTILE}", 6_000_000.0, 12_000_000.0, 8_000_000.0, 5.8, "in this trace"
+        ),
+        GapSlice("norm", None, -50_000.0, 4_100_000.0, 2_000_000.0, 2.0, "16-bit tensors"),
+    )
+    total = sum(part.ns_per_step for part in gap)
+    return Speedup(
+        baseline="measured",
+        baseline_id="bert-fp32",
+        baseline_step_ns=44_120_000.0,
+        observed=1.07,
+        interval=(1.06, 1.08),
+        expected=2.4,
+        expected_with_host=1.3,
+        ceiling=4.1,
+        reach_ns=STEP_NS - total,
+        gap_ns=total,
+        slices=gap,
+        unexplained_ns=120_000.0,
+        absent={},
+    )
+
+
+def findings() -> tuple[Finding, ...]:
+    return (
+        Finding(
+            code="MP301",
+            slug="input-bound",
+            title="The device waits for input",
+            severity="error",
+            confidence="high",
+            evidence=(
+                Evidence("idle_input share", 0.411, "ratio", 0.15),
+                Evidence("pipeline", "tf.data without prefetch", "text"),
+                Evidence("batches", 1204, "count"),
+            ),
+            remedy="Add .prefetch(tf.data.AUTOTUNE) as the last step of the input pipeline.",
+            summary="The GPU waits 17.0 ms of every step for the next batch.",
+            cost_ns_per_step=16_950_000.0,
+            gap_ratio=0.74,
+            whatif_step_ns=STEP_NS - 16_950_000.0,
+        ),
+        Finding(
+            code="MP104",
+            slug="float32-island",
+            title="A layer stays in float32",
+            severity="warning",
+            confidence="medium",
+            evidence=(Evidence(f"layer {HOSTILE}", "float32", "text", "float16"),),
+            remedy="Remove dtype='float32' from the layer.",
+            cost_ns_per_step=5_000_000.0,
+            layers=tuple(f"encoder/block_{k}/attention" for k in range(9)),
+        ),
+    )
+
+
+def diagnosis(name: str = "bert-fp16") -> Diagnosis:
+    """A run of which everything is known."""
+    return Diagnosis(
+        run=run(name),
+        steps=StepSummary(
+            count=400,
+            steady=371,
+            first_steady=12,
+            median_ns=STEP_NS,
+            p95_ns=48_000_000.0,
+            interval_ns=(41_000_000.0, 41_400_000.0),
+            skipped=2,
+            skipped_ratio=0.005,
+            loss_scale=LossScaleSummary(32768.0, math.inf, 8192.0, math.inf),
+            peak_memory_bytes=11 << 30,
+        ),
+        account=account(),
+        tensor_core=TensorCoreShare(18_100_000.6, 0.663, None, {"fp16": 12_000_000.1}, 6_100_000.5, 0.0017),
+        speedup=speedup(),
+        bounds=(Bound("matrix rate at most", 18.1e12, "flops_per_s", ("direct convolutions",)),),
+        memory=MemoryAccount(
+            peak_bytes=11 << 30,
+            at_peak=(MemoryItem("dtype", "float16", 5 << 30), MemoryItem("dtype", "float32", 6 << 30)),
+        ),
+        findings=findings(),
+        unable=(
+            Unable("MP302", "host events were not recorded"),
+            Unable("MP912", "host events were not recorded"),
+            Unable("MP203", "the loss scale was not read"),
+        ),
+        clear=("MP101", "MP102"),
+        warnings=("the profiled steps are 4.9 % slower than the others",),
+        absent={"run.deterministic_ops": "not stated"},
+        verdict="You expected 2.40x and got 1.07x: the GPU waits for input 41 % of every step.",
+        device=DeviceFacts("gpu", name="Tesla V100-SXM2-16GB", vendor="nvidia", compute_capability=(7, 0)),
+    )
+
+
+def bare() -> Diagnosis:
+    """A run of which nothing is known but that it is there."""
+    return Diagnosis(
+        run=replace(run("nothing", with_facts=False), traces=(), warnings=()),
+        steps=None,
+        account=None,
+        tensor_core=None,
+        speedup=None,
+        bounds=(),
+        memory=None,
+        findings=(),
+        unable=(Unable("MP301", "there is no trace"),),
+        clear=(),
+        warnings=(),
+        verdict="Nothing can be said of this run yet.",
+    )
+
+
+def cpu() -> Diagnosis:
+    """A run on a CPU, without a baseline: the speedup is an estimate and there are no Tensor Cores."""
+    known = diagnosis("cpu")
+    held = account()
+    estimated = Speedup(
+        baseline="estimated",
+        baseline_id=None,
+        baseline_step_ns=None,
+        observed=None,
+        interval=None,
+        expected=None,
+        expected_with_host=None,
+        ceiling=None,
+        reach_ns=None,
+        gap_ns=None,
+        slices=(),
+        unexplained_ns=None,
+        estimated=EstimatedSpeedup(0.9, 1.2, ("the CPU has no 16-bit matrix units",)),
+        absent={"observed": "no baseline was given"},
+    )
+    return replace(
+        known,
+        account=replace(held, trace_basis="host", basis="window", wall_ns=None),
+        tensor_core=None,
+        speedup=estimated,
+        absent={"tensor_core": "no accelerator in the trace"},
+    )
+
+
+def comparison() -> Comparison:
+    first = replace(diagnosis("bert-fp32"), findings=(), speedup=None)
+    second = diagnosis()
+    rung = Rung(
+        start=0,
+        end=1,
+        speedup=second.speedup,
+        slices=speedup().slices,
+        kernels=(
+            KernelChange("volta_sgemm_128x64_nn", "name", 12_000_000.0, None),
+            KernelChange(f"volta_h884gemm_{HOSTILE}", "name", None, 4_000_000.0),
+            KernelChange("model/dense/MatMul", "op", 900.0, 1200.0),
+        ),
+        findings=second.findings[:1],
+        labels=("batch size: 512 and 1024",),
+    )
+    return Comparison((first, second), (rung,))

@@ -1,0 +1,153 @@
+"""Text and markdown: golden files of hand-made reports, and what must hold for all of them.
+
+`MPPROF_UPDATE_GOLDEN=1 pytest tests/report` writes the golden files anew; look at the difference.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mpprof.model.finding import Diagnosis
+from mpprof.report import json as documents
+from mpprof.report import markdown, text, words
+from tests.report import hand_made
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+DIAGNOSES = {"known": hand_made.diagnosis, "bare": hand_made.bare, "cpu": hand_made.cpu}
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def check(name: str, produced: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("MPPROF_UPDATE_GOLDEN"):
+        path.write_text(produced, encoding="utf-8")
+    assert produced == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", DIAGNOSES)
+def test_golden_report(name: str) -> None:
+    document = documents.document(DIAGNOSES[name]())
+    check(f"report-{name}.txt", text.render(document, width=80, path="logs/bert fp16"))
+    check(f"report-{name}.md", markdown.render(document))
+
+
+def test_golden_comparison() -> None:
+    document = documents.compare_document(hand_made.comparison())
+    check("compare.txt", text.render_comparison(document, width=80))
+    check("compare.md", markdown.render_comparison(document))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize("make", DIAGNOSES.values())
+def test_no_line_is_wider_than_asked(make: Callable[[], Diagnosis], width: int) -> None:
+    lines = text.render(documents.document(make()), width=width).splitlines()
+    # A suggested command is never broken: it is there to be copied.
+    assert max(len(line) for line in lines if not line.startswith(("  mpprof ", "  MPProf"))) <= width
+    comparison = documents.compare_document(hand_made.comparison())
+    assert max(map(len, text.render_comparison(comparison, width=width).splitlines())) <= width
+
+
+def test_color_adds_nothing_but_color() -> None:
+    document = documents.document(hand_made.diagnosis())
+    painted = text.render(document, color=True)
+    assert "\x1b[" in painted
+    assert ANSI.sub("", painted) == text.render(document)
+
+
+def test_the_ascii_fallback_is_ascii_and_keeps_the_columns() -> None:
+    document = documents.document(hand_made.diagnosis())
+    plain, rich = (text.render(document, width=80, ascii_only=flag) for flag in (True, False))
+    assert plain.isascii()
+    row = next(line for line in plain.splitlines() if line.startswith("  idle_input"))
+    other = next(line for line in rich.splitlines() if line.startswith("  idle_input"))
+    assert len(row) == len(other)
+    assert "#" in row
+
+
+def test_a_name_cannot_steer_the_terminal_or_the_page() -> None:
+    document = documents.document(hand_made.diagnosis())
+    comparison = documents.compare_document(hand_made.comparison())
+    for rendered in (text.render(document), text.render_comparison(comparison)):
+        assert "\x1b" not in rendered
+        assert r"\x1b[31mred" in rendered
+    for rendered in (markdown.render(document), markdown.render_comparison(comparison)):
+        outside_code = re.sub(r"`[^`]*`", "", rendered.replace(r"\`", ""))
+        assert "<a" not in outside_code
+        assert "@you" not in outside_code
+        assert "#1" not in outside_code
+
+
+def test_the_verdict_comes_before_every_number() -> None:
+    document = documents.document(hand_made.diagnosis())
+    rendered = text.render(document)
+    assert rendered.index(document["verdict"]) < rendered.index("matmul")
+    assert rendered.index("matmul") < rendered.index("MP301")
+
+
+def test_nothing_unknown_is_left_out_or_shown_as_zero() -> None:
+    document = documents.document(hand_made.diagnosis())
+    document["tensor_core"] |= {"ratio": None, "reason": "no matrix work ran in the window"}
+    for render in (text.render, markdown.render):
+        rendered = render(document)
+        assert "no matrix work ran in the window" in rendered
+        assert "unknown: 0.17 %" in rendered
+        assert "MP302" in rendered
+    bare = text.render(documents.document(hand_made.bare()))
+    assert " 0 ns" not in bare
+    assert "0 %" not in bare
+
+
+def test_an_estimate_is_called_one() -> None:
+    rendered = text.render(documents.document(hand_made.cpu()))
+    assert "estimated, not measured: 0.90x to 1.20x" in rendered
+    assert "observed 1" not in rendered
+
+
+def test_another_vendors_matrix_units_go_by_their_own_name() -> None:
+    document = documents.document(hand_made.diagnosis())
+    document["time"]["slices"][0]["by"][0]["placement"] = "matrix_core"
+    rendered = text.render(document)
+    assert "Matrix cores" in rendered
+    assert "Tensor Cores" not in rendered
+
+
+def test_small_slices_are_folded_and_the_sum_still_holds() -> None:
+    rendered = text.render(documents.document(hand_made.diagnosis()))
+    assert re.search(r"3 smaller .*cast, reduce, layout", rendered)
+    total = next(line for line in rendered.splitlines() if line.strip().startswith("sum"))
+    assert "41.23 ms" in total
+    assert "100 %" in total
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, "not known"), (32768.0, "32,768 (2^15)"), (0.25, "2^-2"), (3.0, "3"), ("Infinity", "infinite"),
+     (2.0**126, "2^126"), (0.0, "0"), ("NaN", "not a number")],
+)  # fmt: skip
+def test_loss_scales(value: object, expected: str) -> None:
+    assert words.scale(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [("Infinity", "ns", "infinite"), ("NaN", "ratio", "not a number"), (True, "text", "yes"),
+     (None, "bytes", "not known"), ("a\x07b", "text", "a\\x07b"), (0.5, "ratio", "50.0 %")],
+)  # fmt: skip
+def test_quantities_of_json(value: object, unit: str, expected: str) -> None:
+    assert words.quantity(value, unit) == expected
+
+
+@pytest.mark.parametrize("width", range(1, 30))
+def test_a_name_is_shortened_to_what_was_asked(width: int) -> None:
+    name = "volta_h884gemm_256x64_ldg8_nn"
+    assert len(words.shorten(name, width)) == min(width, len(name))
+
+
+def test_bars_are_never_longer_than_asked() -> None:
+    assert len(words.bar(1.0, 20)) == 20
+    assert len(words.bar(7.0, 20)) == 20
+    assert words.bar(0.0, 20) == ""
+    assert words.bar(-1.0, 20) == ""
