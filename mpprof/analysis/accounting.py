@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from mpprof.analysis import idle, timeline
 from mpprof.analysis import steps as stepping
-from mpprof.analysis.intervals import Intervals, gaps, sweep, union
+from mpprof.analysis.intervals import Intervals, crowded, gaps, sweep, union
 from mpprof.analysis.layers import Ownership
+from mpprof.analysis.roofline import weighed
 from mpprof.analysis.timeline import Periods
 from mpprof.errors import UnableError
 from mpprof.model.account import (
@@ -104,7 +105,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     wall_ns = summary.median_ns if summary is not None else None
     window_ns = main.step_ns
     main = _against_the_wall(main, wall_ns)
-    return Account(
+    found = Account(
         basis="window" if wall_ns is None else "wall",
         trace_basis="host" if trace.basis == "host" else "device",
         step_ns=main.step_ns,
@@ -117,6 +118,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         step_source=window.periods.source,
         notes=(*window.periods.notes, *window.notes(trace), *refused),
     )
+    return weighed(found, trace, ownership, run)
 
 
 # --- which instants ----------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def _device_account(
     cells = _cells(trace, placements, ownership, work, own, window.steps)
     cells += [Cell(role, ns / window.steps) for role, ns in _idle(trace, window, instants).items() if ns > 0]
     cells = _closed(cells, step_ns)
-    slices = _slices(cells, step_ns, _running(work, window.steps))
+    slices = _slices(cells, step_ns, _hidden(work, own, window.steps))
     plane = trace.devices[window.device].plane
     return DeviceAccount(plane, step_ns, busy.length_ns / window.steps, window.steps, slices, tuple(cells))
 
@@ -337,13 +339,16 @@ def _dense(keys: Int64, size: int) -> Int64:
     return np.asarray((np.cumsum(used, dtype=np.int64) - 1)[keys])
 
 
-def _running(work: _Work, steps: int) -> dict[Class, float]:
-    """Per class, how long anything of it ran, whether or not the instant is its own."""
-    running: dict[Class, float] = {}
-    for code in np.unique(work.role).tolist():
-        rows = np.flatnonzero(work.role == code)
-        running[CLASSES[code]] = union(work.start_ns[rows], work.end_ns[rows]).length_ns / steps
-    return running
+def _hidden(work: _Work, own: Float64, steps: int) -> dict[Class, float]:
+    """Per class, how long something of it ran while the instant went to another class."""
+    hidden: dict[Class, float] = {}
+    among = crowded(work.start_ns, work.end_ns)
+    for code in np.flatnonzero(np.bincount(work.role[among])).tolist():
+        rows = among[work.role[among] == code]
+        ns = union(work.start_ns[rows], work.end_ns[rows]).length_ns - math.fsum(own[rows].tolist())
+        if ns > 1e-3:  # less is the rounding of the sweep
+            hidden[CLASSES[code]] = ns / steps
+    return hidden
 
 
 # --- sums that close ---------------------------------------------------------------------------------------
@@ -359,17 +364,14 @@ def _closed(cells: list[Cell], step_ns: float) -> list[Cell]:
     return cells
 
 
-def _slices(cells: list[Cell], step_ns: float, running: dict[Class, float]) -> tuple[Slice, ...]:
+def _slices(cells: list[Cell], step_ns: float, hidden: dict[Class, float]) -> tuple[Slice, ...]:
     slices = []
     for role in CLASSES:
         own = [cell for cell in cells if cell.role == role]
         ns = math.fsum(cell.ns_per_step for cell in own)
-        # Rounding of the sweep is not time that is hidden.
-        hidden = max(0.0, running.get(role, ns) - ns) if role != "profiling" else 0.0
-        hidden = hidden if hidden > 1e-3 else 0.0
-        if ns or hidden:
+        if ns or role in hidden:
             by = _shares(own) if role == "matmul" else ()
-            slices.append(Slice(role, ns, ns / step_ns if step_ns else 0.0, hidden, by))
+            slices.append(Slice(role, ns, ns / step_ns if step_ns else 0.0, hidden.get(role, 0.0), by))
     return tuple(slices)
 
 

@@ -1,0 +1,147 @@
+"""Without a measured baseline: what float32 would have taken, as a range, and how to measure it instead.
+
+Every cell of the mixed run's account is turned back. Low and high are the two ends of what its float32 twin
+may have taken: 16-bit matrix work on matrix units between twice its time (half the bytes) and the ratio of
+the peaks; other 16-bit work between its own time and twice that; casts and loss scaling would not have been
+there; what stays float32 took the same. Time that the device idles may, at the low end, have been hidden
+behind the longer kernels. Whether float32 products ran in TF32 changes the high end and is taken from the
+run's records where they say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mpprof.analysis.reach import SIXTEEN_BITS, precision_of
+from mpprof.model.account import Account, Cell, EstimatedSpeedup, Speedup
+from mpprof.model.device import DevicePeaks
+from mpprof.model.kernels import ACCELERATED, Precision
+from mpprof.model.run import Run
+
+RECORD_A_BASELINE = (
+    "no float32 run to compare with. Record one: put keras.config.set_dtype_policy('float32') before the "
+    "model is built, train for two epochs with MPProfilerCallback('<logdir>/float32') and the same batch "
+    "size, then run: mpprof report {path} --baseline <logdir>/float32"
+)
+_ONLY_IN_MIXED = frozenset(("cast", "loss_scale"))
+_HALF_BYTES = 2.0
+
+
+def how_to_record(run: Run) -> str:
+    """The words that tell how to record the missing baseline of `run`."""
+    return RECORD_A_BASELINE.format(path=run.path)
+
+
+def estimate(account: Account, run: Run, peaks: DevicePeaks | None) -> Speedup:
+    """The estimated speedup of a run over a float32 run that was not recorded. `observed` and `slices` are
+    never estimated; `absent` says why a field is None and how to record what is missing."""
+    absent = {
+        "observed": how_to_record(run),
+        "expected": "needs a measured baseline",
+        "expected_with_host": "needs a measured baseline",
+        "interval": "needs a measured baseline",
+    }
+    why = _why_not(account, run, peaks)
+    found = None
+    if why or peaks is None:
+        absent["estimated"] = absent["ceiling"] = why
+    else:
+        found = _range(account, run, peaks)
+    return Speedup(
+        baseline="estimated",
+        baseline_id=None,
+        baseline_step_ns=None,
+        observed=None,
+        interval=None,
+        expected=None,
+        expected_with_host=None,
+        ceiling=found.high if found else None,
+        reach_ns=None,
+        gap_ns=None,
+        slices=(),
+        unexplained_ns=None,
+        estimated=found,
+        absent=absent,
+    )
+
+
+def _why_not(account: Account, run: Run, peaks: DevicePeaks | None) -> str:
+    """Why there is no estimate; empty: there is one."""
+    if account.trace_basis == "host":
+        return "a run on the CPU: what its arithmetic reaches in float32 and in 16 bits is not known"
+    if peaks is None:
+        return "the peak rates of this device are not known"
+    compute = precision_of(run.last_fit.policy.compute_dtype) if run.last_fit else None
+    in_16_bits = any(cell.precision in SIXTEEN_BITS for cell in account.main.cells)
+    if compute == "fp32" or (compute is None and not in_16_bits):
+        return "this run computes in float32: it is a baseline itself"
+    return ""
+
+
+def _range(account: Account, run: Run, peaks: DevicePeaks) -> EstimatedSpeedup:
+    states = _tf32_states(run, peaks)
+    cells = account.main.cells
+    low_ns = sum(_low(cell) for cell in cells)
+    high_ns = max(sum(_high(cell, state, peaks) for cell in cells) for state in states)
+    assumptions = [
+        "16-bit matrix work took between twice its time and the ratio of the peaks in float32",
+        "other 16-bit work took between as long and twice as long",
+        "casts and loss scaling would not have been there; the optimizer and float32 work took the same",
+        "idle time may have been hidden behind longer kernels",
+        *_tf32_said(account, states, peaks),
+        f"peaks: {peaks.name}, {peaks.source}",
+    ]
+    low = min(low_ns, high_ns) / account.step_ns if account.step_ns > 0 else 0.0
+    high = max(low_ns, high_ns) / account.step_ns if account.step_ns > 0 else 0.0
+    return EstimatedSpeedup(low, high, tuple(assumptions))
+
+
+def _tf32_states(run: Run, peaks: DevicePeaks) -> tuple[bool, ...]:
+    if "tf32" not in peaks.flops_per_s:
+        return (False,)
+    known = run.facts.tf32_enabled if run.facts else None
+    return (True, False) if known is None else (known,)
+
+
+def _tf32_said(account: Account, states: tuple[bool, ...], peaks: DevicePeaks) -> Iterable[str]:
+    if "tf32" not in peaks.flops_per_s:
+        return ["this card has no TF32"]
+    if len(states) == 1:
+        return [f"float32 products run {'in TF32, as this run was set' if states[0] else 'without TF32'}"]
+    ends = [
+        sum(_high(cell, state, peaks) for cell in account.main.cells) / account.step_ns
+        for state in states
+        if account.step_ns > 0
+    ]
+    return (
+        [f"TF32 not recorded: at most {ends[0]:.1f}x with it and {ends[1]:.1f}x without it"] if ends else []
+    )
+
+
+def _low(cell: Cell) -> float:
+    """The least that the cell's float32 twin took."""
+    if cell.role in _ONLY_IN_MIXED or cell.role.startswith("idle_"):
+        return 0.0
+    return cell.ns_per_step * (_HALF_BYTES if _on_matrix_units_in_16_bits(cell) else 1.0)
+
+
+def _high(cell: Cell, tf32: bool, peaks: DevicePeaks) -> float:
+    """The most that it took."""
+    if cell.role in _ONLY_IN_MIXED:
+        return 0.0
+    if cell.precision not in SIXTEEN_BITS:
+        return cell.ns_per_step
+    if cell.role == "matmul" and cell.precision is not None:
+        return cell.ns_per_step * _peak_ratio(cell, cell.precision, tf32, peaks)
+    return cell.ns_per_step * _HALF_BYTES
+
+
+def _on_matrix_units_in_16_bits(cell: Cell) -> bool:
+    return cell.role == "matmul" and cell.precision in SIXTEEN_BITS and cell.placement in ACCELERATED
+
+
+def _peak_ratio(cell: Cell, precision: Precision, tf32: bool, peaks: DevicePeaks) -> float:
+    rates = peaks.flops_per_s
+    ran = rates.get(precision if cell.placement in ACCELERATED else f"{precision}_cuda")
+    before = rates.get("tf32") if tf32 else rates.get("fp32_cuda")
+    return max(1.0, ran / before) if ran and before and cell.placement in ACCELERATED else _HALF_BYTES
