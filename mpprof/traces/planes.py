@@ -24,6 +24,11 @@ DENSE_IDS = 1 << 22
 """Ids below it are looked up in a table, larger ones by bisection: a file cannot ask for memory by an id."""
 
 
+MAX_PLANES, MAX_LINES = 1 << 12, 1 << 16
+"""Planes in a file and lines in a plane that are read; real files hold tens of the one, hundreds of the
+other. What is beyond is left out, and said."""
+
+
 def _bits(*numbers: int) -> int:
     return sum(1 << n for n in numbers)
 
@@ -68,6 +73,7 @@ class RawPlane:
     stat_names: Mapping[int, str]
     own_stats: tuple[Int64, Int64]
     damage: int  # first damaged byte outside events, -1
+    lines_left_out: int  # beyond MAX_LINES
 
     @cached_property
     def stats(self) -> dict[str, StatValue]:
@@ -123,6 +129,8 @@ def read_space(buffer: Bytes) -> RawSpace:
     fields = walk.scan(buffer, one(0), one(len(buffer)), _bits(1, 2, 3, 4))
     starts, ends, _ = extents(fields, 1)
     damage = fields.damage
+    left_out = max(0, len(starts) - MAX_PLANES)
+    starts, ends = starts[:MAX_PLANES], ends[:MAX_PLANES]
     planes = tuple(
         _plane(buffer, start, end, cut=0 <= damage < start and end == len(buffer))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
@@ -132,7 +140,8 @@ def read_space(buffer: Bytes) -> RawSpace:
         begins, stops, _ = extents(fields, number)
         return tuple(text(buffer, a, b) for a, b in zip(begins.tolist(), stops.tolist(), strict=True))
 
-    return RawSpace(planes, texts(2), texts(3), texts(4), damage)
+    beyond = (f"{left_out} planes beyond the first {MAX_PLANES} were left out",) if left_out else ()
+    return RawSpace(planes, texts(2), (*texts(3), *beyond), texts(4), damage)
 
 
 def _plane(buffer: Bytes, start: int, end: int, *, cut: bool) -> RawPlane:
@@ -141,7 +150,8 @@ def _plane(buffer: Bytes, start: int, end: int, *, cut: bool) -> RawPlane:
     numbers, wires, values = fields.number, fields.wire, fields.value
     names = extents(fields, 2)
     ids = values[(numbers == 1) & (wires == 0)]
-    lines, damage = _lines(buffer, *extents(fields, 3)[:2])
+    line_starts, line_ends, _ = extents(fields, 3)
+    lines, damage = _lines(buffer, line_starts[:MAX_LINES], line_ends[:MAX_LINES])
     damages.append(damage)
     entries = _map_entries(buffer, *extents(fields, 4)[:2], _bits(1, 2, 4, 5))
     stat_entries = _map_entries(buffer, *extents(fields, 5)[:2], _bits(1, 2))
@@ -170,6 +180,7 @@ def _plane(buffer: Bytes, start: int, end: int, *, cut: bool) -> RawPlane:
         ),
         own_stats=(own[0], own[1]),
         damage=min(found) if found else -1,
+        lines_left_out=max(0, len(line_starts) - MAX_LINES),
     )
 
 
@@ -193,6 +204,8 @@ def _texts(buffer: Bytes, fields: walk.Fields, number: int, n: int) -> tuple[str
 
 def _map_entries(buffer: Bytes, starts: Int64, ends: Int64, wanted: int) -> tuple[Int64, walk.Fields, int]:
     """Keys and fields of the values of a protobuf map. An entry without a value has no fields."""
+    filled = starts < ends
+    starts, ends = starts[filled], ends[filled]
     entries = walk.scan(buffer, starts, ends, _bits(1, 2))
     keys = _last_varint(entries, 1, len(starts))
     value_starts, value_ends, owner = extents(entries, 2)

@@ -6,12 +6,12 @@ below 64 times the file's size plus 100 MB, whatever the bytes say.
 
 from __future__ import annotations
 
-import gzip
 import mmap
 import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,38 +62,44 @@ class XSpaceReader:
             if head == b"\x1f\x8b":
                 buffer = _unpack(path, size, notes)
                 return _assemble(buffer, path, size, notes, strict=strict)
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                buffer = np.frombuffer(mapped, np.uint8)
-                try:
-                    return _assemble(
-                        buffer,
-                        path,
-                        size,
-                        notes,
-                        strict=strict,
-                        release=lambda: mapped.madvise(mmap.MADV_DONTNEED),
-                    )
-                finally:
-                    del buffer
+            # Not closed by hand: the mapping goes with the last array on it, also when an error is raised.
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return _assemble(
+            np.frombuffer(mapped, np.uint8),
+            path,
+            size,
+            notes,
+            strict=strict,
+            release=partial(_give_back, mapped),
+        )
 
 
 def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
+    """The unpacked bytes, of a damaged file as far as they go."""
     limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
     parts: list[bytes] = []
     total = 0
-    try:
-        with gzip.open(path) as file:
-            while part := file.read(1 << 20):
-                parts.append(part)
-                total += len(part)
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    with path.open("rb") as file:
+        packed = file.read(1 << 16)
+        try:
+            while packed:
+                parts.append(stream.decompress(packed, 1 << 20))
+                total += len(parts[-1])
                 if total > limit:
                     raise UnreadableError(
-                        f"unpacks to more than {MAX_RATIO} times its size",
+                        f"unpacks to more than {MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB",
                         where=str(path),
                         next="This is no profile; if it is, unpack it with gunzip and read the result.",
                     )
-    except (EOFError, OSError, zlib.error) as error:
-        notes.append(f"the compressed file is damaged after {total} unpacked bytes: {error}")
+                packed = stream.unconsumed_tail or stream.unused_data or file.read(1 << 16)
+                if stream.eof and packed:  # several members in a row are one file
+                    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            problem = "" if stream.eof else "it ends too early"
+        except zlib.error as error:
+            problem = str(error)
+    if problem:
+        notes.append(f"the compressed file is damaged after {total} unpacked bytes: {problem}")
     return np.frombuffer(b"".join(parts), np.uint8)
 
 
@@ -110,6 +116,11 @@ class _Parts:
 
 def _nothing() -> None:
     pass
+
+
+def _give_back(mapped: mmap.mmap) -> None:
+    if hasattr(mapped, "madvise"):  # not on Windows
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _assemble(
@@ -201,6 +212,8 @@ def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:
             "what is whole was read"
         )
     for plane in space.planes:
+        if plane.lines_left_out:
+            parts.warnings.append(f"plane {plane.name}: {plane.lines_left_out} lines were left out: too many")
         if plane.damage >= 0 and not plane.cut:
             parts.warnings.append(f"plane {plane.name or '(unnamed)'} is damaged at byte {plane.damage}")
         if plane.cut and plane.lines and not plane.metadata_names:

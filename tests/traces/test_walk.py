@@ -57,7 +57,11 @@ def small_space() -> bytes:
     plane = space.plane("/device:GPU:0")
     line = plane.line(7, "Stream #7(Compute)", 500)
     for i in range(40):
-        stats = {"correlation_id": i, "tf_op": Ref(f"a/b{i % 3}:MatMul"), "memcpy_details": f"size:{i % 5} dest:0"}
+        stats = {
+            "correlation_id": i,
+            "tf_op": Ref(f"a/b{i % 3}:MatMul"),
+            "memcpy_details": f"size:{i % 5} dest:0",
+        }
         line.event(f"kernel{i % 4}", 1_000 + 10 * i, 7.5, stats)
     plane.line(8, "empty")
     return space.to_bytes()

@@ -1,0 +1,257 @@
+"""Whatever the bytes: a trace with a warning, or one clear error; never a crash, a hang or much memory."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from mpprof import traces
+from mpprof.errors import NotFoundError, UnreadableError
+from mpprof.model.trace import Trace
+from mpprof.traces import xspace
+from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
+from tests.traces.conftest import SHARED, needs_shared
+
+MEMORY_MULTIPLE, MEMORY_BASE = 64, 100 << 20
+
+
+def gpu_space() -> Space:
+    space = Space(hostnames=["here"])
+    device = space.plane("/device:GPU:0")
+    stream = device.line(7, "Stream #7(Compute)", 1_000)
+    host = space.plane("/host:CPU")
+    thread = host.line(11, "python", 1_000)
+    for i in range(30):
+        thread.event(f"m/op{i % 3}:MatMul", 1_000 + 100 * i, 60, display="MatMul")
+        thread.event("cuLaunchKernel", 1_010 + 100 * i, 40, {"correlation_id": i + 1})
+        thread.event(
+            "MemoryAllocation", 1_020 + 100 * i, 0, {"allocator_name": Ref("GPU_0_bfc"), "addr": 64 * i}
+        )
+        stats = {
+            "correlation_id": i + 1,
+            "tf_op": Ref(f"m/op{i % 3}:MatMul"),
+            "kernel_details": Ref("regs:32"),
+        }
+        stream.event(f"kernel_{i % 4}", 2_000 + 100 * i, 50, stats)
+    return space
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "host.xplane.pb"
+
+
+def test_an_empty_file_is_one_clear_error(file: Path) -> None:
+    with pytest.raises(UnreadableError, match=r"host\.xplane\.pb: the file is empty"):
+        traces.read(write(file, b""))
+
+
+def test_text_is_one_clear_error_that_names_file_and_byte(file: Path) -> None:
+    with pytest.raises(UnreadableError, match=r"host\.xplane\.pb: no profile: .*\(byte \d+\)"):
+        traces.read(write(file, b"This is a note to myself.\n" * 50))
+
+
+def test_a_directory_and_a_missing_file_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match="is a directory"):
+        traces.read(tmp_path)
+    with pytest.raises(NotFoundError):
+        traces.read(tmp_path / "nothing.xplane.pb")
+
+
+def test_an_unknown_format_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match=r"\.xplane\.pb"):
+        traces.read(write(tmp_path / "notes.txt", b"hello"))
+
+
+def test_find_gives_traces_oldest_first_and_nothing_else(tmp_path: Path) -> None:
+    import os
+
+    data = gpu_space().to_bytes()
+    for age, name in (
+        (1, "b/plugins/profile/2/h.xplane.pb"),
+        (2, "a/plugins/profile/1/h.xplane.pb"),
+        (3, "x.txt"),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, data)
+        os.utime(path, (10_000 - age, 10_000 - age))
+    found = traces.find(tmp_path)
+    assert [p.relative_to(tmp_path).parts[0] for p in found] == ["a", "b"]
+    assert traces.find(found[0]) == (found[0],)
+    assert traces.find(tmp_path / "b" / "plugins") == (found[1],)
+    with pytest.raises(NotFoundError):
+        traces.find(tmp_path / "c")
+
+
+def test_a_cut_within_the_host_plane_keeps_the_device_whole(file: Path) -> None:
+    data = gpu_space().to_bytes()
+    whole = traces.read(write(file, data))
+    cut = traces.read(write(file, data[: int(len(data) * 0.6)]))
+    assert len(cut.kernels) == len(whole.kernels) == 30
+    assert len(cut.host) < len(whole.host)
+    assert any(f"of {int(len(data) * 0.6)}" in warning for warning in cut.warnings)
+    assert not whole.warnings
+    with pytest.raises(UnreadableError, match="byte"):
+        traces.read(file, strict=True)
+
+
+def test_every_truncation_gives_a_trace_with_a_warning_or_one_error(file: Path) -> None:
+    space = gpu_space()
+    data = space.to_bytes()
+    first = len(tagged_bytes(1, space.planes[0].to_bytes()))
+    ends = {first, len(data) - len(tagged_bytes(4, b"here"))}
+    outcomes = set()
+    for size in range(1, len(data)):
+        trace = read_or_none(write(file, data[:size]))
+        outcomes.add("error" if trace is None else "trace")
+        # between two planes a file may end and be whole
+        assert trace is None or trace.warnings or size in ends, size
+    assert outcomes == {"error", "trace"}
+
+
+def read_or_none(path: Path) -> Trace | None:
+    """The trace, or None where reading ends in the one error it may end in, which names the file."""
+    try:
+        return traces.read(path)
+    except UnreadableError as error:
+        if str(path) not in str(error):
+            raise
+        return None
+
+
+def check(trace: Trace) -> None:
+    """Every index of a trace points into its table."""
+    for table, column, limit in (
+        ("kernels", "device", "devices"), ("kernels", "stream", "streams"), ("kernels", "name", "strings"),
+        ("kernels", "op", "ops"), ("kernels", "launch", "host"), ("kernels", "shapes", "strings"),
+        ("kernels", "details", "strings"), ("host", "thread", "threads"), ("host", "name", "strings"),
+        ("host", "op", "ops"), ("markers", "thread", "threads"), ("markers", "family", "strings"),
+        ("allocations", "allocator", "strings"), ("allocations", "op", "ops"), ("allocations", "shapes", "strings"),
+    ):  # fmt: skip
+        values = getattr(getattr(trace, table), column)
+        assert not len(values) or (values.min() >= -1 and values.max() < len(getattr(trace, limit))), (
+            table,
+            column,
+        )
+    kernels = trace.kernels
+    assert not len(kernels) or kernels.duration_ns.min() >= 0
+    assert len({len(getattr(kernels, name)) for name in kernels.__slots__}) == 1
+
+
+def mutations(data: bytes, seed: int, count: int) -> list[bytes]:
+    dice = random.Random(seed)
+    made = []
+    for _ in range(count):
+        changed = bytearray(data)
+        for _ in range(dice.choice((1, 1, 2, 4, 16))):
+            at = dice.randrange(len(changed))
+            kind = dice.randrange(4)
+            if kind == 0:
+                changed[at] = dice.randrange(256)
+            elif kind == 1:
+                changed[at : at + 1] = varint(dice.choice((2**31, 2**32, 2**63, 2**64 - 1, 0)))
+            elif kind == 2:
+                del changed[at : at + dice.randrange(1, 40)]
+            else:
+                changed[at:at] = changed[max(0, at - dice.randrange(1, 60)) : at]
+            changed = changed or bytearray(b"\n")
+        made.append(bytes(changed))
+    return made
+
+
+def test_mutated_small_traces_never_crash(file: Path) -> None:
+    read = 0
+    for data in mutations(gpu_space().to_bytes(), 7, 2500):
+        trace = read_or_none(write(file, data))
+        if trace is not None:
+            check(trace)
+            read += 1
+    assert read > 1000
+
+
+@needs_shared()
+@pytest.mark.parametrize(
+    "name", ["gtx1080ti-xla/cyclops.xplane.pb", "mi300-jax/jax_conv_minimal_08.xplane.pb"]
+)
+def test_mutated_recorded_traces_never_crash(name: str, file: Path) -> None:
+    read = 0
+    for data in mutations((SHARED / name).read_bytes(), 11, 250):
+        trace = read_or_none(write(file, data))
+        if trace is not None:
+            check(trace)
+            read += 1
+    assert read > 50
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        tagged_bytes(1, tagged_bytes(2, b"/device:GPU:0") + tagged_bytes(3, tagged_bytes(4, b"") * 400_000)),
+        tagged_bytes(1, tagged_bytes(2, b"/host:CPU") + tagged_bytes(3, b"") * 400_000),
+        tagged_bytes(1, tagged_bytes(2, b"/host:CPU") + tagged_bytes(4, b"") * 400_000),
+        tagged_bytes(
+            1, tagged_bytes(2, b"/device:GPU:0") + tagged_bytes(5, tagged_varint(1, 2**62)) * 50_000
+        ),
+        tagged_bytes(1, tagged_bytes(2, b"x")) * 20_000,
+        tagged_bytes(1, tagged_bytes(2, b"/device:GPU:0")) * 5_000,
+    ],
+    ids=["empty events", "empty lines", "empty metadata", "huge ids", "many planes", "many devices"],
+)
+def test_memory_stays_below_its_stated_multiple(data: bytes, file: Path) -> None:
+    write(file, data)
+    tracemalloc.start()
+    try:
+        check(traces.read(file))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < MEMORY_MULTIPLE * len(data) + MEMORY_BASE
+
+
+def test_deep_nesting_is_no_recursion(file: Path) -> None:
+    shape = b""
+    for _ in range(5_000):
+        shape = tagged_bytes(4, shape)
+    instruction = tagged_bytes(1, b"deep") + tagged_bytes(3, shape) + tagged_varint(35, 1)
+    instruction += tagged_bytes(2, b"fusion") + tagged_bytes(
+        38, varint(3)
+    )  # a fusion that calls its own computation
+    module = tagged_bytes(1, b"m") + tagged_bytes(3, tagged_bytes(2, instruction) + tagged_varint(5, 3))
+    space = gpu_space()
+    space.planes[0].lines[0].event("k", 9_000, 5, {"hlo_op": "deep", "hlo_module": "m", "program_id": 1})
+    metadata = tagged_varint(1, 1) + tagged_bytes(2, b"m(1)")
+    metadata += tagged_bytes(5, tagged_varint(1, 1) + tagged_bytes(6, tagged_bytes(1, module)))
+    plane = tagged_bytes(2, b"/host:metadata") + tagged_bytes(
+        4, tagged_varint(1, 1) + tagged_bytes(2, metadata)
+    )
+    plane += tagged_bytes(
+        5, tagged_varint(1, 1) + tagged_bytes(2, tagged_varint(1, 1) + tagged_bytes(2, b"hlo_proto"))
+    )
+    trace = traces.read(write(file, tagged_bytes(1, plane) + space.to_bytes()))
+    assert any(op.hlo is not None and op.hlo.name == "deep" for op in trace.ops)
+
+
+def test_gzip_is_read_and_a_damaged_one_as_far_as_it_goes(tmp_path: Path) -> None:
+    data = gpu_space().to_bytes()
+    packed = gzip.compress(data)
+    path = write(tmp_path / "host.xplane.pb.gz", packed)
+    assert len(traces.read(path).kernels) == 30
+    trace = traces.read(write(path, packed[:-12]))
+    assert any("compressed file is damaged" in warning for warning in trace.warnings)
+
+
+def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xspace, "MAX_UNPACKED", 1 << 22)
+    path = write(tmp_path / "host.xplane.pb.gz", gzip.compress(b"\0" * (1 << 24)))
+    with pytest.raises(UnreadableError, match="unpacks to more than"):
+        traces.read(path)
