@@ -20,7 +20,7 @@ from mpprof.diagnosis import core
 from mpprof.diagnosis.signals import Case
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnableError, UnreadableError
 from mpprof.model.account import Account, MemoryAccount, Speedup, TensorCoreShare
-from mpprof.model.device import DevicePeaks
+from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Comparison, Diagnosis, Rung
 from mpprof.model.kernels import Placements
 from mpprof.model.run import Run
@@ -249,8 +249,17 @@ def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
         clear=judgement.clear,
         warnings=warnings,
         absent=_absent(mine),
+        device=_main_device(mine),
     )
     return replace(diagnosis, verdict=core.verdict(diagnosis))
+
+
+def _main_device(mine: Analysis) -> DeviceFacts | None:
+    """The device that the account is of, else the trace's first, as the trace states it."""
+    found = mine.trace.devices if mine.trace else ()
+    main = mine.account.main.device if mine.account else None
+    chosen = next((device for device in found if device.plane == main), found[0] if found else None)
+    return chosen.facts if chosen else None
 
 
 def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Case:

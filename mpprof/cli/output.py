@@ -70,8 +70,8 @@ def _umask() -> int:
 
 
 def width(stream: TextIO | None = None) -> int:
-    """Columns of the terminal (COLUMNS counts), from 60 to 120; 100 where there is none."""
-    return max(60, min(120, shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns))
+    """Columns of the terminal (COLUMNS counts), from 68 to 120; 100 where there is none."""
+    return max(68, min(120, shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns))
 
 
 def color(args: argparse.Namespace) -> bool:

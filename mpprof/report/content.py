@@ -217,7 +217,9 @@ def memory(document: Document) -> list[str]:
     for by in ("kind", "dtype", "layer", "op"):
         items = sorted((i for i in account["at_peak"] if i["by"] == by), key=lambda i: -i["bytes"])[:4]
         if items:
-            names = ", ".join(f"{words.plain(i['name'])} {words.size(i['bytes'])}" for i in items)
+            names = ", ".join(
+                f"{words.shorten(words.plain(i['name']), 48)} {words.size(i['bytes'])}" for i in items
+            )
             lines.append(f"by {by}: {names}")
     return lines
 
@@ -279,7 +281,7 @@ def not_judged(document: Document) -> list[tuple[str, list[str]]]:
 def not_measured(document: Document) -> list[tuple[str, list[str]]]:
     """What is absent, by reason; what another line of the report says already is left out."""
     told = {"tensor_core", "speedup"} | {room for room in ("steps", "time") if document[room] is None}
-    parts = ("tensor_core.", "speedup.", "memory.")
+    parts = ("tensor_core.", "speedup.", "memory.", *(("run.",) if "run" in document["absent"] else ()))
     fields = (
         (field, why)
         for field, why in document["absent"].items()

@@ -356,7 +356,7 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     if leaf in reasons:
         return reasons[leaf]
     if room == "run":
-        return "there is no run.json" if run.facts is None else "run.json does not state it"
+        return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":
         return "there is no step log" if run.steps is None else "the step log does not hold it"
     if field == "tensor_core.ratio":

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from mpprof.model.source import Document
 from mpprof.report import content, words
 
-MIN_WIDTH = 60
+MIN_WIDTH = 68
 _COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info": "1;36"}
 
 
@@ -71,7 +71,7 @@ def render(
 ) -> str:
     """The report (`report.json.document`) as text.
 
-    `width` in columns (60 at least), `ascii_only` for terminals that cannot show more, `path` for the
+    `width` in columns (68 at least), `ascii_only` for terminals that cannot show more, `path` for the
     commands that are suggested at the end.
     """
     page = _Page(color=color, width=width)
@@ -129,7 +129,7 @@ def _columns(rows: list[content.TimeRow], unit: str, width: int) -> tuple[int, i
     """Widths of label, bar, time and share; bars take what a line of 80 leaves, 28 at most."""
     label = max((len(row.label) + 2 * row.part for row in rows), default=3)
     ns = max((len(words.column(row.ns, unit)) for row in rows), default=7) + 1
-    return label, max(10, min(28, width - label - ns - 40)), ns, 8
+    return label, max(4, min(28, width - label - ns - 40)), ns, 8
 
 
 def _bars(rows: list[content.TimeRow], unit: str, width: int) -> Iterator[str]:
@@ -177,8 +177,8 @@ def _findings(page: _Page, findings: list[Document], step_ns: float | None) -> N
     page.heading("Findings")
     for finding in findings:
         severity = finding["severity"]
-        cost = content.cost(finding, step_ns) or "cost not known"
-        head = f"{finding['code']} {finding['slug']}: {cost}"
+        cost = content.cost(finding, step_ns)
+        head = f"{finding['code']} {finding['slug']}{f': {cost}' if cost else ''}"
         page.paragraph(
             f"{head} [{severity}, {finding['confidence']} confidence]", indent=2, hang=2, style=severity
         )

@@ -40,7 +40,7 @@ def test_golden_comparison() -> None:
     check("compare.md", markdown.render_comparison(document))
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize("width", [68, 80, 100, 200])
 @pytest.mark.parametrize("make", DIAGNOSES.values())
 def test_no_line_is_wider_than_asked(make: Callable[[], Diagnosis], width: int) -> None:
     lines = text.render(documents.document(make()), width=width).splitlines()
