@@ -105,7 +105,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     wall_ns = summary.median_ns if summary is not None else None
     window_ns = main.step_ns
     main = _against_the_wall(main, wall_ns)
-    found = Account(
+    result = Account(
         basis="window" if wall_ns is None else "wall",
         trace_basis="host" if trace.basis == "host" else "device",
         step_ns=main.step_ns,
@@ -118,7 +118,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         step_source=window.periods.source,
         notes=(*window.periods.notes, *window.notes(trace), *refused),
     )
-    return weighed(found, trace, ownership, run)
+    return weighed(result, trace, ownership, run)
 
 
 # --- which instants ----------------------------------------------------------------------------------------
