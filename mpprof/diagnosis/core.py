@@ -21,6 +21,8 @@ _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
+_DISTORTED = 1.5
+"""A profiled step half as long again as an unprofiled one: which part of it grew is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +116,12 @@ def _settle(
 
 def _severity(outcome: Found, claims: Sequence[Claim], signals: Signals) -> noun.Severity | None:
     """The severity that is stated, or that the cost has on the rule's scale; None: not worth saying."""
-    account = signals.case.account
     if outcome.severity is not None or outcome.scale is None:
         return outcome.severity or "warning"
     cost = ledger.cost_ns(claims, signals.cells) if outcome.claims else outcome.cost_ns
-    if cost is None or account is None or account.step_ns <= 0:
+    if cost is None or signals.whole_ns <= 0:
         return "warning"  # found on records alone, with nothing to hold it against
-    return outcome.scale.severity(cost / account.step_ns)
+    return outcome.scale.severity(cost / signals.whole_ns)
 
 
 def _finding(
@@ -139,10 +140,10 @@ def _finding(
         slug=rule.SLUG,
         title=rule.TITLE,
         severity=_severity(outcome, claims, signals) or "warning",
-        confidence=outcome.confidence,
+        confidence=_confidence(outcome, signals),
         evidence=outcome.evidence,
         remedy=outcome.remedy,
-        summary=_filled_in(outcome.summary, cost, step_ns),
+        summary=_filled_in(outcome.summary, cost, signals.whole_ns),
         cost_ns_per_step=cost,
         cost_bytes=outcome.cost_bytes,
         gap_ratio=explained / shares.gap_ns
@@ -153,9 +154,17 @@ def _finding(
     )
 
 
-def _filled_in(summary: str, cost: float | None, step_ns: float | None) -> str:
+def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:
+    """The rule's own, but low for costs out of a window in which steps took far longer than they do."""
+    account = signals.case.account
+    if outcome.claims and account and account.wall_ns and account.window_ns > _DISTORTED * account.wall_ns:
+        return "low"
+    return outcome.confidence
+
+
+def _filled_in(summary: str, cost: float | None, whole_ns: float) -> str:
     # Not str.format: names of layers and kernels may hold braces.
-    ratio = cost / step_ns if cost is not None and step_ns else None
+    ratio = cost / whole_ns if cost is not None and whole_ns else None
     return summary.replace("{cost}", format_ns(cost)).replace("{share}", format_ratio(ratio))
 
 

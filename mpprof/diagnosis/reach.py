@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
+from mpprof.analysis import calibration
 from mpprof.diagnosis.outcomes import Absent, Claim, known
 from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell, GapSlice
 from mpprof.model.finding import Confidence
-from mpprof.model.kernels import ACCELERATED
+from mpprof.model.kernels import ACCELERATED, Precision
 
 _Way = Callable[[Signals, int], float | None]
 
@@ -55,8 +56,8 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Reach | Absent:
     """Matrix work that did not run in 16 bits on matrix units, as if it had.
 
     In this order, per cell: the rate of 16-bit matrix kernels of the same family and similar size in this
-    very trace; the comparison with the baseline, slice by slice; the ratio of the device's peaks, which is a
-    ceiling and therefore of low confidence. `Absent` where none of them is known.
+    very trace; the comparison with the baseline, slice by slice; the calibration table; the ratio of the
+    device's peaks, which is a ceiling and therefore of low confidence. `Absent` where none of them is known.
     """
     claims: list[Claim] = []
     sources: dict[str, Confidence] = {}
@@ -116,8 +117,8 @@ def _well_fed(cell: Cell) -> bool:
 def _by_comparison(signals: Signals, row: int) -> float | None:
     """The slice's excess over its reach is shared among its fallback cells by their time."""
     speedup = known(signals.speedup)
-    if speedup is None:
-        return None
+    if speedup is None or speedup.expected is None:
+        return None  # without an expectation the slices are plain differences between the runs
     cell = signals.cells[row]
     part = _slice_of(cell, speedup.slices)
     if part is None or part.baseline_ns <= 0:
@@ -136,6 +137,18 @@ def _slice_of(cell: Cell, slices: tuple[GapSlice, ...]) -> GapSlice | None:
     return next((p for p in of_role if p.layer == cell.layer), None) or next(
         (p for p in of_role if p.layer is None), None
     )
+
+
+def _by_calibration(signals: Signals, row: int) -> float | None:
+    peaks = known(signals.peaks)
+    cell = signals.cells[row]
+    if peaks is None or cell.family is None or cell.precision is None:
+        return None
+    # Operands in 16 bits on ordinary arithmetic compute at the float32 rate.
+    ran: Precision = "fp32" if cell.placement == "cuda_core" else cell.precision
+    becomes: Precision = "bf16" if signals.half == "bf16" else "fp16"
+    found = calibration.find(peaks.name, cell.family, ran, becomes)
+    return cell.ns_per_step / found.ratio if found else None
 
 
 def _by_peaks(signals: Signals, row: int) -> float | None:
@@ -167,5 +180,6 @@ def _arithmetic(cell: Cell) -> str:
 _WAYS: tuple[tuple[str, Confidence, _Way], ...] = (
     ("16-bit kernels of the same kind in this trace", "high", _by_same_trace),
     ("the comparison with the baseline", "high", _by_comparison),
+    ("the calibration table of this card", "medium", _by_calibration),
     ("the device's peak rates (a ceiling)", "low", _by_peaks),
 )

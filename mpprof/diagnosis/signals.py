@@ -272,15 +272,22 @@ class Signals:
 
     def cost_ratio(self, claims: Sequence[Claim]) -> float:
         """What these claims come to, as a share of the step; 0 without an account."""
+        return cost_ns(claims, self.cells) / self.whole_ns if self.whole_ns > 0 else 0.0
+
+    @property
+    def whole_ns(self) -> float:
+        """What shares are shares of: the step, or the profiled step where profiling made that longer (the
+        slices are of the profiled step, and a share of less than they sum to would be too large). 0 without
+        an account."""
         account = self.case.account
-        return cost_ns(claims, self.cells) / account.step_ns if account and account.step_ns > 0 else 0.0
+        return max(account.step_ns, account.window_ns) if account else 0.0
 
     def share(self, *roles: Class) -> float | Absent:
         """These classes' share of the step."""
         account = self.account
         if isinstance(account, Absent):
             return account
-        return sum(s.ns_per_step for s in account.main.slices if s.role in roles) / account.step_ns
+        return sum(s.ns_per_step for s in account.main.slices if s.role in roles) / self.whole_ns
 
     @cached_property
     def work(self) -> tuple[int, ...]:

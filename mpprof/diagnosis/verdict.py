@@ -10,6 +10,8 @@ from mpprof.model.account import Speedup
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
+NOTABLE_GAP_RATIO, NOTABLE_STEP_RATIO = 0.20, 0.10
+"""A fifth of the gap or a tenth of the step: what a normal cost must come to for the sentence to name it."""
 _POLICY_NAMES = {"float16": "mixed_float16", "bfloat16": "mixed_bfloat16", "float32": "float32"}
 
 
@@ -50,7 +52,8 @@ def _what_happened(signals: Signals, speedup: Speedup | None) -> str:
     policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "")
     run = f"this {policy} run" if policy else "this run"
     if step and signals.on_cpu:
-        return f"{run} was on a CPU, where there are no Tensor Cores to use; a step takes {step}"
+        why = f"which emulates {known(signals.compute_dtype)} and" if signals.half else "which"
+        return f"{run} was on a CPU, {why} has no Tensor Cores; a step takes {step}"
     if step:
         return (
             f"a step of {run} takes {step}, and without a usable trace it is not known where its "
@@ -62,47 +65,59 @@ def _what_happened(signals: Signals, speedup: Speedup | None) -> str:
 def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     assert speedup.observed is not None
     low, high = speedup.interval or (speedup.observed, speedup.observed)
-    got = format_speedup(speedup.observed)
-    policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "the run")
-    name = policy if signals.half else "this run"
+    number = format_speedup(speedup.observed)
     if speedup.interval and low <= 1.0 <= high:
-        got = f"no measurable difference ({got})"
+        got = f"as long as in float32 ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
-        got = f"{got}, that is slower,"
+        got = f"longer than in float32 ({number})"
     else:
-        got = f"a speedup of {got}"
+        got = f"{number} as fast as in float32"
+    policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "") if signals.half else ""
+    said = f"{f'with {policy} ' if policy else ''}the step is {got}"
+    if signals.on_cpu and signals.half:
+        said += f" on a CPU, which emulates {known(signals.compute_dtype)}"
     if speedup.expected is not None:
-        return f"{name} gave {got} over float32 where {format_speedup(speedup.expected)} could be expected"
+        return f"{said}, where {format_speedup(speedup.expected)} could be expected"
     if speedup.ceiling is not None:
-        return f"{name} gave {got} over float32, with a ceiling of {format_speedup(speedup.ceiling)}"
-    return f"{name} gave {got} over float32"
+        return f"{said}, with a ceiling of {format_speedup(speedup.ceiling)}"
+    return said
 
 
 def _why(signals: Signals, findings: Sequence[Finding]) -> str:
-    serious = [f for f in findings if f.severity != "info"]
-    if serious:
-        return _cause(serious[0])
+    top = next((f for f in findings if f.severity != "info"), None) or _costliest(signals, findings)
     case = signals.case
+    if signals.on_cpu and (top is None or top.severity == "info"):
+        return ""  # what costs time on a CPU says nothing about a GPU
+    if top is not None:
+        return _cause(top)
     if case.account is None and not signals.on_cpu:
         return str(signals.account)
-    if not findings and signals.half is None and case.speedup is None:
+    if signals.half is None and case.speedup is None:
         return ""
     nothing = "no cause of lost time was found"
-    if case.speedup is None or case.speedup.observed is None:
-        return (
-            f"{nothing}; for the speedup, {RECORD_BASELINE}"
-            if signals.half and not signals.on_cpu
-            else nothing
-        )
+    measured = case.speedup is not None and case.speedup.observed is not None
+    if signals.half and not measured and not signals.on_cpu:
+        return f"{nothing}; for the speedup, {RECORD_BASELINE}"
     return nothing
+
+
+def _costliest(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
+    """The costliest of findings that are normal, where that is worth a manager's time."""
+    costly = [
+        f
+        for f in findings
+        if (f.gap_ratio or 0.0) >= NOTABLE_GAP_RATIO
+        or (signals.whole_ns and (f.cost_ns_per_step or 0.0) / signals.whole_ns >= NOTABLE_STEP_RATIO)
+    ]
+    return max(costly, key=lambda f: f.cost_ns_per_step or 0.0, default=None)
 
 
 def _cause(top: Finding) -> str:
     label = f"{top.code} {top.slug}"
     summary = top.summary or top.title
-    if top.cost_ns_per_step and top.whatif_step_ns and top.severity != "info":
+    if top.cost_ns_per_step and top.whatif_step_ns:
         return (
-            f"the first cause is that {summary} ({label}), without which it would take "
+            f"the main cause is that {summary} ({label}), without which it would take "
             f"{format_ns(top.whatif_step_ns)}"
         )
     return f"the first thing to settle is that {summary} ({label})"

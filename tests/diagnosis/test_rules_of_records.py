@@ -231,15 +231,14 @@ def test_mp901_never_settled_and_mostly_warm_up() -> None:
 
 
 def test_mp901_a_window_within_warm_up() -> None:
-    table = c.steps()
-    account = c.account(steps=(5, 6, 7))
-    assert (
-        says("MP901", c.case(table=table, account=account, steps=c.summary(table, first_steady=8)))
-        == "warning"
-    )
-    assert (
-        says("MP901", c.case(table=table, account=account, steps=c.summary(table, first_steady=7))) == "clear"
-    )
+    def window(before_ms, first_steady=108):
+        table = c.steps([100.0] * 95 + [before_ms] * 5 + [100.0] * 100)
+        account = c.account(steps=(101, 102, 103))
+        return c.case(table=table, account=account, steps=c.summary(table, first_steady=first_steady))
+
+    assert says("MP901", window(126)) == "warning"
+    assert says("MP901", window(124)) == "clear"  # settled enough for a trace
+    assert says("MP901", window(126, first_steady=103)) == "clear"
 
 
 def test_mp910_a_window_that_never_opened_closed_or_started() -> None:

@@ -36,8 +36,8 @@ CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes 
 SPECIFICITY = GENERAL
 
 BYTES_PER_PARAMETER = 28
-SCALE = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
-"""Keras' unfused Adam takes 5 to 15 % of a healthy step: a mention; a warning from a fifth."""
+SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50)
+"""Keras' unfused Adam takes 5 to 25 % of a healthy step, most on a fast card: a mention; a warning above."""
 
 
 def judge(signals: Signals) -> Outcome:

@@ -6,8 +6,8 @@ What it means
 
 How we know
     The step at which the recorded step times settle (a change point, not a fixed number). Found where they
-    never settle, where the profiled steps lie before that point, or where warm-up took more than half of all
-    recorded time.
+    never settle, where the profiled steps lie before that point while steps were still longer, or where
+    warm-up took more than half of all recorded time.
 
 What it costs
     Once per training: the sum of what the warm-up steps took above the median. Nothing per steady step.
@@ -33,12 +33,15 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count, format_ns, format_ratio
+from mpprof.model.steps import StepSummary, StepTable
 
 CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is in what is being measured"
 SPECIFICITY = GENERAL
 
 FEWEST_STEPS = 20
 """With fewer steps nothing can be said about settling (MP911 says so)."""
+NEAR_STEPS, STILL_LONGER = 5, 1.25
+"""The window is in warm-up where the five steps before it take a quarter more than a steady one."""
 MOSTLY_WARM_UP_RATIO = 0.5
 """Above half of the recorded time, totals per epoch say more about the start-up than about training."""
 
@@ -68,8 +71,8 @@ def judge(signals: Signals) -> Outcome:
         evidence.ns("warm-up above the steady step time", max(0.0, excess_ns)),
     )
     account = known(signals.account)
-    window = [number for number in account.steps if number >= 0] if account else []
-    if window and max(window) < summary.first_steady and account and account.step_source == "mpprof":
+    window = [number for number in account.steps if number > 0] if account else []
+    if window and account and account.step_source == "mpprof" and _unsettled(table, summary, window):
         return Found(
             summary=(
                 f"the profiled steps {min(window)} to {max(window)} lie before step "
@@ -95,3 +98,15 @@ def judge(signals: Signals) -> Outcome:
             severity="info",
         )
     return Clear(f"warm-up ended at step {summary.first_steady} and is left out")
+
+
+def _unsettled(table: StepTable, summary: StepSummary, window: list[int]) -> bool:
+    """The window lies before the steps settle, and the steps just before it were still longer."""
+    first = min(window)
+    if summary.first_steady is None or not summary.median_ns or max(window) >= summary.first_steady:
+        return False
+    near = (table.step < first) & (table.step >= first - NEAR_STEPS) & (table.interval_ns > 0)
+    if not near.any():
+        return True
+    times = table.interval_ns[near] / table.covers[near]
+    return float(np.median(times)) > summary.median_ns * STILL_LONGER

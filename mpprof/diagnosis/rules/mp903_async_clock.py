@@ -25,7 +25,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns
 
@@ -37,6 +37,8 @@ TOO_SHORT_RATIO = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu and known(signals.backend) == "tensorflow":
+        return Clear("on TensorFlow every step ends with a wait")
     median = need(signals.summary).median_ns
     busy = need(signals.gpu_account).device_ns
     if not median:

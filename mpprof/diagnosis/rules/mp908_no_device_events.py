@@ -31,7 +31,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP908", "no-device-events", "The trace has no GPU events"
@@ -48,6 +48,8 @@ def judge(signals: Signals) -> Outcome:
     accelerator = need(signals.accelerator)
     if accelerator == "cpu":
         return Clear("the run used no accelerator")
+    if trace.warnings:
+        return Unable(f"the trace is damaged, so that its events may be what is missing: {trace.warnings[0]}")
     device = need(signals.device)
     return Found(
         summary=f"the run had {device.name or f'a {accelerator}'}, but the trace holds no events of it",

@@ -49,5 +49,5 @@ def judge(signals: Signals) -> Outcome:
         remedy="profile fewer steps (five are enough), and copy the file whole",
         evidence=tuple(evidence.text("warning", warning) for warning in trace.warnings[:SHOWN]),
         confidence="medium",
-        severity="warning",
+        severity="error" if signals.case.account is None else "warning",
     )
