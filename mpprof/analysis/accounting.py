@@ -345,7 +345,7 @@ def _hidden(work: _Work, own: Float64, steps: int) -> dict[Class, float]:
     among = crowded(work.start_ns, work.end_ns)
     for code in np.flatnonzero(np.bincount(work.role[among])).tolist():
         rows = among[work.role[among] == code]
-        ns = union(work.start_ns[rows], work.end_ns[rows]).length_ns - math.fsum(own[rows].tolist())
+        ns = union(work.start_ns[rows], work.end_ns[rows]).length_ns - float(own[rows].sum())
         if ns > 1e-3:  # less is the rounding of the sweep
             hidden[CLASSES[code]] = ns / steps
     return hidden

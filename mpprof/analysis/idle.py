@@ -7,8 +7,9 @@ nothing on the host, whatever the host did then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from mpprof.model.trace import HostKind, Trace
 
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
-Find = Callable[..., Intervals]
 
 MISJOINED_NS = 1_000_000
 """Clocks of host and device are brought together to microseconds. A few launches that are later than their
@@ -65,19 +65,34 @@ def classify(
     if len(trace.host):
         host = _Host(trace, found, -shift.ns)
         for launcher, rows, until in _by_launcher(trace, idle, next_row, shift):
-            start, end = idle.start[rows], until
-            known = np.zeros(len(rows), np.int64)
-            for role, instants in _layers(host, launcher, trace.basis == "host"):
-                part = instants.overlap(start, end)
-                amounts[rows, classes[role]] += part - known
-                known = part
+            _spread(amounts, classes, _layers(host, launcher, trace.basis == "host"), rows, idle.start, until)
             if launcher is not None:
-                amounts[rows, classes["idle_launch"]] += np.maximum(
-                    np.where(until > start, idle.end[rows] - until, 0), 0
-                )
+                on_its_way = np.where(until > idle.start[rows], idle.end[rows] - until, 0)
+                amounts[rows, classes["idle_launch"]] += on_its_way
     amounts[:, classes["idle_other"]] += idle.end - idle.start - amounts.sum(axis=1)
     _do_not_split_below(amounts, shift.ns)
     return {role: int(amounts[:, row].sum()) for role, row in classes.items()}
+
+
+def _spread(
+    amounts: Int64,
+    classes: dict[Class, int],
+    layers: Iterator[tuple[Class, Intervals]],
+    rows: Int64,
+    begin: Int64,
+    until: Int64,
+) -> None:
+    """Give each of these gaps, from its beginning `until` a time, what the layers explain of it."""
+    open_ = until > begin[rows]
+    rows, until = rows[open_], until[open_]
+    known = np.zeros(len(rows), np.int64)
+    for role, instants in layers:
+        if not len(rows):
+            return
+        part = instants.overlap(begin[rows], until)
+        amounts[rows, classes[role]] += part - known
+        more = part < until - begin[rows]  # deeper layers have nothing to add to the others
+        rows, until, known = rows[more], until[more], part[more]
 
 
 def _by_launcher(
@@ -100,7 +115,7 @@ def _by_launcher(
     parts: list[tuple[int | None, Int64, Int64]] = []
     if len(unknown):
         parts.append((None, unknown, idle.end[unknown]))
-    for one in np.unique(thread).tolist():
+    for one in np.flatnonzero(np.bincount(thread)).tolist():
         own = thread == one
         parts.append((one, linked[own], until[own]))
     return parts
@@ -131,6 +146,10 @@ class _Host:
         return self._anywhere[kinds]
 
     def between_steps(self) -> Intervals:
+        return self._between_steps
+
+    @cached_property
+    def _between_steps(self) -> Intervals:
         """When the thread that trains was outside its steps: before the first launch under a marker or
         after the last one (the first and last event where none launches), or under no marker."""
         marks = self.found
@@ -160,40 +179,35 @@ class _Host:
         return union(start, start + self.trace.host.duration_ns[rows])
 
 
-def _layers(host: _Host, launcher: int | None, on_host: bool) -> list[tuple[Class, Intervals]]:
-    """What the host did, surest first, each set holding the ones before it."""
+def _layers(host: _Host, launcher: int | None, on_host: bool) -> Iterator[tuple[Class, Intervals]]:
+    """What the host did, surest first, each set holding the ones before it; made only when asked for."""
     trainer = host.found.thread if host.found is not None and host.found.thread >= 0 else None
-    parts: list[tuple[Class, Intervals]] = []
-    if launcher is not None:
-        parts += [
-            ("idle_input", host.on(launcher, HostKind.INPUT)),
-            ("idle_compile", host.on(launcher, HostKind.COMPILE)),
-            ("idle_sync", host.on(launcher, HostKind.SYNC)),
-            ("idle_launch", host.on(launcher, *_LAUNCHING)),
-        ]
-    parts += [
-        ("idle_input", host.anywhere(HostKind.INPUT)),
-        ("idle_compile", host.anywhere(HostKind.COMPILE)),
-    ]
-    if launcher is not None:
-        parts.append(("idle_launch", host.on(launcher, HostKind.EXECUTOR)))
-    if launcher is not None and trainer is not None:
-        parts += [
-            ("idle_sync", host.on(trainer, HostKind.SYNC)),
-            ("idle_launch", host.on(trainer, *_LAUNCHING, HostKind.EXECUTOR)),
-        ]
-    if on_host:
-        if trainer is not None:
-            parts.append(("idle_sync", host.on(trainer, HostKind.SYNC)))
-        parts.append(("idle_launch", host.anywhere(*_LAUNCHING, HostKind.EXECUTOR)))
-    parts.append(("idle_between_steps", host.between_steps()))
-    layers: list[tuple[Class, Intervals]] = []
     whole = EMPTY
-    for role, part in parts:
-        if len(part):
-            whole = join(whole, part)
-            layers.append((role, whole))
-    return layers
+    for role, part in _parts(host, launcher, trainer, on_host):
+        found = part()
+        if len(found):
+            whole = join(whole, found)
+            yield role, whole
+
+
+def _parts(
+    host: _Host, launcher: int | None, trainer: int | None, on_host: bool
+) -> Iterator[tuple[Class, Callable[[], Intervals]]]:
+    if launcher is not None:
+        yield "idle_input", partial(host.on, launcher, HostKind.INPUT)
+        yield "idle_compile", partial(host.on, launcher, HostKind.COMPILE)
+        yield "idle_sync", partial(host.on, launcher, HostKind.SYNC)
+        yield "idle_launch", partial(host.on, launcher, *_LAUNCHING)
+    yield "idle_input", partial(host.anywhere, HostKind.INPUT)
+    yield "idle_compile", partial(host.anywhere, HostKind.COMPILE)
+    if launcher is not None:
+        yield "idle_launch", partial(host.on, launcher, HostKind.EXECUTOR)
+    if trainer is not None and (launcher is not None or on_host):
+        yield "idle_sync", partial(host.on, trainer, HostKind.SYNC)
+        yield "idle_launch", partial(host.on, trainer, *_LAUNCHING, HostKind.EXECUTOR)
+    if on_host:
+        yield "idle_launch", partial(host.anywhere, *_LAUNCHING, HostKind.EXECUTOR)
+    yield "idle_between_steps", host.between_steps
 
 
 def _do_not_split_below(amounts: Int64, error_ns: int) -> None:

@@ -107,20 +107,30 @@ def sweep(start: Int64, end: Int64, rank: NDArray[np.integer]) -> Float64:
     if order is not None:
         start, end, rank = start[order], end[order], rank[order]
     own = (end - start).astype(np.float64)
-    if len(start) > 1:
-        # Most intervals of a device overlap no other: only the rest needs the sweep.
-        reach = np.maximum.accumulate(end)
-        crowded = np.zeros(len(start), np.bool_)
-        crowded[1:] |= start[1:] < reach[:-1]
-        crowded[:-1] |= start[1:] < end[:-1]
-        rows = np.flatnonzero(crowded & (end > start))
-        if len(rows):
-            own[rows] = _share(start[rows], end[rows], rank[rows])
+    rows = _crowded(start, end)  # most intervals of a device overlap no other
+    if len(rows):
+        own[rows] = _share(start[rows], end[rows], rank[rows])
     if order is None:
         return own
     result = np.empty_like(own)
     result[order] = own
     return result
+
+
+def crowded(start: Int64, end: Int64) -> Int64:
+    """The intervals that overlap another one; empty ones overlap none."""
+    if _sorted(start):
+        return _crowded(start, end)
+    order = np.argsort(start, kind="stable")
+    return np.sort(order[_crowded(start[order], end[order])])
+
+
+def _crowded(start: Int64, end: Int64) -> Int64:
+    meets = np.zeros(len(start), np.bool_)
+    if len(start) > 1:
+        meets[1:] = start[1:] < np.maximum.accumulate(end)[:-1]
+        meets[:-1] |= start[1:] < end[:-1]
+    return np.flatnonzero(meets & (end > start))
 
 
 def _share(start: Int64, end: Int64, rank: NDArray[np.integer]) -> Float64:
