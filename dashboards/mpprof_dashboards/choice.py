@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlencode
@@ -49,20 +50,30 @@ def default_run(entries: Sequence[RunEntry]) -> str | None:
 
 
 def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None:
-    """The newest float32 run beside a run of reduced precision: in the same folder, on the same backend."""
+    """The float32 run that a run of reduced precision is most likely meant to be held against.
+
+    The newest one on the same backend whose name says the same but for the precision; else the only
+    float32 run on that backend; else None: the reader chooses.
+    """
     chosen = next((entry for entry in entries if entry.id == run), None)
     if chosen is None or not _reduced(chosen):
         return None
-    folder = chosen.name.rpartition("/")[0]
-    beside = [
+    singles = [
         entry
         for entry in entries
-        if entry.policy == "float32"
-        and entry.problem is None
-        and entry.backend == chosen.backend
-        and entry.name.rpartition("/")[0] == folder
+        if entry.policy == "float32" and entry.problem is None and entry.backend == chosen.backend
     ]
-    return max(beside, key=lambda entry: entry.created_unix_ns or 0).id if beside else None
+    twins = [entry for entry in singles if _stem(entry.name) == _stem(chosen.name)]
+    candidates = twins or (singles if len(singles) == 1 else [])
+    return max(candidates, key=lambda entry: entry.created_unix_ns or 0).id if candidates else None
+
+
+_PRECISION = re.compile(r"(mixed[-_]?)?(b?float16|float32|fp32|fp16|bf16|tf32)|mixed", re.IGNORECASE)
+
+
+def _stem(name: str) -> str:
+    """A run's name without what says its precision: "resnet-mixed_float16" -> "resnet-"."""
+    return _PRECISION.sub("", name)
 
 
 def _reduced(entry: RunEntry) -> bool:

@@ -69,7 +69,7 @@ CLASS_LABELS: dict[str, str] = {
 PLACEMENT_LABELS: dict[str, str] = {
     "tensor_core": "Tensor Cores",
     "matrix_core": "Matrix cores",
-    "cuda_core": "Ordinary arithmetic",
+    "cuda_core": "Ordinary cores",
     "not_matmul": "No matrix work",
     "unknown": "Unknown",
 }

@@ -81,6 +81,7 @@ def grid(id: str, columns: Sequence[Column], rows: list[dict[str, Any]]) -> dag.
             "resizable": True,
             "floatingFilter": True,
             "suppressHeaderMenuButton": True,
+            "suppressHeaderFilterButton": True,
         },
         dashGridOptions={
             "theme": _THEME,

@@ -21,6 +21,8 @@ def label(text: object, width: int = 28) -> str:
 
 
 def sentence(text: str) -> str:
-    """`text` with a capital at its start and a full stop at its end."""
-    text = text[:1].upper() + text[1:]
+    """`text` with a full stop at its end and a capital at its start, unless it starts with a name."""
+    first = text.split(maxsplit=1)[0] if text.strip() else ""
+    if first.rstrip(",;:").isalpha() and first.islower():
+        text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?", ":")) else f"{text}."

@@ -33,6 +33,7 @@ def blank(height: int, **layout: Any) -> go.Figure:
         template="none",
         height=height,
         autosize=True,
+        minreducedwidth=30,
         margin={"l": 8, "r": 16, "t": 8, "b": 44},
         font={"family": theme.FONT, "size": 12.5, "color": theme.INK},
         paper_bgcolor="rgba(0,0,0,0)",
@@ -97,7 +98,7 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = Fals
     if connect:
         _connect(figure, items, per)
     figure.update_yaxes(
-        tickvals=rows, ticktext=[label(bar.name, 24) for bar in items], range=[len(items) - 0.4, -0.6],
+        tickvals=rows, ticktext=[label(bar.name, 22) for bar in items], range=[len(items) - 0.4, -0.6],
         showgrid=False, zeroline=False, ticklabelstandoff=8,
     )  # fmt: skip
     figure.update_xaxes(
@@ -111,7 +112,7 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = Fals
 
 def _values(figure: go.Figure, items: Sequence[Bar]) -> None:
     """The values in a column of their own, right of the plot: legible at any width, whatever the bars do."""
-    room = 7.4 * max((len(bar.text) for bar in items), default=0) + 18
+    room = 7.0 * max((len(bar.text) for bar in items), default=0) + 18
     figure.update_layout(margin={"r": room})
     for row, bar in enumerate(items):
         figure.add_annotation(

@@ -206,7 +206,7 @@ def _matrix(document: Document) -> html.Section | None:
     figure = placement.matrix_work(document)
     if figure is None:
         return None
-    note = "Matrix work by the unit and the precision it ran in. Work on ordinary arithmetic is a fallback."
+    note = "Matrix work by the unit and the precision it ran in. Work on ordinary cores is a fallback."
     if document.get("tensor_core") is None:
         note += f" There is no Tensor Core share: {why_absent(document, 'tensor_core')}"
     return cards.section("Matrix work", graph(figure, "matrix-work", title="Where it ran", note=note))

@@ -1,0 +1,296 @@
+"""The pages in a real chromium: what they draw is what the report says, and nothing leaves this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import waitress
+
+from mpprof.model.source import Document
+from mpprof.report import words
+from mpprof_dashboards import create_app
+from mpprof_dashboards.pages import PAGES
+from tests.dashboards.fake_source import HOSTILE, FakeSource, kernel_rows
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "sample_traces"
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+_MARKS = """id => {
+    const plot = document.querySelector(`#${CSS.escape(id)} .js-plotly-plot`);
+    return Object.fromEntries(Array.from(plot.data[0].customdata));
+}"""
+
+
+@dataclass
+class Visit:
+    """One browser page, with all that it logged and asked for."""
+
+    page: Any
+    base: str
+    problems: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", self._logged)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or "local"))
+
+    def _logged(self, message: Any) -> None:
+        if message.type in ("error", "warning") or "WARN" in message.text:
+            self.problems.append(message.text)
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.base + path)
+        self.page.wait_for_selector("#page .mp-card")
+        self.page.wait_for_function(
+            """() => [...document.querySelectorAll('.mp-graph')].every(
+                graph => graph.querySelector('.js-plotly-plot .main-svg'))
+              && [...document.querySelectorAll('.mp-grid')].every(grid => grid.querySelector('.ag-row'))"""
+        )
+
+    def marks(self, graph: str) -> dict[str, float]:
+        """Raw values by key of the first trace of a bar figure."""
+        return self.page.evaluate(_MARKS, graph)  # type: ignore[no-any-return]
+
+    def text(self, id: str) -> str:
+        return self.page.inner_text(f"#{id}")  # type: ignore[no-any-return]
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        return self.page.evaluate(  # type: ignore[no-any-return]
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+
+    def assert_quiet(self) -> None:
+        assert self.problems == []
+        assert self.hosts <= {"127.0.0.1", "local"}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    if not CHROMIUM.exists():
+        pytest.skip("no /usr/bin/chromium: `apt-get install chromium` on Debian")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def fake_server() -> Iterator[str]:
+    server = waitress.create_server(create_app(FakeSource()).server, host="127.0.0.1", port=0, threads=8)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.effective_port}"
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def sample_server() -> Iterator[str]:
+    """`mpprof serve sample_traces/`, the way a user runs it."""
+    if not SAMPLES.is_dir():
+        pytest.skip("no sample_traces/ in this checkout")
+    command = [sys.executable, "-m", "mpprof.cli", "serve", str(SAMPLES), "--port", "0"]
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "dashboards")))
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "http://127.0.0.1:" in line, line
+        yield "http://127.0.0.1:" + line.split("http://127.0.0.1:")[1].split("/")[0]
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def visit(browser: Any, base: str, width: int = 1440, scheme: str = "light") -> Visit:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    return Visit(context.new_page(), base)
+
+
+def assert_verdict_shows(seen: Visit, document: Document) -> None:
+    """The verdict page shows the report: its sentence, two of its values, every mark of its waterfall."""
+    assert seen.text("verdict") == document["verdict"]
+    if document["time"] is None:
+        return
+    assert seen.text("step-time") == words.duration(document["time"]["step_ns"])
+    share = document["tensor_core"]
+    if share is not None and share["ratio"] is not None:
+        assert seen.text("tensor-core-share") == words.percent(share["ratio"])
+    assert seen.marks("waterfall") == pytest.approx(expected_marks(document))
+    codes = [finding["code"] for finding in document["findings"]]
+    assert seen.page.eval_on_selector_all(".mp-finding", "all => all.map(e => e.dataset.code)") == codes
+
+
+def expected_marks(document: Document) -> dict[str, float]:
+    time, speedup = document["time"], document["speedup"] or {}
+    if not speedup.get("slices"):
+        return {part["class"]: part["ns_per_step"] for part in time["slices"]} | {"step": time["step_ns"]}
+    sums: dict[str, float] = {}
+    for part in speedup["slices"]:
+        sums[part["class"]] = sums.get(part["class"], 0.0) + part["ns_per_step"]
+    return sums | {"reach": time["step_ns"] - sum(sums.values()), "step": time["step_ns"]}
+
+
+def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: str) -> None:
+    source, seen = FakeSource(), visit(chromium, fake_server)
+    document = source.report("mixed", "fp32")
+    query = "?run=mixed&baseline=fp32"
+
+    seen.open(f"/{query}")
+    assert_verdict_shows(seen, document)
+    parts = next(part for part in document["time"]["slices"] if part["class"] == "matmul")["by"]
+    expected = {f"{part['placement']}/{part['precision']}": part["ns_per_step"] for part in parts}
+    assert seen.marks("matrix-work") == expected
+
+    seen.page.click("text=Steps")
+    seen.page.wait_for_selector("#step-times .main-svg")
+    assert seen.text("median") == words.duration(document["steps"]["median_ns"])
+    assert seen.text("skips") == words.count(document["steps"]["skipped"])
+
+    seen.open(f"/ops{query}")
+    rows = kernel_rows()
+    unknown = sum(row["total_ns"] for row in rows if row["placement"] == "unknown")
+    assert seen.marks("kernel-time")["unknown"] == unknown
+    first = max(rows, key=lambda row: row["total_ns"])
+    cell = seen.page.locator('#kernels-grid [row-index="0"] [col-id="total_ns"]')
+    assert cell.inner_text() == words.duration(first["total_ns"])
+
+    seen.open(f"/layers{query}")
+    assert seen.marks("layers")["res2a"] == 7_100_000
+
+    seen.open(f"/memory{query}")
+    assert seen.text("peak-bytes") == words.size(document["memory"]["peak_bytes"])
+    kinds = {item["name"]: item["bytes"] for item in document["memory"]["at_peak"] if item["by"] == "kind"}
+    assert seen.marks("peak-kind") == kinds
+
+    seen.open(f"/compare{query}")
+    assert seen.marks("gap-0") == pytest.approx(expected_marks(document))
+    assert seen.text("rung-0-observed") == words.speedup(document["speedup"]["observed"])
+    seen.assert_quiet()
+
+
+def test_a_name_with_markup_is_shown_as_text_everywhere(chromium: Any, fake_server: str) -> None:
+    seen = visit(chromium, fake_server)
+    for path in ("/", "/ops", "/layers", "/memory", "/compare"):
+        seen.open(f"{path}?run=mixed&baseline=fp32")
+        assert seen.page.locator('a[href="x"], a[*|href="x"], #page b').count() == 0
+        shown = seen.page.evaluate("document.body.textContent")
+        assert HOSTILE in shown, path
+    assert "owned" not in seen.page.title()
+    seen.assert_quiet()
+
+
+def test_no_figure_offers_to_share_itself(chromium: Any, fake_server: str) -> None:
+    seen = visit(chromium, fake_server)
+    seen.open("/?run=mixed&baseline=fp32")
+    seen.page.hover("#waterfall")
+    titles = seen.page.eval_on_selector_all(".modebar-btn", "all => all.map(e => e.dataset.title)")
+    assert titles
+    assert not [title for title in titles if title and ("share" in title.lower() or "cloud" in title.lower())]
+
+
+def test_dark_and_light_are_switched_and_kept(chromium: Any, fake_server: str) -> None:
+    seen = visit(chromium, fake_server, scheme="light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    seen.open("/ops?run=mixed&baseline=fp32")
+    light = seen.page.evaluate(ground)
+    seen.page.click("#scheme")
+    seen.page.wait_for_function("document.body.dataset.agThemeMode === 'dark'")
+    dark = seen.page.evaluate(ground)
+    assert dark != light
+    seen.page.reload(wait_until="commit")
+    seen.page.wait_for_selector("#page .mp-card")
+    assert seen.page.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
+    assert seen.page.evaluate("document.body.dataset.agThemeMode") == "dark"
+    assert seen.page.evaluate(ground) == dark
+    seen.assert_quiet()
+
+
+@pytest.mark.parametrize("page", [page.path for page in PAGES])
+def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server: str, page: str) -> None:
+    seen = visit(chromium, fake_server, width=390)
+    seen.open(f"{page}?run=mixed&baseline=fp32")
+    assert seen.overflow() <= 0
+    seen.assert_quiet()
+
+
+def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_server: str) -> None:
+    seen = visit(chromium, fake_server)
+    seen.open("/?run=mixed&baseline=fp32")
+    seen.page.click("#run")
+    seen.page.get_by_role("option", name="laptop-cpu").click()
+    seen.page.wait_for_function("document.querySelector('#verdict').innerText.includes('used a CPU')")
+    assert "run=cpu" in seen.page.url
+    assert "baseline=fp32" in seen.page.url
+    seen.page.go_back()
+    seen.page.wait_for_function("document.querySelector('#verdict').innerText.includes('1.07x')")
+    assert seen.page.input_value("#run").startswith("resnet-mixed")
+    seen.assert_quiet()
+
+
+def test_an_unreadable_run_and_an_unknown_one_are_one_card(chromium: Any, fake_server: str) -> None:
+    seen = visit(chromium, fake_server)
+    for run in ("broken", "nowhere"):
+        seen.open(f"/?run={run}&baseline=none")
+        assert seen.page.locator(".mp-failure").count() == 1
+        assert "Traceback" not in seen.page.inner_text("#page")
+    seen.assert_quiet()
+
+
+def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path: Path) -> None:
+    seen = visit(chromium, fake_server)
+    seen.open("/?run=mixed&baseline=fp32")
+    with seen.page.expect_download() as download:
+        seen.page.click("#export")
+    saved = tmp_path / "report.html"
+    download.value.save_as(saved)
+    alone = visit(chromium, saved.as_uri(), width=390)
+    alone.page.goto(alone.base)
+    alone.page.wait_for_selector("#waterfall .main-svg")
+    assert alone.text("verdict") == FakeSource().report("mixed", "fp32")["verdict"]
+    assert HOSTILE in alone.page.evaluate("document.body.textContent")
+    assert alone.page.locator('a[href="x"], #waterfall b').count() == 0
+    assert alone.overflow() <= 0
+    assert alone.problems == []
+    assert alone.hosts <= {"local"}
+
+
+def test_the_samples_are_served_as_the_report_prints_them(chromium: Any, sample_server: str) -> None:
+    from mpprof import workflows
+
+    source = workflows.source(SAMPLES)
+    seen = visit(chromium, sample_server)
+    for entry in source.entries():
+        baseline = next(
+            (
+                other.id
+                for other in source.entries()
+                if other.name == entry.name.replace("mixed-float16", "float32")
+            ),
+            None,
+        )
+        baseline = None if baseline == entry.id else baseline
+        seen.open(f"/?run={entry.id}&baseline={baseline or 'none'}")
+        if entry.problem is None:
+            assert_verdict_shows(seen, source.report(entry.id, baseline))
+    chosen = source.entries()[-1].id
+    for page in PAGES:
+        seen.open(f"{page.path}?run={chosen}")
+    seen.assert_quiet()

@@ -1,0 +1,224 @@
+"""Figures: the values that went in are the values drawn, and names are text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from mpprof_dashboards import theme
+from mpprof_dashboards.components.text import escape, label
+from mpprof_dashboards.figures import compare, memory, placement, steps, waterfall
+from tests.dashboards.fake_source import (
+    HOSTILE,
+    HOSTILE_KERNEL,
+    cpu_document,
+    empty_document,
+    hardware_table,
+    kernel_rows,
+    layer_rows,
+    live_document,
+    mixed_document,
+    steps_table,
+)
+
+
+def marks(figure: go.Figure) -> dict[str, float]:
+    """What the first trace of a bar figure shows: raw length by key."""
+    return {key: length for key, length in figure.data[0].customdata}
+
+
+def drawn_ns(figure: go.Figure, per: float = 1e6) -> list[float]:
+    return [length * per for length in figure.data[0].x]
+
+
+def test_gap_waterfall_draws_every_class_of_the_gap_and_closes() -> None:
+    document = mixed_document()
+    figure = waterfall.of_report(document)
+    assert figure is not None
+    shown = marks(figure)
+    slices = document["speedup"]["slices"]
+    for role in {part["class"] for part in slices}:
+        expected = sum(part["ns_per_step"] for part in slices if part["class"] == role)
+        assert shown[role] == pytest.approx(expected)
+    assert shown["step"] == document["time"]["step_ns"]
+    assert shown["reach"] == pytest.approx(document["speedup"]["reach_ns"])
+    assert sum(shown.values()) - shown["step"] == pytest.approx(shown["step"])
+    assert drawn_ns(figure) == pytest.approx(list(shown.values()))
+
+
+def test_bars_of_a_waterfall_stand_end_to_end() -> None:
+    bars = waterfall.of_report(mixed_document()).data[0]
+    ends = np.array(bars.base) + np.array(bars.x)
+    assert np.array(bars.base)[1:-1] == pytest.approx(ends[:-2])
+    assert ends[-2] == pytest.approx(bars.x[-1])
+    assert bars.base[-1] == 0
+
+
+def test_the_computed_step_is_hatched_and_measured_ones_are_not() -> None:
+    bars = waterfall.of_report(mixed_document()).data[0]
+    patterns = dict(zip((key for key, _ in bars.customdata), bars.marker.pattern.shape, strict=True))
+    assert patterns["reach"] == theme.ESTIMATED_PATTERN
+    assert patterns["step"] == patterns["matmul"] == ""
+
+
+def test_account_waterfall_holds_the_slices_with_the_unknown_one_crossed() -> None:
+    document = mixed_document(baseline=False)
+    figure = waterfall.of_report(document)
+    assert figure is not None
+    shown = marks(figure)
+    slices = {part["class"]: part["ns_per_step"] for part in document["time"]["slices"]}
+    assert {role: shown[role] for role in slices} == slices
+    bars = figure.data[0]
+    row = [key for key, _ in bars.customdata].index("unknown")
+    assert bars.marker.pattern.shape[row] == theme.UNKNOWN_PATTERN
+
+
+def hue(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def test_no_class_and_no_decrease_is_red() -> None:
+    for colour in (*theme.CLASS_COLOURS.values(), compare.GAIN):
+        red, green, blue = hue(colour)
+        assert not (red > 150 and green < 90 and blue < 90), colour
+    figure = compare.kernels([{"key": "k", "by": "name", "from_ns": 5.0, "to_ns": 2.0}])
+    assert figure is not None
+    assert figure.data[0].marker.color == (compare.GAIN,)
+
+
+def test_every_class_of_the_account_has_a_colour_and_a_label() -> None:
+    from mpprof.model.account import CLASSES
+    from mpprof.model.kernels import PLACEMENTS
+
+    assert set(theme.CLASS_COLOURS) == set(theme.CLASS_LABELS) == set(CLASSES)
+    assert set(theme.PLACEMENT_COLOURS) == set(theme.PLACEMENT_LABELS) == set(PLACEMENTS)
+
+
+def test_axes_state_their_units() -> None:
+    table, document = steps_table(), mixed_document()
+    assert "(ms)" in waterfall.of_report(document).layout.xaxis.title.text
+    assert "(ms)" in steps.time_per_step(table, document["steps"]).layout.yaxis.title.text
+    assert "(GiB)" in steps.memory(table).layout.yaxis.title.text
+    assert "(GiB)" in memory.at_peak(document["memory"], "kind").layout.xaxis.title.text
+    assert {title[-1] for title, _ in steps.hardware(hardware_table())} == {")"}
+
+
+def test_matrix_work_and_kernel_time_show_their_unknown_share() -> None:
+    document = mixed_document()
+    figure = placement.matrix_work(document)
+    assert figure is not None
+    matmul = document["time"]["slices"][0]
+    assert marks(figure) == {
+        f"{part['placement']}/{part['precision']}": part["ns_per_step"] for part in matmul["by"]
+    }
+    known_only = [row for row in kernel_rows() if row["placement"] != "unknown"]
+    assert marks(placement.kernel_time(known_only))["unknown"] == 0
+    assert marks(placement.kernel_time(kernel_rows()))["unknown"] == 800_000
+
+
+def test_ranked_layers_keep_what_no_layer_owns() -> None:
+    figure = placement.ranked(layer_rows(), "layer", limit=1)
+    assert marks(figure) == {"res2a": 7_100_000, "more": 2_000_000, "": 3_800_000}
+
+
+@pytest.mark.parametrize("name", [HOSTILE, HOSTILE_KERNEL, "a %{x} b", "$x^2$", "a &lt; b", "tab\tnew\nline"])
+def test_names_are_text(name: str) -> None:
+    for text in (escape(name), label(name)):
+        assert "<" not in text
+        assert ">" not in text
+        assert "%{" not in text
+        assert "\n" not in text
+    assert escape("a &lt; b") == "a &amp;lt; b"
+
+
+def test_no_figure_holds_a_hostile_name_as_markup() -> None:
+    document = mixed_document()
+    figures = [
+        waterfall.of_report(document),
+        placement.ranked(layer_rows(), "layer"),
+        memory.at_peak(document["memory"], "op"),
+        compare.kernels([{"key": HOSTILE, "by": "op", "from_ns": 1.0, "to_ns": 2.0}]),
+    ]
+    for figure in figures:
+        for text in displayed(json.loads(figure.to_json())):
+            assert "<a" not in text, text
+
+
+def displayed(node: Any, key: str = "") -> list[str]:
+    """Every string that plotly draws; `customdata` of bars is data for readers, never drawn."""
+    if isinstance(node, dict):
+        return [text for name, item in node.items() for text in displayed(item, name)]
+    if isinstance(node, list):
+        return [] if key == "customdata" else [text for item in node for text in displayed(item, key)]
+    return [node] if isinstance(node, str) else []
+
+
+def test_long_names_stay_apart_when_they_are_shortened_alike() -> None:
+    rows = [
+        {"layer": f"{'a' * 40}{middle}{'b' * 40}", "total_ns": ns} for middle, ns in (("1", 5.0), ("2", 3.0))
+    ]
+    figure = placement.ranked(rows, "layer")
+    assert list(figure.data[0].y) == [0, 1, 2]
+    assert sorted(marks(figure).values()) == [0, 3.0, 5.0]
+
+
+def test_step_times_are_those_of_the_table_and_profiled_ones_are_marked() -> None:
+    table, document = steps_table(), mixed_document()
+    figure = steps.time_per_step(table, document["steps"] | {"first_steady": 11})
+    by_name = {trace.name: trace for trace in figure.data}
+    assert list(by_name["profiled"].x) == [20, 21, 22, 23, 24]
+    assert list(by_name["warm-up"].x) == list(range(1, 11))
+    measured = dict(zip(by_name["step"].x, by_name["step"].y, strict=True))
+    assert 120 not in measured  # the last of an epoch has no interval, and is not drawn as zero
+    assert measured[50] * 1e6 == pytest.approx(table.interval_ns[49])
+    assert by_name["median 17.2 ms"].customdata[0] == document["steps"]["median_ns"]
+
+
+def test_thinning_keeps_the_extremes() -> None:
+    values = np.ones(100_000)
+    values[54_321], values[7] = 99.0, 0.1
+    rows = steps.thin(len(values), values)
+    assert len(rows) <= steps.MOST_POINTS
+    assert {54_321, 7} <= set(rows.tolist())
+
+
+def test_a_loss_that_is_not_finite_is_marked_and_not_drawn_as_a_number() -> None:
+    table = steps_table()
+    figure = steps.loss(table)
+    line, broken = figure.data
+    assert np.isnan(line.y[40])
+    assert list(broken.x) == [41]
+    assert "not a number" in broken.customdata[0]
+
+
+def test_skips_stand_on_the_loss_scale() -> None:
+    table = steps_table()
+    figure = steps.loss_scale(table)
+    assert list(figure.data[0].x) == list(range(4, 121, 4))
+    assert list(figure.data[1].x) == [4, 8, 12, 16, 20, 24, 28, 32, 36]
+    assert figure.layout.yaxis.type == "log"
+
+
+def test_nothing_measured_draws_nothing() -> None:
+    for document in (empty_document(), live_document()):
+        assert waterfall.of_report(document) is None
+        assert placement.matrix_work(document) is None
+    assert placement.kernel_time([]) is None
+    assert placement.ranked([], "layer") is None
+    assert compare.kernels([]) is None
+    assert memory.at_peak({"peak_bytes": 1, "at_peak": []}, "op") is None
+    assert steps.hardware(None) == []
+    for table in (None, steps_table(0)):
+        assert steps.time_per_step(table, None) is None
+        assert steps.loss(table) is None
+        assert steps.loss_scale(table) is None
+        assert steps.memory(table) is None
+
+
+def test_a_cpu_account_is_drawn_like_any_other() -> None:
+    document = cpu_document()
+    assert marks(waterfall.of_report(document))["step"] == document["time"]["step_ns"]
