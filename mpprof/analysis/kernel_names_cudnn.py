@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mpprof.analysis.kernel_names_parse import Card, Name, operands, types_in
-from mpprof.analysis.kernel_names_rule import Decide, Rule, Said, convolution, helper, ordinary, plain
+from mpprof.analysis.kernel_names_rule import Decide, Rule, Said, convolution, floats, ordinary, plain
 from mpprof.model.kernels import Precision
 
 _CUDNN = "NVIDIA traces of cuDNN 7 to 9 (pytorch/kineto, HolisticTraceAnalysis)"
@@ -37,6 +37,12 @@ def _attention(name: Name, match: re.Match[str], card: Card) -> Said:
     if card.vendor == "amd":
         return Said("matrix_core", precision, "attention")
     return Said("tensor_core", precision, "attention", "fp32")
+
+
+def _attention_helper(name: Name, match: re.Match[str], card: Card) -> Said | None:
+    if not any(word in name.head for word in ("flash", "attn", "attention", "fmha")):
+        return None
+    return Said("not_matmul", operands(floats(name)), "attention")
 
 
 def _mem_efficient(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -114,112 +120,108 @@ def _rnn(name: Name, match: re.Match[str], card: Card) -> Said:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "attention-helper", "f",
-        r"(?:flash|attn|attention|fmha)\w*.{0,400}?(?:combine|preprocess|postprocess|dot_do_o|convert_dq|convert_dkv|convertqgrad|ograddoto|dododelta|compute_delta|prepare_varlen|scheduler_metadata|reduce_scheduler|reduction|rng_state|combinekernel)",
-        helper("attention"), "prepares, converts or combines partial results of an attention kernel",
+        "attention-helper", r"combine|preprocess|postprocess|dot_do_o|convert_dq|convert_dkv|convertqgrad|ograddoto|compute_delta|prepare_varlen|scheduler_metadata|reduction|rng_state",
+        _attention_helper, "prepares, converts or combines partial results of an attention kernel",
         _FLASH, "Ampere and later", "void flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64, 128, 128, 8, cutlass::half_t>>()",
         whole=False,
     ),
     Rule(
-        "cudnn-generated", "cudnn_generated", r"cudnn_generated_\w+", _generated, "", "NVIDIA cuDNN 8.9 and 9 release notes; traces",
-        "Ampere to Blackwell", "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x64x128_4x1x1_cga1x1x1_kernel0_0",
+        "cudnn-generated", r"cudnn_generated_\w+", _generated, "", "NVIDIA cuDNN 8.9 and 9 release notes; traces",
+        "Ampere to Blackwell", "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x64x128_4x1x1_cga1x1x1_kernel0_0", whole=False,
     ),
     Rule(
-        "flash-attention", "fla",
-        r"flash_(?:fwd|bwd)\w*kernel|flash_(?:fwd|bwd)_(?:hdim|splitkv)|flashattn(?:fwd|bwd)\w*|flash::compute_(?:attn|dq_dk_dv)\w*|flash_attn\w*_(?:fwd|bwd)\w*|flash_attention_(?:fwd|bwd|fprop|bprop)\w*|fmha_v2_flash_attention\w*|flash_(?:fprop|bprop)_\w*|flashattention\w*wgmma",
+        "flash-attention", r"flash_(?:fwd|bwd)\w{0,80}kernel|flash_(?:fwd|bwd)_(?:hdim|splitkv)|flashattn(?:fwd|bwd)\w*|flash::compute_(?:attn|dq_dk_dv)\w*|flash_attn\w{0,60}_(?:fwd|bwd)\w*|flash_attention_(?:fwd|bwd|fprop|bprop)\w*|fmha_v2_flash_attention\w*|flash_(?:fprop|bprop)_\w*|flashattention\w{0,80}wgmma",
         _attention, "Flash Attention multiplies 16-bit or fp8 tiles by mma or wgmma only",
         _FLASH, "Ampere, Hopper, Blackwell",
         "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>>(flash::Flash_fwd_params)",
     ),
     Rule(
-        "memory-efficient-attention", "fmha_cutlass",
-        r"fmha_cutlass[fb]_(?P<type>f32|f16|bf16)_(?:aligned|notaligned)_.*?sm(?P<cc>\d+)", _mem_efficient, "",
+        "memory-efficient-attention", r"fmha_cutlass[fb]_(?P<type>f32|f16|bf16)_(?:aligned|notaligned)_.{0,200}?sm(?P<cc>\d+)", _mem_efficient, "",
         "pytorch/pytorch aten/src/ATen/native/transformers/cuda/mem_eff_attention", "Maxwell to Hopper",
-        "fmha_cutlassF_f16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::half_t>::Params)",
+        "fmha_cutlassF_f16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::half_t>::Params)", whole=False,
     ),
     Rule(
-        "xformers-attention", "attention", r"attention(?:backward)?kernel<.*?arch::sm(?P<cc>\d+)", _xformers,
+        "xformers-attention", r"attention(?:backward)?kernel<.{0,400}?arch::sm(?P<cc>\d+)", _xformers,
         "a CUTLASS attention kernel: its operands and the generation it was built for",
         "facebookresearch/xformers csrc", "Volta to Hopper",
         "void attention_kernel_batched_impl<AttentionKernel<cutlass::half_t, cutlass::arch::Sm80, true, 64, 64, 64, true, true>>(T1::Params)",
     ),
     Rule(
-        "fmha", "fmha",
-        r"fmha_(?:fwd|bwd|fprop|dgrad|block_dgrad|v2)\w*|fmha_kernel_traits|fmhasm\d+\w*kernel|fmha(?:fwd|bwd)(?!convert|ograd)\w*|sm\d+fmha\w*",
+        "fmha", r"fmha_(?:fwd|bwd|fprop|dgrad|block_dgrad|v2)\w*|fmha_kernel_traits|fmhasm\d+\w*kernel|fmha(?:fwd|bwd)(?!convert|ograd)\w*|sm\d+fmha\w*",
         _attention, "fused multi-head attention written in mma instructions",
         "NVIDIA/apex contrib/fmha; NVIDIA/TensorRT-LLM trtllm-gen fmha", "Ampere to Blackwell",
         "void fmha_fwd_loop_kernel<FMHA_kernel_traits<128, 64, 16, 1, 4, 8u, __half>, false, false, false>(FMHA_fprop_params)",
     ),
     Rule(
-        "conv-offsets", "", r"compute\w*offsets?kernel\w*|kern_precompute_indices|computewgrad\w*offset\w*|splitkoffsets|cudnn\w*::gemm::computeoffsets",
+        "conv-offsets", r"compute\w*offsets?kernel\w*|kern_precompute_indices|computewgrad\w*offset\w*|splitkoffsets|cudnn\w*::gemm::computeoffsets",
         _conv(True), "precomputes indices for a convolution: no product", _CUDNN, "all",
         "void cask_cudnn::computeOffsetsKernel<false, false>(cask_cudnn::ComputeOffsetsParams)",
         whole=False,
     ),
     Rule(
-        "conv-transform", "", r"generatewinogradtiles\w*|winograd(?:forward|wgrad|backward)?(?:data|filter|output|delta|wgradoutput)\w*|winograd_nonfused|fft[12]d_[rc]2[rc]_\d+|fft\w*_kernel\w*|vector_fft|regular_fft|flip_filter|pointwise_mult_and_sum_complex|compute_gemm_pointers|rotate\w*filter",
+        "conv-transform", r"generatewinogradtiles\w*|winograd(?:forward|wgrad|backward)?(?:data|filter|output|delta|wgradoutput)\w*|winograd_nonfused|fft[12]d_[rc]2[rc]_\d+|fft\w*_kernel\w*|vector_fft|regular_fft|flip_filter|pointwise_mult_and_sum_complex|compute_gemm_pointers|rotate\w*filter",
         _conv(True), "transforms tiles for a Winograd or FFT convolution: a helper, not the product",
         _CUDNN, "all", "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(cudnn::winograd_nonfused::WinogradDataParams<float, float>)",
         whole=False,
     ),
     Rule(
-        "im2col", "2", r"im[0-9d]*2col\w*|col2im\w*|im2d2col\w*|im3d2col\w*|vol2col\w*|col2vol\w*|im2col4d_kernel", _conv(True),
+        "im2col", r"im[0-9d]*2col\w*|col2im\w*|im2d2col\w*|im3d2col\w*|vol2col\w*|col2vol\w*|im2col4d_kernel", _conv(True),
         "copies patches into columns for an explicit-GEMM convolution", _CUDNN + "; ROCm/MIOpen", "all",
         "void cudnn::cnn::im2col4d_kernel<float, long>(cudnn::cnn::im2col4d_params)",
         whole=False,
     ),
     Rule(
-        "wgrad-reduction", "wgrad", r"reduce_wgrad\w*|wgrad\w*reduc\w*", _conv(True),
+        "wgrad-reduction", r"reduce_wgrad\w*|wgrad\w*reduc\w*", _conv(True),
         "adds up partial weight gradients: no product", _CUDNN, "all",
         "void cudnn::cnn::reduce_wgrad_nchw_helper<float, float>(void*, void const*, float, int, int)",
         whole=False,
     ),
     Rule(
-        "cudnn-depthwise", "c1_k1", r"(?:conv|dgrad|wgrad)2d_c1_k1\w*", ordinary("depthwise"),
+        "cudnn-depthwise", r"(?:conv|dgrad|wgrad)2d_c1_k1\w*", ordinary("depthwise"),
         "one channel per group: cuDNN's depthwise kernels multiply with ordinary arithmetic (0 by counters on A100)",
         "leleucas/Actual-Parameter-Collection-for-Machine-Learning-Operators (A100 counters)", "all",
         "void conv2d_c1_k1_nchw_hw_packed_kernel<float, float, 3>(cudnnTensorStruct)",
         whole=False,
     ),
     Rule(
-        "cudnn-direct", "", r"conv2d_grouped_direct_kernel|implicit_convolve_[shd]gemm|explicit_convolve_[shd]gemm|precomputed_convolve_[shd]gemm|(?:dgrad|wgrad)(?:2d|3d)?_(?:alg\d\w*|engine\w*|grouped\w*)|dgrad_1x1|spatial_convolution_2d|\bconvolve_common_engine\w*|convolve_winograd\w*|cudnn::cnn::conv\w*_kernel|conv1d_\w*kernel",
+        "cudnn-direct", r"conv2d_grouped_direct_kernel|implicit_convolve_[shd]gemm|explicit_convolve_[shd]gemm|precomputed_convolve_[shd]gemm|(?:dgrad|wgrad)(?:2d|3d)?_(?:alg\d\w*|engine\w*|grouped\w*)|dgrad_1x1|spatial_convolution_2d|\bconvolve_common_engine\w*|convolve_winograd\w*|cudnn::cnn::conv\w*_kernel|conv1d_\w*kernel",
         _conv(False), "a cuDNN kernel from before Tensor Cores: ordinary arithmetic by its counters on A100",
         "leleucas/Actual-Parameter-Collection-for-Machine-Learning-Operators (A100 counters)", "all",
         "void implicit_convolve_sgemm<float, float, 128, 5, 5, 3, 3, 3, 1, false, false, true>(int, int, int, float const*)",
         whole=False,
     ),
     Rule(
-        "layout-helper", "n", r"(?:nchw|nhwc|nc(?:d)?hw\w*|n(?:d)?hwc|chwn)_?to_?(?:folded)?(?:n|c)\w*|nhwcaddpadding\w*|nchwaddpadding\w*|addpaddingkernel|cudnn\w*transpose\w*|tensortransformgeneric|transformtensor\w*|foldednhwc\w*",
+        "layout-helper", r"(?:nchw|nhwc|nc(?:d)?hw\w*|n(?:d)?hwc|chwn)_?to_?(?:folded)?(?:n|c)\w*|nhwcaddpadding\w*|nchwaddpadding\w*|addpaddingkernel|cudnn\w*transpose\w*|tensortransformgeneric|transformtensor\w*|foldednhwc\w*",
         plain("layout"), "moves values to another layout", _CUDNN, "all",
         "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>(cudnn::ops::nchw2nhwc_params_t<float>)",
         whole=False,
     ),
     Rule(
-        "cudnn-norm", "", r"cudnn::\w*(?:bn_|batch_?norm|norm)\w*|\bbn_(?:fw|bw)_\w*|batchnorm_(?:fwtr|bwtr|fw|bw)\w*|nhwc_batch_norm\w*|cudnn\w*norm\w*kernel|\bbatch_norm_\w*",
+        "cudnn-norm", r"cudnn::\w*(?:bn_|batch_?norm|norm)\w*|\bbn_(?:fw|bw)_\w*|batchnorm_(?:fwtr|bwtr|fw|bw)\w*|nhwc_batch_norm\w*|cudnn\w*norm\w*kernel|\bbatch_norm_\w*",
         plain("norm"), "a batch or layer normalisation of cuDNN", _CUDNN, "all",
         "void cudnn::bn_fw_tr_1C11_kernel_NCHW<__half, float, int, 512, true, 1, true>(cudnnTensorStruct)",
         whole=False,
     ),
     Rule(
-        "cudnn-pool", "pool", r"pooling_[fb]w\w*|cudnn\w*::\w*pool\w*|max_pool\w*|avg_?pool\w*|avepool\w*|maxpool\w*|adaptive_\w*pool\w*|pool\w*(?:forward|backward)\w*", plain("pool"),
+        "cudnn-pool", r"pooling_[fb]w\w*|cudnn\w*::\w*pool\w*|max_pool\w*|avg_?pool\w*|avepool\w*|maxpool\w*|adaptive_\w*pool\w*|pool\w*(?:forward|backward)\w*", plain("pool"),
         "pooling", _CUDNN + "; pytorch/pytorch; tensorflow/tensorflow", "all",
         "void cudnn::pooling_fw_4d_kernel<__half, float, cudnn::maxpooling_func<__half>, 0, false>(cudnnTensorStruct)",
         whole=False,
     ),
     Rule(
-        "cudnn-pointwise", "", r"op_generic_tensor_kernel|op_tensor\w*|scalepackedtensor_kernel|add_tensor_kernel\w*|cudnn::ops::\w*(?:scale|add|bias|activation|settensor|op_tensor)\w*|activation_(?:fw|bw)\w*|cudnn::reduced?\w*kernel|settensor\w*|cudnn::ops::\w*reduce\w*|softmax_[fb]w\w*",
+        "cudnn-pointwise", r"op_generic_tensor_kernel|op_tensor\w*|scalepackedtensor_kernel|add_tensor_kernel\w*|cudnn::ops::\w*(?:scale|add|bias|activation|settensor|op_tensor)\w*|activation_(?:fw|bw)\w*|cudnn::reduced?\w*kernel|settensor\w*|cudnn::ops::\w*reduce\w*|softmax_[fb]w\w*",
         plain("elementwise"), "a pointwise helper of cuDNN", _CUDNN, "all",
         "void cudnn::ops::scalePackedTensor_kernel<float, float>(cudnnTensor4dStruct, float*, float)",
         whole=False,
     ),
     Rule(
-        "rnn-pointwise", "", r"elemwisernncell\w*|(?:lstm|gru)_elementwise\w*|lstm_gates\w*|gru_cell_\w*|lstm_cell_\w*|lstmgates\w*|(?:lstm|gru)blockcell\w*", plain("rnn"),
+        "rnn-pointwise", r"elemwisernncell\w*|(?:lstm|gru)_elementwise\w*|lstm_gates\w*|gru_cell_\w*|lstm_cell_\w*|lstmgates\w*|(?:lstm|gru)blockcell\w*", plain("rnn"),
         "the pointwise part of a recurrent cell: no product", _CUDNN, "all",
         "void LSTM_elementWise_fp<__half, __half, float, (cudnnRNNBiasMode_t)2>(int, int, int, int)",
         whole=False,
     ),
     Rule(
-        "rnn-persistent", "", r"rnn_blockpersist\w*|persistrnn\w*|lstm_persist\w*|rnn_persist\w*", _rnn,
+        "rnn-persistent", r"rnn_blockpersist\w*|persistrnn\w*|lstm_persist\w*|rnn_persist\w*", _rnn,
         "a persistent recurrent kernel does not state how it multiplies", _CUDNN, "Pascal and later",
         "void RNN_blockPersist_fp_LSTM<__half, __half, float, 1, 256>(PersistentParams)",
         whole=False,

@@ -10,8 +10,8 @@ import re
 
 from mpprof.analysis.kernel_names_ops import family_of
 from mpprof.analysis.kernel_names_parse import Card, Name, operands, types_in, values
-from mpprof.analysis.kernel_names_rule import Rule, Said, always, ordinary, plain
-from mpprof.model.kernels import MATMUL_FAMILIES, Family, Precision
+from mpprof.analysis.kernel_names_rule import Rule, Said, always, floats, ordinary, plain
+from mpprof.model.kernels import MATMUL_FAMILIES, Family
 
 _XLA = "openxla/xla xla/service/gpu (fusion and kernel names)"
 _TORCH = "pytorch/pytorch aten/src/ATen/native/cuda"
@@ -46,8 +46,6 @@ def _fusion_family(text: str) -> Family:
         if any(word in text for word in words):
             return family
     words = frozenset(re.split(r"[_.\d]+", text)) - {""}
-    if "convert" in words and "wrapped" not in words and len(words - _ARITHMETIC_FREE) == 0 and not words & _LAYOUT_WORDS:
-        return "elementwise"  # the root converts; what it converts was often computed in wider arithmetic
     if words & _LAYOUT_WORDS and not words - _ARITHMETIC_FREE:
         return "layout"
     named = words - {"loop", "input", "wrapped", "fusion", "kernel"}
@@ -87,7 +85,9 @@ def _mlir(name: Name, match: re.Match[str], card: Card) -> Said | None:
     if family is None or family in MATMUL_FAMILIES:
         return None
     types = types_in(match["types"].replace("dt_", " ").replace("_", " "))
-    return Said("not_matmul", values(types), "cast" if match["op"] == "cast" else family)
+    if match["op"] == "cast":
+        return Said("not_matmul", values(types), "cast")
+    return Said("not_matmul", operands(types), family)
 
 
 _MLIR_OPS = ("Cast", "IsFinite", "IsInf", "IsNan", "ZerosLike", "OnesLike", "SelectV2", "AddV2", "Mul")
@@ -96,7 +96,7 @@ _MLIR_OPS = ("Cast", "IsFinite", "IsInf", "IsNan", "ZerosLike", "OnesLike", "Sel
 def _eigen(name: Name, match: re.Match[str], card: Card) -> Said:
     """The expression of an Eigen kernel is in its template arguments."""
     text = name.text
-    types = values(t for t in name.types() if t != "int8")
+    types = operands(floats(name))
     if "contraction" in text:
         return Said(
             "cuda_core", operands(name.types()), "gemm", None, "eigen-contraction", "Eigen's own product"
@@ -108,7 +108,6 @@ def _eigen(name: Name, match: re.Match[str], card: Card) -> Said:
     family: Family = "elementwise"
     if "reduction" in text or "argmax" in text or "tensortuplereducer" in text or "scanop" in text:
         family = "reduce"
-        types = operands(t for t in name.types() if t != "int8")
     elif "generatorop" in text or "gather" in text:
         family = "gather_scatter"
     elif "random" in text or "normalrandom" in text:
@@ -117,7 +116,12 @@ def _eigen(name: Name, match: re.Match[str], card: Card) -> Said:
         family = "layout"
     elif "conversionop" in text and not re.search(r"cwise|scalar_\w+_op", text):
         return Said(
-            "not_matmul", types, "cast", None, "eigen-cast", "an Eigen expression that converts types"
+            "not_matmul",
+            values(floats(name)),
+            "cast",
+            None,
+            "eigen-cast",
+            "an Eigen expression that converts types",
         )
     elif not re.search(r"cwise", text) and re.search(
         r"shuffling|slicing|striding|padding|concatenation|reverse|reshaping|chipping", text
@@ -126,163 +130,178 @@ def _eigen(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("not_matmul", types, family)
 
 
-_TORCH_FAMILIES: tuple[tuple[str, Family], ...] = (
-    (r"amp_update_scale|non_finite_check|multi_tensor_unscale|unscale", "loss_scale"),
-    (r"conv_depthwise[23]d", "depthwise"),
-    (r"fused_?adam|fused_?sgd|fusedoptimizer|multi_tensor_apply|adagrad|foreach|lamb_?(?:stage|functor|kernel)|adafactor", "optimizer"),
-    (r"softmax", "softmax"),
-    (r"layer_?norm|batch_?norm|rms_?norm|group_?norm|instance_?norm|rowwisemoments|gammabeta|welford|norm_(?:forward|backward)|computefusedparams|weight_norm|rowwise_?norm", "norm"),
-    (r"dropout|distribution|philox|random|bernoulli|multinomial|curand|uniform|normal_kernel", "random"),
-    (r"max_?pool|avg_?pool|average_pool|adaptive\w*pool|pool[23]d", "pool"),
-    (r"upsample|grid_sampl|interpolat", "other"),
-    (r"withcast|copy_kernel_cuda(?!.*withoutcast).*withcast|bfloat16_copy|float16_copy|float8_copy|half_copy|_to_hfp8|hfp8_to|float_to_|_to_float", "cast"),
-    (r"catarray|transpose|permute|flip|roll_cuda|pad|triu|tril|unfold|im2col|split_with_sizes|chunk_cat|copy_device_to_device|direct_copy|copy_kernel", "layout"),
-    (r"index|gather|scatter|embedding|searchsorted|sort|topk|nonzero|unique|masked_select|masked_scatter|take_|put_|krn_partial|compute_grad_weight|repeat_interleave|compute_cuda_kernel|bucketize|kthvalue|mode_kernel|histogram|bincount|radix", "gather_scatter"),
-    (r"reduce|nll_loss|cumsum|scan|_sum|norm_kernel|argmax|argmin|cross_entropy|logsumexp|mean|cunn_classnll", "reduce"),
-    (r"fillfunctor|fill_kernel", "memset"),
-    (r"elementwise|pointwise|vectorized|unrolled|arange|linspace|range|eye|glu|functor|masked_fill|where|clamp|add|mul|bias|activation|rotary|rope|lerp|addcmul|addcdiv|logit|mse|spin_kernel|fill", "elementwise"),
+_TORCH_WORDS: tuple[tuple[Family, str], ...] = (
+    ("loss_scale", "amp_update_scale non_finite_check unscale"),
+    ("depthwise", "conv_depthwise2d conv_depthwise3d"),
+    ("optimizer", "fusedadam fused_adam fusedsgd fused_sgd fusedoptimizer multi_tensor_apply adagrad foreach lambstage"),
+    ("softmax", "softmax"),
+    ("norm", """layer_norm layernorm batch_norm batchnorm rms_norm rmsnorm group_norm groupnorm instance_norm
+        rowwisemoments gammabeta welford norm_forward norm_backward computefusedparams weight_norm"""),
+    ("random", "dropout distribution philox random bernoulli multinomial curand uniform normal_kernel"),
+    ("pool", "max_pool maxpool avg_pool avgpool average_pool"),
+    ("other", "upsample grid_sampl interpolat"),
+    ("cast", "bfloat16_copy float16_copy float8_copy half_copy _to_hfp8 hfp8_to"),
+    ("elementwise", "masked_fill"),
+    ("layout", """catarray transpose permute flip roll_cuda pad2d pad3d pad1d triu tril unfold
+        split_with_sizes chunk_cat copy_device_to_device direct_copy copy_kernel"""),
+    ("gather_scatter", """index gather scatter embedding searchsorted sort topk nonzero unique masked_select take_
+        put_ krn_partial compute_grad_weight repeat_interleave compute_cuda_kernel bucketize kthvalue mode_kernel
+        histogram bincount radix to_dense"""),
+    ("reduce", """reduce nll_loss cumsum cumprod scan _sum norm_kernel argmax argmin cross_entropy logsumexp mean
+        classnll"""),
+    ("memset", "fillfunctor fill_kernel"),
+    ("elementwise", """elementwise pointwise vectorized unrolled arange linspace range eye glu functor where clamp
+        bias activation rotary rope lerp addcmul addcdiv logit mse"""),
 )  # fmt: skip
-_TORCH_PATTERNS = tuple((re.compile(pattern), family) for pattern, family in _TORCH_FAMILIES)
-_LAMBDA_TYPES = re.compile(r"lambda\(([a-z][^()]*)\)")
+"""Words of PyTorch's kernels and functors by what they do; the first that occurs decides."""
 
-
-def _torch_types(text: str) -> tuple[Precision, ...]:
-    """Value types of a TensorIterator kernel: those of its innermost lambda, else of its first functor.
-
-    The rest of such a name repeats host-side signatures, whose doubles and longs compute nothing here.
-    """
-    if lambdas := _LAMBDA_TYPES.findall(text):
-        return types_in(" ".join(lambdas))
-    return types_in(text)
+_TORCH_FAMILIES = tuple((family, tuple(words.split())) for family, words in _TORCH_WORDS)
+_TORCH_READ = 400
+"""Characters from the function's name on in which the functor stands; host signatures follow."""
 
 
 def _torch(name: Name, match: re.Match[str], card: Card) -> Said | None:
+    if "2col" in name.head:
+        return None  # a convolution's helper: another rule
     text = name.text
-    tail = text[name.head.rfind("::") + 1 :] if "::" in name.head else text
-    for pattern, family in _TORCH_PATTERNS:
-        if pattern.search(tail):
-            break
-    else:
+    start = max(name.head.rfind("::"), 0)
+    task = text[start : start + _TORCH_READ]
+    family = next((family for family, words in _TORCH_FAMILIES if any(word in task for word in words)), None)
+    if family is None:
         return None
-    types = _torch_types(text)
+    types = types_in(text)
     if family == "depthwise":
+        own = "PyTorch's own depthwise kernel: ordinary arithmetic"
+        return Said("cuda_core", operands(types), family, None, "torch-depthwise", own)
+    if family == "cast" or ("direct_copy" in task and "withcast" in text):
+        # One of the two types is stated; that they differ is what makes it a cast.
         return Said(
-            "cuda_core", operands(types), family, None, "torch-depthwise", "PyTorch's own depthwise kernel"
+            "not_matmul",
+            "mixed" if types else "unknown",
+            "cast",
+            None,
+            "torch-cast",
+            "a copy to another type",
         )
-    pick = operands if family in ("reduce", "norm", "softmax", "pool") else values
-    return Said("not_matmul", pick(t for t in types if t != "int8"), family)
+    return Said("not_matmul", operands(t for t in types if t != "int8"), family)
 
 
 def _triton_dot(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("unknown", operands(t for t in name.types() if t != "fp32"), "gemm")
 
 
-def _family_rule(
-    code: str, needle: str, pattern: str, family: Family, text: str, source: str, example: str
-) -> Rule:
-    return Rule(code, needle, pattern, plain(family), text, source, "all", example, whole=False)
+def _family_rule(code: str, pattern: str, family: Family, text: str, source: str, example: str) -> Rule:
+    return Rule(code, pattern, plain(family), text, source, "all", example, whole=False)
 
 
-RULES: tuple[Rule, ...] = (
+TORCH_RULES: tuple[Rule, ...] = (
     Rule(
-        "triton-dot", "", r"^(?:triton_)?gemm_fusion\w*|^(?:triton_)?nested_gemm_fusion\w*|^dot_fusion\w*|^triton_(?:mm|bmm|dot|addmm|gemm)\w*|_dot_fusion\w*", _triton_dot,
-        "a Triton product: whether it runs on the matrix units depends on its types, which are in the HLO",
-        _XLA, "Ampere and later", "gemm_fusion_dot_5", whole=False,
+        "cuda-spin", r"spin_kernel", always("not_matmul", "unknown", "other"), "waits on the device", _TORCH, "all",
+        "at::cuda::(anonymous namespace)::spin_kernel(long)", whole=False,
     ),
     Rule(
-        "inductor", "triton_", r"triton_(?P<kind>poi|red|per|tem|for)_fused\w*|triton_(?P<kind2>x)y", lambda n, m, c: _inductor(n, m, c) if m["kind"] else None,
-        "Inductor states the kind of loop: pointwise, reduction, persistent reduction, or a template",
-        "pytorch/pytorch torch/_inductor/codegen/triton.py", "Volta and later", "triton_poi_fused_add_mul_0", whole=False,
-    ),
-    Rule(
-        "triton-softmax", "triton_softmax", r"triton_softmax\w*", plain("softmax"), "XLA's softmax and norm fusion: reductions and pointwise",
-        _XLA, "Ampere and later", "triton_softmax_computation_2", whole=False,
-    ),
-    Rule(
-        "xla-wrapped", "wrapped_", r"^wrapped_(?P<opcode>[a-z_\-]+?)(?:[._]\d+)*$", _wrapped, "one HLO instruction as a kernel, named by its opcode",
-        _XLA, "all", "wrapped_transpose_3", whole=False,
-    ),
-    Rule(
-        "xla-loop-fusion", "fusion", r"^(?:loop|input)_(?:[a-z0-9_\-]*_)?fusion(?:[._]\d+)*$", _fusion,
-        "XLA's loop and reduction emitters: they hold no matrix product", _XLA, "all", "loop_add_multiply_fusion_2", whole=False,
-    ),
-    Rule(
-        "xla-named-fusion", "fusion", r"^(?:reduce|transpose|copy|convert|broadcast|select|concatenate|add|multiply|subtract|divide|scatter|gather|slice|pad|tanh|exponential|maximum|compare)(?:_[a-z0-9_]+)?_fusion(?:[._]\d+)*$",
-        _fusion, "an XLA fusion named by its instructions, none of them a product", _XLA, "all", "transpose_copy_fusion.3", whole=False,
-    ),
-    Rule(
-        "xla-helper", "", r"^redzone_?check\w*|^repeatbuffer\w*|^(?:input_)?reduce-window\w*|^select_and_scatter\w*|^sort(?:[._]\d+)+$|^rng_bit_generator\w*|^make_?batch_?pointers\w*|^delay_?kernel\w*|^buffer_?compar\w*|xla_fp_comparison|^copy(?:[._]\d+)+$|^broadcast(?:[._]\d+)+$",
-        plain("other"), "a helper of XLA's runtime or a single instruction", _XLA, "all", "RepeatBufferKernel", whole=False,
-    ),
-    Rule(
-        "tf-mlir", "_gpu_", r"^(?P<op>[a-z0-9]+)_gpu_(?P<types>(?:dt_[a-z0-9]+_?)+)kernel", _mlir,
-        "TensorFlow's generated kernel: its op and types are in its name", "tensorflow/tensorflow core/kernels/mlir_generated", "all",
-        "Mul_GPU_DT_HALF_DT_HALF_kernel", whole=False,
-    ),
-    Rule(
-        "eigen-contraction", "contraction", r"eigen\w*contraction\w*", ordinary("gemm"), "Eigen's own matrix product: ordinary arithmetic",
-        "Eigen unsupported/Eigen/CXX11/src/Tensor/TensorContractionGpu.h", "all",
-        "void Eigen::internal::EigenFloatContractionKernel<int, float, float>(float)",
-    ),
-    Rule(
-        "eigen", "eigen", r"eigen::internal::(?:eigenmetakernel\w*|fullreduction\w*|innerreduction\w*|outerreduction\w*|reduction\w*|innermost\w*|scankernel\w*)", _eigen,
-        "an Eigen expression: its functors are in its template arguments", "Eigen unsupported/Eigen/CXX11/src/Tensor", "all",
-        "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<Eigen::TensorMap<Eigen::Tensor<Eigen::half, 1, 1, int>>, Eigen::TensorCwiseBinaryOp<Eigen::internal::scalar_product_op<Eigen::half, Eigen::half>>>>>()",
-    ),
-    Rule(
-        "tf-depthwise", "depthwiseconv2d", r"depthwiseconv2d\w*", ordinary("depthwise"), "TensorFlow's own depthwise kernels: ordinary arithmetic",
-        _TF + "/depthwise_conv_op_gpu.h", "all", "void tensorflow::DepthwiseConv2dGPUKernelNHWCSmall<Eigen::half, 3, 3>(tensorflow::DepthwiseArgs)",
-        whole=False,
-    ),
-    _family_rule("tf-optimizer", "apply", r"(?:resource_?|sparse_?)?apply_?(?:adam|momentum|kerasmomentum|rmsprop|adagrad|ftrl|gradient|adamax|adadelta)\w*", "optimizer",
-                 "an optimizer's update", _TF + "/training_ops_gpu.cu.cc", "void tensorflow::functor::ApplyAdamKernel<float>(int, float*, float*, float*)"),
-    _family_rule("tf-layout", "", r"swapdimension\w*|shuffleintensor\w*|padinput\w*|concat_(?:fixed|variable)_kernel\w*|concatkernel\w*|split\w*kernel_fixed|split_v_kernel|splitopkernel|\btilekernel\w*|stridedslice\w*|\bd2s_\w*|s2d_\w*|depthtospace\w*|spacetodepth\w*|spacetobatch\w*|reversekernel|transposekernel\w*|\btranspose_kernel\w*|matrixdiag\w*|matrixbandpart\w*", "layout",
-                 "moves values", _TF, "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 1024, 32, 32, false>()"),
-    _family_rule("tf-reduce", "", r"columnreduce\w*|rowreduce\w*|blockreducekernel\w*|cleanupsegments|biasgrad\w*|segmentedreduce\w*|reducegeneric\w*|fullreduc\w*", "reduce",
-                 "a reduction", _TF + "/reduction_gpu_kernels.cu.h", "void tensorflow::functor::ColumnReduceKernel<Eigen::half const*, Eigen::half*, cub::Sum>(Eigen::half const*)"),
-    _family_rule("tf-gather", "", r"gatherop\w*|gathernd\w*|scatternd\w*|scatterop\w*|unsortedsegment\w*|sortedsegment\w*|sparsesegment\w*|dynamicstitch\w*|dynamicpartition\w*|onehot\w*|gathersliceop\w*|batchgather\w*|topkkernel\w*|wherecuda\w*|propagatewhere\w*", "gather_scatter",
-                 "reads or writes by index", _TF, "void tensorflow::GatherOpKernel<Eigen::half, int, true>(Eigen::half const*)"),
-    _family_rule("tf-random", "", r"fillphiloxrandom\w*|philox\w*|randomuniform\w*|multinomial\w*kernel|statelessrandom\w*", "random",
-                 "draws random numbers", _TF + "/random_op_gpu.h", "void tensorflow::functor::FillPhiloxRandomKernelLaunch<tensorflow::random::UniformDistribution<tensorflow::random::PhiloxRandom, Eigen::half>>()"),
-    _family_rule("tf-elementwise", "", r"tensorflow::\w*(?:biasnhwc|biasnchw|biasadd|relu|gelu|fill|setzero|select|broadcast|xent|addn|clip|unary|binary|cwise)\w*|\bbiasn\w*kernel|subtractandexp\w*|generatenormalizedprob\w*|setzero\w*|setvalue\w*|fillkernel\w*|selectscalar\w*|computevaluescale\w*|\bresize\w*kernel\w*", "elementwise",
-                 "a pointwise kernel of TensorFlow", _TF, "void tensorflow::BiasNHWCKernel<Eigen::half>(int, Eigen::half const*, Eigen::half const*, Eigen::half*, int)"),
-    Rule(
-        "cuda-spin", "spin_kernel", r"spin_kernel", always("not_matmul", "unknown", "other"), "waits on the device", _TORCH, "all",
-        "at::cuda::(anonymous namespace)::spin_kernel(long)",
-    ),
-    Rule(
-        "torch-native", "at::", r"^at::(?:native|cuda|functorch)\b|^at::to_dense\w*", _torch,
+        "torch-native", r"^at::(?:native|cuda|functorch)\b|^at::to_dense", _torch,
         "PyTorch's own kernel: its functor says what it does", _TORCH, "all",
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half>, at::detail::Array<char*, 3>>(int)",
         whole=False,
     ),
+)  # fmt: skip
+"""Tried first of all: their names quote other functions."""
+
+RULES: tuple[Rule, ...] = (
     Rule(
-        "cub", "cub::", r"\bcub::\w*(?:device)?(?P<what>radixsort|reduce|scan|select|histogram|runlength|segmentedsort|mergesort|compact|partition|uniquebykey|for|transform|copy|memcpy|merge|topk|adjacent)\w*",
-        lambda name, match, card: Said("not_matmul", values(t for t in name.types() if t != "int8"), _cub_family(match["what"])),
+        "triton-dot", r"^(?:triton_)?gemm_fusion\w*|^(?:triton_)?nested_gemm_fusion\w*|^dot_fusion\w*|^triton_(?:mm|bmm|dot|addmm|gemm)\w*|_dot_fusion\w*", _triton_dot,
+        "a Triton product: whether it runs on the matrix units depends on its types, which are in the HLO",
+        _XLA, "Ampere and later", "gemm_fusion_dot_5", whole=False,
+    ),
+    Rule(
+        "inductor", r"triton_(?P<kind>poi|red|per|tem|for)_fused\w*|triton_(?P<kind2>x)y", lambda n, m, c: _inductor(n, m, c) if m["kind"] else None,
+        "Inductor states the kind of loop: pointwise, reduction, persistent reduction, or a template",
+        "pytorch/pytorch torch/_inductor/codegen/triton.py", "Volta and later", "triton_poi_fused_add_mul_0", whole=False,
+    ),
+    Rule(
+        "triton-softmax", r"triton_softmax\w*", plain("softmax"), "XLA's softmax and norm fusion: reductions and pointwise",
+        _XLA, "Ampere and later", "triton_softmax_computation_2", whole=False,
+    ),
+    Rule(
+        "xla-wrapped", r"^wrapped_(?P<opcode>[a-z_\-]+?)(?:[._]\d+)*$", _wrapped, "one HLO instruction as a kernel, named by its opcode",
+        _XLA, "all", "wrapped_transpose_3", whole=False,
+    ),
+    Rule(
+        "xla-loop-fusion", r"^(?:loop|input)_(?:[a-z0-9_\-]*_)?fusion(?:[._]\d+)*$", _fusion,
+        "XLA's loop and reduction emitters: they hold no matrix product", _XLA, "all", "loop_add_multiply_fusion_2", whole=False,
+    ),
+    Rule(
+        "xla-named-fusion", r"^(?:reduce|transpose|copy|convert|broadcast|select|concatenate|add|multiply|subtract|divide|scatter|gather|slice|pad|tanh|exponential|maximum|compare)(?:_[a-z0-9_]+)?_fusion(?:[._]\d+)*$",
+        _fusion, "an XLA fusion named by its instructions, none of them a product", _XLA, "all", "transpose_copy_fusion.3", whole=False,
+    ),
+    Rule(
+        "xla-helper", r"^redzone_?check\w*|^repeatbuffer\w*|^(?:input_)?reduce-window\w*|^select_and_scatter\w*|^sort(?:[._]\d+)+$|^rng_bit_generator\w*|^make_?batch_?pointers\w*|^delay_?kernel\w*|^buffer_?compar\w*|xla_fp_comparison|^copy(?:[._]\d+)+$|^broadcast(?:[._]\d+)+$",
+        plain("other"), "a helper of XLA's runtime or a single instruction", _XLA, "all", "RepeatBufferKernel", whole=False,
+    ),
+    Rule(
+        "tf-mlir", r"^(?P<op>[a-z0-9]+)_gpu_(?P<types>(?:dt_[a-z0-9]+_?)+)kernel", _mlir,
+        "TensorFlow's generated kernel: its op and types are in its name", "tensorflow/tensorflow core/kernels/mlir_generated", "all",
+        "Mul_GPU_DT_HALF_DT_HALF_kernel", whole=False,
+    ),
+    Rule(
+        "eigen-contraction", r"eigen\w{0,60}contraction", ordinary("gemm"), "Eigen's own matrix product: ordinary arithmetic",
+        "Eigen unsupported/Eigen/CXX11/src/Tensor/TensorContractionGpu.h", "all",
+        "void Eigen::internal::EigenFloatContractionKernel<int, float, float>(float)", whole=False,
+    ),
+    Rule(
+        "eigen", r"eigen::internal::(?:eigenmetakernel\w*|fullreduction\w*|innerreduction\w*|outerreduction\w*|reduction\w*|innermost\w*|scankernel\w*)", _eigen,
+        "an Eigen expression: its functors are in its template arguments", "Eigen unsupported/Eigen/CXX11/src/Tensor", "all",
+        "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<Eigen::TensorMap<Eigen::Tensor<Eigen::half, 1, 1, int>>, Eigen::TensorCwiseBinaryOp<Eigen::internal::scalar_product_op<Eigen::half, Eigen::half>>>>>()", whole=False,
+    ),
+    Rule(
+        "tf-depthwise", r"depthwiseconv2d\w*", ordinary("depthwise"), "TensorFlow's own depthwise kernels: ordinary arithmetic",
+        _TF + "/depthwise_conv_op_gpu.h", "all", "void tensorflow::DepthwiseConv2dGPUKernelNHWCSmall<Eigen::half, 3, 3>(tensorflow::DepthwiseArgs)",
+        whole=False,
+    ),
+    _family_rule("tf-optimizer", r"(?:resource_?|sparse_?)?apply_?(?:adam|momentum|kerasmomentum|rmsprop|adagrad|ftrl|gradient|adamax|adadelta)\w*", "optimizer",
+                 "an optimizer's update", _TF + "/training_ops_gpu.cu.cc", "void tensorflow::functor::ApplyAdamKernel<float>(int, float*, float*, float*)"),
+    _family_rule("tf-layout", r"swapdimension\w*|shuffleintensor\w*|padinput\w*|concat_(?:fixed|variable)_kernel\w*|concatkernel\w*|split\w*kernel_fixed|split_v_kernel|splitopkernel|\btilekernel\w*|stridedslice\w*|\bd2s_\w*|s2d_\w*|depthtospace\w*|spacetodepth\w*|spacetobatch\w*|reversekernel|transposekernel\w*|\btranspose_kernel\w*|matrixdiag\w*|matrixbandpart\w*", "layout",
+                 "moves values", _TF, "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 1024, 32, 32, false>()"),
+    _family_rule("tf-reduce", r"columnreduce\w*|rowreduce\w*|blockreducekernel\w*|cleanupsegments|biasgrad\w*|segmentedreduce\w*|reducegeneric\w*|fullreduc\w*", "reduce",
+                 "a reduction", _TF + "/reduction_gpu_kernels.cu.h", "void tensorflow::functor::ColumnReduceKernel<Eigen::half const*, Eigen::half*, cub::Sum>(Eigen::half const*)"),
+    _family_rule("tf-gather", r"gatherop\w*|gathernd\w*|scatternd\w*|scatterop\w*|unsortedsegment\w*|sortedsegment\w*|sparsesegment\w*|dynamicstitch\w*|dynamicpartition\w*|onehot\w*|gathersliceop\w*|batchgather\w*|topkkernel\w*|wherecuda\w*|propagatewhere\w*", "gather_scatter",
+                 "reads or writes by index", _TF, "void tensorflow::GatherOpKernel<Eigen::half, int, true>(Eigen::half const*)"),
+    _family_rule("tf-random", r"fillphiloxrandom\w*|philox\w*|randomuniform\w*|multinomial\w*kernel|statelessrandom\w*", "random",
+                 "draws random numbers", _TF + "/random_op_gpu.h", "void tensorflow::functor::FillPhiloxRandomKernelLaunch<tensorflow::random::UniformDistribution<tensorflow::random::PhiloxRandom, Eigen::half>>()"),
+    _family_rule("tf-elementwise", r"tensorflow::\w*(?:biasnhwc|biasnchw|biasadd|relu|gelu|fill|setzero|select|broadcast|xent|addn|clip|unary|binary|cwise)\w*|\bbiasn\w*kernel|subtractandexp\w*|generatenormalizedprob\w*|setzero\w*|setvalue\w*|fillkernel\w*|selectscalar\w*|computevaluescale\w*|\bresize\w*kernel\w*", "elementwise",
+                 "a pointwise kernel of TensorFlow", _TF, "void tensorflow::BiasNHWCKernel<Eigen::half>(int, Eigen::half const*, Eigen::half const*, Eigen::half*, int)"),
+    Rule(
+        "cub", r"\bcub::\w*?(?P<what>reducebykey|radixsort|reduce|scan|select|histogram|runlength|segmentedsort|mergesort|compact|partition|uniquebykey|for|transform|copy|memcpy|merge|topk|adjacent)\w*",
+        lambda name, match, card: Said("not_matmul", operands(floats(name)), _cub_family(match["what"])),
         "a primitive of CUB: sorting, scanning, reducing, selecting", "NVIDIA/cccl cub", "all",
-        "void cub::DeviceReduceKernel<cub::DeviceReducePolicy<float, int, cub::Sum>::Policy600, float const*, float*>(float const*)",
+        "void cub::DeviceReduceKernel<cub::DeviceReducePolicy<float, int, cub::Sum>::Policy600, float const*, float*>(float const*)", whole=False,
     ),
     Rule(
-        "thrust", "thrust", r"\bthrust::", lambda name, match, card: Said("not_matmul", values(t for t in name.types() if t != "int8"), _thrust_family(name.text)),
+        "thrust", r"\bthrust::", lambda name, match, card: Said("not_matmul", operands(floats(name)), _thrust_family(name.text)),
         "an algorithm of Thrust: none of them multiplies matrices", "NVIDIA/cccl thrust", "all",
-        "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<thrust::cuda_cub::__fill::functor<float>>>()",
+        "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<thrust::cuda_cub::__fill::functor<float>>>()", whole=False,
     ),
-    _family_rule("fbgemm", "", r"split_embedding\w*|dense_embedding\w*|\bssd_embedding\w*|bounds_check_indices\w*|linearize_(?:cache_)?ind\w*|permute_pooled_embs\w*|permute_(?:1d|2d)\w*|recat_\w*|jagged_\w*|\w*lxu_cache\w*|asynchronous_\w*cumsum\w*|block_bucketize\w*|compute_cuda_kernel|to_dense_representation\w*|segment_sum_csr\w*|grad_mean_kernel|_block_bucketize\w*|delinearize\w*|reorder_batched\w*", "gather_scatter",
+    _family_rule("fbgemm-quantise", r"fbgemm_gpu::.{0,200}(?:quantiz|qparam|fp8rowwise|_to_float|float_to|bfloat16)\w*", "cast",
+                 "converts to or from a narrow storage type", "pytorch/FBGEMM fbgemm_gpu", "void fbgemm_gpu::_compute_FP8_quantize_cuda_kernel<float>(float const*, unsigned char*)"),
+    _family_rule("fbgemm", r"fbgemm_gpu::(?!.{0,200}(?:quantiz|hfp8|_to_float|float_to))\w*|split_embedding\w*|dense_embedding\w*|\bssd_embedding\w*|bounds_check_indices\w*|linearize_(?:cache_)?ind\w*|permute_pooled_embs\w*|permute_(?:1d|2d)\w*|recat_\w*|jagged_\w*|\w*lxu_cache\w*|asynchronous_\w*cumsum\w*|block_bucketize\w*|compute_cuda_kernel|to_dense_representation\w*|segment_sum_csr\w*|grad_mean_kernel|_block_bucketize\w*|delinearize\w*|reorder_batched\w*", "gather_scatter",
                  "embedding tables: reads and writes by index", "pytorch/FBGEMM fbgemm_gpu", "void split_embedding_codegen_forward_unweighted_kernel<float, float, float, false, long, 2ul, 32ul>()"),
-    _family_rule("multi-tensor", "multi_tensor_apply", r"multi_tensor_apply_kernel\w*", "optimizer",
+    _family_rule("multi-tensor", r"multi_tensor_apply_kernel\w*", "optimizer",
                  "one launch over many parameters: an optimizer's update or a check of its gradients", "NVIDIA/apex csrc/multi_tensor_apply.cuh", "void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float, float>(int)"),
     Rule(
-        "serving-library", "::", r"\b(?:vllm|sglang|sgl_kernel|tensorrt_llm|flashinfer|moe|transformer_engine|apex|fastertransformer|llama)::[\w:]*(?P<what>norm|softmax|rotary|rope|cache|quant|silu|gelu|act_and_mul|activation|routing|finalize|permute|topk|moe_align|sampl|cast|transpose|rng_state|allreduce|all_reduce)\w*",
-        lambda name, match, card: Said("not_matmul", values(t for t in name.types() if t != "int8"), _SERVING[match["what"]]),
+        "serving-library", r"\b(?:vllm|sglang|sgl_kernel|tensorrt_llm|flashinfer|moe|transformer_engine|apex|fastertransformer|llama)::[\w:]*(?P<what>norm|softmax|rotary|rope|cache|quant|silu|gelu|act_and_mul|activation|routing|finalize|permute|topk|moe_align|sampl|cast|transpose|rng_state|allreduce|all_reduce)\w*",
+        lambda name, match, card: Said("not_matmul", (values if _SERVING[match["what"]] == "cast" else operands)(floats(name)), _SERVING[match["what"]]),
         "a helper of an inference library, named by its task", "vllm-project/vllm csrc; NVIDIA/TensorRT-LLM kernels; flashinfer-ai/flashinfer", "Ampere and later",
         "void vllm::rms_norm_kernel<c10::BFloat16, 8, 2>(c10::BFloat16*, c10::BFloat16 const*, long, float, int, int)", whole=False,
     ),
-    _family_rule("softmax-kernel", "softmax", r"\bsoftmax_warp_(?:forward|backward)\w*|cunn_softmax\w*|\bsoftmax_\w*kernel\w*|softmaxforward\w*|softmaxbackward\w*|masked_softmax\w*|scaled_\w*softmax_warp\w*", "softmax",
+    _family_rule("softmax-kernel", r"\bsoftmax_warp_(?:forward|backward)\w*|cunn_softmax\w*|\bsoftmax_\w*kernel\w*|softmaxforward\w*|softmaxbackward\w*|masked_softmax\w*|scaled_\w*softmax_warp\w*", "softmax",
                  "softmax over rows", _TORCH + "/PersistentSoftmax.cuh; NVIDIA/apex", "void (anonymous namespace)::softmax_warp_forward<c10::Half, c10::Half, float, 10, false, false>(c10::Half*)"),
-    _family_rule("norm-kernel", "norm", r"\b\w*(?:layer_?norm|rms_?norm|batch_?norm|group_?norm)\w*(?:kernel|fwd|bwd|forward|backward)\w*|\bln_(?:fwd|bwd)\w*kernel|\bcuapplylayernorm\w*|\bcucomputegradinput|\bcucompute\w*gammabeta", "norm",
+    _family_rule("norm-kernel", r"\b\w*(?:layer_?norm|rms_?norm|batch_?norm|group_?norm)\w*(?:kernel|fwd|bwd|forward|backward)\w*|\bln_(?:fwd|bwd)\w*kernel|\bcuapplylayernorm\w*|\bcucomputegradinput|\bcucompute\w*gammabeta", "norm",
                  "a normalisation", "NVIDIA/apex csrc/layer_norm_cuda_kernel.cu; Dao-AILab/flash-attention csrc/layer_norm", "void cuApplyLayerNorm<float, float, c10::Half>(c10::Half*, float*)"),
+    _family_rule("loss-kernel", r"cunn_classnll\w*|nll_loss\w*|cross_entropy\w*|softmaxxent\w*|xentkernel\w*|sparsexent\w*", "reduce",
+                 "a loss over rows", _TORCH + "; " + _TF, "void cunn_ClassNLLCriterion_updateOutput_kernel<float, float>(float*, float*)"),
     Rule(
-        "elementwise-kernel", "elementwise", r"^\w*elementwise_kernel\w*", plain("elementwise"), "a pointwise kernel of PyTorch", _TORCH, "all",
+        "elementwise-kernel", r"^\w*elementwise_kernel\w*", plain("elementwise"), "a pointwise kernel of PyTorch", _TORCH, "all",
         "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out()>(int)", whole=False,
     ),
 )  # fmt: skip
@@ -297,7 +316,7 @@ _SERVING: dict[str, Family] = {
 
 
 def _cub_family(what: str) -> Family:
-    if what in ("reduce", "scan", "histogram", "runlength"):
+    if what in ("reduce", "reducebykey", "scan", "histogram", "runlength"):
         return "reduce"
     if what in ("copy", "memcpy"):
         return "layout"

@@ -78,71 +78,71 @@ _MEMSET = always("not_matmul", "unknown", "memset")
 
 MATRIX_RULES: tuple[Rule, ...] = (
     Rule(
-        "tensile", "cijk_", r"\bcijk_a\w+?_b[a-z]+_(?:[a-z]+_)?(?P<types>(?:f8|b8|i8|4x|f4|n|[hbsdczi])+?)_", _tensile, "",
+        "tensile", r"\bcijk_a\w+?_b[a-z]+_(?:[a-z]+_)?(?P<types>(?:f8|b8|i8|4x|f4|n|[hbsdczi])+?)_", _tensile, "",
         "ROCm/Tensile kernel naming (Contraction names)", "gfx900 and later",
-        "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SN_K1",
+        "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SN_K1", whole=False,
     ),
     Rule(
-        "ck-helper", "ck", r"fmhabwd(?:convertqgrad|ograddoto)\w*|\bck\w*::\w*(?:reduce|elementwise|permute|im2col|combine)\w*",
+        "ck-helper", r"fmhabwd(?:convertqgrad|ograddoto)\w*|\bck\w*::\w*(?:reduce|elementwise|permute|im2col|combine)\w*",
         helper("attention"), "converts or reduces around a composable-kernel product: no product of its own",
         "ROCm/composable_kernel include/ck_tile/ops", "gfx9",
         "void ck_tile::kentry<ck_tile::gfx950_t, 2, ck_tile::FmhaBwdOGradDotOKernel<ck_tile::BlockFmhaBwdOGradDotO<std::bfloat16_t>>>()",
     ),
     Rule(
-        "composable-kernel", "ck", r"\bck(?:_tile)?::|\bkernel_(?:gemm|batched_gemm|grouped_\w+|conv\w*)_\w*(?:xdl|dl|wmma)\w*", _ck,
+        "composable-kernel", r"\bck(?:_tile)?::|\bkernel_(?:gemm|batched_gemm|grouped_\w+|conv\w*)_\w*(?:xdl|dl|wmma)\w*", _ck,
         "composable kernel: xdl, mfma and its fmha are matrix instructions", "ROCm/composable_kernel", "gfx9",
         "void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm_xdl_cshuffle_v3<ck::half_t>>()",
     ),
     Rule(
-        "miopen-igemm", "igemm", r"igemm_(?:fwd|bwd|wrw)_gtc\w*", _igemm,
+        "miopen-igemm", r"igemm_(?:fwd|bwd|wrw)_gtc\w*", _igemm,
         "MIOpen's assembly implicit GEMM for matrix instructions (gtc: generic tensor contraction)",
         "ROCm/MIOpen src/kernels/gpu_reference and ROCm/iGEMMgen", "gfx908 and later",
-        "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x256x32_wt32x32x8_ws2x2_wr2x2_ta1x8x4x1_1x4x1x64_tb1x8x4x1_1x4x1x64_gkgs.kd",
+        "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x256x32_wt32x32x8_ws2x2_wr2x2_ta1x8x4x1_1x4x1x64_tb1x8x4x1_1x4x1x64_gkgs.kd", whole=False,
     ),
     Rule(
-        "miopen-direct", "miopen", r"miopensp3asmconv\w*|miopengcnasmconv\w*|miopenconv\w*|miopenasmconv\w*", _miopen_direct,
+        "miopen-direct", r"miopensp3asmconv\w*|miopengcnasmconv\w*|miopenconv\w*|miopenasmconv\w*", _miopen_direct,
         "MIOpen's assembly convolutions on the vector units (Winograd, direct)", "ROCm/MIOpen src/kernels", "gfx8, gfx9",
-        "miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1.kd",
+        "miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1.kd", whole=False,
     ),
     Rule(
-        "rocblas-gemv", "rocblas", r"rocblas_\w*(?:gemv|ger|gemm_batched_general|gemmt)\w*", ordinary("gemm"),
+        "rocblas-gemv", r"rocblas_\w{0,60}(?:gemv|ger|gemm_batched_general|gemmt)\w*", ordinary("gemm"),
         "a matrix-vector product of rocBLAS: vector units", "ROCm/rocBLAS library/src/blas2", "all",
-        "void rocblas_gemvt_kernel<false, 256, int, float, float, float>(int, int, float)",
+        "void rocblas_gemvt_kernel<false, 256, int, float, float, float>(int, int, float)", whole=False,
     ),
     Rule(
-        "rocblas-helper", "rocblas", r"rocblas_\w*(?:dot|scal|axpy|copy|asum|nrm2|reduction|set_|transpose)\w*", helper("gemm"),
+        "rocblas-helper", r"rocblas_\w{0,60}(?:dot|scal|axpy|copy|asum|nrm2|reduction|set_|transpose)\w*", helper("gemm"),
         "a vector helper of rocBLAS", "ROCm/rocBLAS library/src/blas1", "all",
-        "void rocblas_dot_kernel_inc1<int, 1024, 32, false, float, float const*, float>(int, float const*)",
+        "void rocblas_dot_kernel_inc1<int, 1024, 32, false, float, float const*, float>(int, float const*)", whole=False,
     ),
     Rule(
-        "miopen-norm", "miopen", r"miopenbatchnorm\w*|miopenlayernorm\w*", plain("norm"),
-        "normalisation of MIOpen", "ROCm/MIOpen src/kernels", "all", "MIOpenBatchNormFwdTrainSpatial.kd",
+        "miopen-norm", r"miopenbatchnorm\w*|miopenlayernorm\w*", plain("norm"),
+        "normalisation of MIOpen", "ROCm/MIOpen src/kernels", "all", "MIOpenBatchNormFwdTrainSpatial.kd", whole=False,
     ),
     Rule(
-        "mxu", "", r"^%?(?:convolution|dot)(?:[._]\w+)*$", _mxu, "on a TPU convolutions and dots run on the matrix unit (MXU)",
-        "openxla/xla, Google Cloud TPU system architecture", "TPU v2 and later", "",
+        "mxu", r"^%?(?:convolution|dot)(?:[._][\w.]*)?$", _mxu, "on a TPU convolutions and dots run on the matrix unit (MXU)",
+        "openxla/xla, Google Cloud TPU system architecture", "TPU v2 and later", "", whole=False,
     ),
 )  # fmt: skip
 
 MOVE_RULES: tuple[Rule, ...] = (
     Rule(
-        "nccl", "ccl", r"\b[nr]ccl(?:dev)?kernel\w*|\b[nr]ccl\w*(?:allreduce|allgather|reducescatter|broadcast|sendrecv|alltoall|reduce)\w*|\bmscclkernel\w*|oneccl\w*",
+        "nccl", r"\b[nr]ccl(?:dev)?kernel\w*|\b[nr]ccl\w*(?:allreduce|allgather|reducescatter|broadcast|sendrecv|alltoall|reduce)\w*|\bmscclkernel\w*|oneccl\w*",
         always("not_matmul", "unknown", "comm"), "a collective of NCCL or RCCL", "NVIDIA/nccl src/device", "all",
         "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         whole=False,
     ),
     Rule(
-        "collective", "", r"multimem_\w*|\b(?:one|two)_?shot_all_?reduce\w*|cross_device_reduce\w*|nvshmem\w*|\bdeep_ep::\w*|(?:lamport|trtllm)_?\w*all_?reduce\w*|\ball_?reduce_\w*|all_?gather\w*kernel|reduce_?scatter\w*kernel|all_?to_?all\w*|allreduce\w*kernel\w*",
+        "collective", r"multimem_\w*|\b(?:one|two)_?shot_all_?reduce\w*|cross_device_reduce\w*|nvshmem\w*|\bdeep_ep::\w*|(?:lamport|trtllm)_?\w*all_?reduce\w*|\ball_?reduce_\w*|all_?gather\w*kernel|reduce_?scatter\w*kernel|all_?to_?all\w*|allreduce\w*kernel\w*",
         always("not_matmul", "unknown", "comm"), "communication between devices", "pytorch/pytorch symm_mem; deepseek-ai/DeepEP; vllm-project/vllm",
         "all", "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
         whole=False,
     ),
     Rule(
-        "memcpy", "", r"^\[?(?:cuda |hip )?memcpy|^memcpy\w*|^copy(?:devicetodevice|hosttodevice|devicetohost)|__amd_rocclr_copy\w*|^memcpy32_post|^hipmemcpy\w*|^infeed|^outfeed|^d2d|^h2d|^d2h",
-        _COPY, "a copy", "CUPTI and ROCm activity names", "all", "Memcpy HtoD (Pinned -> Device)",
+        "memcpy", r"^\[?(?:cuda |hip )?memcpy|^memcpy\w*|^copy(?:devicetodevice|hosttodevice|devicetohost)|__amd_rocclr_copy\w*|^memcpy32_post|^hipmemcpy\w*|^infeed|^outfeed|^d2d|^h2d|^d2h",
+        _COPY, "a copy", "CUPTI and ROCm activity names", "all", "Memcpy HtoD (Pinned -> Device)", whole=False,
     ),
     Rule(
-        "memset", "", r"^\[?(?:cuda |hip )?memset|__amd_rocclr_fill\w*|^memset\w*|^fillbuffer\w*", _MEMSET, "a memset",
-        "CUPTI and ROCm activity names", "all", "Memset (Device)",
+        "memset", r"^\[?(?:cuda |hip )?memset|__amd_rocclr_fill\w*|^memset\w*|^fillbuffer\w*", _MEMSET, "a memset",
+        "CUPTI and ROCm activity names", "all", "Memset (Device)", whole=False,
     ),
 )  # fmt: skip

@@ -16,6 +16,9 @@ from mpprof.model.kernels import Precision
 LONGEST = 16_384
 """Characters of a name that are read. The longest seen in real traces have about 5,000."""
 
+LONGEST_HEAD = 512
+"""Characters of the function's own name that are read; the longest seen have about 300."""
+
 _NOISE = re.compile(
     r"\(anonymous namespace\)::|<unnamed>::|\[clone \.kd\]|\.kd$|\(\s*(?:int|bool|unsigned int)\s*\)"
 )
@@ -86,8 +89,9 @@ def parse(name: str) -> Name:
         _, found, rest = text.partition(">::type ")
         text = rest if found else text
     text = _RETURN_TYPE.sub("", text)
-    end = _HEAD_END.search(text)
-    return Name(text, text[: end.start()] if end else text)
+    end = _HEAD_END.search(text, 1)  # "[CUDA memset]" begins with one
+    head = text[: end.start()] if end else text
+    return Name(text, head[:LONGEST_HEAD])
 
 
 def types_in(text: str) -> tuple[Precision, ...]:
