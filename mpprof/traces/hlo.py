@@ -298,7 +298,23 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
         called=tuple(inner),
         custom_call=made.custom_call,
         flops=flops,
+        operands=_sources(module, made) if depth == 0 else (),
     )
+
+
+def _sources(module: _Module, made: _Instruction) -> tuple[str, ...]:
+    """Names of the instructions whose work `made` reads, seen through those that only pass a value on."""
+    names = []
+    for id in made.operands:
+        for _ in range(_DEPTH):
+            if id not in module.by_id:
+                break
+            source = _parse(module, *module.by_id[id])
+            if source.opcode not in ("get-tuple-element", "bitcast") or not source.operands:
+                names.append(source.name)
+                break
+            id = source.operands[0]
+    return tuple(names)
 
 
 def _flops(buffer: Bytes, made: _Instruction, operands: Sequence[Shape]) -> float | None:
