@@ -187,7 +187,7 @@ class FitSession:
         if type(loss) is float:
             line["loss"] = loss
         self._after_call(line)
-        if self._schedule.due(before, self.calls.step):
+        if self._due(before):
             if self._read is not None:
                 reading = self.recorder.attempt("skipped", self._read)
                 if reading is not None:
@@ -201,7 +201,7 @@ class FitSession:
             return
         self._after_call(line)
         snapshot = None
-        if self._window is None and self._schedule.due(before, self.calls.step):
+        if self._window is None and self._due(before):
             snapshot = self.recorder.attempt("skipped", self.probe.snapshot, self.model)
             self._note_memory(line)
         self._queued.append((line, snapshot))
@@ -231,6 +231,12 @@ class FitSession:
             reason = self.recorder.attempt("memory", self.probe.reset_memory_peak)
             if reason:
                 self.recorder.absent["memory.reset"] = reason
+
+    def _due(self, before: int) -> bool:
+        """Whether to read after this call. Where the input's end is not known, any call of several steps may
+        have run fewer than it claims."""
+        unknown = self.calls.per_call > 1 and self.calls.in_epoch is None
+        return unknown or self._schedule.due(before, self.calls.step)
 
     # --- readings --------------------------------------------------------------------------------------
 

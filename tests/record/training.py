@@ -30,7 +30,6 @@ def model(
 ) -> Any:
     import keras
 
-    keras.backend.clear_session()
     keras.utils.set_random_seed(11)
     keras.config.set_dtype_policy(policy)
     layers = keras.layers

@@ -1,0 +1,483 @@
+"""Real training on TensorFlow (CPU): the records are right and the training is untouched."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpprof.record.announcing import last_line
+from mpprof.store import Records, find_runs, read_records
+from tests.record.test_fit_jax import REPOSITORY, events_of
+from tests.record.training import BATCH, batches_of_unknown_number, callback, data, digest, model
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
+pytestmark = pytest.mark.framework
+
+
+def fit(made: Any, x: Any, y: Any, *callbacks: Any, **more: Any) -> Any:
+    return made.fit(
+        x, y, **{"batch_size": BATCH, "shuffle": False, "verbose": 0, "callbacks": list(callbacks), **more}
+    )
+
+
+def records(root: Path) -> Records:
+    read = read_records(root)
+    assert read.warnings == ()
+    assert read.steps is not None
+    assert read.facts is not None
+    return read
+
+
+def counter(made: Any) -> int:
+    return int(getattr(made.optimizer, "inner_optimizer", made.optimizer)._iterations)
+
+
+def total_skipped(read: Records) -> int:
+    assert read.steps is not None
+    return int(read.steps.skipped[read.steps.skipped > 0].sum())
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    from tensorflow.python.framework import config
+
+    keras.utils.set_random_seed(0)
+    tf.config.experimental.enable_op_determinism()
+    yield
+    config.disable_op_determinism()
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize(
+    ("kind", "compiling"),
+    [("dense", {}), ("convolution", {}), ("dense", {"steps_per_execution": 4})],
+)
+def test_weights_are_the_same_bit_by_bit(tmp_path: Path, kind: str, compiling: dict[str, Any]) -> None:
+    x, y = data(40, bad_steps=(3, 20))
+    digests = []
+    recorded = callback(tmp_path, profile_steps=(12, 16), hardware=True)
+    for callbacks in ([], [recorded]):
+        made = model(kind=kind, **compiling)
+        fit(made, x, y, *callbacks, epochs=2, shuffle=True, validation_data=(x[:16], y[:16]))
+        digests.append(digest(made))
+    assert digests[0] == digests[1]
+    read = records(tmp_path)
+    assert read.facts is not None
+    assert read.facts.deterministic_ops is True
+    assert read.facts.profile_windows[0].status == "done"
+
+
+def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Path) -> None:
+    x, y = data(70, bad_steps=(3, 40, 41))
+    made = model()
+    fit(made, x, y, callback(tmp_path))
+    read = records(tmp_path)
+    steps = read.steps
+    assert steps is not None
+    assert steps.step.tolist() == list(range(1, 71))
+    assert steps.step[steps.skipped > 0].tolist() == [3, 48]  # exact at first, then to the interval
+    assert total_skipped(read) == 3 == 70 - counter(made)
+    assert steps.loss_scale[1:4].tolist() == [2.0**15, 2.0**14, 2.0**14]
+    assert steps.loss_scale[-1] == 2.0**12
+    assert steps.skipped[48:79].min() == 0  # after a change each step is read again
+    assert np.isnan(steps.loss[2:]).all()
+    assert steps.loss_known.all()
+
+
+def test_every_step_is_read_where_that_is_wanted(tmp_path: Path) -> None:
+    x, y = data(50, bad_steps=(40, 45))
+    fit(model(), x, y, callback(tmp_path, read_every=1))
+    steps = records(tmp_path).steps
+    assert steps is not None
+    assert steps.step[steps.skipped > 0].tolist() == [40, 45]
+    assert steps.loss_scale_known.all()
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # what Keras says of unknown lengths
+@pytest.mark.parametrize("per_call", [1, 4, 8])
+@pytest.mark.parametrize("known", [True, False])
+def test_steps_and_skips_where_the_last_call_is_not_full(tmp_path: Path, per_call: int, known: bool) -> None:
+    x, y = data(38, bad_steps=(2, 37))
+    made = model(steps_per_execution=per_call)
+    source: Any = batches_of_unknown_number(x, y)
+    if known:
+        source = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)
+    made.fit(source, epochs=2, shuffle=False, verbose=0, callbacks=[callback(tmp_path)])
+    read = records(tmp_path)
+    steps = read.steps
+    assert steps is not None
+    assert steps.step[-1] == 76
+    assert steps.covers.sum() == 76
+    assert steps.covers[steps.epoch == 0][-1] == (38 % per_call or per_call)
+    assert steps.batch[-1] == 37
+    assert total_skipped(read) == 4 == 76 - counter(made)
+
+
+def test_a_micro_step_of_an_accumulation_is_no_skip(tmp_path: Path) -> None:
+    x, y = data(24, bad_steps=(7,))
+    made = model(optimizer=keras.optimizers.Adam(gradient_accumulation_steps=4))
+    fit(made, x, y, callback(tmp_path))
+    read = records(tmp_path)
+    assert total_skipped(read) == 1 == 24 - counter(made)
+    assert read.facts is not None
+    assert read.facts.fits[0].gradient_accumulation_steps == 4
+
+
+def test_a_fixed_scale_never_skips(tmp_path: Path) -> None:
+    x, y = data(20, bad_steps=(5,))
+    made = model("float32", keras.optimizers.Adam(loss_scale_factor=1024.0, clipnorm=1.0))
+    fit(made, x, y, callback(tmp_path))
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert total_skipped(read) == 0
+    assert (read.steps.skipped >= 0).any()
+    assert not read.steps.loss_scale_known.any()
+    optimizer = read.facts.fits[0].optimizer
+    assert (optimizer.fixed_scale, optimizer.dynamic, optimizer.clipping) == (
+        1024.0,
+        False,
+        {"clipnorm": 1.0},
+    )
+    assert "1024" in read.facts.absent["loss_scale"]
+
+
+def test_the_facts_of_the_run(tmp_path: Path) -> None:
+    x, y = data(4)
+    made = model(kind="convolution", optimizer=keras.optimizers.SGD(0.1), jit_compile=False)
+    fit(made, x, y, callback(tmp_path))
+    facts = records(tmp_path).facts
+    assert facts is not None
+    assert facts.framework["keras"] == keras.__version__
+    assert facts.framework["backend_version"] == tf.__version__
+    assert facts.tf32_enabled is tf.config.experimental.tensor_float_32_execution_enabled()
+    assert facts.deterministic_ops is False
+    assert facts.graph_rewrite is False
+    assert (facts.distribution, facts.replicas) == (None, 1)
+    assert facts.devices[-1].kind == "cpu"
+    assert facts.timing is not None
+    assert facts.timing.basis == "synchronous"
+    assert "no GPU" in facts.absent["memory"]
+    (told,) = facts.fits
+    assert (told.batch_size, told.steps_per_execution, told.jit_compile) == (BATCH, 1, False)
+    assert told.optimizer.class_name == "LossScaleOptimizer"
+    assert (told.optimizer.inner, told.optimizer.initial_scale) == ("SGD", 2.0**15)
+    assert told.policy.compute_dtype == "float16"
+    assert facts.model is not None
+    layers = {layer.name: layer for layer in facts.model.layers}
+    convolution = next(layer for layer in layers.values() if layer.class_name == "Conv2D")
+    assert (convolution.compute_dtype, convolution.variable_dtype) == ("float16", "float32")
+    assert (convolution.config["filters"], convolution.config["kernel_size"]) == (4, [2, 2])
+    assert convolution.output_shape == (None, 4, 2, 4)
+    assert convolution.parameters == 20
+    assert facts.model.parameters == made.count_params()
+
+
+def test_layers_within_layers_have_paths_and_late_models_are_described(tmp_path: Path) -> None:
+    layers = keras.layers
+    encoder = keras.Sequential([layers.Dense(8, name="wide"), layers.Dense(4, name="narrow")], name="encoder")
+    made = keras.Sequential([encoder, layers.Dense(4, activation="softmax", name="head")])
+    made.compile(loss="sparse_categorical_crossentropy")
+    x, y = data(3)
+    fit(made, x, y, callback(tmp_path))  # has no Input: it is built by its first step
+    facts = records(tmp_path).facts
+    assert facts is not None
+    assert facts.model is not None
+    found = {layer.name: layer for layer in facts.model.layers}
+    assert {"encoder", "encoder/wide", "encoder/narrow", "head"} <= set(found)
+    assert found["head"].parameters == 20
+    assert found["head"].config["activation"] == "softmax"
+
+
+def test_several_fits_validation_and_initial_epoch_are_one_run(tmp_path: Path) -> None:
+    x, y = data(6)
+    made, recorded = model(), callback(tmp_path)
+    fit(made, x, y, recorded, epochs=2, validation_data=(x, y))
+    fit(made, x, y, recorded, epochs=4, initial_epoch=2)
+    made.evaluate(x, y, verbose=0, callbacks=[recorded])  # outside of fit: no validation of the run
+    read = records(tmp_path)
+    steps, facts = read.steps, read.facts
+    assert steps is not None
+    assert facts is not None
+    assert steps.step.tolist() == list(range(1, 25))
+    assert steps.fit.tolist() == [1] * 12 + [2] * 12
+    assert steps.epoch.tolist() == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6
+    assert [(fit.first_step, fit.initial_epoch) for fit in facts.fits] == [(1, 0), (13, 2)]
+    assert read.validations is not None
+    assert len(read.validations.t_ns) == 2
+    assert (read.validations.duration_ns > 0).all()
+    # The last call of an epoch has no interval: validation and the epoch's end lie behind it.
+    assert (steps.interval_ns == -1).tolist() == ([False] * 5 + [True]) * 4
+    assert (steps.gap_ns == -1).tolist() == ([True] + [False] * 5) * 4
+    assert read.finished
+    assert (steps.interval_ns[:5] >= steps.duration_ns[:5]).all()
+    assert (np.diff(steps.t_ns) > 0).all()
+
+
+def reasons(root: Path) -> list[str]:
+    lines = (root / "mpprof" / "steps.jsonl").read_text().splitlines()
+    return [record["reason"] for record in map(json.loads, lines) if record.get("kind") == "fit_end"]
+
+
+def test_a_training_that_stops_early_says_so(tmp_path: Path) -> None:
+    class Stop(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.stop_training = batch == 3
+
+    x, y = data(10)
+    fit(model(), x, y, callback(tmp_path), Stop(), epochs=5)
+    assert reasons(tmp_path) == ["stopped"]
+    steps = records(tmp_path).steps
+    assert steps is not None
+    assert len(steps) == 4
+
+
+class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]
+    armed = True
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self.armed and batch == 13:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_fit_is_closed_by_the_next_one(tmp_path: Path) -> None:
+    x, y = data(20)
+    made, recorded, interrupt = model(), callback(tmp_path, profile_steps=(12, 18)), Interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        fit(made, x, y, recorded, interrupt)
+    interrupt.armed = False
+    fit(made, x, y, recorded)
+    assert reasons(tmp_path) == ["interrupted", "finished"]
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.steps.step.tolist() == list(range(1, 35))
+    assert [window.status for window in read.facts.profile_windows] == ["done"]
+    assert read.facts.profile_windows[0].last_step == 14
+
+
+def test_an_interrupted_process_ends_its_run(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib\n"
+        "from tests.record.test_fit_tensorflow import Interrupt\n"
+        "from tests.record.training import callback, data, model\n"
+        "x, y = data(20)\n"
+        "cb = callback(pathlib.Path(sys.argv[1]), profile_steps=(12, 30), hardware=True)\n"
+        "model().fit(x, y, batch_size=8, verbose=0, callbacks=[cb, Interrupt()])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert "KeyboardInterrupt" in ended.stderr
+    assert reasons(tmp_path) == ["interrupted"]
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert len(read.steps) == 14
+    assert read.facts.profile_windows[0].status == "done"
+
+
+def test_a_second_training_in_the_same_directory_has_its_own(tmp_path: Path) -> None:
+    x, y = data(3)
+    first, second = callback(tmp_path), callback(tmp_path)
+    fit(model(), x, y, first)
+    before = (tmp_path / "mpprof" / "steps.jsonl").read_bytes()
+    fit(model(), x, y, second)
+    assert (tmp_path / "mpprof" / "steps.jsonl").read_bytes() == before
+    assert first.root == tmp_path
+    assert second.root.parent == tmp_path
+    assert set(find_runs(tmp_path)) == {tmp_path, second.root}
+
+
+def test_copies_start_runs_of_their_own(tmp_path: Path) -> None:
+    x, y = data(3)
+    original = callback(tmp_path)
+    fit(model(), x, y, original)
+    for copied in (copy.deepcopy(original), pickle.loads(pickle.dumps(original)), copy.copy(original)):
+        fit(model(), x, y, copied)
+        assert copied.root not in (None, original.root)
+    assert len(find_runs(tmp_path)) == 4
+
+
+def test_the_window_holds_our_markers_and_lies_in_tensorboards_layout(tmp_path: Path) -> None:
+    x, y = data(30)
+    fit(model(), x, y, callback(tmp_path, profile_steps=(10, 14)))
+    read = records(tmp_path)
+    assert read.facts is not None
+    assert read.steps is not None
+    (window,) = read.facts.profile_windows
+    assert (window.status, window.first_step, window.last_step) == ("done", 10, 14)
+    assert window.trace is not None
+    assert window.start_cost_ns is not None
+    assert window.stop_cost_ns is not None
+    assert window.start_cost_ns > 0
+    (trace,) = (tmp_path / window.trace).glob("*.xplane.pb")
+    assert trace.parent.parent == tmp_path / "plugins" / "profile"
+    assert trace.name == f"{window.host}.xplane.pb"
+    events = events_of(trace)
+    assert sorted(step for name, step in events if name == "mpprof_step") == [10, 11, 12, 13, 14]
+    assert any("MatMul" in name for name, _ in events)
+    assert read.steps.step[read.steps.profiled].tolist() == [10, 11, 12, 13, 14]
+
+
+def test_an_automatic_window_opens_by_itself_once(tmp_path: Path) -> None:
+    x, y = data(150)
+    fit(model(), x, y, callback(tmp_path, profile_steps="auto"))
+    facts = records(tmp_path).facts
+    assert facts is not None
+    (window,) = facts.profile_windows
+    assert window.status == "done"
+    assert 10 <= window.first_step <= 110
+    assert window.last_step == window.first_step + 4
+
+
+def test_a_window_never_goes_across_a_validation(tmp_path: Path) -> None:
+    x, y = data(6)
+    fit(model(), x, y, callback(tmp_path, profile_steps=(5, 9)), epochs=2, validation_data=(x, y))
+    facts = records(tmp_path).facts
+    assert facts is not None
+    assert [(window.first_step, window.last_step) for window in facts.profile_windows] == [(5, 6)]
+
+
+def test_a_training_that_is_too_short_says_why_there_is_no_window(tmp_path: Path) -> None:
+    x, y = data(4)
+    fit(model(), x, y, callback(tmp_path, profile_steps="auto"))
+    facts = records(tmp_path).facts
+    assert facts is not None
+    assert facts.profile_windows == ()
+    assert "step 4" in facts.absent["profile_windows"]
+
+
+def test_a_profiler_that_runs_already_is_left_alone(tmp_path: Path) -> None:
+    x, y = data(10)
+    tf.profiler.experimental.start(str(tmp_path / "theirs"))
+    try:
+        fit(model(), x, y, callback(tmp_path / "ours", profile_steps=(3, 5)))
+    finally:
+        tf.profiler.experimental.stop()
+    facts = records(tmp_path / "ours").facts
+    assert facts is not None
+    assert facts.profile_windows[0].status.startswith("failed: ")
+    (trace,) = (tmp_path / "theirs").glob("plugins/profile/*/*.xplane.pb")
+    assert sorted(step for name, step in events_of(trace) if name == "mpprof_step") == [3, 4, 5]
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> str:
+    """The digest of a training without a callback."""
+    made = model()
+    fit(made, *data(8, bad_steps=(3,)))
+    return digest(made)
+
+
+def broken(*arguments: Any, **more: Any) -> Any:
+    raise RuntimeError("broken on purpose")
+
+
+@pytest.mark.parametrize(
+    ("place", "field"),
+    [
+        ("probes.tensorflow.TensorFlowProbe.framework", "framework"),
+        ("probes.tensorflow.TensorFlowProbe.settings", "settings"),
+        ("probes.tensorflow.TensorFlowProbe.devices", "devices"),
+        ("probes.tensorflow.TensorFlowProbe.memory", "memory"),
+        ("probes.tensorflow.TensorFlowProbe.counters", "skipped"),
+        ("probes.tensorflow.TensorFlowProbe.marker", "markers"),
+        ("reading.SkipCounter.settle", "recording"),
+        ("session.model_facts", "model"),
+        ("session.fit_facts", "fits"),
+        ("session.machine.cpu", "recording"),
+        ("calls.CallLog.end", "recording"),
+        ("window.Plan.opens", "recording"),
+        ("recorder.HardwareSampler.start", "hardware"),
+    ],
+)
+def test_whatever_fails_is_said_once_and_training_goes_on(
+    undisturbed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    place: str,
+    field: str,
+) -> None:
+    x, y = data(8, bad_steps=(3,))
+    monkeypatch.setattr(f"mpprof.record.{place}", broken)
+    made = model()
+    with caplog.at_level(logging.WARNING, "mpprof"):
+        fit(made, x, y, callback(tmp_path, profile_steps=(5, 7), hardware=True))
+    assert digest(made) == undisturbed
+    assert len(caplog.records) == 1
+    facts = read_records(tmp_path).facts
+    assert facts is not None
+    assert "broken on purpose" in facts.absent[field]
+
+
+def test_a_directory_that_cannot_be_made_stops_no_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    x, y = data(4)
+    made = model()
+    fit(made, x, y, callback(tmp_path / "file" / "run", profile_steps=(2, 3)))
+    assert counter(made) == 4
+    assert len(caplog.records) == 1
+    assert "records nothing" in caplog.text
+
+
+def test_the_last_line_has_the_verdict_and_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y = data(4)
+    fit(
+        model(), x, y, callback(tmp_path / "a", verbose=1, announce=lambda root: f"A verdict on {root.name}.")
+    )
+    fit(model(), x, y, callback(tmp_path / "quiet"))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("mpprof: 4 steps, 0 skipped. A verdict on a. More: mpprof report ")
+    assert line.endswith(f"{os.sep}a")
+    for useless in (broken, "no.such.module:verdict", "mpprof.errors:no_such_name", None):
+        assert last_line(useless, tmp_path, "4 steps") == f"mpprof: 4 steps. More: mpprof report {tmp_path}"
+
+
+MIRRORED = """
+import sys, pathlib, tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from tests.record.training import callback, data, model
+x, y = data(24, bad_steps=(5, 19))
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    made = model()
+made.fit(x, y, batch_size=8, shuffle=False, verbose=0, callbacks=[callback(pathlib.Path(sys.argv[1]))])
+"""
+
+
+def test_two_replicas_count_a_step_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    ended = subprocess.run(
+        [sys.executable, "-c", MIRRORED, str(tmp_path)],
+        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    read = records(tmp_path)
+    assert read.facts is not None
+    assert read.steps is not None
+    assert (read.facts.distribution, read.facts.replicas) == ("MirroredStrategy", 2)
+    assert read.facts.fits[0].batch_size == 8
+    assert read.steps.step[-1] == 24
+    assert total_skipped(read) == 2
