@@ -212,6 +212,7 @@ def _adopt_unnamed(ops: Sequence[Op], owners: list[_Owner]) -> None:
             if at in matrix:
                 found = _matrix_neighbour([*near, *(owners[source] for source in reads[at])], matrix_layers)
             else:
+                near.sort(key=lambda owner: not owner.layer)  # a layer before the optimizer, which reads all
                 found = next((owner for owner in near if owner.known), None)
             if found is not None:
                 owners[at] = found

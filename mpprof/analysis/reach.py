@@ -156,8 +156,8 @@ def _stays(part: Part, mine: Part | None, target: Target) -> str:
         return ""
     if part.role.layer is None or target.of(part.role.layer) not in SIXTEEN_BITS:
         return "its tensors stay float32"
-    if role == "norm" or part.role.family == "random" or (role == "reduce" and mine is not None):
-        return "computed in float32 whatever the policy"
+    if part.role.family == "random":
+        return "random numbers are drawn in float32 whatever the policy"
     return ""
 
 
