@@ -102,7 +102,7 @@ _CAPABILITY = re.compile(r"^(?:cc|sm|sm_|compute_)?\s*(\d{1,2})[._]?(\d)[a-z]?$"
 
 
 def find(name_or_cc: str) -> DeviceFacts | None:
-    """The facts of a product by name ("A100", "Tesla T4"), or of a capability ("8.0", "sm_90"); None: unknown.
+    """The facts of a product by name ("A100"), or of a capability ("8.0", "sm_90"); None: unknown.
 
     A product's facts are those of the table, with its full name.
     """
@@ -156,13 +156,21 @@ _PER_SM: dict[tuple[int, int], dict[str, int]] = {
     (6, 2): {"fp32_cuda": 256, "fp16_cuda": 512},
     (7, 0): {"fp32_cuda": 128, "fp16_cuda": 256, "fp64_cuda": 64, "fp16": 1024, "fp16_acc16": 1024},
     (7, 2): {"fp32_cuda": 128, "fp16_cuda": 256, "fp16": 1024, "fp16_acc16": 1024, "int8": 2048},
-    (7, 5): {"fp32_cuda": 128, "fp16_cuda": 256, "fp64_cuda": 4, "fp16": 1024, "fp16_acc16": 1024, "int8": 2048},
+    (7, 5): {
+        "fp32_cuda": 128, "fp16_cuda": 256, "fp64_cuda": 4, "fp16": 1024, "fp16_acc16": 1024, "int8": 2048,
+    },
     (8, 0): {
         "fp32_cuda": 128, "fp16_cuda": 512, "fp64_cuda": 64, "fp64": 128, "tf32": 1024, "fp16": 2048,
         "fp16_acc16": 2048, "bf16": 2048, "int8": 4096,
     },
-    (8, 6): {"fp32_cuda": 256, "fp16_cuda": 256, "fp64_cuda": 4, "tf32": 512, "fp16": 1024, "fp16_acc16": 1024, "bf16": 1024, "int8": 2048},
-    (8, 7): {"fp32_cuda": 256, "fp16_cuda": 512, "tf32": 1024, "fp16": 2048, "fp16_acc16": 2048, "bf16": 2048, "int8": 4096},
+    (8, 6): {
+        "fp32_cuda": 256, "fp16_cuda": 256, "fp64_cuda": 4, "tf32": 512, "fp16": 1024, "fp16_acc16": 1024,
+        "bf16": 1024, "int8": 2048,
+    },
+    (8, 7): {
+        "fp32_cuda": 256, "fp16_cuda": 512, "tf32": 1024, "fp16": 2048, "fp16_acc16": 2048, "bf16": 2048,
+        "int8": 4096,
+    },
     (8, 9): {
         "fp32_cuda": 256, "fp16_cuda": 256, "fp64_cuda": 4, "tf32": 512, "fp16": 1024, "fp16_acc16": 1024,
         "bf16": 1024, "fp8": 2048, "int8": 2048,

@@ -2,8 +2,8 @@
 
 The multiples are those of NVIDIA's deep learning performance guide ("Matrix Multiplication Background",
 "Convolutional Layers", Tensor Core requirements): operands of 16 bytes up to Volta and Turing (8 fp16 values,
-16 int8), of 128 bytes for full efficiency on A100 (64 fp16, 32 TF32, 128 int8). Since cuBLAS 11 and cuDNN 7.6.3
-they are needed for efficiency only, not for use.
+16 int8), of 128 bytes for full efficiency on A100 (64 fp16, 32 TF32, 128 int8). Since cuBLAS 11 and
+cuDNN 7.6.3 they are needed for efficiency only, not for use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _DTYPES: dict[str, Precision] = {
     "bfloat16": "bf16", "bf16": "bf16", "c10::bfloat16": "bf16",
     "float": "fp32", "float32": "fp32", "f32": "fp32", "fp32": "fp32",
     "double": "fp64", "float64": "fp64", "f64": "fp64",
-    "tf32": "tf32", "int8": "int8", "s8": "int8", "u8": "int8", "uint8": "int8", "qint8": "int8", "signed char": "int8",
+    "tf32": "tf32",
+    "int8": "int8", "s8": "int8", "u8": "int8", "uint8": "int8", "qint8": "int8", "signed char": "int8",
     "f8e4m3fn": "fp8", "f8e5m2": "fp8", "f8e4m3": "fp8", "f8e4m3fnuz": "fp8", "f8e5m2fnuz": "fp8",
     "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "c10::float8_e4m3fn": "fp8", "c10::float8_e5m2": "fp8",
     "f4e2m1fn": "fp4",
@@ -32,7 +33,7 @@ _DTYPES: dict[str, Precision] = {
 
 
 def precision_of(dtype: str) -> Precision:
-    """The precision that a dtype name stands for ("half", "f16", "DT_HALF"); "unknown": an integer, or none."""
+    """The precision that a dtype name stands for ("half", "f16", "DT_HALF"); "unknown": none of them."""
     return _DTYPES.get(dtype.lower().removeprefix("dt_"), "unknown")
 
 
@@ -102,10 +103,22 @@ class Eligibility:
 
 
 _SINCE: dict[Precision, tuple[int, int]] = {
-    "fp16": (7, 0), "int8": (7, 2), "bf16": (8, 0), "tf32": (8, 0), "fp64": (8, 0), "fp8": (8, 9), "fp4": (10, 0),
+    "fp16": (7, 0), "int8": (7, 2), "bf16": (8, 0), "tf32": (8, 0), "fp64": (8, 0), "fp8": (8, 9),
+    "fp4": (10, 0),
 }  # fmt: skip
+"""Compute capability since which Tensor Cores multiply a type (PTX ISA, mma, wgmma, tcgen05; 8.6 and 8.9 have
+fp64 units for compatibility only)."""
+
+
+def multiplies(precision: Precision, capability: tuple[int, int] | None) -> bool:
+    """Whether Tensor Cores of this capability (None: of any) multiply operands of this precision."""
+    since = _SINCE.get(precision)
+    return since is not None and (capability is None or capability >= since)
+
+
 _ROWS: dict[Precision, tuple[int, int]] = {
-    "fp16": (8, 64), "bf16": (8, 64), "tf32": (4, 32), "int8": (16, 128), "fp8": (16, 128), "fp64": (2, 16), "fp4": (32, 256),
+    "fp16": (8, 64), "bf16": (8, 64), "tf32": (4, 32), "int8": (16, 128), "fp8": (16, 128), "fp64": (2, 16),
+    "fp4": (32, 256),
 }  # fmt: skip
 """Multiples of M, N, K by operand type: for 16-byte rows, and for full efficiency on A100 and later."""
 
@@ -157,7 +170,7 @@ def _never(
         return (
             (
                 "depthwise",
-                "a depthwise convolution has one channel per group: there is no product to put on Tensor Cores",
+                "a depthwise convolution has one channel per group: no product to put on Tensor Cores",
             ),
         )
     if product.m == 1 or product.n == 1:
@@ -241,7 +254,7 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
     """The product of a TensorFlow op from its inputs' shapes; None: not a matrix op, or shapes are missing.
 
     Transposition is not recorded: K is the size that both operands share (for square operands M, N and K are
-    equal anyway). Convolutions are read as NHWC inputs with HWIO filters, TensorFlow's GPU default under Keras.
+    equal anyway). Convolutions are read as NHWC inputs with HWIO filters, Keras' default.
     """
     if len(tensors) < 2:
         return None

@@ -45,10 +45,10 @@ def _fusion_family(text: str) -> Family:
     for family, words in _WORDS:
         if any(word in text for word in words):
             return family
-    words = frozenset(re.split(r"[_.\d]+", text)) - {""}
-    if words & _LAYOUT_WORDS and not words - _ARITHMETIC_FREE:
+    parts = frozenset(re.split(r"[_.\d]+", text)) - {""}
+    if parts & _LAYOUT_WORDS and not parts - _ARITHMETIC_FREE:
         return "layout"
-    named = words - {"loop", "input", "wrapped", "fusion", "kernel"}
+    named = parts - {"loop", "input", "wrapped", "fusion", "kernel"}
     return "elementwise" if named else "fusion"
 
 
@@ -60,7 +60,7 @@ def _wrapped(name: Name, match: re.Match[str], card: Card) -> Said | None:
     opcode = match["opcode"].rstrip("_")
     family = family_of(opcode) or family_of(opcode.replace("_", "-"))
     if family is None or family in MATMUL_FAMILIES:
-        return Said("unknown", "unknown", family or "fusion") if family else None
+        return Said("unknown", "unknown", family) if family else None
     return Said("not_matmul", "unknown", family)
 
 

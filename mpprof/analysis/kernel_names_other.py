@@ -26,10 +26,10 @@ def _tensile(name: Name, match: re.Match[str], card: Card) -> Said:
     if "_mx_" in name.text and precision == "fp32" and "_mi" in name.text and "xf32" in name.text:
         precision = "tf32"
     accumulate: Precision | None = "fp32" if letters.endswith("s") else ("fp64" if letters == "d" else None)
-    if match := _MATRIX_INSTRUCTION.search(name.text):
+    if instruction := _MATRIX_INSTRUCTION.search(name.text):
         return Said(
             "matrix_core", precision, "gemm", accumulate, "tensile-mfma",
-            f"Tensile states the matrix instruction {match.group().strip('_').upper()}",
+            f"Tensile states the matrix instruction {instruction.group().strip('_').upper()}",
         )  # fmt: skip
     return Said(
         "cuda_core", precision, "gemm", accumulate, "tensile-fma", "Tensile without a matrix instruction"

@@ -103,7 +103,9 @@ _QUANTIFIER = "?*{"
 
 def _runs(branch: str) -> tuple[list[str], list[str]]:
     """The plain runs of one alternative outside groups, and the insides of its groups that must match."""
-    runs, groups, run, at = [], [], "", 0
+    runs: list[str] = []
+    groups: list[str] = []
+    run, at = "", 0
     while at < len(branch):
         letter = branch[at]
         if letter == "(":

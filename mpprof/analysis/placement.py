@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis import devices, scopes
-from mpprof.analysis.eligibility import Tensor, parse_shapes, precision_of
+from mpprof.analysis.eligibility import Tensor, multiplies, parse_shapes, precision_of
 from mpprof.analysis.kernel_names import classify, without_tensor_cores
 from mpprof.analysis.kernel_names_ops import OWN_SCOPE, family_of, type_from_name
 from mpprof.analysis.kernel_names_parse import operands, values
@@ -202,9 +202,7 @@ def _by_op(named: Verdict, op: Op, shapes: str, card: _Card) -> Verdict:
         # A matrix op may launch helpers beside its product: without a name nothing tells which this is.
         if family in MATMUL_FAMILIES and named == UNKNOWN:
             text = f"a kernel of {op_type}: its product or a helper, its name does not tell"
-            return Verdict(
-                "unknown", _precision(op, shapes), family or "other", Reason("op-without-name", text)
-            )
+            return Verdict("unknown", _precision(op, shapes), family, Reason("op-without-name", text))
         return named
     text = f"a kernel of the op type {op_type}, which multiplies no matrices"
     return Verdict("not_matmul", _precision(op, shapes), family, Reason("op-type", text), "op")
@@ -244,7 +242,8 @@ def _product(product: HloInstruction, card: _Card) -> Verdict:
     family: Family = "gemm" if product.opcode in _DOT_CODES else "conv_fprop"
     types = [precision_of(dtype) for dtype in product.operand_dtypes[:2]]
     precision = operands(types)
-    what = f"the HLO {product.opcode} {product.name} on {' x '.join(product.operand_dtypes[:2]) or 'unstated types'}"
+    stated = " x ".join(product.operand_dtypes[:2]) or "unstated types"
+    what = f"the HLO {product.opcode} {product.name} on {stated}"
     if card.vendor in ("google", "amd") and card.matrix_units is not False and precision != "unknown":
         return Verdict(
             "matrix_core", precision, family, Reason("hlo-product", f"{what}, on matrix units"), "op"
@@ -256,23 +255,11 @@ def _product(product: HloInstruction, card: _Card) -> Verdict:
         text = f"{what}: compiled by XLA, as TF32 or with ordinary arithmetic, which nothing states"
         return Verdict("unknown", precision, family, Reason("hlo-product-open", text))
     capability = card.compute_capability
-    if not _multiplies(precision, capability):
+    if not multiplies(precision, capability):
         text = f"{what}, which Tensor Cores of {card.described} do not multiply"
         return Verdict("cuda_core", precision, family, Reason("type-without-tensor-core", text), "op")
     text = f"{what}: compiled by XLA into mma instructions"
     return Verdict("tensor_core", precision, family, Reason("hlo-product", text), "op", "fp32")
-
-
-_SINCE: dict[Precision, tuple[int, int]] = {
-    "fp16": (7, 0), "int8": (7, 2), "bf16": (8, 0), "tf32": (8, 0), "fp64": (8, 0), "fp8": (8, 9), "fp4": (10, 0),
-}  # fmt: skip
-"""Compute capability since which Tensor Cores multiply a type (PTX ISA, mma and wgmma; 8.6 and 8.9 have
-fp64 units for compatibility only)."""
-
-
-def _multiplies(precision: Precision, capability: tuple[int, int] | None) -> bool:
-    since = _SINCE.get(precision)
-    return since is not None and (capability is None or capability >= since)
 
 
 _SHAPE_ONLY = frozenset(
