@@ -22,7 +22,7 @@ Bool = NDArray[np.bool_]
 CONFIDENCE = 0.95
 _LEAST_SCALE = 0.005
 """Steps that agree to half a percent count as equal when warm-up is looked for."""
-_SLOW_SCALES = 2.0
+_SLOW_SCALES = 3.0
 _LEAST_MODE = 0.1
 _MODE_RATIO = 1.1
 _MODE_SHARE = 0.85
@@ -102,7 +102,7 @@ def warm_up(time_ns: Float64) -> int:
 
     The change point from slow to steady: the maximum of a cumulative sum (Page 1954) in which each step
     votes for "still slow" as far as it lies above the median of the second half, in robust scales (median
-    absolute deviation of the logarithms), less two of them. Votes are clipped to two scales either way, so
+    absolute deviation of the logarithms), less three of them. Votes are clipped to three either way, so
     that warm-up is a majority and one slow step in the middle of a run is none. A single step is warm-up:
     it traced and compiled.
     """
