@@ -115,8 +115,11 @@ def _register(app: dash.Dash, source: RunSource) -> None:
         written: Any = dash.no_update
         if dash.ctx.triggered_id in ("run", "baseline"):
             now = Choice(run or now.run, baseline if baseline != run else None)
-            written = now.query()
-        return written, now.run, _options(entries), now.baseline, _options(entries)
+            written = now.query() if now.query() != search else dash.no_update
+        # A chooser clears a value that it does not list, which would come back here as a choice.
+        listed = {entry.id for entry in entries}
+        shown = [value if value in listed else None for value in (now.run, now.baseline)]
+        return written, shown[0], _options(entries), shown[1], _options(entries)
 
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
         """The page that the URL names; a refresh that changes nothing leaves the page alone."""

@@ -83,7 +83,7 @@ def render(part: Any) -> str:
 def _graph(part: dcc.Graph) -> str:
     height = part.figure.layout.height or 320
     drawn = pio.to_html(
-        part.figure, config=CONFIG, full_html=False, include_plotlyjs=False, include_mathjax=False,
+        part.figure, config=dict(CONFIG), full_html=False, include_plotlyjs=False, include_mathjax=False,
         default_width="100%", default_height=f"{height}px", div_id=part.id,
     )  # fmt: skip
     return f'<div class="mp-graph">{drawn}</div>'

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import waitress
+from mpprof_dashboards import create_app
+from mpprof_dashboards.pages import PAGES
 
 from mpprof.model.source import Document
 from mpprof.report import words
-from mpprof_dashboards import create_app
-from mpprof_dashboards.pages import PAGES
 from tests.dashboards.fake_source import HOSTILE, FakeSource, kernel_rows
 
 pytestmark = pytest.mark.browser
@@ -212,7 +212,7 @@ def test_dark_and_light_are_switched_and_kept(chromium: Any, fake_server: str) -
     seen.open("/ops?run=mixed&baseline=fp32")
     light = seen.page.evaluate(ground)
     seen.page.click("#scheme")
-    seen.page.wait_for_function("document.body.dataset.agThemeMode === 'dark'")
+    seen.page.wait_for_function("() => document.body.dataset.agThemeMode === 'dark'")
     dark = seen.page.evaluate(ground)
     assert dark != light
     seen.page.reload(wait_until="commit")
@@ -236,11 +236,11 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     seen.open("/?run=mixed&baseline=fp32")
     seen.page.click("#run")
     seen.page.get_by_role("option", name="laptop-cpu").click()
-    seen.page.wait_for_function("document.querySelector('#verdict').innerText.includes('used a CPU')")
+    seen.page.wait_for_function("() => document.querySelector('#verdict').innerText.includes('used a CPU')")
     assert "run=cpu" in seen.page.url
     assert "baseline=fp32" in seen.page.url
     seen.page.go_back()
-    seen.page.wait_for_function("document.querySelector('#verdict').innerText.includes('1.07x')")
+    seen.page.wait_for_function("() => document.querySelector('#verdict').innerText.includes('1.07x')")
     assert seen.page.input_value("#run").startswith("resnet-mixed")
     seen.assert_quiet()
 

@@ -292,8 +292,12 @@ def live_document() -> Document:
     return document
 
 
-def steps_table(n: int = 120, median_ns: float = 17_200_000, seed: int = 1, mixed: bool = True) -> StepTable:
-    """A step log: 10 slow warm-up steps, a window at 20 to 24, two epochs, one non-finite loss."""
+def steps_table(
+    n: int = 120, median_ns: float = 17_200_000, seed: int = 1, mixed: bool = True, recorded: bool = True
+) -> StepTable:
+    """A step log: 10 slow warm-up steps, a window at 20 to 24, two epochs, one non-finite loss.
+
+    Without `recorded`, lines that hold nothing but their number."""
     random = np.random.default_rng(seed)
     step = np.arange(1, n + 1)
     interval = (median_ns * (1 + 0.03 * random.standard_normal(n))).astype(np.int64)
@@ -301,7 +305,9 @@ def steps_table(n: int = 120, median_ns: float = 17_200_000, seed: int = 1, mixe
     profiled = (step >= 20) & (step <= 24)
     interval[profiled] = (interval[profiled] * 1.2).astype(np.int64)
     interval[[n // 2 - 1, n - 1]] = -1
-    read = step % 4 == 0
+    if not recorded:
+        interval[:] = -1
+    read = (step % 4 == 0) & recorded
     loss = 2.3 * np.exp(-step / 60)
     loss[n // 3] = np.nan
     skipped = np.where(read, 0, -1)
@@ -313,7 +319,7 @@ def steps_table(n: int = 120, median_ns: float = 17_200_000, seed: int = 1, mixe
         covers=np.ones(n, np.int64), t_ns=np.cumsum(np.abs(interval)), interval_ns=interval,
         duration_ns=np.where(interval > 0, interval - 200_000, int(median_ns)), gap_ns=nothing + 200_001,
         input_wait_ns=nothing, dispatch_ns=nothing, synced=read, profiled=profiled, loss=loss,
-        loss_known=np.ones(n, bool), loss_scale=scale, loss_scale_known=read & mixed,
+        loss_known=np.full(n, recorded), loss_scale=scale, loss_scale_known=read & mixed,
         skipped=skipped if mixed else nothing,
         peak_bytes=np.where(read, 7_800_000_000, -1), live_bytes=np.where(read, 6_000_000_000 + step * 10**6, -1),
     )  # fmt: skip

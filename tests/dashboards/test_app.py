@@ -8,16 +8,16 @@ import socket
 from typing import Any
 
 import pytest
-
-from mpprof.errors import UsageError
-from mpprof.model.source import RunEntry
-from mpprof_dashboards import create_app, report_html, security, serve
 from mpprof_dashboards import choice as choices
+from mpprof_dashboards import create_app, report_html, security, serve
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components.context import Context
 from mpprof_dashboards.components.graph import CONFIG
 from mpprof_dashboards.export import render
 from mpprof_dashboards.pages import PAGES, verdict
+
+from mpprof.errors import UsageError
+from mpprof.model.source import RunEntry
 from tests.dashboards.fake_source import (
     ENTRIES,
     HOSTILE,
@@ -182,7 +182,7 @@ def test_the_export_is_one_file_with_everything_in_it() -> None:
     document = mixed_document()
     text = report_html(document, steps=steps_table())
     assert text.count("plotly.js v") == 1
-    outside = text[: text.index("/**\n* plotly.js")] + text[text.index("</head>") :]
+    outside = text[: text.index("/**\n* plotly.js")] + text[text.index("</script>\n</head>") :]
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', outside)
     assert "cdn" not in outside
     assert HOSTILE not in outside

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape, label
 from mpprof_dashboards.figures import compare, memory, placement, steps, waterfall
+
 from tests.dashboards.fake_source import (
     HOSTILE,
     HOSTILE_KERNEL,
@@ -28,7 +28,7 @@ from tests.dashboards.fake_source import (
 
 def marks(figure: go.Figure) -> dict[str, float]:
     """What the first trace of a bar figure shows: raw length by key."""
-    return {key: length for key, length in figure.data[0].customdata}
+    return dict(figure.data[0].customdata)
 
 
 def drawn_ns(figure: go.Figure, per: float = 1e6) -> list[float]:
@@ -212,7 +212,7 @@ def test_nothing_measured_draws_nothing() -> None:
     assert compare.kernels([]) is None
     assert memory.at_peak({"peak_bytes": 1, "at_peak": []}, "op") is None
     assert steps.hardware(None) == []
-    for table in (None, steps_table(0)):
+    for table in (None, steps_table(12, recorded=False)):
         assert steps.time_per_step(table, None) is None
         assert steps.loss(table) is None
         assert steps.loss_scale(table) is None
