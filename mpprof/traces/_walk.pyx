@@ -15,7 +15,7 @@ import os
 
 from mpprof.traces.walk_reference import EventColumns, Fields
 
-cdef int64_t LIMIT_PS = 1 << 62  # beyond it offset + duration could overflow
+cdef int64_t LIMIT_PS = 1 << 61  # twice that still fits
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little") | 1  # no file can be made to collide on purpose
 
 

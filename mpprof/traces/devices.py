@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -160,12 +161,16 @@ def _whole(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
+_SET_NAME = re.compile(r"^Memset(?![_a-z])")
+_COPY_NAME = re.compile(r"^Memcpy(?![_a-z])")
+
+
 def work_kind(name: str, *, has_copy: bool, has_set: bool) -> tuple[WorkKind, CopyKind]:
     """What an event of this name is; AMD's runtime copies and fills with kernels of its own."""
     lower = name.lower()
-    if has_set or lower.startswith("memset") or "rocclr_fillbuffer" in lower:
+    if has_set or _SET_NAME.match(name) or "rocclr_fillbuffer" in lower:
         return WorkKind.MEMSET, CopyKind.NONE
-    if has_copy or lower.startswith("memcpy"):
+    if has_copy or _COPY_NAME.match(name):
         return WorkKind.MEMCPY, copy_kind(name)
     if "rocclr_copybuffer" in lower or "rocclr_copyimage" in lower:
         return WorkKind.MEMCPY, CopyKind.OTHER

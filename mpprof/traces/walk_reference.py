@@ -19,7 +19,7 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
-LIMIT_PS = 1 << 62
+LIMIT_PS = 1 << 61
 """Offsets and durations are clamped to it, so that no sum overflows."""
 
 _MASK_64 = (1 << 64) - 1

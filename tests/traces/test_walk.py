@@ -94,6 +94,16 @@ def test_mutations_are_walked_alike() -> None:
 
 
 @compiled
+def test_extreme_numbers_are_walked_alike() -> None:
+    extremes = (0, 1, -1, 999, -999, 1000, -1000, 2**61, -(2**61), 2**62, -(2**62), 2**63 - 1, -(2**63))
+    events = [
+        tagged_varint(1, 1) + tagged_varint(2, a) + tagged_varint(3, b) for a in extremes for b in extremes
+    ]
+    line = tagged_bytes(3, b"".join(tagged_bytes(4, event) for event in events))
+    assert both_agree(tagged_bytes(1, line)) == len(extremes) ** 2
+
+
+@compiled
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_walked_alike(data: bytes) -> None:

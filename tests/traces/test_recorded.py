@@ -1,0 +1,201 @@
+"""Recorded traces, ours and others', and their agreement with XProf."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpprof import traces
+from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
+from tests.traces.conftest import SHARED, V100, needs_shared, shared_xplanes
+from tests.traces.test_damage import check
+
+Record = Callable[[str, str, bool], Path]
+
+_XPROF = """
+import json, sys
+from xprof.convert import raw_to_tool_data
+text = raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], sys.argv[2], {})[0]
+sys.stdout.write(json.dumps(json.loads(text)))
+"""
+
+
+def xprof(path: Path, tool: str, scratch: Path) -> list[dict[str, object]]:
+    """The rows of one of XProf's tables. In a process of its own: it keeps state, and writes beside its input."""
+    pytest.importorskip("xprof", reason="XProf, the peer to compare with, is not installed")
+    copy = scratch / path.name
+    shutil.copy(path, copy)
+    done = subprocess.run(
+        [sys.executable, "-c", _XPROF, str(copy), tool], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    tables = json.loads(done.stdout)
+    rows = []
+    for table in tables if isinstance(tables, list) else [tables]:
+        ids = [column["id"] for column in table["cols"]]
+        rows += [
+            dict(zip(ids, [cell["v"] if cell else None for cell in row["c"]], strict=True))
+            for row in table["rows"]
+        ]
+    return rows
+
+
+def kernels_by_name(trace: Trace) -> dict[str, tuple[int, int]]:
+    """Count and total ns of what carries kernel details, which is what XProf counts as kernels."""
+    kernels = trace.kernels
+    detailed = np.array(["grid:" in text for text in trace.strings] + [False])
+    found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for row in np.flatnonzero(detailed[kernels.details]):
+        found[trace.strings[kernels.name[row]]][0] += 1
+        found[trace.strings[kernels.name[row]]][1] += int(kernels.duration_ns[row])
+    return {name: (count, total) for name, (count, total) in found.items()}
+
+
+@needs_shared()
+@pytest.mark.parametrize("path", shared_xplanes(), ids=lambda p: p.parent.name + "/" + p.name)
+def test_kernels_agree_with_xprof(path: Path, tmp_path: Path) -> None:
+    theirs: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    for row in xprof(path, "kernel_stats", tmp_path):
+        theirs[str(row["kernel_name"])][0] += float(row["occurrences"])  # type: ignore[arg-type]
+        theirs[str(row["kernel_name"])][1] += float(row["total_duration_us"])  # type: ignore[arg-type]
+    ours = kernels_by_name(traces.read(path))
+    assert sum(count for count, _ in theirs.values()) > 0, "an empty answer is no agreement"
+    assert set(ours) == set(theirs)
+    for name, (count, total_ns) in ours.items():
+        assert count == theirs[name][0], name
+        # XProf prints three decimals of a microsecond, rounded per row
+        assert total_ns / 1e3 == pytest.approx(theirs[name][1], abs=0.001 * count + 0.002), name
+
+
+@needs_shared()
+@pytest.mark.parametrize("path", shared_xplanes(), ids=lambda p: p.parent.name + "/" + p.name)
+def test_recorded_traces_are_read_whole(path: Path) -> None:
+    trace = traces.read(path, strict=True)
+    check(trace)
+    assert trace.basis == "device"
+    assert len(trace.kernels) > 0
+    assert (trace.kernels.launch >= 0).mean() > 0.9
+    work = trace.kernels.kind == WorkKind.KERNEL
+    assert (trace.kernels.op[work] >= 0).mean() > 0.9
+    for device in range(len(trace.devices)):
+        rows = trace.kernels.device == device
+        own = [s for s, stream in enumerate(trace.streams) if stream.device == device]
+        by_stream = sum(int(trace.kernels.duration_ns[trace.kernels.stream == s].sum()) for s in own)
+        assert by_stream == int(trace.kernels.duration_ns[rows].sum())
+        assert (np.diff(trace.kernels.start_ns[rows]) >= 0).all()
+
+
+@needs_shared()
+def test_v100_bert_has_two_gpus_with_kernels_and_one_with_copies() -> None:
+    trace = traces.read(V100)
+    kernels = trace.kernels
+    assert len(trace.devices) == 8
+    assert {d.facts.compute_capability for d in trace.devices} == {(7, 0)}
+    with_kernels = {int(d) for d in kernels.device[kernels.kind == WorkKind.KERNEL]}
+    assert {trace.devices[d].ordinal for d in with_kernels} == {4, 6}
+    one = kernels.device == [d.ordinal for d in trace.devices].index(1)
+    assert one.sum() == 19
+    assert set(kernels.copy[one].tolist()) == {CopyKind.HOST_TO_DEVICE}
+    assert (kernels.bytes[one] > 0).all()
+    assert int((kernels.kind == WorkKind.KERNEL).sum()) == 2 * 665  # the derived lines repeat each of them
+    half = [row for row in np.unique(kernels.shapes) if row >= 0 and "half" in trace.strings[row]]
+    assert half
+    assert trace.markers.number.tolist() == [0, 0]
+    assert len(trace.allocations.time_ns) > 2000
+    assert any(name.startswith("tf_gpu_private_4") for name in trace.threads)
+
+
+@needs_shared()
+def test_amd_traces_name_their_ops_and_copies() -> None:
+    trace = traces.read(SHARED / "mi300-jax" / "jax08_gemm.xplane.pb")
+    assert {d.facts.vendor for d in trace.devices} == {"amd"}
+    dots = [op for op in trace.ops if op.name == "jit(dot)/dot_general" and op.hlo]
+    assert {op.hlo.custom_call for op in dots if op.type == "custom-call"} == {"__cublas$gemm"}
+    assert all(op.hlo.flops for op in dots)
+    copies = trace.kernels.kind == WorkKind.MEMCPY  # AMD's runtime copies with kernels of its own
+    assert set(trace.kernels.copy[copies].tolist()) == {CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_DEVICE}
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_tensorflow_on_the_cpu_gives_leaf_ops(policy: str, record: Record, tmp_path: Path) -> None:
+    path = record("tensorflow", policy, False)
+    trace = traces.read(path, strict=True)
+    check(trace)
+    assert trace.basis == "host"
+    assert trace.devices[0].facts.kind == "cpu"
+    assert trace.markers.number.tolist() == [6, 7, 8]
+    types = {trace.ops[row].type for row in trace.kernels.op.tolist()}
+    assert any("MatMul" in t for t in types)
+    assert not types & {"StatefulPartitionedCall", "If", "StatelessIf", "_Arg", "_Retval"}
+    assert HostKind.INPUT in trace.host.kind
+    assert HostKind.INPUT_PIPELINE in trace.host.kind
+    assert not any(trace.ops[row].name.startswith("GatherV2") for row in trace.kernels.op.tolist())
+
+    theirs = {
+        (str(row["operation"]), str(row["type"])): (float(row["occurrences"]), float(row["total_self_time"]))  # type: ignore[arg-type]
+        for row in xprof(path, "framework_op_stats", tmp_path)
+        if row["host_or_device"] == "Host"
+    }
+    compared = 0
+    for op in set(trace.kernels.op.tolist()):
+        rows = trace.kernels.op == op
+        key = (trace.ops[op].name, trace.ops[op].type)
+        if key in theirs:
+            count, total_us = theirs[key]
+            # XProf counts an op again after each event inside it (`ParallelFor`), with the same total time
+            assert count == rows.sum() + events_inside(trace, rows), key
+            assert trace.kernels.duration_ns[rows].sum() / 1e3 == pytest.approx(total_us, abs=0.01 * count), (
+                key
+            )
+            compared += 1
+    assert compared > 50
+    overlap_free(trace)
+
+
+def events_inside(trace: Trace, kernels: np.ndarray) -> int:
+    """How many host events with a duration lie within these kernels on their own threads."""
+    host, inside = trace.host, 0
+    for row in trace.kernels.launch[kernels].tolist():
+        end = host.start_ns[row] + host.duration_ns[row]
+        within = (
+            (host.thread == host.thread[row]) & (host.start_ns > host.start_ns[row]) & (host.start_ns < end)
+        )
+        inside += int((within & (host.duration_ns > 0)).sum())
+    return inside
+
+
+def overlap_free(trace: Trace) -> None:
+    """On one stream no kernel holds another: nothing is counted twice."""
+    for stream in range(len(trace.streams)):
+        rows = trace.kernels.stream == stream
+        start, end = trace.kernels.start_ns[rows], (trace.kernels.start_ns + trace.kernels.duration_ns)[rows]
+        assert (start[1:] >= end[:-1] - 1).all()
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(
+    ("backend", "policy"), [("tensorflow", "mixed_float16"), ("jax", "mixed_float16"), ("jax", "float32")]
+)
+def test_xla_on_the_cpu_gives_instructions_with_their_hlo(backend: str, policy: str, record: Record) -> None:
+    trace = traces.read(record(backend, policy, True), strict=True)
+    check(trace)
+    assert trace.basis == "host"
+    assert trace.markers.number.tolist() == [6, 7, 8]
+    assert set(np.array(trace.strings)[trace.markers.family]) == {"mpprof"}
+    ops = [trace.ops[row] for row in trace.kernels.op.tolist()]
+    assert len(ops) > 20
+    assert all(op.hlo is not None for op in ops)
+    assert {"dot", "convolution", "fusion"} <= {op.type for op in ops} | {"fusion"}
+    scope = "my_dense"
+    assert any(scope in op.name for op in ops), sorted({op.name for op in ops})
+    assert not any(trace.strings[row].startswith("end: ") for row in trace.kernels.name.tolist())
+    assert any(op.hlo.flops for op in ops if op.hlo)
