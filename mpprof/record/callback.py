@@ -126,7 +126,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             log.warning("mpprof stops recording, training goes on", exc_info=error)
             if self._session is not None:
                 self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
-                self._session.recorder.close()
+                self._session.recorder.attempt("closing", self._session.abandon)
 
     def _train_begin(self) -> None:
         if self._session is None:

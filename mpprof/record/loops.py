@@ -256,8 +256,7 @@ class _LoopSession(FitSession):
         self.recorder.absent["input_wait_ns"] = "recorded where the loop iterates over recorder.batches(data)"
 
     def _framework(self) -> Facts:
-        facts = super()._framework() if "keras" in sys.modules else self._bare_framework()
-        return {**facts, "loop": "custom"}
+        return {**super()._framework(), "loop": "custom"}
 
     def _batch(self) -> int | None:
         return self._loop_batch_size

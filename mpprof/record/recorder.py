@@ -35,6 +35,7 @@ class Recorder:
         self.root = self.logdir
         self.clock = clock
         self.on = False
+        self.pid = os.getpid()
         self.facts: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
         self.at_exit: Callable[[], None] | None = None  # instead of `close`, when the process ends
@@ -152,4 +153,6 @@ _OPEN: weakref.WeakSet[Recorder] = weakref.WeakSet()
 def _close_all() -> None:
     # An interrupted fit has no end that anybody tells us of.
     for recorder in list(_OPEN):
+        if recorder.pid != os.getpid():  # a forked child has nothing to end
+            continue
         recorder.attempt("exit", recorder.at_exit or recorder.close)

@@ -6,14 +6,13 @@ state after the call before can be asked for without disturbing Keras' dispatch.
 
 from __future__ import annotations
 
-import platform
 import statistics
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from mpprof.record import machine
 from mpprof.record.calls import CallLog, Line
+from mpprof.record.describe import describe_process, framework_facts
 from mpprof.record.fits import batch_size_of_running_fit, fit_facts
 from mpprof.record.layers import model_facts
 from mpprof.record.probes.base import Absent, Facts, Probe, Snapshot
@@ -93,6 +92,12 @@ class FitSession:
     def end_fit(self, stopped: bool) -> None:
         self._end_fit("stopped" if stopped else "finished")
 
+    def abandon(self) -> None:
+        """Recording has failed: let go of the profiler and the files."""
+        self._in_fit = False
+        self._close_window()
+        self.recorder.close()
+
     def at_exit(self) -> None:
         """The process ends; a fit that still runs was interrupted."""
         if self._in_fit:
@@ -163,7 +168,9 @@ class FitSession:
 
     def begin(self, batch: int) -> None:
         """A call begins (on asynchronous backends: and the one before has been dispatched)."""
-        if not self.recorder.on or not self._in_fit:
+        if not self._active():
+            if self._window is not None:  # recording has ended within it: the profiler must not run on
+                self._close_window()
             return
         if self.queues:
             self._begin_asynchronous(batch)
@@ -177,7 +184,7 @@ class FitSession:
 
     def end(self, logs: dict[str, Any] | None) -> None:
         """A call has run, on a synchronous backend."""
-        if not self.recorder.on or not self._in_fit:
+        if not self._active():
             return
         before = self.calls.step
         line = self.calls.end(self._clock())
@@ -380,21 +387,10 @@ class FitSession:
 
     def _describe_process(self, model: Any) -> None:
         recorder = self.recorder
-        facts = recorder.facts
-        facts["framework"] = recorder.attempt("framework", self._framework)
-        for question in (self.probe.settings, lambda: self.probe.distribution(model)):
-            for key, value in (recorder.attempt("settings", question) or {}).items():
-                if isinstance(value, Absent):
-                    recorder.absent[key] = value.reason
-                else:
-                    facts[key] = value
-        devices = recorder.attempt("devices", self.probe.devices) or []
-        facts["devices"] = [*machine.with_nvml(devices), machine.cpu()]
-        memory = recorder.attempt("memory", self.probe.memory)
-        self._memory_on = isinstance(memory, list)
-        if isinstance(memory, Absent):
-            recorder.absent["memory"] = memory.reason
-        facts["timing"] = {"read_every": self._schedule.read_every, **self._timing()}
+        recorder.facts["framework"] = recorder.attempt("framework", self._framework)
+        describe_process(recorder, self.probe, model)
+        self._memory_on = "memory" not in recorder.absent
+        recorder.facts["timing"] = {"read_every": self._schedule.read_every, **self._timing()}
         self._explain_absences()
         if self.plan is None:
             recorder.absent["profile_windows"] = "not wanted (profile_steps=None)"
@@ -413,17 +409,7 @@ class FitSession:
             absent["input_wait_ns"] = "Keras fetches data inside the train function: see the profile window"
 
     def _framework(self) -> Facts:
-        import keras
-
-        return {"keras": keras.__version__, **self._bare_framework()}
-
-    def _bare_framework(self) -> Facts:
-        facts = {
-            "backend": self.probe.backend,
-            "python": platform.python_version(),
-            **self.probe.framework(),
-        }
-        return {key: value for key, value in facts.items() if value is not None}
+        return framework_facts(self.probe)
 
     def _batch(self) -> int | None:
         return batch_size_of_running_fit()

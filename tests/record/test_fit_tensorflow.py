@@ -402,7 +402,7 @@ def broken(*arguments: Any, **more: Any) -> Any:
         ("reading.SkipCounter.settle", "recording"),
         ("session.model_facts", "model"),
         ("session.fit_facts", "fits"),
-        ("session.machine.cpu", "recording"),
+        ("describe.machine.cpu", "devices"),
         ("calls.CallLog.end", "recording"),
         ("window.Plan.opens", "recording"),
         ("recorder.HardwareSampler.start", "hardware"),

@@ -37,7 +37,7 @@ class TensorFlowProbe(Unanswered):
         }
 
     def devices(self) -> list[Facts]:
-        return [_gpu(device) for device in tf.config.list_physical_devices("GPU")]
+        return [_gpu(device) for device in tf.config.get_visible_devices("GPU")]
 
     def distribution(self, model: Any) -> Facts:
         strategy = getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()

@@ -1,0 +1,41 @@
+"""The facts of the process: framework, settings, devices, distribution, and what cannot be known."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Any
+
+from mpprof.record import machine
+from mpprof.record.probes.base import Absent, Facts, Probe
+from mpprof.record.recorder import Recorder
+
+
+def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
+    """Ask the probe, and write its answers into the recorder's facts and its absences into `absent`."""
+    for part, question in (("settings", probe.settings), ("distribution", lambda: probe.distribution(model))):
+        for key, value in (recorder.attempt(part, question) or {}).items():
+            if isinstance(value, Absent):
+                recorder.absent[key] = value.reason
+            else:
+                recorder.facts[key] = value
+    recorder.facts["devices"] = recorder.attempt("devices", _devices, probe)
+    memory = recorder.attempt("memory", probe.memory)
+    if isinstance(memory, Absent):
+        recorder.absent["memory"] = memory.reason
+
+
+def _devices(probe: Probe) -> list[Facts]:
+    return [*machine.with_nvml(probe.devices()), machine.cpu()]
+
+
+def framework_facts(probe: Probe) -> Facts:
+    """run.json's `framework`; Keras only where it is in use."""
+    keras = sys.modules.get("keras")
+    facts = {
+        "keras": getattr(keras, "__version__", None),
+        "backend": probe.backend,
+        "python": platform.python_version(),
+        **probe.framework(),
+    }
+    return {key: value for key, value in facts.items() if value is not None}
