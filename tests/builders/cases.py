@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,11 @@ V100 = DeviceFacts("gpu", "Tesla V100-SXM2-16GB", "nvidia", (7, 0), 16 << 30, 80
 A100 = DeviceFacts("gpu", "NVIDIA A100-SXM4-40GB", "nvidia", (8, 0), 40 << 30, 108, 1_410_000)
 CPU = DeviceFacts("cpu", "x86")
 V100_PEAKS = DevicePeaks(
-    "V100",
+    "a card of 125 TFLOP/s",
     True,
     {"fp32_cuda": 15.7e12, "fp16_cuda": 31.4e12, "fp16": 125e12},
     900e9,
-    "NVIDIA V100 data sheet",
+    "the rates of a V100, under a name that no calibration knows",
 )
 
 
@@ -185,10 +186,16 @@ def fit(policy: str = "mixed_float16", optimizer: OptimizerFacts | None = None, 
 
 def facts(
     policy: str = "mixed_float16",
-    layers: Sequence[LayerFacts] = HEALTHY_LAYERS,
+    layers: Sequence[LayerFacts] | None = None,
     device: DeviceFacts = V100,
     **changed: Any,
 ) -> RunFacts:
+    if layers is None:
+        own = policy.removeprefix("mixed_")
+        layers = (
+            tuple(replace(f, compute_dtype=own, output_dtype=own) for f in HEALTHY_LAYERS[:-1])
+            + HEALTHY_LAYERS[-1:]
+        )
     fits = changed.pop("fits", None) or (fit(policy, **changed.pop("fit", {})),)
     given = {
         "run_id": "r", "created_unix_ns": 0, "clock_monotonic_ns": 0, "clock_unix_ns": 0, "host": "h",

@@ -232,7 +232,7 @@ def test_mp901_never_settled_and_mostly_warm_up() -> None:
 
 def test_mp901_a_window_within_warm_up() -> None:
     def window(before_ms, first_steady=108):
-        table = c.steps([100.0] * 95 + [before_ms] * 5 + [100.0] * 100)
+        table = c.steps([100.0] * 95 + [before_ms] * 5 + [100.0] * 200)
         account = c.account(steps=(101, 102, 103))
         return c.case(table=table, account=account, steps=c.summary(table, first_steady=first_steady))
 

@@ -65,6 +65,7 @@ def judge(signals: Signals) -> Outcome:
             *((evidence.ns("needed to cast every weight once", needed),) if needed else ()),
         ),
         confidence="high" if account.trace_basis == "device" else "medium",
+        severity="info" if signals.on_cpu else None,  # there they are part of emulating 16 bits
         scale=SCALE,
         claims=claims,
     )

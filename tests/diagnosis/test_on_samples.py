@@ -1,0 +1,73 @@
+"""The judgement of the sample traces, through the whole of mpprof: the planted cause is the one that is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpprof import workflows
+from mpprof.model.finding import Diagnosis
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+
+
+def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
+    if not (SAMPLES / name).exists():
+        pytest.skip(f"sample_traces/{name} is not there: run sample_traces/make.py")
+    other = workflows.load(SAMPLES / baseline) if baseline else None
+    return workflows.diagnose(workflows.load(SAMPLES / name), other)
+
+
+def serious(diagnosis: Diagnosis) -> list[str]:
+    return [f.code for f in diagnosis.findings if f.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "causes"),
+    [
+        ("v100-convnet-mixed-float16", "v100-convnet-float32", []),
+        ("h100-mixed-bfloat16", None, []),
+        ("v100-convnet-float32", None, []),
+        ("v100-input-bound-mixed-float16", "v100-input-bound-float32", ["MP301"]),
+        ("a100-launch-bound-mixed-float16", "a100-launch-bound-float32", ["MP302"]),
+        ("a100-tf32-baseline-mixed-float16", "a100-tf32-baseline-float32", []),
+        ("v100-float32-island", None, ["MP104"]),
+        ("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32", ["MP402"]),
+        ("v100-loss-scale-thrash", None, ["MP201"]),
+        ("gtx1080ti-mixed-float16", "gtx1080ti-float32", ["MP801"]),
+        ("v100-truncated", None, ["MP909"]),
+    ],
+)
+def test_the_planted_cause_and_no_other_is_above_info(name, baseline, causes) -> None:
+    diagnosis = diagnosed(name, baseline)
+    assert serious(diagnosis) == causes
+    for code in causes:
+        assert code in diagnosis.verdict
+
+
+def test_the_tf32_baseline_is_named_for_what_it_is() -> None:
+    diagnosis = diagnosed("a100-tf32-baseline-mixed-float16", "a100-tf32-baseline-float32")
+    assert "MP803" in [f.code for f in diagnosis.findings]
+
+
+@pytest.mark.parametrize(
+    "name", ["v100-convnet", "v100-input-bound", "a100-launch-bound", "v100-odd-vocabulary"]
+)
+def test_what_findings_explain_and_what_they_do_not_make_the_gap(name) -> None:
+    diagnosis = diagnosed(f"{name}-mixed-float16", f"{name}-float32")
+    speedup = diagnosis.speedup
+    assert speedup is not None
+    assert speedup.gap_ns is not None
+    assert speedup.gap_ns > 0
+    explained = sum(f.gap_ratio or 0.0 for f in diagnosis.findings) * speedup.gap_ns
+    assert explained + speedup.unexplained_ns == pytest.approx(speedup.gap_ns, abs=1.0)
+    assert abs(speedup.unexplained_ns) < 0.15 * speedup.gap_ns
+
+
+def test_a_recorded_run_on_a_cpu_gives_a_short_list() -> None:
+    diagnosis = diagnosed("recorded-cpu-mixed-float16", "recorded-cpu-float32")
+    assert "MP806" in [f.code for f in diagnosis.findings]
+    assert "on a CPU, which emulates float16" in diagnosis.verdict
+    gpu_only = {"MP302", "MP401", "MP405", "MP501", "MP801", "MP802", "MP803", "MP907", "MP908", "MP912"}
+    assert gpu_only <= set(diagnosis.clear)

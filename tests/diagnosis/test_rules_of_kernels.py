@@ -1,0 +1,206 @@
+"""Rules of single layers and kinds of kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpprof.diagnosis import judge
+from tests.builders import cases as c
+from tests.diagnosis.saying import finding, says
+
+OFF = {"precision": "fp16", "kernel": "volta_fp16_scudnn_fp16_128x64", "family": "conv_fprop"}
+REACH = 1 - 15.7 / 125  # of a kernel's time, by the peaks of the card
+
+
+def of(layers, *cells, **facts):
+    return c.case(records=c.facts(layers=(*layers, *c.HEALTHY_LAYERS)), account=c.account(*cells), **facts)
+
+
+# --- MP402 odd-vocabulary
+
+
+def vocabulary(size, *cells):
+    layers = (c.layer("dense"), c.layer("logits", config={"units": size}))
+    account = c.account(*cells) if cells else None
+    return c.case(records=c.facts(layers=layers), account=account)
+
+
+def logits(ms, **facts):
+    given = {"precision": "fp16", "kernel": "volta_fp16_sgemm_fp16", "layer": "logits", "op": "logits/MatMul"}
+    return c.fallback(ms, **{**given, **facts})
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [(33709, "info"), (33712, "clear"), (8191, "clear"), (8193, "info")]
+)
+def test_mp402_without_a_trace_it_is_a_possibility(size, said) -> None:
+    assert says("MP402", vocabulary(size)) == said
+
+
+@pytest.mark.parametrize(("ms", "said"), [(1.1, "clear"), (1.2, "info"), (3.5, "warning"), (23, "error")])
+def test_mp402_limits_with_a_trace(ms, said) -> None:
+    assert says("MP402", vocabulary(33709, logits(ms))) == said
+
+
+def test_mp402_on_tensor_cores_all_the_same() -> None:
+    fine = c.healthy(30, layer="logits")
+    assert says("MP402", vocabulary(33709, fine)) == "clear"
+    assert "no kernel in the trace" in says("MP402", vocabulary(33709, c.fallback(30, layer="dense")))
+    assert "layers were not recorded" in says("MP402", c.bare())
+
+
+def test_mp402_has_the_cells_and_mp401_says_so() -> None:
+    case = vocabulary(33709, logits(30, shapes="(half[512,1024];half[1024,33709])"))
+    judgement = judge(case, strict=True)
+    assert "MP402" in [f.code for f in judgement.findings]
+    assert {u.code: u.reason for u in judgement.unable}["MP401"].startswith(
+        "what it would cost is part of MP402"
+    )
+
+
+# --- MP403 first-convolution, MP407 grouped-convolution, MP409 bad-algorithm
+
+
+def first(channels, *cells):
+    layers = (c.layer("conv", "Conv2D", input_shape=[None, 224, 224, channels], config={"filters": 64}),)
+    return of(layers, *cells)
+
+
+@pytest.mark.parametrize(
+    ("channels", "ms", "said"),
+    [
+        (3, 2.2, "clear"),
+        (3, 2.4, "info"),
+        (3, 5.8, "warning"),
+        (3, 35, "error"),
+        (7, 10, "warning"),
+        (8, 10, "clear"),
+    ],
+)
+def test_mp403_limits(channels, ms, said) -> None:
+    assert says("MP403", first(channels, c.fallback(ms, layer="conv", **OFF))) == said
+
+
+def test_mp403_on_tensor_cores_or_without_its_channels() -> None:
+    assert says("MP403", first(3, c.healthy(10, layer="conv"))) == "clear"
+    assert says("MP403", c.case(account=c.account())) == "clear"  # no convolution at all
+    layers = (c.layer("conv", "Conv2D"),)
+    assert "channels" in says("MP403", of(layers, c.fallback(10, layer="conv", **OFF)))
+    by_kernel = c.fallback(10, layer="conv", shapes="(half[64,224,224,3];half[7,7,3,64])", **OFF)
+    assert says("MP403", of(layers, by_kernel)) == "warning"
+
+
+def grouped(groups, *cells):
+    return of((c.layer("conv", "Conv2D", config={"groups": groups, "filters": 64}),), *cells)
+
+
+def test_mp407_claims_the_kernels_and_what_surrounds_them() -> None:
+    cells = (c.fallback(20, layer="conv", **OFF), c.cell("layout", 5, layer="conv"))
+    got = finding("MP407", grouped(4, *cells))
+    assert got.cost_ns_per_step == pytest.approx((20 * REACH + 5) * c.MS)
+
+
+@pytest.mark.parametrize(("ms", "said"), [(2.2, "clear"), (2.4, "info"), (5.8, "warning"), (23, "error")])
+def test_mp407_limits(ms, said) -> None:
+    assert says("MP407", grouped(4, c.fallback(ms, layer="conv", **OFF))) == said
+
+
+def test_mp407_without_groups_on_tensor_cores_or_unattributed() -> None:
+    assert says("MP407", grouped(1, c.fallback(20, layer="conv", **OFF))) == "clear"
+    assert says("MP407", grouped(4, c.healthy(20, layer="conv"))) == "clear"
+    assert "no kernel in the trace" in says("MP407", grouped(4, c.fallback(20, **OFF)))
+
+
+ALIGNED = "(half[64,56,56,64];half[3,3,64,64])"
+
+
+@pytest.mark.parametrize(("ms", "said"), [(1.1, "clear"), (1.2, "info"), (3.5, "warning"), (23, "error")])
+def test_mp409_limits(ms, said) -> None:
+    assert says("MP409", of((), c.fallback(ms, shapes=ALIGNED, **OFF))) == said
+
+
+def test_mp409_needs_aligned_sizes_that_are_known_and_a_card_that_could() -> None:
+    odd = "(half[64,56,56,60];half[3,3,60,64])"
+    assert says("MP409", of((), c.fallback(20, shapes=odd, **OFF))) == "clear"
+    assert "sizes are not known" in says("MP409", of((), c.fallback(20, **OFF)))
+    pascal = c.DevicePeaks("P", False, {"fp32_cuda": 11e12}, 480e9, "test")
+    assert says("MP409", of((), c.fallback(20, shapes=ALIGNED, **OFF), peaks=pascal)) == "clear"
+    assert says("MP409", of((), c.healthy(20, shapes=ALIGNED))) == "clear"
+
+
+# --- MP405 layout, MP406 depthwise, MP501 norms, MP502 elementwise, MP504 optimizer
+
+
+@pytest.mark.parametrize(("ms", "said"), [(2.9, "clear"), (3.1, "info"), (8.1, "warning"), (25.1, "error")])
+def test_mp405_limits(ms, said) -> None:
+    assert says("MP405", c.case(account=c.account(c.cell("layout", ms)))) == said
+
+
+def depthwise(ms):
+    return c.cell("matmul", ms, family="depthwise", placement="cuda_core", precision="fp16")
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "ms", "said"),
+    [(37, 40, "clear"), (36, 40, "warning"), (15, 40, "error"), (18, 20, "info"), (4.1, 5, "clear")],
+)
+def test_mp406_against_the_baseline(before_ms, ms, said) -> None:
+    # From 10 % more than the baseline's, and 1, 3 and 20 % of the step.
+    baseline = c.case(records=c.facts("float32"), account=c.account(depthwise(before_ms)))
+    assert says("MP406", c.case(account=c.account(depthwise(ms)), baseline=baseline)) == said
+
+
+def test_mp406_costs_the_difference_and_needs_a_baseline() -> None:
+    baseline = c.case(records=c.facts("float32"), account=c.account(depthwise(15)))
+    got = finding("MP406", c.case(account=c.account(depthwise(40)), baseline=baseline))
+    assert got.cost_ns_per_step == pytest.approx(25 * c.MS)
+    assert "--baseline" in says("MP406", c.case(account=c.account(depthwise(5.1))))
+    assert says("MP406", c.case(account=c.account(depthwise(4.9)))) == "clear"
+
+
+def norms(elementwise_ms, cast_ms):
+    cells = (c.cell("elementwise", elementwise_ms, layer="bn"), c.cell("cast", cast_ms, layer="bn"))
+    return of((c.layer("bn", "BatchNormalization"),), *cells)
+
+
+@pytest.mark.parametrize(
+    ("elementwise_ms", "cast_ms", "said"),
+    [(4, 2.9, "clear"), (4, 3.1, "info"), (40, 20.1, "warning"), (60, 40, "error")],
+)
+def test_mp501_is_half_the_norms_and_all_their_casts(elementwise_ms, cast_ms, said) -> None:
+    assert says("MP501", norms(elementwise_ms, cast_ms)) == said
+
+
+def test_mp501_without_norms_or_without_their_kernels() -> None:
+    assert says("MP501", c.case(account=c.account(c.cell("cast", 20)))) == "clear"
+    unattributed = of((c.layer("bn", "BatchNormalization"),), c.cell("cast", 20))
+    assert "no kernel in the trace" in says("MP501", unattributed)
+
+
+def test_mp501_has_the_casts_of_norms_and_mp503_the_rest() -> None:
+    cells = (c.cell("cast", 8, layer="bn"), c.cell("cast", 7, layer="dense"))
+    case = of((c.layer("bn", "BatchNormalization"),), *cells, peaks=None)
+    costs = {f.code: f.cost_ns_per_step for f in judge(case, strict=True).findings}
+    assert (costs["MP501"], costs["MP503"]) == (8 * c.MS, 7 * c.MS)
+
+
+@pytest.mark.parametrize(("ms", "said"), [(29.9, "clear"), (30.1, "info")])
+def test_mp502_is_only_a_ceiling(ms, said) -> None:
+    assert says("MP502", c.case(account=c.account(c.cell("elementwise", ms)))) == said
+
+
+@pytest.mark.parametrize(("ms", "said"), [(4.9, "clear"), (5.1, "info"), (30.1, "warning"), (50.1, "error")])
+def test_mp504_limits(ms, said) -> None:
+    assert says("MP504", c.case(account=c.account(c.cell("optimizer", ms)))) == said
+
+
+def test_mp504_leaves_one_pass_over_memory() -> None:
+    got = finding("MP504", c.case(account=c.account(c.cell("optimizer", 20))))
+    assert got.cost_ns_per_step == pytest.approx(20 * c.MS - 28e6 / 900e9 * 1e9)
+    assert "peak rates" in says("MP504", c.case(account=c.account(c.cell("optimizer", 20)), peaks=None))
+
+
+@pytest.mark.parametrize("code", ["MP304", "MP403", "MP405", "MP409", "MP501", "MP502", "MP504"])
+def test_without_a_trace_they_say_what_to_record(code) -> None:
+    conv = (c.layer("conv", "Conv2D", input_shape=[None, 8, 8, 3]), *c.HEALTHY_LAYERS)
+    assert "profile_steps" in says(code, c.case(records=c.facts(layers=conv)))
