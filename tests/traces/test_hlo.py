@@ -1,0 +1,122 @@
+"""HLO protos are read as jaxlib, which wrote them, understands them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from mpprof import traces
+from mpprof.model.trace import HloInstruction
+from tests.builders.xspace import Space, tagged_bytes, tagged_varint
+from tests.traces.conftest import SHARED, needs_shared
+
+_COMPILE = """
+import json, sys
+from pathlib import Path
+import jax, jax.numpy as jnp
+from jax import lax
+folder = Path(sys.argv[1])
+f16, f32, bf16 = jnp.float16, jnp.float32, jnp.bfloat16
+def conv(groups):
+    def run(x, k):
+        return lax.conv_general_dilated(x, k, (1, 1), "VALID", feature_group_count=groups,
+                                        dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return run
+cases = {
+    "dot": (lambda a, b: a @ b, [((64, 48), f32), ((48, 80), f32)]),
+    "dot_f16": (lambda a, b: a @ b, [((8, 16), f16), ((16, 4), f16)]),
+    "batched": (lambda a, b: jnp.einsum("bij,bkj->bik", a, b), [((5, 16, 24), bf16), ((5, 32, 24), bf16)]),
+    "conv": (conv(1), [((2, 12, 12, 6), f32), ((3, 5, 6, 8), f32)]),
+    "grouped": (conv(2), [((2, 12, 12, 6), f32), ((3, 3, 3, 8), f32)]),
+}
+facts = {}
+for name, (function, shapes) in cases.items():
+    compiled = jax.jit(function).lower(*[jax.ShapeDtypeStruct(*s) for s in shapes])
+    module = compiled.compiler_ir("hlo")
+    cost = compiled.cost_analysis()
+    (folder / name).write_bytes(module.as_serialized_hlo_module_proto())
+    facts[name] = {"flops": cost["flops"], "text": module.as_hlo_text()}
+print(json.dumps(facts))
+"""
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, object]]]:
+    """Modules that jaxlib lowered, with its own FLOP count and text of each."""
+    folder = tmp_path_factory.mktemp("hlo")
+    done = subprocess.run(
+        [sys.executable, "-c", _COMPILE, str(folder)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder, json.loads(done.stdout.splitlines()[-1])
+
+
+def trace_with(module: bytes, instructions: list[str], path: Path) -> list[HloInstruction | None]:
+    """A trace that holds this module and one kernel for each of these instructions."""
+    space = Space()
+    line = space.plane("/device:GPU:0").line(7, "Stream #7")
+    for i, name in enumerate(instructions):
+        line.event(f"k{i}", 10 * i, 5, {"hlo_op": name, "hlo_module": "m", "program_id": 9})
+    metadata = tagged_varint(1, 9) + tagged_bytes(2, b"m(9)")
+    metadata += tagged_bytes(5, tagged_varint(1, 1) + tagged_bytes(6, tagged_bytes(1, module)))
+    plane = tagged_bytes(2, b"/host:metadata") + tagged_bytes(
+        4, tagged_varint(1, 9) + tagged_bytes(2, metadata)
+    )
+    named = tagged_varint(1, 1) + tagged_bytes(2, b"hlo_proto")
+    plane += tagged_bytes(5, tagged_varint(1, 1) + tagged_bytes(2, named))
+    path.write_bytes(tagged_bytes(1, plane) + space.to_bytes())
+    trace = traces.read(path)
+    assert not trace.warnings
+    return [trace.ops[row].hlo for row in trace.kernels.op.tolist()]
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("case", ["dot", "dot_f16", "batched", "conv", "grouped"])
+def test_flops_dtypes_and_shapes_are_those_of_jaxlib(
+    case: str, modules: tuple[Path, dict[str, dict[str, object]]], tmp_path: Path
+) -> None:
+    folder, facts = modules
+    text = str(facts[case]["text"])
+    lines = [line.strip().removeprefix("ROOT ") for line in text.splitlines() if " = " in line]
+    names = [line.split(" = ")[0].lstrip("%") for line in lines]
+    found = trace_with((folder / case).read_bytes(), names, tmp_path / "h.xplane.pb")
+    assert all(found)
+    assert sum(hlo.flops or 0 for hlo in found if hlo) == facts[case]["flops"]
+    for line, hlo in zip(lines, found, strict=True):
+        assert hlo is not None
+        shape = f"{hlo.dtype}[{','.join(map(str, hlo.shape))}]"
+        assert line.split(" = ")[1].startswith(shape), line
+        assert f" {hlo.opcode}(" in line, line
+    product = next(hlo for hlo in found if hlo and hlo.opcode in ("dot", "convolution"))
+    assert len(product.operand_shapes) == len(product.operand_dtypes) == 2
+    assert product.op_name.startswith("jit(")
+
+
+@needs_shared()
+def test_fusions_and_library_calls_of_recorded_traces() -> None:
+    trace = traces.read(SHARED / "mi300-jax" / "jax08_gemm.xplane.pb")
+    products = [op.hlo for op in trace.ops if op.hlo and op.name == "jit(dot)/dot_general"]
+    assert len(products) > 4
+    for hlo in products:
+        rows, depth = hlo.operand_shapes[0]
+        assert hlo.flops == 2.0 * rows * depth * hlo.operand_shapes[1][1]
+        assert {hlo.dtype, *hlo.operand_dtypes} <= {"bf16"}
+    fusion = next(hlo for hlo in products if hlo.opcode == "fusion")
+    assert any(inner.opcode == "dot" for inner in fusion.called)
+    attention = traces.read(SHARED / "mi300-jax" / "te_fused_attention_gfx950.xplane.pb")
+    calls = {op.hlo.custom_call for op in attention.ops if op.hlo and op.type == "custom-call"}
+    assert "te_fused_attn_forward_ffi" in calls
+    conv = traces.read(SHARED / "mi300-jax" / "jax_conv_minimal_08.xplane.pb")
+    call = next(op.hlo for op in conv.ops if op.hlo and op.hlo.custom_call == "__cudnn$convForward")
+    outputs = prod(call.shape)
+    taps = prod(call.operand_shapes[1][2:])
+    assert call.flops == 2.0 * outputs * taps * call.operand_shapes[1][1]
+
+
+def test_a_module_that_is_not_in_the_trace_leaves_the_name(tmp_path: Path) -> None:
+    assert trace_with(tagged_bytes(1, b"m"), ["fusion.1"], tmp_path / "h.xplane.pb") == [None]
