@@ -150,7 +150,10 @@ def _recorded(place: Place) -> Run:
 def _traces_of(place: Place, records: store.Records) -> tuple[Path, ...]:
     """The windows that run.json names; without any, what lies under the root and under no other run."""
     windows = records.facts.profile_windows if records.facts else ()
-    named = [file for window in windows if window.trace for file in traces.find(place.root / window.trace)]
+    folders = [place.root / window.trace for window in windows if window.trace]
+    # A window's folder may be gone; and a run.json from elsewhere must not point outside its own run.
+    inside = [f for f in folders if f.exists() and f.resolve().is_relative_to(place.root.resolve())]
+    named = [file for folder in inside for file in traces.find(folder)]
     return tuple(named) or tuple(f for f in place.files if f.parent != place.root / "mpprof")
 
 
