@@ -36,9 +36,9 @@ class Compare:
 
         output.check_output(args.output, force=args.force)
         with ExitStack() as stack:
-            chosen: list[Run] = []
-            for path in (args.baseline, *args.runs):
-                chosen += workflows.runs(stack.enter_context(paths.opened(path)))
+            given = (args.baseline, *args.runs)
+            folders = [stack.enter_context(paths.opened(path)) for path in given]
+            chosen: list[Run] = [run for folder in folders for run in workflows.runs(folder)]
             if len(chosen) < 2:
                 raise UsageError(
                     "a comparison needs two runs",
@@ -46,6 +46,8 @@ class Compare:
                     next="mpprof compare BASELINE RUN",
                 )
             document = documents.compare_document(workflows.compare(chosen, strict=args.strict))
+            for folder, path in zip(folders, given, strict=True):
+                document = paths.renamed(document, folder, path)
         output.write(_written(document, args), args.output, force=args.force)
         return 0
 

@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mpprof.cli import output
+from mpprof.errors import MpprofError
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
@@ -23,6 +24,7 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
+    """`--run`, as `args.run_id`."""
     parser.add_argument(
         "--run", dest="run_id", metavar="ID|latest", help="which run, where PATH holds several"
     )
@@ -30,14 +32,36 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Path]:
-    """The path itself, or the directory that a bundle was unpacked to for as long as it is needed."""
+    """The path itself, or the directory that a bundle was unpacked to for as long as it is needed.
+
+    Errors within the context name the bundle, not the directory that is gone when they are read.
+    """
     if path.suffix.lower() != ".zip" or not path.is_file():
         yield path
         return
     from mpprof.cli.bundle_reading import unpacked
 
     with unpacked(path) as folder:
-        yield folder
+        try:
+            yield folder
+        except MpprofError as error:
+            what, where, next_ = (
+                renamed(text, folder, path) for text in (error.what, error.where, error.next)
+            )
+            raise type(error)(what, where=where, next=next_) from error
+
+
+def renamed(value: Any, folder: Path, given: Path) -> Any:
+    """A JSON value in whose texts the unpacked directory goes by the path that was given."""
+    if folder == given:
+        return value
+    if isinstance(value, str):
+        return value.replace(str(folder), str(given))
+    if isinstance(value, list):
+        return [renamed(item, folder, given) for item in value]
+    if isinstance(value, dict):
+        return {key: renamed(item, folder, given) for key, item in value.items()}
+    return value
 
 
 def load(args: argparse.Namespace, path: Path, run_id: str | None) -> Run:

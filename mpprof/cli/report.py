@@ -40,12 +40,14 @@ class Report:
 
         output.check_output(args.output, force=args.force)
         with ExitStack() as stack:
-            run = paths.load(args, stack.enter_context(paths.opened(args.path)), args.run_id)
+            path = stack.enter_context(paths.opened(args.path))
+            run = paths.load(args, path, args.run_id)
             baseline: Run | None = None
             if args.baseline is not None:
                 folder = stack.enter_context(paths.opened(args.baseline))
                 baseline = paths.load(args, folder, args.baseline_run)
             document = documents.document(workflows.diagnose(run, baseline, strict=args.strict))
+            document = paths.renamed(document, path, args.path)
             output.write(_written(document, args, run.steps), args.output, force=args.force)
         return 0
 

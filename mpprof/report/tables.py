@@ -21,6 +21,7 @@ ADDITIVE = (
     "calls", "total_ns", "ratio", "matmul_ns", "forward_ns", "backward_ns", "other_ns", "fused_ns", "bytes",
 )  # fmt: skip
 """Columns whose values of several rows may be summed."""
+NARROWEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Column:
     title: str
     show: Callable[[Any], str] | None = None
     right: bool = False
+    optional: bool = False  # gives way where the last column would get too narrow to read
 
 
 def _text(value: Any) -> str:
@@ -49,18 +51,18 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "kernels": (
         _RATIO, _TOTAL, _CALLS,
         Column("placement", "placement", _text), Column("precision", "prec", _text),
-        Column("family", "family", _text), Column("reason.code", "why", _text),
+        Column("family", "family", _text, optional=True), Column("reason.code", "why", _text),
         Column("name", "kernel", _text),
     ),
     "ops": (
         _RATIO, _TOTAL, _CALLS, _PERCENT_OR_DASH,
         Column("placement", "placement", _text), Column("precision", "prec", _text),
-        Column("type", "type", _text), Column("op", "op", _text),
+        Column("type", "type", _text, optional=True), Column("op", "op", _text),
     ),
     "layers": (
         _RATIO, _TOTAL, Column("forward_ns", "forward", right=True),
         Column("backward_ns", "backward", right=True), _PERCENT_OR_DASH,
-        Column("compute_dtype", "dtype", _text), Column("class", "class", _text),
+        Column("compute_dtype", "dtype", _text), Column("class", "class", _text, optional=True),
         Column("layer", "layer", _text),
     ),
     "memory": (
@@ -146,18 +148,32 @@ def to_text(rows: Sequence[Document], kind: str, *, width: int, ascii_only: bool
     """The columns of `kind` that the rows have, cut to `width`: the last one gives way, in its middle."""
     spelled = [flat(row) for row in rows]
     columns = _columns(spelled, kind)
-    cells = [[column.title for column in columns]]
-    units = {c.key: _unit(spelled, c.key) for c in columns if c.show is None}
-    cells += [
-        [c.show(row.get(c.key)) if c.show else words.column(row[c.key], units[c.key]) for c in columns]
-        for row in spelled
-    ]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
-    widths[:-1] = [size if c.right else min(size, 22) for size, c in zip(widths, columns, strict=False)][:-1]
-    widths[-1] = max(20, width - sum(widths[:-1]) - 2 * (len(columns) - 1))
+    cells = _in_words(spelled, columns)
+    widths = _widths(cells, columns, width)
+    if widths[-1] < NARROWEST_NAME and any(column.optional for column in columns):
+        columns = [column for column in columns if not column.optional]
+        cells = _in_words(spelled, columns)
+        widths = _widths(cells, columns, width)
     lines = ["  ".join(_cell(*each) for each in zip(line, widths, columns, strict=True)) for line in cells]
     text = "\n".join(line.rstrip() for line in lines) + "\n"
     return words.ascii_only(text) if ascii_only else text
+
+
+def _in_words(rows: Sequence[Document], columns: Sequence[Column]) -> list[list[str]]:
+    """The titles, then the cells of each row."""
+    units = {c.key: _unit(rows, c.key) for c in columns if c.show is None}
+    body = [
+        [c.show(row.get(c.key)) if c.show else words.column(row[c.key], units[c.key]) for c in columns]
+        for row in rows
+    ]
+    return [[column.title for column in columns], *body]
+
+
+def _widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: int) -> list[int]:
+    """Of each column; the last takes what the others leave, 20 at least."""
+    needed = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    front = [size if c.right else min(size, 22) for size, c in zip(needed[:-1], columns[:-1], strict=True)]
+    return [*front, max(20, width - sum(front) - 2 * len(front))]
 
 
 def _columns(rows: Sequence[Document], kind: str) -> list[Column]:

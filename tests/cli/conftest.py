@@ -1,0 +1,50 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mpprof.cli import main
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+MIXED = SAMPLES / "v100-convnet-mixed-float16"
+FLOAT32 = SAMPLES / "v100-convnet-float32"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="shared/data is not beside the checkout")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Mpprof = Callable[..., Done]
+
+
+@pytest.fixture
+def mpprof(capsys: pytest.CaptureFixture[str]) -> Mpprof:
+    """Runs a command in this process."""
+
+    def run(*args: object) -> Done:
+        code = main([str(arg) for arg in args])
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return run
+
+
+def in_a_process(*args: object, stdin: bytes | None = None, **kwargs: object) -> Done:
+    """Runs a command as a user's shell would."""
+    command = [sys.executable, "-m", "mpprof.cli", *(str(arg) for arg in args)]
+    done = subprocess.run(command, input=stdin, capture_output=True, check=False, **kwargs)  # type: ignore[call-overload]
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())

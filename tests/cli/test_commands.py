@@ -1,0 +1,372 @@
+"""The commands end to end on the sample runs: what they print, and what they exit with."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from mpprof.cli import COMMANDS
+from mpprof.report import json as documents
+from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, SHARED, Mpprof, in_a_process, needs_shared
+
+
+def test_every_command_has_help_that_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    from mpprof.cli import main
+
+    names = [command.name for command in COMMANDS]
+    assert len(set(names)) == len(names) == 12
+    for name in names:
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        assert ended.value.code == 0
+        assert f"mpprof {name}" in capsys.readouterr().out
+
+
+def test_report_json_keeps_the_schema_and_closes(mpprof: Mpprof) -> None:
+    done = mpprof("report", MIXED, "--baseline", FLOAT32, "--format", "json")
+    assert done.code == 0
+    document = json.loads(done.out)
+    jsonschema.Draft202012Validator(documents.schema("report")).validate(document)
+    time, gain = document["time"], document["speedup"]
+    assert sum(part["ns_per_step"] for part in time["slices"]) == pytest.approx(time["step_ns"], abs=1)
+    assert sum(part["ns_per_step"] for part in gain["slices"]) == pytest.approx(gain["gap_ns"], abs=1)
+    assert gain["baseline"] == "measured"
+    assert document["run"]["policy"] == "mixed_float16"
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in SAMPLES.glob("*/origin.json")))
+def test_every_sample_makes_a_valid_document(name: str, mpprof: Mpprof) -> None:
+    done = mpprof("report", SAMPLES / name, "--format", "json")
+    assert done.code == 0
+    jsonschema.Draft202012Validator(documents.schema("report")).validate(json.loads(done.out))
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_report_for_people_holds_the_verdict(form: str, mpprof: Mpprof) -> None:
+    verdict = json.loads(mpprof("report", MIXED, "--format", "json").out)["verdict"]
+    shown = " ".join(mpprof("report", MIXED, "--format", form).out.split())
+    assert verdict.split("(")[0].strip() in shown
+    assert "\x1b" not in shown
+
+
+def test_compare_of_two_runs(mpprof: Mpprof) -> None:
+    done = mpprof("compare", FLOAT32, MIXED, "--format", "json")
+    assert done.code == 0
+    document = json.loads(done.out)
+    jsonschema.Draft202012Validator(documents.schema("compare")).validate(document)
+    assert [run["run"]["name"] for run in document["runs"]] == [FLOAT32.name, MIXED.name]
+    assert document["steps"][0]["observed"] > 1
+    text = mpprof("compare", FLOAT32, MIXED).out
+    assert f"{FLOAT32.name} → {MIXED.name}" in text
+
+
+def test_global_options_stand_before_or_after_the_command(mpprof: Mpprof) -> None:
+    truncated = SAMPLES / "v100-truncated"
+    assert mpprof("report", truncated).code == 0
+    for args in (("--strict", "report", truncated), ("report", "--strict", truncated)):
+        done = mpprof(*args)
+        assert done.code == 2
+        assert "byte" in done.err
+
+
+def test_a_cut_off_trace_is_reported_with_its_warning(mpprof: Mpprof) -> None:
+    warnings = json.loads(mpprof("report", SAMPLES / "v100-truncated", "--format", "json").out)["warnings"]
+    assert any("byte" in warning for warning in warnings)
+    table = mpprof("kernels", SAMPLES / "v100-truncated")
+    assert table.code == 0
+    assert "warning" in table.err
+    assert mpprof("--quiet", "kernels", SAMPLES / "v100-truncated").err == ""
+
+
+# --- bad input ---------------------------------------------------------------------------------------------
+
+
+def one_line(text: str) -> str:
+    assert text.count("\n") == 1
+    assert text.startswith("mpprof: ")
+    return text
+
+
+@pytest.mark.parametrize(
+    "command", ["report", "kernels", "ops", "layers", "memory", "bundle", "compare", "serve"]
+)
+def test_a_missing_path_is_one_line_and_exit_code_2(command: str, mpprof: Mpprof, tmp_path: Path) -> None:
+    done = mpprof(command, tmp_path / "absent")
+    assert done.code == 2
+    assert str(tmp_path / "absent") in one_line(done.err)
+    assert done.out == ""
+
+
+@pytest.mark.parametrize("content", ["", "hello\n", '{"traceEvents": '])
+def test_a_file_that_is_no_trace(content: str, mpprof: Mpprof, tmp_path: Path) -> None:
+    path = tmp_path / "host.xplane.pb"
+    path.write_text(content)
+    for command in ("report", "kernels"):
+        done = mpprof(command, path)
+        assert done.code == 2
+        assert str(path) in one_line(done.err)
+
+
+def test_records_of_a_newer_version(mpprof: Mpprof, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(MIXED, run)
+    path = run / "mpprof" / "run.json"
+    path.write_text(path.read_text().replace("mpprof.run/1", "mpprof.run/99"))
+    done = mpprof("report", run)
+    assert done.code == 2
+    assert "mpprof.run/99" in one_line(done.err) or "99" in done.err
+
+
+def test_a_path_with_several_runs_lists_them(mpprof: Mpprof, tmp_path: Path) -> None:
+    for source in (MIXED, FLOAT32):
+        shutil.copytree(source, tmp_path / source.name)
+    done = mpprof("report", tmp_path)
+    assert done.code == 2
+    assert "--run" in done.err
+    assert MIXED.name in done.err
+    assert mpprof("report", tmp_path, "--run", MIXED.name).code == 0
+    assert mpprof("kernels", tmp_path, "--run", "latest").code == 0
+    assert mpprof("report", tmp_path, "--run", "nonsense").code == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("kernels", MIXED, "--limit", "-1"), "--limit"),
+        (("kernels", MIXED, "--limit", "many"), "--limit"),
+        (("kernels", MIXED, "--sort", "nonsense"), "total_ns"),
+        (("kernels", MIXED, "--by", "nonsense"), "family"),
+        (("kernels", MIXED, "--steps", "9:3"), "--steps"),
+        (("kernels", MIXED, "--steps", "900:901"), "900"),
+        (("kernels", MIXED, "--format", "xml"), "--format"),
+        (("report",), "PATH"),
+        (("nonsense",), "nonsense"),
+        ((), "COMMAND"),
+        (("classify", "--cc", "eight", "x"), "8.0"),
+        (("classify", "--gpu", "nonsense", "x"), "--cc"),
+        (("explain", "MP000"), "MP000"),
+        (("compare", MIXED), "two runs"),
+        (("serve", MIXED / "origin.json"), "directory"),
+        (("serve", MIXED, "--port", "70000"), "70000"),
+        (("bundle", MIXED, "--max-size", "-3"), "--max-size"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(args: tuple[object, ...], says: str, mpprof: Mpprof) -> None:
+    done = mpprof(*args)
+    assert done.code == 2
+    assert says in one_line(done.err)
+
+
+# --- output ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_not_overwritten_unless_told(mpprof: Mpprof, tmp_path: Path) -> None:
+    path = tmp_path / "report.txt"
+    assert mpprof("report", MIXED, "-o", path).code == 0
+    written = path.read_text()
+    assert "matmul" in written
+    path.write_text("mine")
+    done = mpprof("report", MIXED, "-o", path)
+    assert done.code == 2
+    assert "--force" in done.err
+    assert path.read_text() == "mine"
+    assert mpprof("report", MIXED, "-o", path, "--force").code == 0
+    assert path.read_text() == written
+
+
+def test_a_failed_write_leaves_nothing(
+    mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: object, target: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    done = mpprof("report", MIXED, "-o", tmp_path / "report.txt")
+    assert done.code == 2
+    assert "No space left" in done.err
+    assert list(tmp_path.iterdir()) == []
+    assert mpprof("report", MIXED, "-o", tmp_path / "absent" / "x").code == 2
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = [sys.executable, "-m", "mpprof.cli", "kernels", str(MIXED), "--format", "csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+def test_a_terminal_without_unicode_still_gets_a_report() -> None:
+    done = in_a_process("report", MIXED, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.code == 0
+    assert "#####" in done.out
+    assert done.out.isascii()
+
+
+# --- tables ------------------------------------------------------------------------------------------------
+
+
+def test_kernels_has_the_rows_of_the_contract(mpprof: Mpprof) -> None:
+    rows = json.loads(mpprof("kernels", MIXED, "--format", "json").out)
+    keys = ["device", "name", "op", "layer", "placement", "precision", "family", "reason", "calls", "total_ns", "ratio"]
+    assert all(list(row) == keys for row in rows)
+    assert sum(row["ratio"] for row in rows) == pytest.approx(1)
+    by_stream = json.loads(mpprof("kernels", MIXED, "--format", "json", "--by", "stream").out)
+    assert all("stream" in row for row in by_stream)
+    assert sum(row["total_ns"] for row in by_stream) == sum(row["total_ns"] for row in rows)
+
+
+def test_sort_limit_and_by(mpprof: Mpprof) -> None:
+    rows = json.loads(mpprof("kernels", MIXED, "--format", "json", "--sort", "calls", "--limit", 5).out)
+    calls = [row["calls"] for row in rows]
+    assert len(rows) == 5
+    assert calls == sorted(calls, reverse=True)
+    names = json.loads(mpprof("kernels", MIXED, "--format", "json", "--sort", "name").out)
+    assert [row["name"] for row in names] == sorted(row["name"] for row in names)
+    grouped = json.loads(mpprof("kernels", MIXED, "--format", "json", "--by", "placement").out)
+    assert {row["placement"] for row in grouped} == {"tensor_core", "not_matmul"}
+    assert sum(row["total_ns"] for row in grouped) == sum(row["total_ns"] for row in names)
+    none_last = json.loads(mpprof("kernels", MIXED, "--format", "json", "--sort", "layer:desc").out)
+    layers = [row["layer"] for row in none_last]
+    known = [layer for layer in layers if layer is not None]
+    assert None in layers
+    assert layers[: len(known)] == sorted(known, reverse=True)
+
+
+def test_csv_is_whole_and_raw(mpprof: Mpprof) -> None:
+    rows = list(csv.DictReader(io.StringIO(mpprof("kernels", MIXED, "--format", "csv").out)))
+    wanted = json.loads(mpprof("kernels", MIXED, "--format", "json").out)
+    assert [row["name"] for row in rows] == [row["name"] for row in wanted]
+    assert [int(row["total_ns"]) for row in rows] == [row["total_ns"] for row in wanted]
+    assert rows[0]["reason.code"] == wanted[0]["reason"]["code"]
+
+
+def test_a_table_says_what_it_leaves_out_and_the_unknown_share(mpprof: Mpprof) -> None:
+    out = mpprof("kernels", MIXED, "--limit", 3).out
+    assert "3 of " in out
+    assert "unknown: " in out
+    assert "3 of " not in mpprof("kernels", MIXED, "--limit", 0).out
+
+
+@pytest.mark.parametrize("command", ["ops", "layers"])
+def test_other_tables(command: str, mpprof: Mpprof) -> None:
+    rows = json.loads(mpprof(command, MIXED, "--format", "json").out)
+    assert rows
+    assert max(rows, key=lambda row: row["total_ns"]) == rows[0]
+    assert mpprof(command, MIXED).code == 0
+
+
+@needs_shared
+def test_a_real_trace_of_eight_gpus(mpprof: Mpprof) -> None:
+    path = SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb"
+    assert mpprof("report", path).code == 0
+    assert mpprof("memory", path, "--by", "dtype").code == 0
+    assert mpprof("memory", path, "--by", "nonsense").code == 2
+    rows = json.loads(mpprof("kernels", path, "--format", "json").out)
+    assert not [row for row in rows if row["placement"] == "tensor_core"]
+
+
+# --- the small commands ------------------------------------------------------------------------------------
+
+
+def test_classify_answers_each_line_as_it_comes() -> None:
+    command = [sys.executable, "-m", "mpprof.cli", "classify", "--cc", "7.0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for name in ("volta_h884gemm_256x64_ldg8_nn", "volta_sgemm_128x64_nn"):
+            process.stdin.write(f"{name}\n".encode())
+            process.stdin.flush()
+            row = json.loads(process.stdout.readline())  # the answer comes before the next question
+            assert row["name"] == name
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_classify_survives_blank_lines_bytes_and_controls() -> None:
+    done = in_a_process("classify", stdin=b"\n  \nfoo\xff\xfe\r\nvolta_sgemm_128x64_nn")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert done.code == 0
+    assert [row["name"] for row in rows] == ["foo\\xff\\xfe", "volta_sgemm_128x64_nn"]
+    assert rows[0]["placement"] == "unknown"
+    assert set(rows[1]) == {"name", "placement", "precision", "family", "reason"}
+    assert set(rows[1]["reason"]) == {"code", "text"}
+
+
+def test_the_card_decides_what_a_name_means(mpprof: Mpprof) -> None:
+    name = "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn"
+    assert json.loads(mpprof("classify", "--gpu", "Tesla T4", name).out)["placement"] == "tensor_core"
+    sgemm = json.loads(mpprof("classify", "--cc", "8.0", "ampere_sgemm_128x128_nn").out)
+    assert sgemm["placement"] == "cuda_core"
+
+
+def test_explain_lists_and_prints(mpprof: Mpprof) -> None:
+    listed = mpprof("explain").out
+    assert "MP301  input-bound" in listed
+    assert mpprof("explain", "MP301").out == mpprof("explain", "input-bound").out
+    for line in listed.splitlines():
+        assert mpprof("explain", line.split()[0]).code == 0
+
+
+def test_interrupting_is_no_traceback(monkeypatch: pytest.MonkeyPatch, mpprof: Mpprof) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mpprof.diagnosis.core.explain", interrupted)
+    done = mpprof("explain", "MP301")
+    assert done.code == 128 + signal.SIGINT
+    assert done.err == "mpprof: interrupted\n"
+
+
+# --- fast start --------------------------------------------------------------------------------------------
+
+SLOW = {
+    "rich",
+    "polars",
+    "dash",
+    "plotly",
+    "pandas",
+    "tensorflow",
+    "keras",
+    "jax",
+    "torch",
+    "fsspec",
+    "psutil",
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "also"),
+    [
+        (["--help"], {"numpy"}),
+        (["report", str(MIXED)], set()),
+        (["report", str(MIXED), "--format=json"], set()),
+    ],
+)
+def test_what_a_command_imports(args: list[str], also: set[str]) -> None:
+    code = (
+        "import sys\nfrom mpprof.cli import main\n"
+        f"try:\n    main({args!r})\nexcept SystemExit:\n    pass\n"
+        "print('modules:', *sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "mpprof" in loaded
+    assert not loaded & (SLOW | also)
+
+
+def test_a_table_of_checksums_is_no_bundle(mpprof: Mpprof, tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(zlib.compress(b"not a zip"))
+    assert mpprof("report", path).code == 2

@@ -1,0 +1,69 @@
+"""`mpprof doctor` on this machine, and on machines made up of files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mpprof.cli import machine
+from tests.cli.conftest import Mpprof, in_a_process
+
+
+def test_it_says_what_it_saw(mpprof: Mpprof) -> None:
+    done = mpprof("doctor", "--format", "json")
+    assert done.code == 0
+    document = json.loads(done.out)
+    assert document["schema"] == "mpprof.doctor/1"
+    checks = {check["name"]: check for check in document["checks"]}
+    assert checks["trace reader"]["value"] in ("compiled", "plain Python")
+    assert {check["status"] for check in checks.values()} <= {"ok", "info", "missing"}
+    for check in checks.values():
+        assert check["value"]
+        assert check["status"] != "missing" or check["effect"]
+    text = mpprof("doctor").out
+    assert all(name in text for name in checks)
+
+
+def test_it_imports_no_framework() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys\nfrom mpprof.cli import machine\nmachine.checks()\n"
+        "print(*({'tensorflow', 'keras', 'jax', 'torch', 'dash'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+    assert in_a_process("doctor").code == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "capabilities", "status"),
+    [
+        ("RmProfilingAdminOnly: 1\n", "0000000000000000", "missing"),
+        ("RmProfilingAdminOnly: 1\n", "00000000a80425fb", "missing"),  # docker's default, without SYS_ADMIN
+        ("RmProfilingAdminOnly: 1\n", "000001ffffffffff", "ok"),
+        ("ResmanDebugLevel: 1\nRmProfilingAdminOnly: 0\n", "0000000000000000", "ok"),
+        ("ResmanDebugLevel: 1\n", "0000000000000000", "ok"),
+        (None, "0000000000000000", "info"),
+    ],
+)
+def test_profiling_permission(params: str | None, capabilities: str, status: str, tmp_path: Path) -> None:
+    if params is not None:
+        (tmp_path / "params").write_text(params)
+    (tmp_path / "status").write_text(f"Name:\tx\nCapEff:\t{capabilities}\n")
+    check = machine.permission(tmp_path / "params", tmp_path / "status")
+    assert check.status == status
+    assert (status == "missing") == ("NVreg_RestrictProfilingToAdminUsers=0" in check.next)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"backend": "jax"}'])
+def test_keras_settings(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    (tmp_path / "keras.json").write_text(content)
+    values = {check.name: check.value for check in machine.checks()}
+    assert values["keras backend"].startswith("jax" if "jax" in content else "tensorflow")
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    values = {check.name: check.value for check in machine.checks()}
+    assert values["keras backend"] == "torch (KERAS_BACKEND)"
