@@ -12,6 +12,8 @@ from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 NOTABLE_GAP_RATIO, NOTABLE_STEP_RATIO = 0.20, 0.10
 """A fifth of the gap or a tenth of the step: what a normal cost must come to for the sentence to name it."""
+HIDDEN_IDLE_RATIO = 0.20
+"""A fifth of the step without a cause is more than most causes."""
 _POLICY_NAMES = {"float16": "mixed_float16", "bfloat16": "mixed_bfloat16", "float32": "float32"}
 
 
@@ -49,6 +51,8 @@ def _what_happened(signals: Signals, speedup: Speedup | None) -> str:
             f"{where} of the matrix time ran on {_units(signals)}{_in_precision(share.by_precision)}{unknown}"
         )
         return f"a step takes {step}, and {ran}" if step else ran
+    if share is not None and signals.case.account and signals.case.account.trace_basis == "device":
+        return f"a step takes {step}; {share.reason or 'the trace does not show where its matrix work ran'}"
     policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "")
     run = f"this {policy} run" if policy else "this run"
     if step and signals.on_cpu:
@@ -88,6 +92,9 @@ def _why(signals: Signals, findings: Sequence[Finding]) -> str:
     case = signals.case
     if signals.on_cpu and (top is None or top.severity == "info"):
         return ""  # what costs time on a CPU says nothing about a GPU
+    hidden = known(signals.unattributed_idle_ratio) or 0.0
+    if hidden >= HIDDEN_IDLE_RATIO and _is_less(top, hidden, signals):
+        return f"the device idles {format_ratio(hidden)} of the step, and the trace does not show what for"
     if top is not None:
         return _cause(top)
     if case.account is None and not signals.on_cpu:
@@ -99,6 +106,13 @@ def _why(signals: Signals, findings: Sequence[Finding]) -> str:
     if signals.half and not measured and not signals.on_cpu:
         return f"{nothing}; for the speedup, {RECORD_BASELINE}"
     return nothing
+
+
+def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:
+    """The finding is a cost, and a smaller one than this share of the step."""
+    if top is None:
+        return True
+    return top.whatif_step_ns is not None and (top.cost_ns_per_step or 0.0) < hidden * signals.whole_ns
 
 
 def _costliest(signals: Signals, findings: Sequence[Finding]) -> Finding | None:

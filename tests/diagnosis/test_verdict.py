@@ -26,7 +26,7 @@ def test_expected_observed_and_the_cause_with_its_cost() -> None:
     assert said.startswith(
         "With mixed_float16 the step is 1.50x as fast as in float32, where 2.14x could be expected"
     )
-    assert "30.0 ms a step (30.0 %)" in said
+    assert "waits 30.0 ms a step for input (30.0 %)" in said
     assert "MP301 input-bound" in said
     assert "70.0 ms" in said
     assert said.endswith(".")
@@ -52,6 +52,21 @@ def test_matrix_cores_of_other_vendors_have_their_own_name() -> None:
     amd = c.DeviceFacts("gpu", "MI300X", "amd")
     account = c.account(c.healthy(100, placement="matrix_core"))
     assert "ran on matrix cores" in sentence(c.case(records=c.facts(device=amd), account=account))
+
+
+def test_idle_time_without_a_cause_is_not_passed_over() -> None:
+    hidden = c.account(c.cell("idle_other", 55), c.cell("idle_launch", 11))
+    said = sentence(c.case(account=hidden))
+    assert "idles 55.0 % of the step, and the trace does not show what for" in said
+    assert "MP302" not in said
+    more = c.account(c.cell("idle_other", 21), c.cell("idle_launch", 40))
+    assert "MP302" in sentence(c.case(account=more))
+
+
+def test_a_trace_without_matrix_work_is_said_to_be_one() -> None:
+    said = sentence(c.case(account=c.account(c.cell("elementwise", 100))))
+    assert "a step takes 100 ms" in said.lower()
+    assert "no matrix work" in said
 
 
 def test_what_is_missing_is_said() -> None:

@@ -45,6 +45,8 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the run is not in mixed precision")
     if known(signals.accelerator) in ("cpu", "tpu"):
         return Clear("TF32 is a mode of NVIDIA GPUs")
+    if need(signals.device).vendor not in ("nvidia", "unknown"):
+        return Clear("TF32 is a mode of NVIDIA GPUs")
     if need(signals.capability) < FIRST_WITH_TF32:
         return Clear("this GPU has no TF32")
     baseline = known(signals.baseline)
