@@ -25,11 +25,12 @@ RULES: tuple[Rule, ...] = (
     *kernel_names_frameworks.TORCH_RULES,
     *kernel_names_other.MOVE_RULES,
     *kernel_names_other.MATRIX_RULES,
-    *kernel_names_gemm.RULES[:1],
-    *kernel_names_cudnn.RULES[:6],
-    *kernel_names_gemm.RULES[1:],
-    *kernel_names_cudnn.RULES[6:],
+    *kernel_names_gemm.REDUCTION_RULES,
+    *kernel_names_cudnn.ATTENTION_RULES,
+    *kernel_names_gemm.RULES,
+    *kernel_names_cudnn.RULES,
     *kernel_names_frameworks.RULES,
+    *kernel_names_gemm.WORD_RULES,
 )
 
 

@@ -26,6 +26,9 @@ def _conv(default_helper: bool) -> Decide:
 
 def _attention(name: Name, match: re.Match[str], card: Card) -> Said:
     """Attention whose sources multiply by MMA only; on AMD the same library runs on MFMA."""
+    if _AROUND_ATTENTION.search(name.text, match.start(), match.end() + 60):
+        text = "prepares or combines around an attention kernel: no product of its own"
+        return Said("not_matmul", operands(floats(name)), "attention", None, "attention-helper", text)
     types = tuple(
         t
         for t in types_in(name.text.replace("qkve4m3", " e4m3 ").replace("qkvbfloat16", " bf16 "))
@@ -37,6 +40,9 @@ def _attention(name: Name, match: re.Match[str], card: Card) -> Said:
     if card.vendor == "amd":
         return Said("matrix_core", precision, "attention")
     return Said("tensor_core", precision, "attention", "fp32")
+
+
+_AROUND_ATTENTION = re.compile(r"combine|preprocess|postprocess|convert")
 
 
 def _attention_helper(name: Name, match: re.Match[str], card: Card) -> Said | None:
@@ -95,9 +101,8 @@ def _generated(name: Name, match: re.Match[str], card: Card) -> Said | None:
             return Said(
                 "tensor_core", precision, family, None, "cudnn-mma", "a generated engine that states mma"
             )
-        return Said(
-            "unknown", precision, family, None, "cudnn-unstated", "a generated engine without its instruction"
-        )
+        runtime = "cuDNN's run-time fusion engines for products use Tensor Cores only (cuDNN developer guide)"
+        return Said("tensor_core", precision, family, None, "cudnn-runtime-fusion", runtime)
     if "reduc" in text:
         return Said(
             "not_matmul", operands(types_in(text)), "reduce", None, "cudnn-pointwise", "a generated reduction"
@@ -115,10 +120,22 @@ def _generated(name: Name, match: re.Match[str], card: Card) -> Said | None:
 
 
 def _rnn(name: Name, match: re.Match[str], card: Card) -> Said:
-    return Said("unknown", operands(name.types()), "rnn")
+    if "hmma" in match.group():
+        return Said("tensor_core", operands(name.types()), "rnn", None, "cudnn-mma", "the name states HMMA")
+    text = "a persistent recurrent kernel without HMMA, which those on Tensor Cores state"
+    return Said("cuda_core", operands(name.types()), "rnn", None, "cudnn-fma", text)
 
 
-RULES: tuple[Rule, ...] = (
+def _before_tensor_cores(name: Name, match: re.Match[str], card: Card) -> Said:
+    """Kernels that NVIDIA's PyProf lists as Tensor Core kernels, though nothing in their names says so."""
+    precision = operands(name.types())
+    family = convolution(name.head)
+    if precision in ("fp32", "fp64"):
+        return Said("cuda_core", precision, family, None, "cudnn-fma", "a float32 kernel from before TF32")
+    return Said("unknown", precision, family)
+
+
+ATTENTION_RULES: tuple[Rule, ...] = (
     Rule(
         "attention-helper", r"combine|preprocess|postprocess|dot_do_o|convert_dq|convert_dkv|convertqgrad|ograddoto|compute_delta|prepare_varlen|scheduler_metadata|reduction|rng_state",
         _attention_helper, "prepares, converts or combines partial results of an attention kernel",
@@ -130,7 +147,7 @@ RULES: tuple[Rule, ...] = (
         "Ampere to Blackwell", "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x64x128_4x1x1_cga1x1x1_kernel0_0", whole=False,
     ),
     Rule(
-        "flash-attention", r"flash_(?:fwd|bwd)\w{0,80}kernel|flash_(?:fwd|bwd)_(?:hdim|splitkv)|flashattn(?:fwd|bwd)\w*|flash::compute_(?:attn|dq_dk_dv)\w*|flash_attn\w{0,60}_(?:fwd|bwd)\w*|flash_attention_(?:fwd|bwd|fprop|bprop)\w*|fmha_v2_flash_attention\w*|flash_(?:fprop|bprop)_\w*|flashattention\w{0,80}wgmma",
+        "flash-attention", r"flash_(?:fwd|bwd)\w{0,80}kernel|flash_(?:fwd|bwd)_(?:hdim|splitkv)|flashattn(?:fwd|bwd)\w*|flash::compute_(?:attn|dq_dk_dv)\w*|flash_attn\w{0,60}_(?:fwd|bwd)\w*|flash_attention_(?:fwd|bwd|fprop|bprop)\w*|fmha_v2_flash_attention\w*|flashattention(?:forward|backward)\w*|batchprefillwith\w*kernel|singleprefillwith\w*kernel|flash_(?:fprop|bprop)_\w*|flashattention\w{0,80}wgmma",
         _attention, "Flash Attention multiplies 16-bit or fp8 tiles by mma or wgmma only",
         _FLASH, "Ampere, Hopper, Blackwell",
         "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>>(flash::Flash_fwd_params)",
@@ -152,6 +169,9 @@ RULES: tuple[Rule, ...] = (
         "NVIDIA/apex contrib/fmha; NVIDIA/TensorRT-LLM trtllm-gen fmha", "Ampere to Blackwell",
         "void fmha_fwd_loop_kernel<FMHA_kernel_traits<128, 64, 16, 1, 4, 8u, __half>, false, false, false>(FMHA_fprop_params)",
     ),
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
     Rule(
         "conv-offsets", r"compute\w*offsets?kernel\w*|kern_precompute_indices|computewgrad\w*offset\w*|splitkoffsets|cudnn\w*::gemm::computeoffsets",
         _conv(True), "precomputes indices for a convolution: no product", _CUDNN, "all",
@@ -184,7 +204,18 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "cudnn-direct", r"conv2d_grouped_direct_kernel|implicit_convolve_[shd]gemm|explicit_convolve_[shd]gemm|precomputed_convolve_[shd]gemm|(?:dgrad|wgrad)(?:2d|3d)?_(?:alg\d\w*|engine\w*|grouped\w*)|dgrad_1x1|spatial_convolution_2d|\bconvolve_common_engine\w*|convolve_winograd\w*|cudnn::cnn::conv\w*_kernel|conv1d_\w*kernel",
+        "cudnn-listed", r"first_layer_(?:fwd|wgrad)\w*|dgrad_1x1_stride_2x2\w*", _before_tensor_cores,
+        "NVIDIA's PyProf calls some of these Tensor Core kernels; the name states no instruction", "NVIDIA/PyProf pyprof/prof/tc.py", "Volta, Turing",
+        "void cudnn::detail::first_layer_fwd_kernel<__half, 7, 7, 3>(__half const*)", whole=False,
+    ),
+    Rule(
+        "flashinfer-decode", r"(?:batch|single)decodewith\w*kernel", ordinary("attention"),
+        "FlashInfer's decode kernels take dot products with ordinary arithmetic; its prefill kernels use mma",
+        "flashinfer-ai/flashinfer include/flashinfer/attention/decode.cuh", "Ampere and later",
+        "void flashinfer::BatchDecodeWithPagedKVCacheKernel<flashinfer::PosEncodingMode, 2, 8, __half>()", whole=False,
+    ),
+    Rule(
+        "cudnn-direct", r"conv2d_grouped_direct_kernel|implicit_convolve_[a-z]{1,2}gemm|explicit_convolve_[a-z]{1,2}gemm|precomputed_convolve_[a-z]{1,2}gemm|(?:dgrad|wgrad)(?:2d|3d)?_(?:alg\d\w*|engine\w*|grouped\w*)|spatial_convolution_2d|\bconvolve_common_engine\w*|convolve_winograd\w*|cudnn::cnn::conv\w*_kernel|conv1d_\w*kernel",
         _conv(False), "a cuDNN kernel from before Tensor Cores: ordinary arithmetic by its counters on A100",
         "leleucas/Actual-Parameter-Collection-for-Machine-Learning-Operators (A100 counters)", "all",
         "void implicit_convolve_sgemm<float, float, 128, 5, 5, 3, 3, 3, 1, false, false, true>(int, int, int, float const*)",
@@ -203,7 +234,7 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "cudnn-pool", r"pooling_[fb]w\w*|cudnn\w*::\w*pool\w*|max_pool\w*|avg_?pool\w*|avepool\w*|maxpool\w*|adaptive_\w*pool\w*|pool\w*(?:forward|backward)\w*", plain("pool"),
+        "cudnn-pool", r"pooling_[fb]w\w*|xmma_pooling\w*|cudnn\w*::\w*pool\w*|max_pool\w*|avg_?pool\w*|avepool\w*|maxpool\w*|adaptive_\w*pool\w*|pool\w*(?:forward|backward)\w*", plain("pool"),
         "pooling", _CUDNN + "; pytorch/pytorch; tensorflow/tensorflow", "all",
         "void cudnn::pooling_fw_4d_kernel<__half, float, cudnn::maxpooling_func<__half>, 0, false>(cudnnTensorStruct)",
         whole=False,
@@ -222,7 +253,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "rnn-persistent", r"rnn_blockpersist\w*|persistrnn\w*|lstm_persist\w*|rnn_persist\w*", _rnn,
-        "a persistent recurrent kernel does not state how it multiplies", _CUDNN, "Pascal and later",
+        "a persistent recurrent kernel", _CUDNN, "Pascal and later",
         "void RNN_blockPersist_fp_LSTM<__half, __half, float, 1, 256>(PersistentParams)",
         whole=False,
     ),

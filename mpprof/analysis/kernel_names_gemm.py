@@ -86,6 +86,8 @@ def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
     groups = [types_in(" ".join(_PAIR.findall(part))) for part in match["types"].split("_") if part]
     precision = operands(groups[0]) if groups and groups[0] else "unknown"
     accumulate = groups[-1][-1] if groups and groups[-1] else None
+    if text.endswith(("post_execute_kernel__5x_cudnn", "_reduction_kernel")):
+        return Said("not_matmul", precision, family, None, "xmma-helper", "adds up what an xmma engine left")
     if "ffma" in text or "simt" in text or "hfma" in text:
         return Said(
             "cuda_core", precision, family, accumulate, "xmma-ffma",
@@ -103,9 +105,31 @@ def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
             "tensor_core", "tf32" if precision == "fp32" else precision, family, accumulate, "xmma-wgmma",
             "an xmma engine of warp groups: they multiply by wgmma",
         )  # fmt: skip
+    if family == "depthwise":
+        text = "a depthwise xmma engine without a Tensor Core instruction, which such engines state"
+        return Said("cuda_core", precision, family, accumulate, "xmma-depthwise", text)
     return Said(
         "unknown", precision, family, accumulate, "xmma-unstated", "an xmma engine without its instruction"
     )
+
+
+def _xmma_traits(name: Name, match: re.Match[str], card: Card) -> Said:
+    """`<Generation>_<unit>_<accumulator or type>_traits`: xmma's templates, as cuDNN 8.0 to 8.2 name them.
+
+    hmma with fp32 or fp16 says what is accumulated, the operands being half; tf32 and bf16 are operands.
+    """
+    unit, kind = match["unit"], match["type"] or match["type2"]
+    family: Family = convolution(name.text) if "implicit_gemm" in name.text else "gemm"
+    if unit in ("ffma", "sgemm", "hfma2", "fma"):
+        precision: Precision = "fp16" if unit == "hfma2" else "fp32"
+        return Said(
+            "cuda_core", precision, family, None, "xmma-ffma", f"xmma's {unit} traits: ordinary arithmetic"
+        )
+    named: dict[str, Precision] = {"tf32": "tf32", "bf16": "bf16", "int8": "int8", "fp64": "fp64"}
+    precision = "int8" if unit == "imma" else named.get(kind, "fp16")
+    accumulate: Precision | None = "fp16" if kind == "fp16" else ("fp32" if unit == "hmma" else None)
+    text = f"xmma's {unit} traits: Tensor Core instructions"
+    return Said("tensor_core", precision, family, accumulate, "xmma-tensor", text)
 
 
 _PAIR = re.compile(r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32")
@@ -173,8 +197,10 @@ def _cutlass_family(text: str) -> Family:
 
 
 _V3 = re.compile(
-    r"(?P<letter>[a-z])(?P<shape>\d+x\d+x\d+)(?P<fast>tf32|bf16|f16)?[a-z_]*?(?:gemm|fprop|dgrad|wgrad)[a-z]*_(?P<types>[a-z0-9_]*)"
+    r"_(?P<letter>[a-z])(?P<shape>\d+x\d+x\d+)?(?P<fast>tf32|bf16|f16)?[a-z]*?(?:gemm|fprop|dgrad|wgrad)[a-z]*"
+    r"(?:_block_scaled)?_(?P<types>[a-z0-9_]*)"
 )
+_SCALED = re.compile(r"ue\d+m\d+x")  # the type of the scales of a block-scaled operand
 
 
 def _cutlass3(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -182,7 +208,7 @@ def _cutlass3(name: Name, match: re.Match[str], card: Card) -> Said:
     body = name.text[match.start() : match.start() + 200]
     family = _cutlass_family(body)
     shaped = _V3.search(body)
-    types = types_in(" ".join(shaped["types"].split("_")[:2])) if shaped else ()
+    types = types_in(" ".join(_SCALED.sub("", shaped["types"]).split("_")[:2])) if shaped else ()
     if shaped and shaped["fast"]:
         types = types_in(shaped["fast"])
     if "_simt_" in body[:40]:
@@ -284,7 +310,7 @@ def _placed(placement: Placement, family: Family, precision: Precision) -> Said:
     return Said(placement, precision, family)
 
 
-RULES: tuple[Rule, ...] = (
+REDUCTION_RULES: tuple[Rule, ...] = (
     Rule(
         "splitk-reduction", r"splitkreduce|splitk_reduce|reducesplitk|splitkreduction|batched_splitk_reduc",
         helper("gemm"),
@@ -292,6 +318,10 @@ RULES: tuple[Rule, ...] = (
         "NVIDIA/nsys traces of cuBLAS and cuBLASLt", "all",
         "void cublasLt::splitKreduce_kernel<32, 16, int, __half, __half, float, __half, true, true, false>()",
     ),
+)  # fmt: skip
+"""Before all others: their template arguments quote the product that they belong to."""
+
+RULES: tuple[Rule, ...] = (
     Rule(
         "nvjet", r"nvjet_(?:sm\d+_)?(?P<letters>[a-z]{3,6})(?=_)", _nvjet, "",
         "GindaChen/nsys-ai and AMD-AGI/TraceLens tests; traces of cuBLAS 12.4 and later", "Hopper, Blackwell",
@@ -301,6 +331,11 @@ RULES: tuple[Rule, ...] = (
         "xmma", r"sm\d+_xmma_(?P<op>(?:sparse_)?(?:gemm|fprop|dgrad|wgrad|conv|depthwise))[a-z_]*?_(?P<types>(?:(?:(?:tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32)+|fp\d+)_)+)",
         _xmma, "", "NVIDIA traces of cuBLAS 11 and cuDNN 8 (pytorch/kineto, HolisticTraceAnalysis)",
         "Volta to Hopper", "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel", whole=False,
+    ),
+    Rule(
+        "xmma-traits", r"(?:kepler|maxwell|pascal|volta|turing|ampere|ada|hopper)_(?P<unit>hmma|imma|dmma|ffma|hfma2|sgemm)_(?:implicit_gemm_[a-z_]{1,40}_(?P<type>fp16|fp32|tf32|bf16|int8|fp64)|(?:[a-z0-9]+_){0,2}?(?P<type2>fp16|fp32|tf32|bf16|int8|fp64)_traits)",
+        _xmma_traits, "", "XProf kernel statistics of a Keras mixed_float16 training on A100 (cuDNN 8)", "Volta, Turing, Ampere",
+        "void xmma_cudnn::gemm::kernel<xmma_cudnn::implicit_gemm::dgrad::Kernel_traits<xmma_cudnn::Ampere_hmma_fp32_traits, xmma_cudnn::Cta_tile<xmma_cudnn::Ampere, 256, 64, 32, 4, 1, 1, 1>>>()",
     ),
     Rule(
         "cutlass3", r"cutlass3x_sm(?P<cc>\d+)[a-z]?_", _cutlass3, "",
@@ -318,7 +353,7 @@ RULES: tuple[Rule, ...] = (
         "AMD-AGI/TraceLens H100 traces", "Hopper", "volta_h16gemm_<BF16,BF16,float>_nt_v1", whole=False,
     ),
     Rule(
-        "legacy", r"\b(?:cudnn_(?:infer_|train_)?)?(?P<arch>kepler|maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_(?:(?:fp16|bf16|fp32|int8|tf32|f16)_)?(?P<letter>gc|[a-z])(?P<shape>884|1688|16816|8816|16832|161616|32816|83216|16864|168128|168256)?(?P<kind>gemm|cudnn)",
+        "legacy", r"\b(?:trt_|cudnn_(?:infer_|train_)?)?(?P<arch>kepler|maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_(?:(?:fp16|bf16|fp32|int8|tf32|f16)_)?(?P<letter>gc|[a-z])(?P<shape>884|1688|16816|8816|16832|161616|32816|83216|16864|168128|168256)?(?P<kind>gemm|cudnn)",
         _legacy, "", _CUBLAS, "Maxwell to Hopper", "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
         whole=False,
     ),
@@ -330,7 +365,7 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "deep-gemm", r"(?:sm\d+_)?(?:m_grouped_|k_grouped_)?(?:fp8|bf16|fp4|fp8_fp4)_(?:m_grouped_|k_grouped_)?(?:gemm|bmm|mqa|paged_mqa)[a-z_0-9]{0,80}(?:impl|kernel)\b|deep_gemm::(?:fp8|bf16)_\w*gemm\w*",
+        "deep-gemm", r"(?:sm\d+_)?(?:m_grouped_|k_grouped_)?(?:fp8|bf16|fp4|fp8_fp4)_(?:m_grouped_|k_grouped_)?(?:gemm|bmm|mqa|paged_mqa)[a-z_0-9]{0,80}(?:impl|kernel)|deep_gemm::(?:fp8|bf16)_\w*gemm\w*",
         _fp8_gemm, "DeepGEMM multiplies by wgmma or tcgen05 only",
         "deepseek-ai/DeepGEMM deep_gemm/include", "Hopper, Blackwell",
         "void deep_gemm::fp8_gemm_kernel<4096u, 7168u, 128u, 128u>(__nv_bfloat16*)", whole=False,
@@ -366,7 +401,7 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "gemv", r"\bgemv\w*kernel|gemv[0-9ntx]+\w*|gemvx::kernel|gemvnsp_kernel|\bgemv2[nt]\w*|\bgemv_kernel|sbgemv|gemk1_kernel|gemmk1_kernel|\bgemv\b|\bger_kernel",
+        "gemv", r"\bgemv\w*kernel|gemv[0-9ntx]+\w*|gemvx::kernel|gemvnsp_kernel|\bgemv2[nt]\w*|\bmul_mat_vec\w*|\bgemv_kernel|sbgemv|gemk1_kernel|gemmk1_kernel|\bgemv\b|\bger_kernel",
         ordinary("gemm"), "a matrix-vector product: cuBLAS has no Tensor Core kernels of this kind",
         "NVIDIA traces of cuBLAS; leleucas counters on A100", "all",
         "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>(float)",
@@ -387,6 +422,9 @@ RULES: tuple[Rule, ...] = (
         "void sgemm_largek_lds64<true, false, 6, 3, 4, 5, 2, 66>(float*, float const*, float const*, int)",
         whole=False,
     ),
+)  # fmt: skip
+
+WORD_RULES: tuple[Rule, ...] = (
     Rule(
         "named-instruction", r"(?<![a-z0-9])(?P<word>wmma|hmma|wgmma|imma|dmma|qgmma|utcmma|mma_sync|mma|tcgen05)(?![a-z])",
         _named_mma, "a word of the function's name is a Tensor Core instruction",
@@ -395,3 +433,4 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
 )  # fmt: skip
+"""After all libraries: for kernels of nobody in particular that name the instruction."""

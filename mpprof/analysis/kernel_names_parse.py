@@ -46,7 +46,7 @@ _TYPES: dict[str, Precision] = {
         "fp8",
     ),
     **dict.fromkeys(("int8", "int8_t", "s8", "i8"), "int8"),
-    **dict.fromkeys(("fp4", "e2m1", "float_e2m1_t", "nvfp4", "mxfp4", "__nv_fp4_e2m1", "nv_float4_t"), "fp4"),
+    **dict.fromkeys(("fp4", "f4", "e2m1", "float_e2m1_t", "nvfp4", "mxfp4", "__nv_fp4_e2m1", "nv_float4_t"), "fp4"),
 }  # fmt: skip
 """Words that name a type, in lower case, as CUDA, HIP, CUTLASS, Eigen, TensorFlow and PyTorch spell them."""
 
