@@ -94,6 +94,8 @@ def format_count(value: float | None) -> str:
         return special or NOT_KNOWN
     if float(value).is_integer():
         return f"{int(value):,}"
+    if abs(value) < 0.01:
+        return f"{value:.3g}"  # never a zero
     return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 

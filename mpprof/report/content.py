@@ -86,7 +86,7 @@ def time_rows(document: Document) -> list[TimeRow]:
         if part in folded:
             continue
         role, ratio = part["class"], part["ratio"]
-        hidden = part["hidden_ns_per_step"] or 0.0
+        hidden = _worth_saying(part["hidden_ns_per_step"], document)
         rows.append(TimeRow(role, part["ns_per_step"], ratio, hidden, words.CLASS_TEXT.get(role, "")))
         rows += _shares(part, document["time"]["step_ns"])
     if folded:
@@ -96,11 +96,16 @@ def time_rows(document: Document) -> list[TimeRow]:
                 f"{len(folded)} smaller",
                 sum(part["ns_per_step"] for part in folded),
                 sum(part["ratio"] for part in folded),
-                sum(part["hidden_ns_per_step"] or 0.0 for part in folded),
+                _worth_saying(sum(part["hidden_ns_per_step"] or 0.0 for part in folded), document),
                 names,
             )
         )
     return rows
+
+
+def _worth_saying(hidden_ns: float | None, document: Document) -> float:
+    """Hidden time of a thousandth of the step or more; less is left to the JSON report."""
+    return hidden_ns if hidden_ns and hidden_ns >= document["time"]["step_ns"] / 1000 else 0.0
 
 
 def _shares(part: Document, step_ns: float) -> list[TimeRow]:
@@ -129,7 +134,7 @@ def tensor_core(document: Document) -> str:
     """The share of matrix time on matrix units with its precisions; the unknown share beside it, always."""
     share = document["tensor_core"]
     if share is None:
-        return f"not judged: {document['absent'].get('tensor_core', 'no reason was recorded')}"
+        return _not_judged("tensor_core", document)
     unknown = f"unknown: {words.percent(share['unknown_ratio'])} of the device's work"
     if share["ratio"] is None:
         return f"no share: {share['reason']}; {unknown}"
@@ -141,11 +146,17 @@ def tensor_core(document: Document) -> str:
     )
 
 
+def _not_judged(field: str, document: Document) -> str:
+    """The reason, unless it is that of the missing account, which stands right above."""
+    why = document["absent"].get(field, "no reason was recorded")
+    return f"not judged: {'the step has no account' if why == document['absent'].get('time') else why}"
+
+
 def speedup(document: Document) -> list[str]:
     """Observed against expected in one or two sentences; an estimate is called one."""
     gain = document["speedup"]
     if gain is None:
-        return [f"not judged: {document['absent'].get('speedup', 'there is no baseline')}"]
+        return [_not_judged("speedup", document)]
     if gain["baseline"] == "measured":
         return [*_measured(gain, document["absent"])]
     lines = []
@@ -198,7 +209,8 @@ def steps(document: Document) -> str:
         parts.append(f"{words.count(log['skipped'])} skipped ({words.percent(log['skipped_ratio'])})")
     if log["loss_scale"] is not None:
         scale = log["loss_scale"]
-        parts.append(f"loss scale {words.scale(scale['first'])} to {words.scale(scale['last'])}")
+        ends = dict.fromkeys(words.scale(scale[end]) for end in ("first", "last"))
+        parts.append(f"loss scale {' to '.join(ends)}")
     if log["peak_memory_bytes"] is not None:
         parts.append(f"peak memory {words.size(log['peak_memory_bytes'])}")
     return "; ".join(parts)
@@ -216,7 +228,7 @@ def memory(document: Document) -> list[str]:
         lines[0] += f", could still be saved {words.size(account['reachable_bytes'])}"
     for by in ("kind", "dtype", "layer", "op"):
         items = sorted((i for i in account["at_peak"] if i["by"] == by), key=lambda i: -i["bytes"])[:4]
-        if items:
+        if items and [item["name"] for item in items] != ["unknown"]:
             names = ", ".join(
                 f"{words.shorten(words.plain(i['name']), 48)} {words.size(i['bytes'])}" for i in items
             )
@@ -252,6 +264,8 @@ def whatif(finding: Document, step_ns: float | None) -> str:
     after = finding["whatif_step_ns"]
     if after is None:
         return ""
+    if step_ns and after > step_ns * 0.999:
+        return "no gain while something else limits the step, such as the host"
     gain = f" ({words.speedup(step_ns / after)})" if step_ns and after else ""
     now = f" instead of {words.duration(step_ns)}" if step_ns else ""
     return f"{words.duration(after)} a step{now}{gain}"

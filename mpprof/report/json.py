@@ -32,6 +32,7 @@ from mpprof.model.steps import StepSummary
 
 REPORT_SCHEMA = "mpprof.report/1"
 COMPARE_SCHEMA = "mpprof.compare/1"
+_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "apple": "Apple"}
 
 
 def document(diagnosis: Diagnosis) -> Document:
@@ -150,10 +151,12 @@ def _device_name(diagnosis: Diagnosis) -> str | None:
     if named or not candidates:
         return named
     first = candidates[0]
-    if first.compute_capability:
+    vendor = "" if first.vendor == "unknown" else f"{_VENDORS.get(first.vendor, first.vendor)} "
+    kind = f"{vendor}{first.kind.upper()}"
+    if first.compute_capability and first.vendor in ("nvidia", "unknown"):
         major, minor = first.compute_capability
-        return f"{first.kind.upper()}, compute capability {major}.{minor}"
-    return first.kind.upper()
+        return f"{kind}, compute capability {major}.{minor}"
+    return kind
 
 
 def _steps(steps: StepSummary | None) -> Document | None:

@@ -70,17 +70,17 @@ def _joined(lines: Iterable[str]) -> str:
 def _time(document: Document) -> list[str]:
     if document["time"] is None:
         return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
-    unit = words.time_unit(document["time"]["step_ns"])
+    column = words.column(document["time"]["step_ns"])
     lines = [f"{escape(content.time_heading(document))}:", ""]
     lines += ["| class | per step | share | hidden |", "| --- | ---: | ---: | ---: |"]
     rows = content.time_rows(document)
     for row in rows:
         hidden = words.duration(row.hidden_ns) if row.hidden_ns >= 1 else ""
         label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
-        lines.append(f"| {label} | {words.column(row.ns, unit)} | {words.percent(row.ratio)} | {hidden} |")
+        lines.append(f"| {label} | {column(row.ns)} | {words.percent(row.ratio)} | {hidden} |")
     whole = [row for row in rows if not row.part]
     total, share = sum(row.ns for row in whole), round(sum(row.ratio for row in whole), 6)
-    return [*lines, f"| **sum** | {words.column(total, unit)} | {words.percent(share)} | |", ""]
+    return [*lines, f"| **sum** | {column(total)} | {words.percent(share)} | |", ""]
 
 
 def _facts(label: str, lines: list[str]) -> list[str]:
@@ -130,12 +130,12 @@ def _gap(rung: Document) -> list[str]:
     if not rung["slices"]:
         return []
     rows = content.gap_rows(rung["slices"])
-    unit = words.time_unit(max(abs(row.baseline_ns) for row in rows) or 1.0)
+    column = words.column(max(abs(row.baseline_ns) for row in rows) or 1.0)
     lines = ["| where the gap lies | gap | baseline | now | could |", "| --- | ---: | ---: | ---: | ---: |"]
     for row in rows:
-        cells = [words.column(value, unit) for value in (row.ns, row.baseline_ns, row.mixed_ns)]
+        cells = [column(value) for value in (row.ns, row.baseline_ns, row.mixed_ns)]
         lines.append(f"| {escape(row.label)} | {' | '.join(cells)} | {row.ratio} |")
-    return [*lines, f"| **sum** | {words.column(sum(row.ns for row in rows), unit)} | | | |", ""]
+    return [*lines, f"| **sum** | {column(sum(row.ns for row in rows))} | | | |", ""]
 
 
 def _changes(changes: list[Document]) -> list[str]:

@@ -161,10 +161,9 @@ def to_text(rows: Sequence[Document], kind: str, *, width: int, ascii_only: bool
 
 def _in_words(rows: Sequence[Document], columns: Sequence[Column]) -> list[list[str]]:
     """The titles, then the cells of each row."""
-    units = {c.key: _unit(rows, c.key) for c in columns if c.show is None}
+    columns_of = {c.key: _column(rows, c.key) for c in columns if c.show is None}
     body = [
-        [c.show(row.get(c.key)) if c.show else words.column(row[c.key], units[c.key]) for c in columns]
-        for row in rows
+        [c.show(row.get(c.key)) if c.show else columns_of[c.key](row[c.key]) for c in columns] for row in rows
     ]
     return [[column.title for column in columns], *body]
 
@@ -192,8 +191,8 @@ def _columns(rows: Sequence[Document], kind: str) -> list[Column]:
     return [*front, *(Column(key, key, _text) for key in extra), *rest]
 
 
-def _unit(rows: Sequence[Document], key: str) -> str:
-    return words.time_unit(max((abs(row[key]) for row in rows), default=1.0))
+def _column(rows: Sequence[Document], key: str) -> Callable[[float], str]:
+    return words.column(max((abs(row[key]) for row in rows), default=1.0))
 
 
 def _cell(text: str, width: int, column: Column) -> str:

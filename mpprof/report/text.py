@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from mpprof.model.source import Document
 from mpprof.report import content, words
@@ -115,33 +115,32 @@ def _time(page: _Page, document: Document) -> None:
         return
     page.heading(content.time_heading(document))
     rows = content.time_rows(document)
-    unit = words.time_unit(document["time"]["step_ns"])
-    for line in _bars(rows, unit, page.width):
+    column = words.column(document["time"]["step_ns"])
+    for line in _bars(rows, column, page.width):
         page.row(line)
     total = [row for row in rows if not row.part]
-    label, bar, ns, ratio = _columns(rows, unit, page.width)
-    time = words.column(sum(row.ns for row in total), unit)
+    label, bar, ns, ratio = _columns(rows, column, page.width)
+    time = column(sum(row.ns for row in total))
     share = words.percent(round(sum(row.ratio for row in total), 6))
     page.row(f"  {'sum':<{label}} {'':<{bar}} {time:>{ns}} {share:>{ratio}}")
 
 
-def _columns(rows: list[content.TimeRow], unit: str, width: int) -> tuple[int, int, int, int]:
+def _columns(
+    rows: list[content.TimeRow], column: Callable[[float], str], width: int
+) -> tuple[int, int, int, int]:
     """Widths of label, bar, time and share; bars take what a line of 80 leaves, 28 at most."""
     label = max((len(row.label) + 2 * row.part for row in rows), default=3)
-    ns = max((len(words.column(row.ns, unit)) for row in rows), default=7) + 1
+    ns = max((len(column(row.ns)) for row in rows), default=7) + 1
     return label, max(4, min(28, width - label - ns - 40)), ns, 8
 
 
-def _bars(rows: list[content.TimeRow], unit: str, width: int) -> Iterator[str]:
-    label, bar, ns, ratio = _columns(rows, unit, width)
+def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: int) -> Iterator[str]:
+    label, bar, ns, ratio = _columns(rows, column, width)
     scale = max((row.ratio for row in rows), default=1.0) or 1.0
     for row in rows:
         name = f"  {row.label}" if row.part else row.label
         marks = words.bar(row.ratio / scale, bar)
-        line = (
-            f"  {name:<{label}} {marks:<{bar}} "
-            f"{words.column(row.ns, unit):>{ns}} {words.percent(row.ratio):>{ratio}}"
-        )
+        line = f"  {name:<{label}} {marks:<{bar}} {column(row.ns):>{ns}} {words.percent(row.ratio):>{ratio}}"
         notes = [f"+{words.duration(row.hidden_ns)} hidden"] if row.hidden_ns >= 1 else []
         room = width - len(line) - 2
         text = ", ".join([*notes, row.text] if row.text else notes)
@@ -232,15 +231,15 @@ def _gap(page: _Page, rung: Document) -> None:
     if not rung["slices"]:
         return
     rows = content.gap_rows(rung["slices"])
-    unit = words.time_unit(max(abs(row.baseline_ns) for row in rows) or 1.0)
+    column = words.column(max(abs(row.baseline_ns) for row in rows) or 1.0)
     label = min(page.width - 48, max(12, *(len(row.label) for row in rows)))
     page.row("")
     page.row(f"  {'class, layer':<{label}} {'gap':>11} {'baseline':>12} {'now':>12}  {'could':>6}")
     for row in rows:
-        gap, baseline, now = (words.column(value, unit) for value in (row.ns, row.baseline_ns, row.mixed_ns))
+        gap, baseline, now = (column(value) for value in (row.ns, row.baseline_ns, row.mixed_ns))
         name = words.shorten(row.label, label)
         page.row(f"  {name:<{label}} {gap:>11} {baseline:>12} {now:>12}  {row.ratio:>6}")
-    page.row(f"  {'sum':<{label}} {words.column(sum(row.ns for row in rows), unit):>11}")
+    page.row(f"  {'sum':<{label}} {column(sum(row.ns for row in rows)):>11}")
 
 
 def _changes(page: _Page, changes: list[Document]) -> None:

@@ -8,6 +8,7 @@ the care for names that come from foreign files. `None` is "not known" and never
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from mpprof.model import quantities
@@ -104,10 +105,17 @@ def time_unit(ns: float) -> str:
     return next((unit for unit, one in _TIME_UNITS.items() if abs(ns) >= one * 0.9995), "ns")
 
 
-def column(ns: float, unit: str) -> str:
-    """`ns` in `unit` with two decimals always: a column lines up, and its sum can be checked by eye."""
-    text = f"{ns / _TIME_UNITS[unit]:,.2f}"
-    return f"{'0.00' if text == '-0.00' else text} {unit}"
+def column(largest_ns: float) -> Callable[[float], str]:
+    """A format for a column of times of which `largest_ns` is the largest: one unit and as many decimals
+    for all, so that it lines up and its sum can be checked by eye."""
+    unit = time_unit(largest_ns)
+    decimals = 3 if abs(largest_ns) < 10 * _TIME_UNITS[unit] else 2
+
+    def shown(ns: float) -> str:
+        text = f"{ns / _TIME_UNITS[unit]:,.{decimals}f}"
+        return f"{text.removeprefix('-') if float(text.replace(',', '')) == 0 else text} {unit}"
+
+    return shown
 
 
 def plain(text: str) -> str:
