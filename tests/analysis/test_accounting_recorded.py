@@ -1,0 +1,98 @@
+"""The account of real traces closes, and what is known of them comes out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from mpprof import store, traces
+from mpprof.analysis import layers, placement
+from mpprof.analysis.accounting import account, tensor_core_share
+from mpprof.errors import UnableError
+from mpprof.model.account import Account
+from mpprof.model.run import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "data" / "traces"
+SAMPLES = ROOT / "sample_traces"
+RECORDED = sorted(SHARED.glob("*/*.xplane.pb"))
+NO_STEPS = {"jax08_gemm", "cyclops"}
+"""Neither markers nor a sequence of kernels that repeats."""
+
+needs_shared = pytest.mark.skipif(not RECORDED, reason="the recorded traces of ../shared/data are not here")
+
+
+def account_of(path: Path, run: Run | None = None) -> Account:
+    trace = traces.read(path)
+    model = run.facts.model if run is not None and run.facts is not None else None
+    found = account(trace, placement.place(trace), layers.attribute(trace, model), run)
+    for device in found.devices:
+        assert math.fsum(s.ns_per_step for s in device.slices) == pytest.approx(device.step_ns, abs=1e-3)
+        assert math.fsum(c.ns_per_step for c in device.cells) == pytest.approx(device.step_ns, abs=1e-3)
+        assert all(s.ns_per_step >= 0 for s in device.slices if s.role != "profiling")
+        assert 0 < device.busy_ns <= device.step_ns + 1e-6 or run is not None
+    return found
+
+
+@needs_shared
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.partition(".")[0])
+def test_every_recorded_trace_closes_or_says_why_not(path: Path) -> None:
+    if path.name.partition(".")[0] in NO_STEPS:
+        with pytest.raises(UnableError, match="no step can be told apart"):
+            account_of(path)
+        return
+    found = account_of(path)
+    assert found.basis == "window"
+    assert found.trace_basis == "device"
+
+
+@needs_shared
+def test_the_bert_window_holds_no_matrix_kernel_and_says_so() -> None:
+    found = account_of(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
+    assert {d.device for d in found.devices} == {"/device:GPU:4", "/device:GPU:6"}
+    assert found.step_source == "steps_line"
+    share = tensor_core_share(found)
+    assert share.ratio is None
+    assert share.reason == "no matrix work was seen in the whole steps of the window"
+    # Kernels and copies of the main device lie one after another or overlap: never more than their sum.
+    assert found.main.busy_ns <= math.fsum(c.busy_ns_per_step for c in found.main.cells) + 1e-6
+
+
+@needs_shared
+def test_matrix_cores_of_another_vendor_are_counted_by_their_name() -> None:
+    found = account_of(SHARED / "mi300-jax" / "jax08_attention.xplane.pb")
+    assert found.step_source == "period"
+    share = tensor_core_share(found)
+    assert share.ratio == 1
+    assert {s.placement for s in found.main.slices[0].by} == {"matrix_core"}
+
+
+@pytest.mark.parametrize(
+    "root", sorted(p.parent for p in SAMPLES.glob("*/origin.json")), ids=lambda p: p.name
+)
+def test_every_sample_closes_on_its_wall_time(root: Path) -> None:
+    records = store.read_records(root)
+    run = Run(
+        root.name, root, records.facts, records.steps, records.validations, records.hardware,
+        traces.find(root), records.finished,
+    )  # fmt: skip
+    if not run.traces:
+        pytest.skip("this sample has no trace")
+    try:
+        found = account_of(run.traces[-1], run)
+    except UnableError as problem:
+        assert "truncated" in root.name, str(problem)
+        return
+    assert found.basis == "wall"
+    assert found.step_source == "mpprof"
+    assert found.step_ns == found.wall_ns
+    if root.name.startswith("recorded-cpu"):
+        assert found.trace_basis == "host"
+        assert tensor_core_share(found).ratio is None
+    if "input-bound" in root.name and "mixed" in root.name:
+        waits = next(s for s in found.main.slices if s.role == "idle_input")
+        assert waits.ratio > 0.3
+    if "launch-bound" in root.name and "mixed" in root.name:
+        assert next(s for s in found.main.slices if s.role == "idle_launch").ratio > 0.5

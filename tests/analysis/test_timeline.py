@@ -1,0 +1,192 @@
+"""Whole device steps on timelines put together by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpprof.analysis.timeline import Periods, periods, repetition
+from mpprof.model.trace import HostKind
+from tests.builders.trace import TraceBuilder
+
+
+def edges(found: Periods) -> list[tuple[int, int, int]]:
+    return list(zip(found.number.tolist(), found.start_ns.tolist(), found.end_ns.tolist(), strict=True))
+
+
+def three_steps(family: str = "mpprof") -> TraceBuilder:
+    """Markers every 100 ns; the device runs 250 ns behind."""
+    b = TraceBuilder()
+    for n in range(3):
+        b.marker(n + 7, 100 * n, 100 * n + 100, family=family)
+        b.kernel("a", 100 * n + 260, 100 * n + 290, launch=(100 * n + 10, 100 * n + 12))
+        b.kernel("b", 100 * n + 300, 100 * n + 340, launch=(100 * n + 50, 100 * n + 52))
+    return b
+
+
+def test_n_markers_give_n_minus_1_periods_joined_through_launches() -> None:
+    found = periods(three_steps().build(), 0)
+    assert edges(found) == [(7, 260, 360), (8, 360, 460)]
+    assert (found.source, found.notes, found.missing_ratio) == ("mpprof", (), 0.0)
+
+
+def test_our_marker_is_believed_before_that_of_keras_and_the_outermost_of_nested_ones() -> None:
+    b = three_steps()
+    for n in range(3):
+        b.marker(n, 100 * n + 40, 100 * n + 60, family="keras")
+        b.marker(99, 100 * n + 5, 100 * n + 20)
+    assert edges(periods(b.build(), 0)) == [(7, 260, 360), (8, 360, 460)]
+
+
+def test_without_launch_links_kernels_are_joined_by_time_and_that_is_said() -> None:
+    b = TraceBuilder()
+    for n in range(3):
+        b.marker(n, 100 * n, 100 * n + 100)
+        b.kernel("a", 100 * n + 20, 100 * n + 70, launch=None)
+    found = periods(b.build(), 0)
+    assert edges(found) == [(0, 20, 120), (1, 120, 220)]
+    assert "no kernel names its launch" in found.notes[0]
+
+
+def test_a_step_with_launches_but_no_kernels_is_cut() -> None:
+    b = three_steps()
+    b.marker(10, 300, 400)
+    b.event(HostKind.LAUNCH, 310, 312, correlation=900)
+    found = periods(b.build(), 0)
+    assert edges(found) == [(7, 260, 360), (8, 360, 460)]
+    assert found.notes == ("cut by the collector (launches but no kernels) and left out: step 10",)
+    assert found.missing_ratio == 0
+
+
+def test_a_step_cut_in_the_middle_takes_the_one_before_it_along() -> None:
+    b = TraceBuilder()
+    for n in range(5):
+        b.marker(n, 100 * n, 100 * n + 100)
+        if n == 2:
+            b.event(HostKind.LAUNCH, 210, 212, correlation=900)
+        else:
+            b.kernel("a", 100 * n + 20, 100 * n + 70, launch=(100 * n + 5, 100 * n + 6))
+    assert edges(periods(b.build(), 0)) == [(0, 20, 120), (3, 320, 420)]
+
+
+def test_launches_without_a_kernel_are_counted() -> None:
+    b = three_steps()
+    b.event(HostKind.LAUNCH, 60, 62, correlation=900)
+    found = periods(b.build(), 0)
+    assert found.missing_ratio == pytest.approx(1 / 5)
+    assert "1 of 5 launches" in found.notes[0]
+
+
+def test_a_driver_call_within_a_runtime_call_is_no_lost_kernel() -> None:
+    b = three_steps()
+    b.event(HostKind.LAUNCH, 10, 11, correlation=1)  # the same correlation as the first kernel's launch
+    assert periods(b.build(), 0).missing_ratio == 0
+
+
+def test_one_marker_is_no_whole_step_and_says_so() -> None:
+    b = TraceBuilder()
+    b.marker(1, 0, 100)
+    b.kernel("a", 10, 20)
+    found = periods(b.build(), 0)
+    assert len(found) == 0
+    assert "1 step marker (mpprof)" in found.notes[0]
+
+
+def test_no_kernel_on_the_device_says_so() -> None:
+    found = periods(TraceBuilder(planes=("/device:GPU:0", "/device:GPU:1")).build(), 1)
+    assert len(found) == 0
+    assert found.notes == ("no kernel ran on this device",)
+
+
+def test_markers_that_do_not_follow_one_another_give_no_period() -> None:
+    b = TraceBuilder()
+    for at, number in enumerate((10, 11, 14, 15, 0, 1)):  # steps 12 and 13 are not there; then a new epoch
+        b.marker(number, 100 * at, 100 * at + 100, family="keras")
+        b.kernel("a", 100 * at + 20, 100 * at + 70)
+    assert edges(periods(b.build(), 0)) == [(10, 20, 120), (14, 220, 320), (0, 420, 520)]
+
+
+def test_calls_of_several_steps_follow_by_their_stride() -> None:
+    b = TraceBuilder()
+    for at, number in enumerate((16, 24, 32, 40)):
+        b.marker(number, 100 * at, 100 * at + 100)
+        b.kernel("a", 100 * at + 20, 100 * at + 70)
+    assert periods(b.build(), 0).number.tolist() == [16, 24, 32]
+
+
+def test_each_device_has_periods_of_its_own() -> None:
+    b = TraceBuilder(planes=("/device:GPU:0", "/device:GPU:1"))
+    for n in range(3):
+        b.marker(n, 100 * n, 100 * n + 100)
+        b.kernel("a", 100 * n + 20, 100 * n + 70, device=0)
+        b.kernel("a", 100 * n + 30, 100 * n + 90, device=1, stream=1)
+    trace = b.build()
+    assert edges(periods(trace, 0)) == [(0, 20, 120), (1, 120, 220)]
+    assert edges(periods(trace, 1)) == [(0, 30, 130), (1, 130, 230)]
+
+
+def test_a_host_trace_takes_the_markers_times() -> None:
+    b = TraceBuilder(basis="host", planes=("/host:CPU",))
+    for n in range(3):
+        b.marker(n, 100 * n, 100 * n + 90)
+        b.kernel("MatMul", 100 * n + 20, 100 * n + 70)
+    found = periods(b.build(), 0)
+    assert edges(found) == [(0, 0, 100), (1, 100, 200)]
+
+
+def test_groups_of_the_file_without_markers() -> None:
+    b = TraceBuilder()
+    for n in range(3):
+        b.kernel("a", 100 * n + 20, 100 * n + 40, group=n + 5, launch=None)
+        b.kernel("b", 100 * n + 50, 100 * n + 80, group=n + 5, launch=None)
+    found = periods(b.build(), 0)
+    assert found.source == "group"
+    assert edges(found) == [(-1, 20, 120), (-1, 120, 220)]
+
+
+def test_steps_line_without_markers() -> None:
+    b = TraceBuilder()
+    b.kernel("a", 20, 40)
+    b.marker(0, 10, 90, family="steps_line", thread=None)
+    lone = periods(b.build(), 0)
+    assert (lone.source, edges(lone)) == ("steps_line", [(0, 10, 90)])
+    assert "taken as it stands" in lone.notes[0]
+    b.marker(1, 110, 190, family="steps_line", thread=None)
+    assert edges(periods(b.build(), 0)) == [(0, 10, 110)]
+
+
+def repeated(times: int, names: str, pause_after: int = 4) -> TraceBuilder:
+    b, now = TraceBuilder(), 0
+    for _ in range(times):
+        for at, name in enumerate(names):
+            b.kernel(name, now, now + 10, launch=None)
+            now += 10 + (50 if at == pause_after else 1)
+    return b
+
+
+def test_without_any_marker_the_kernel_sequence_tells_steps_apart() -> None:
+    b = repeated(6, "abcabxyz")  # the pause comes after the fifth: steps begin with x
+    found = periods(b.build(), 0)
+    assert found.source == "period"
+    assert np.diff(found.start_ns).tolist() == [137] * 4
+    assert found.start_ns[0] == 104
+    assert found.number.tolist() == [-1] * len(found)
+    assert "8 kernels" in found.notes[0]
+
+
+def test_a_sequence_that_does_not_repeat_gives_no_step() -> None:
+    found = periods(repeated(1, "abcdefgh").build(), 0)
+    assert len(found) == 0
+    assert "does not repeat" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [("ab" * 10, 2), ("aabaabaab", 3), ("aaaaaaa", None), ("ab", None)]
+)
+def test_repetition(names: str, expected: int | None) -> None:
+    assert repetition(np.array([ord(c) for c in names])) == expected
+
+
+def test_repetition_of_equal_layers_is_not_taken_for_the_step() -> None:
+    step = "i" + "qkv" * 12 + "l" + "rst" * 12 + "oooo"
+    assert repetition(np.array([ord(c) for c in step * 5])) == len(step)
