@@ -153,7 +153,8 @@ def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:
 
 
 def _label(entry: RunEntry) -> str:
-    notes = [entry.policy if entry.policy and entry.policy not in entry.name else None]
+    said = entry.policy is None or entry.policy in entry.name.replace("-", "_")
+    notes = [None if said else entry.policy]
     notes += ["live" if entry.live else None, "unreadable" if entry.problem else None]
     return " · ".join([entry.name, *(note for note in notes if note)])
 

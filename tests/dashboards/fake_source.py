@@ -363,6 +363,7 @@ def kernel_rows() -> list[Document]:
 def op_rows() -> list[Document]:
     return [
         {"device": "/device:GPU:0", "op": "res2a/Conv2D", "type": "Conv2D", "layer": "res2a", "phase": "forward",
+         "placement_ns": {"tensor_core": 3_300_000}, "tensor_core_ratio": 1.0, "eligible": True,
          "placement": "tensor_core", "precision": "fp16", "family": "conv_fprop",
          "reason": {"code": "name-instruction", "text": "its kernels state fp16"}, "calls": 8, "kernels": 3,
          "total_ns": 3_300_000, "ratio": 0.256},

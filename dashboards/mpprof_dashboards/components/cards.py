@@ -25,14 +25,22 @@ def section(title: str, *children: Any, note: str = "", id: str = "") -> html.Se
     )
 
 
-def tile(label: str, value: str, detail: str = "", *, id: str = "", muted: bool = False) -> html.Div:
+def missing(label: str, reason: str) -> html.Div:
+    """The tile of a number that is not known: a dash, and the first sentence of why (all of it on hover)."""
+    first = reason.split(". ")[0].removesuffix(".")
+    return tile(label, "—", f"{first}.", muted=True, hint=reason)
+
+
+def tile(
+    label: str, value: str, detail: str = "", *, id: str = "", muted: bool = False, hint: str = ""
+) -> html.Div:
     """One number with its name above and what qualifies it below. `muted`: the value is not known."""
     more = {"id": id} if id else {}
     return html.Div(
         [
             html.Div(label, className="mp-tile-label"),
             html.Div(value, className="mp-tile-value" + (" mp-muted" if muted else ""), **more),
-            html.Div(detail, className="mp-tile-detail") if detail else None,
+            html.Div(detail, className="mp-tile-detail", title=hint or None) if detail else None,
         ],
         className="mp-card mp-tile",
     )
@@ -95,10 +103,10 @@ def finding(item: Document) -> html.Article:
                 [
                     head,
                     html.H3(item["title"], className="mp-finding-title"),
-                    html.P(summary) if summary else None,
+                    html.P(_opening(summary, item)) if summary else None,
                     _evidence(item["evidence"]),
                     html.Div(
-                        [html.Div("Remedy", className="mp-overline"), html.P(item["remedy"])],
+                        [html.Div("Remedy", className="mp-overline"), html.P(_opening(item["remedy"], item))],
                         className="mp-remedy",
                     )
                     if item.get("remedy")
@@ -111,6 +119,11 @@ def finding(item: Document) -> html.Article:
         className=f"mp-card mp-finding mp-edge-{severity}",
         **{"data-code": item["code"]},
     )
+
+
+def _opening(text: str, item: Document) -> str:
+    """A finding's sentence with its capital, unless it starts with the name of a layer."""
+    return text if text.startswith(tuple(item.get("layers") or ())) else sentence(text)
 
 
 def _evidence(rows: Sequence[Document]) -> html.Div | None:
@@ -162,10 +175,14 @@ def unable(items: Sequence[Document]) -> html.Div | None:
     """What could not be judged, and why: never shown as clear."""
     if not items:
         return None
+    codes: dict[str, list[str]] = {}
+    for item in items:
+        codes.setdefault(item["reason"], []).append(item["code"])
     rows = [
-        html.Tr([html.Td(item["code"], className="mp-code"), html.Td(sentence(item["reason"]))])
-        for item in items
-    ]
+        html.Tr([html.Td(html.Div([html.Span(f"{code} ") for code in same], className="mp-cell-codes")),
+                 html.Td(sentence(reason))])
+        for reason, same in codes.items()
+    ]  # fmt: skip
     return html.Div(html.Table(html.Tbody(rows), className="mp-table"), className="mp-card mp-scroll")
 
 

@@ -8,18 +8,17 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape, label
 
-_NS_PER = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
+_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 ROW_HEIGHT = 34
 
 
 def time_scale(*values_ns: float) -> tuple[str, float]:
     """The unit that suits the largest of the values, and its nanoseconds."""
-    unit = words.time_unit(max((abs(value) for value in values_ns), default=0.0))
-    return unit, _NS_PER[unit]
+    largest = max((abs(value) for value in values_ns), default=0.0)
+    return next((unit for unit in _UNITS if largest >= unit[1]), _UNITS[-1])
 
 
 def blank(height: int, **layout: Any) -> go.Figure:

@@ -66,19 +66,26 @@ def time_per_step(table: StepTable | None, summary: dict[str, Any] | None) -> go
         ("warm-up", warm & ~table.profiled, theme.CLASS_COLOURS["idle_between_steps"], "circle-open"),
         ("step", ~table.profiled & ~warm, theme.MEASURED, "circle"),
     )
+    median, p95 = summary.get("median_ns"), summary.get("p95_ns")
+    top = _top(ns, ~warm & ~table.profiled)
+    above = np.nan_to_num(ns) > top
     drawn = np.zeros(len(table), bool)
     drawn[thin(len(table), ns)] = True
     drawn |= table.profiled & (np.cumsum(table.profiled) <= 1000)
     drawn &= ~np.isnan(ns)
-    median, p95 = summary.get("median_ns"), summary.get("p95_ns")
     unit, per = time_scale(float(median or np.nanmedian(ns)))
     figure = blank(_HEIGHT + 40, margin={"l": 8, "r": 16, "t": 36, "b": 44})
     for name, chosen, colour, symbol in reversed(kinds):
-        rows = np.flatnonzero(chosen & drawn)
+        rows = np.flatnonzero(chosen & drawn & ~above)
         if len(rows):
             _line(figure, table.step[rows], ns[rows] / per, name, colour,
                   [words.duration(value) for value in ns[rows]], mode="markers",
                   marker={"symbol": symbol, "size": 6, "opacity": 0.85})  # fmt: skip
+    rows = np.flatnonzero(above & drawn)
+    if len(rows):
+        _line(figure, table.step[rows], np.full(len(rows), top / per), f"above {words.duration(top)}",
+              theme.CLASS_COLOURS["optimizer"], [words.duration(value) for value in ns[rows]],
+              mode="markers", marker={"symbol": "triangle-up", "size": 9})  # fmt: skip
     for value, name, dash in ((median, "median", "solid"), (p95, "95th percentile", "dot")):
         if value is not None:
             figure.add_scatter(
@@ -89,6 +96,15 @@ def time_per_step(table: StepTable | None, summary: dict[str, Any] | None) -> go
     figure.update_xaxes(title_text="Step")
     figure.update_yaxes(title_text=f"Time per step ({unit})", rangemode="tozero")
     return figure
+
+
+def _top(ns: Float, ordinary: NDArray[np.bool_]) -> float:
+    """Where the time axis ends: at the slowest step, or, where a few dwarf the rest (the first one traces and
+    compiles), at three times what 99 % of the ordinary steps stay below. Those above stand on that line."""
+    known = ns[ordinary & ~np.isnan(ns)]
+    slowest = float(np.nanmax(ns))
+    usual = 3 * float(np.quantile(known, 0.99)) if len(known) else slowest
+    return slowest if slowest < 2 * usual else usual
 
 
 def loss(table: StepTable | None) -> go.Figure | None:
@@ -204,7 +220,8 @@ def _sampled(
         rows = rows[thin(len(rows), values[rows])]
         name = f"GPU {device}" if device >= 0 else "host"
         figure.add_scatter(
-            x=seconds[rows], y=values[rows] * factor, mode="lines", name=name,
+            x=seconds[rows], y=values[rows] * factor, name=name,
+            mode="lines+markers" if len(rows) < 30 else "lines",
             line={"width": 1.6, "color": colours[max(device, 0) % len(colours)]},
             customdata=[words.quantity(float(value) * shown, unit) for value in values[rows]],
             hovertemplate="%{x:.1f} s: %{customdata}<extra>" + name + "</extra>",

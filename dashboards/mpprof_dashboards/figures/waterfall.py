@@ -22,11 +22,11 @@ def _pattern(role: str) -> str:
 
 
 def gap_by_class(slices: list[Document]) -> dict[str, float]:
-    """The gap's slices summed over layers, largest loss first; the values sum to the gap."""
+    """The gap's slices summed over layers, largest loss first, zeros left out; the values sum to the gap."""
     sums: dict[str, float] = defaultdict(float)
     for part in slices:
         sums[part["class"]] += part["ns_per_step"]
-    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+    return dict(sorted(((role, ns) for role, ns in sums.items() if ns), key=lambda item: -item[1]))
 
 
 def _class_words(role: str) -> str:

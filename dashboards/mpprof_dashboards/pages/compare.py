@@ -95,7 +95,7 @@ def _rung(row: int, rung: Document, reports: list[Document]) -> html.Section:
 
 def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = "") -> html.Div:
     if value is None:
-        return cards.tile(label, "—", sentence(why or words.NOT_KNOWN), muted=True)
+        return cards.missing(label, sentence(why or words.NOT_KNOWN))
     return cards.tile(label, form(value), detail, id=id)
 
 

@@ -60,7 +60,7 @@ def _summary(document: Document) -> html.Section:
 
 def _tile(label: str, value: int | None, reason: str, id: str) -> html.Div:
     if value is None:
-        return cards.tile(label, "—", reason, muted=True)
+        return cards.missing(label, reason)
     return cards.tile(label, words.size(value), id=id)
 
 

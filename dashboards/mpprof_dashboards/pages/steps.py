@@ -48,14 +48,14 @@ def _tiles(document: Document) -> html.Div:
         _known(document, "skipped", "Skipped updates", words.count, "skips"),
         cards.tile("Loss scale, last", words.scale(scale["last"]), f"first {words.scale(scale['first'])}")
         if scale
-        else cards.tile("Loss scale", "—", why_absent(document, "steps.loss_scale"), muted=True),
+        else cards.missing("Loss scale", why_absent(document, "steps.loss_scale")),
     )
 
 
 def _known(document: Document, field: str, label: str, form: Callable[[Any], str], id: str) -> html.Div:
     value = (document.get("steps") or {}).get(field)
     if value is None:
-        return cards.tile(label, "—", why_absent(document, f"steps.{field}", "steps"), muted=True)
+        return cards.missing(label, why_absent(document, f"steps.{field}", "steps"))
     return cards.tile(label, form(value), id=id)
 
 

@@ -27,6 +27,8 @@ def _prepared(row: Document) -> dict[str, Any]:
             flat[field] = theme.PLACEMENT_LABELS.get(value, value)
         elif field in ("op", "layer", "name") and not value:
             flat[field] = NOT_ATTRIBUTED
+        elif isinstance(value, dict | list):
+            continue  # a split of the row's time: the figures show it
         else:
             flat[field] = value
         if field.endswith(_DURATIONS):

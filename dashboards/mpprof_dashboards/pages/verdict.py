@@ -76,9 +76,7 @@ def _step_tile(document: Document) -> html.Div:
     time, steps = document.get("time"), document.get("steps") or {}
     value = time["step_ns"] if time else steps.get("median_ns")
     if value is None:
-        return cards.tile(
-            "Step time", "—", why_absent(document, "steps.median_ns", "steps", "time"), muted=True
-        )
+        return cards.missing("Step time", why_absent(document, "steps.median_ns", "steps", "time"))
     spread = f"95th percentile {words.duration(steps['p95_ns'])}" if steps.get("p95_ns") is not None else ""
     basis = "of the profiled window" if time and time.get("basis") == "window" else "median of steady steps"
     return cards.tile(
@@ -89,7 +87,7 @@ def _step_tile(document: Document) -> html.Div:
 def _speedup_tile(document: Document) -> html.Div:
     speedup = document.get("speedup")
     if not speedup:
-        return cards.tile("Speedup", "—", why_absent(document, "speedup"), muted=True)
+        return cards.missing("Speedup", why_absent(document, "speedup"))
     expected, ceiling = speedup.get("expected"), speedup.get("ceiling")
     if speedup.get("observed") is not None:
         low_high = speedup.get("interval")
@@ -109,17 +107,17 @@ def _speedup_tile(document: Document) -> html.Div:
     if estimated:
         text = f"{words.speedup(estimated['low'])} to {words.speedup(estimated['high'])}"
         return cards.tile("Speedup (estimated)", text, "no baseline was measured", id="speedup")
-    return cards.tile("Speedup", "—", why_absent(document, "speedup.observed", "speedup"), muted=True)
+    return cards.missing("Speedup", why_absent(document, "speedup.observed", "speedup"))
 
 
 def _tensor_core_tile(document: Document) -> html.Div:
     share = document.get("tensor_core")
     label = "Matrix time on Tensor Cores"
     if not share:
-        return cards.tile(label, "—", why_absent(document, "tensor_core"), muted=True)
+        return cards.missing(label, why_absent(document, "tensor_core"))
     unknown = f"unknown: {words.percent(share.get('unknown_ratio'))} of kernel time"
     if share.get("ratio") is None:
-        return cards.tile(label, "—", f"{share.get('reason') or 'no matrix work'}; {unknown}", muted=True)
+        return cards.missing(label, f"{share.get('reason') or 'no matrix work'}; {unknown}")
     by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in (share.get("by_precision") or {}).items())
     detail = "; ".join(text for text in (by, unknown) if text)
     return cards.tile(label, words.percent(share["ratio"]), detail, id="tensor-core-share")
@@ -128,12 +126,7 @@ def _tensor_core_tile(document: Document) -> html.Div:
 def _skip_tile(document: Document) -> html.Div:
     steps = document.get("steps") or {}
     if steps.get("skipped") is None:
-        return cards.tile(
-            "Skipped updates",
-            "—",
-            why_absent(document, "steps.skipped", "steps"),
-            muted=True,
-        )
+        return cards.missing("Skipped updates", why_absent(document, "steps.skipped", "steps"))
     scale = steps.get("loss_scale")
     count = f"{words.count(steps['skipped'])} of {words.count(steps['count'])}"
     detail = f"{count} steps" + (f"; loss scale now {words.scale(scale['last'])}" if scale else "")
@@ -145,12 +138,7 @@ def _memory_tile(document: Document) -> html.Div:
     memory = document.get("memory") or {}
     peak = memory.get("peak_bytes") if peak is None else peak
     if peak is None:
-        return cards.tile(
-            "Peak memory",
-            "—",
-            why_absent(document, "steps.peak_memory_bytes", "memory"),
-            muted=True,
-        )
+        return cards.missing("Peak memory", why_absent(document, "steps.peak_memory_bytes", "memory"))
     saved = memory.get("saved_bytes")
     detail = f"{words.size(saved)} less than the baseline" if saved is not None else "allocated on the device"
     return cards.tile("Peak memory", words.size(peak), detail, id="peak-memory")
@@ -188,27 +176,31 @@ _HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_s
 
 
 def _estimate(document: Document) -> html.Div | None:
-    """Without a measured baseline: what the estimate rests on, and why there is no expectation."""
+    """Without a measured speedup: why, and what the estimate rests on."""
     speedup = document.get("speedup") or {}
     estimated = speedup.get("estimated")
-    if not estimated:
+    if speedup.get("observed") is not None:
         return None
-    return html.Div(
-        [
-            html.Div("What the estimated speedup rests on", className="mp-overline"),
-            html.Ul([html.Li(text) for text in estimated["assumptions"]]),
-        ],
-        className="mp-card",
-    )
+    parts: list[Any] = [
+        html.Div("Why there is no measured speedup", className="mp-overline"),
+        html.P(why_absent(document, "speedup.observed", "speedup")),
+    ]
+    if estimated:
+        parts.append(html.Div("What the estimate rests on", className="mp-overline mp-next"))
+        parts.append(html.Ul([html.Li(sentence(text)) for text in estimated["assumptions"]]))
+    return html.Div(parts, className="mp-card")
 
 
 def _matrix(document: Document) -> html.Section | None:
     figure = placement.matrix_work(document)
     if figure is None:
         return None
-    note = "Matrix work by the unit and the precision it ran in. Work on ordinary cores is a fallback."
-    if document.get("tensor_core") is None:
-        note += f" There is no Tensor Core share: {why_absent(document, 'tensor_core')}"
+    note, share = "By the unit and the precision it ran in.", document.get("tensor_core") or {}
+    if share.get("ratio") is None:
+        why = sentence(share["reason"]) if share.get("reason") else why_absent(document, "tensor_core")
+        note += f" There is no Tensor Core share: {why}"
+    else:
+        note += " Ordinary cores are the fallback where Tensor Cores could not be used."
     return cards.section("Matrix work", graph(figure, "matrix-work", title="Where it ran", note=note))
 
 
