@@ -1,0 +1,235 @@
+"""The comparison: sums that close, ratios from the right source, nothing expected where nothing is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpprof.analysis.compare import kernel_changes, speedup, unlike
+from mpprof.model.account import CLASSES, Account, Cell, Speedup
+from mpprof.model.device import DevicePeaks
+from mpprof.model.run import Run
+from tests.analysis.pieces import A100, V100, account_of, layer, model, run_of
+
+MODEL = model("dense", "dense_1", "dense_2", layer("head", dtype="float32"), name="model")
+B_RUN, M_RUN = run_of("float32", "float32", MODEL), run_of("mixed", "float16", MODEL)
+
+
+def matmul(name: str, ns: float, precision: str, placement: str, **more: object) -> Cell:
+    return Cell(
+        "matmul", ns, ns, 1.0, kernel=f"{precision}_gemm", op=f"model/{name}/MatMul", layer=name,
+        phase="forward", family="gemm", placement=placement, precision=precision, **more,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def fp32(name: str, ns: float, **more: object) -> Cell:
+    return matmul(name, ns, "fp32", "cuda_core", **more)
+
+
+def fp16(name: str, ns: float, **more: object) -> Cell:
+    return matmul(name, ns, "fp16", "tensor_core", **more)
+
+
+def compared(
+    baseline: list[Cell],
+    mixed: list[Cell],
+    peaks: DevicePeaks | None = V100,
+    mixed_run: Run = M_RUN,
+    *,
+    host: bool = False,
+) -> Speedup:
+    before, after = account_of(baseline, host=host), account_of(mixed, host=host)
+    return speedup(after, before, mixed_run=mixed_run, baseline_run=B_RUN, peaks=peaks)
+
+
+def test_a_fallback_is_held_against_its_neighbours_on_tensor_cores() -> None:
+    found = compared(
+        [fp32("dense", 600e3), fp32("dense_1", 600e3)], [fp16("dense", 100e3), fp32("dense_1", 580e3)]
+    )
+    by_layer = {part.layer: part for part in found.slices}
+    assert by_layer["dense"].ns_per_step == pytest.approx(0, abs=1e-6)
+    assert by_layer["dense_1"].ns_per_step == pytest.approx(480e3)
+    assert by_layer["dense_1"].ratio == pytest.approx(6)
+    assert "in this trace" in by_layer["dense_1"].ratio_source
+    assert (found.observed, found.expected) == (pytest.approx(1200 / 680), pytest.approx(6))
+    assert found.reach_ns == pytest.approx(200e3)
+    assert found.gap_ns == pytest.approx(480e3)
+
+
+def test_rates_decide_where_operations_are_known() -> None:
+    """Twice the operations in the same baseline time: the neighbour's rate allows half its ratio."""
+    found = compared(
+        [fp32("dense", 600e3, flops_per_step=1e9), fp32("dense_1", 600e3, flops_per_step=2e9)],
+        [fp16("dense", 100e3, flops_per_step=1e9), fp32("dense_1", 600e3, flops_per_step=2e9)],
+    )
+    assert {part.layer: part.ratio for part in found.slices}["dense_1"] == pytest.approx(3)
+
+
+def test_kernels_of_another_size_are_no_evidence() -> None:
+    found = compared(
+        [fp32("dense", 600e3), fp32("dense_1", 20e3)], [fp16("dense", 100e3), fp32("dense_1", 20e3)], A100
+    )
+    assert found.expected is None
+    assert "(most of it in dense_1)" in (found.absent or {})["expected"]
+
+
+def test_calibration_serves_where_the_trace_has_no_evidence() -> None:
+    found = compared([fp32("dense", 700e3)], [fp32("dense", 700e3)])
+    assert found.expected == pytest.approx(7)
+    assert "arXiv:1803.04014" in found.slices[0].ratio_source
+
+
+def test_no_evidence_is_a_ceiling_and_plain_differences() -> None:
+    peaks = replace(V100, name="some card")
+    found = compared([fp32("dense", 700e3), Cell("idle_sync", 100e3)], [fp32("dense", 750e3)], peaks)
+    assert (found.expected, found.reach_ns) == (None, None)
+    assert found.ceiling == pytest.approx(800e3 / (700e3 / (125 / 15.7) + 100e3))
+    assert found.gap_ns == pytest.approx(-50e3) == pytest.approx(sum(p.ns_per_step for p in found.slices))
+    assert all("plain difference" in part.ratio_source for part in found.slices)
+    assert "none was calibrated" in (found.absent or {})["expected"]
+
+
+def test_a_tf32_baseline_leaves_a_ceiling_of_two() -> None:
+    baseline = [matmul("dense", 500e3, "tf32", "tensor_core")]
+    found = compared(baseline, [fp16("dense", 250e3)], A100)
+    assert found.ceiling == pytest.approx(2)
+    assert compared([fp32("dense", 500e3)], [fp16("dense", 250e3)], A100).ceiling == pytest.approx(16)
+
+
+def test_memory_bound_work_halves_only_where_its_tensors_become_16_bits() -> None:
+    def relu(name: str | None, ns: float, precision: str, calls: float = 1.0) -> Cell:
+        return Cell(
+            "elementwise", ns, ns, calls, kernel="relu", layer=name, phase="forward", precision=precision
+        )  # type: ignore[arg-type]
+
+    found = compared(
+        [relu("dense", 80e3, "fp32"), relu("head", 80e3, "fp32"), relu("dense_1", 80e3, "fp32", 40)],
+        [relu("dense", 40e3, "fp16"), relu("head", 80e3, "fp32"), relu("dense_1", 80e3, "fp32", 40)],
+    )
+    ratios = {part.layer: part.ratio for part in found.slices}
+    assert ratios == {"dense": 2.0, "head": 1.0, "dense_1": 1.0}  # float32 by policy; 2 µs kernels
+
+
+def test_what_stays_and_what_only_the_mixed_run_has() -> None:
+    baseline = [Cell("optimizer", 50e3, 50e3, 1), Cell("idle_launch", 20e3), Cell("profiling", -5e3)]
+    mixed = [
+        Cell("optimizer", 50e3, 50e3, 1), Cell("cast", 30e3, 30e3, 1, layer="dense"), Cell("idle_launch", 60e3),
+    ]  # fmt: skip
+    slices = {(part.role, part.layer): part.ns_per_step for part in compared(baseline, mixed).slices}
+    assert slices == {
+        ("optimizer", None): 0.0, ("cast", "dense"): 30e3, ("idle_launch", None): 40e3, ("profiling", None): 5e3,
+    }  # fmt: skip
+
+
+def test_a_card_without_matrix_units_promises_nothing_for_products() -> None:
+    peaks = DevicePeaks("GTX 1080 Ti", False, {"fp32_cuda": 11e12, "fp16_cuda": 0.18e12}, 484e9, "datasheet")
+    found = compared([fp32("dense", 500e3)], [matmul("dense", 520e3, "fp16", "cuda_core")], peaks)
+    assert (found.expected, found.ceiling) == (1.0, 1.0)
+
+
+def test_two_runs_of_one_type_are_expected_to_be_equal() -> None:
+    found = compared([fp32("dense", 500e3)], [fp32("dense", 400e3)], mixed_run=B_RUN)
+    assert (found.expected, found.observed) == (1.0, 1.25)
+
+
+def test_a_run_on_the_cpu_has_no_expectation() -> None:
+    found = compared([fp32("dense", 500e3)], [fp32("dense", 900e3)], None, host=True)
+    assert (found.expected, found.ceiling, found.observed) == (None, None, pytest.approx(5 / 9))
+    assert found.gap_ns == pytest.approx(400e3)
+    assert "CPU" in (found.absent or {})["expected"]
+
+
+def test_the_host_is_a_floor_where_the_device_waits_for_it() -> None:
+    baseline = [fp32("dense", 600e3), Cell("idle_input", 100e3)]
+    mixed = [fp16("dense", 100e3), Cell("idle_input", 500e3)]
+    before, after = account_of(baseline), account_of(mixed)
+    from mpprof.model.account import Slice
+
+    main = replace(after.main, slices=(Slice("idle_input", 500e3, 5 / 6),))
+    found = speedup(replace(after, main=main), before, mixed_run=M_RUN, baseline_run=B_RUN, peaks=V100)
+    assert found.expected_with_host == pytest.approx(700 / 600)
+    quiet = speedup(after, before, mixed_run=M_RUN, baseline_run=B_RUN, peaks=V100)
+    assert quiet.expected_with_host is None
+    assert "expected_with_host" in (quiet.absent or {})
+
+
+def test_layers_are_matched_by_place_where_their_numbers_differ() -> None:
+    baseline_run = run_of("float32", "float32", model("dense_7", "dense_8", name="model_3"))
+    mixed_run = run_of("mixed", "float16", model("dense", "dense_1", name="model"))
+    found = speedup(
+        account_of([fp16("dense", 90e3), fp16("dense_1", 60e3)]),
+        account_of([fp32("dense_7", 600e3), fp32("dense_8", 420e3)]),
+        mixed_run=mixed_run,
+        baseline_run=baseline_run,
+        peaks=V100,
+    )
+    assert {part.layer for part in found.slices} == {"dense", "dense_1"}
+
+
+def test_runs_without_accounts_compare_by_their_records() -> None:
+    found = speedup(None, None, mixed_run=M_RUN, baseline_run=B_RUN, peaks=V100)
+    assert (found.observed, found.expected, found.slices) == (None, None, ())
+    assert {"observed", "expected", "slices"} <= set(found.absent or {})
+
+
+CELL = st.builds(
+    lambda role, layer, ns, precision, placement, calls: Cell(
+        role, ns, ns, calls, kernel="k", op=f"model/{layer}/x", layer=layer, phase="forward",
+        family="gemm" if role == "matmul" else "elementwise", placement=placement, precision=precision,
+    ),
+    st.sampled_from([role for role in CLASSES if not role.startswith("idle")]),
+    st.sampled_from(["dense", "dense_1", "head", None]),
+    st.floats(0, 1e9),
+    st.sampled_from(["fp16", "fp32", "tf32", "unknown"]),
+    st.sampled_from(["tensor_core", "cuda_core", "not_matmul"]),
+    st.floats(0.25, 1e4),
+)  # fmt: skip
+
+
+@given(st.lists(CELL, max_size=30), st.lists(CELL, max_size=30), st.sampled_from([V100, A100, None]))
+def test_the_slices_sum_to_the_gap(
+    baseline: list[Cell], mixed: list[Cell], peaks: DevicePeaks | None
+) -> None:
+    baseline, mixed = [Cell("idle_other", 1e3), *baseline], [Cell("idle_other", 2e3), *mixed]
+    found = compared(baseline, mixed, peaks)
+    t_b, t_m = (sum(cell.ns_per_step for cell in cells) for cells in (baseline, mixed))
+    scale = 1e-6 * max(t_b, t_m)
+    assert found.gap_ns is not None
+    assert abs(sum(part.ns_per_step for part in found.slices) - found.gap_ns) <= scale
+    assert abs(sum(part.baseline_ns for part in found.slices) - t_b) <= scale
+    assert abs(sum(part.mixed_ns for part in found.slices) - t_m) <= scale
+    if found.expected is None:
+        assert abs(found.gap_ns - (t_m - t_b)) <= scale
+    else:
+        assert found.reach_ns is not None
+        assert abs(t_m - found.reach_ns - found.gap_ns) <= scale
+        assert found.expected == pytest.approx(t_b / found.reach_ns)
+        assert found.ceiling is None or found.ceiling >= found.expected * (1 - 1e-9)
+    assert all(part.ratio >= 1 - 1e-9 for part in found.slices)
+
+
+def accounts() -> tuple[Account, Account]:
+    return account_of([fp32("dense", 600e3)]), account_of([fp16("dense", 100e3), fp16("dense_1", 10e3)])
+
+
+def test_kernel_changes_put_the_largest_difference_first() -> None:
+    changes = kernel_changes(*accounts())
+    assert [(c.key, c.by, c.from_ns, c.to_ns) for c in changes][:2] == [
+        ("fp32_gemm", "name", 600e3, None),
+        ("model/dense/MatMul", "op", 600e3, 100e3),
+    ]
+    assert len(changes) == 4
+
+
+def test_unlike_says_in_which_respects() -> None:
+    assert unlike(B_RUN, M_RUN) == ()
+    other = run_of("other", "float16", model("dense"), batch=64, tf32_enabled=True)
+    labels = unlike(B_RUN, other)
+    assert "batch size: 32 against 64" in labels
+    assert "TF32: False against True" in labels
+    assert any(label.startswith("model") for label in labels)
+    bare = replace(M_RUN, facts=None)
+    assert unlike(B_RUN, bare) == ("conditions unknown: no records of mixed",)
