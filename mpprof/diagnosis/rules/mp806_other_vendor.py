@@ -52,7 +52,9 @@ def judge(signals: Signals) -> Outcome:
         device = need(signals.device)
         if device.vendor in ("nvidia", "unknown"):
             return Clear("an NVIDIA GPU" if device.vendor == "nvidia" else "the vendor is not stated")
-        summary = f"{device.name or device.vendor.upper()} is no NVIDIA GPU: its matrix cores go by their own name"
+        summary = (
+            f"{device.name or device.vendor.upper()} is no NVIDIA GPU: its matrix cores go by their own name"
+        )
         remedy = (
             'compare "mixed_bfloat16" with "mixed_float16": which one is fast differs by card and library'
         )

@@ -1,0 +1,72 @@
+"""A 3-D convolution runs off the Tensor Cores.
+
+What it means
+    3-D convolutions got their Tensor Core kernels late (cuDNN 8). On older stacks, and in some layouts, they
+    run on ordinary arithmetic in 16 bits, at times slower than in float32.
+
+How we know
+    A recorded Conv3D layer whose 16-bit matrix kernels ran on ordinary arithmetic.
+
+What it costs
+    Its matrix time against that of 16-bit kernels on Tensor Cores.
+
+What to do
+    A newer cuDNN (8 or later), and the other layout as a try:
+
+        keras.layers.Conv3D(64, 3, data_format="channels_first")
+
+When to ignore
+    When the layer is a small part of the step.
+
+Sources
+    tf#39985 (mended by cuDNN 8; NCDHW 1.67 times faster), tf#33672 (Conv3D needs cuDNN 7.6.2), pt#24082.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.rules.mp401_unaligned_shape import off_or_narrow
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+
+CODE, SLUG, TITLE = "MP408", "convolution-3d", "A 3-D convolution runs off the Tensor Cores"
+SPECIFICITY = CONFIGURED
+
+SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+
+
+def judge(signals: Signals) -> Outcome:
+    names = {
+        f.name
+        for f in need(signals.layers)
+        if f.class_name in ("Conv3D", "Conv3DTranspose") and f.compute_dtype in HALF_DTYPES
+    }
+    if not names:
+        return Clear("the model has no 16-bit 3-D convolution")
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    mine = signals.select(lambda cell: cell.layer in names and cell.role == "matmul")
+    if not mine:
+        return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+    rows = [row for row in mine if off_or_narrow(signals.cells[row])]
+    if not rows:
+        return Clear("the 3-D convolutions ran on Tensor Cores")
+    reachable = reach.matrix(signals, rows)
+    if not isinstance(reachable, reach.Reach):
+        return Unable(f"3-D convolutions ran off the Tensor Cores, but {reachable}")
+    if signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+        return Clear("they cost next to nothing")
+    return Found(
+        summary=f"{evidence.listed(sorted(names))}: 3-D, and off the Tensor Cores: "
+        + "{cost} a step ({share})",
+        remedy='cuDNN 8 or later; try data_format="channels_first" and "channels_last"',
+        evidence=(
+            evidence.ns("their kernels off the Tensor Cores", signals.time(tuple(rows))),
+            evidence.text("reachable value from", reachable.source),
+        ),
+        confidence=reachable.confidence,
+        scale=SCALE,
+        claims=reachable.claims,
+        layers=tuple(sorted(names)),
+    )

@@ -1,0 +1,68 @@
+"""Attention writes its scores to memory.
+
+What it means
+    On TensorFlow Keras has no flash attention: scores of batch x heads x length x length are written, masked,
+    normalised and read again. In 16 bits that is half the bytes, and still most of the layer.
+
+How we know
+    Recorded attention layers, TensorFlow, and the softmax and elementwise kernels of these layers.
+
+What it costs
+    Those kernels; what a fused kernel would save of them, one run cannot tell.
+
+What to do
+    Shorter sequences, XLA, or a backend with a fused kernel:
+
+        KERAS_BACKEND=jax python train.py
+
+When to ignore
+    With short sequences.
+
+Sources
+    Read in Keras 3.15.1: `dot_product_attention(flash_attention=True)` raises ValueError on TensorFlow;
+    executed: softmax of MultiHeadAttention runs in float16.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores to memory"
+SPECIFICITY = NAMED
+
+INFO_RATIO = 0.10
+"""A tenth of the step around the products of attention: worth knowing, and a ceiling rather than a fault."""
+_ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
+
+
+def judge(signals: Signals) -> Outcome:
+    names = {f.name for f in need(signals.layers) if f.class_name in _ATTENTION}
+    if not names:
+        return Clear("the model has no attention layer")
+    if known(signals.backend) not in (None, "tensorflow"):
+        return Clear("other backends have fused attention")
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    mine = signals.select(lambda cell: _within(cell.layer, names))
+    if not mine:
+        return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+    rows = tuple(r for r in mine if signals.cells[r].role in ("elementwise", "reduce", "layout"))
+    ratio = signals.time(rows) / signals.whole_ns
+    if ratio < INFO_RATIO:
+        return Clear(f"softmax and masks of attention take {format_ratio(ratio)} of the step")
+    return Found(
+        summary=f"softmax, masks and transposes of attention take {format_ratio(ratio)} of the step",
+        remedy="jit_compile=True, shorter sequences, or the JAX or torch backend with fused attention",
+        evidence=(evidence.ratio("attention beside its products", ratio, INFO_RATIO),),
+        severity="info",
+        layers=tuple(sorted(names)),
+    )
+
+
+def _within(layer: str | None, names: set[str]) -> bool:
+    """The layer itself or one inside it (its projections are layers of their own)."""
+    return layer is not None and (layer in names or any(layer.startswith(f"{name}/") for name in names))

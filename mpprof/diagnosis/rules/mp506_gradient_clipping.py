@@ -1,0 +1,68 @@
+"""Clipping by the global norm takes a noticeable part of the step.
+
+What it means
+    Clipping by the global norm reads every float32 gradient to compute one number before any update, and
+    again to scale it.
+
+How we know
+    Kernels whose op is a global norm, a clip, or the L2 loss that TensorFlow computes norms with.
+
+What it costs
+    Their time.
+
+What to do
+    Clip by value or per variable, or let XLA fuse; in Keras 3 the argument belongs to the inner optimizer:
+
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(1e-3, clipnorm=1.0))
+
+When to ignore
+    When training needs it: it is a cost, not a fault.
+
+Sources
+    Read in Keras 3.15.1: LossScaleOptimizer refuses clipping arguments. allenai/allennlp#5426 and
+    TorchSSL#59 (clipping before un-scaling).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.account import Cell
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a noticeable part of the step"
+SPECIFICITY = NAMED
+
+SCALE = Scale(info_ratio=0.02, warning_ratio=0.10, error_ratio=0.25)
+"""Clipping is chosen for the training's sake: only a tenth of the step is worth a second thought."""
+_SCOPES = ("global_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value")
+
+
+def judge(signals: Signals) -> Outcome:
+    optimizer = known(signals.optimizer)
+    if optimizer is not None and optimizer.clipping == {}:
+        return Clear("the optimizer clips nothing")
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    rows = signals.select(_clips)
+    claims = reach.whole(rows)
+    if signals.cost_ratio(claims) < SCALE.info_ratio:
+        return Clear(f"clipping takes {format_ratio(signals.cost_ratio(claims))} of the step")
+    return Found(
+        summary="clipping gradients takes {cost} a step ({share})",
+        remedy=(
+            "jit_compile=True fuses it; clipnorm (per variable) instead of global_clipnorm, on the "
+            "inner optimizer"
+        ),
+        evidence=(
+            evidence.count("clipping kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+        ),
+        scale=SCALE,
+        claims=claims,
+    )
+
+
+def _clips(cell: Cell) -> bool:
+    return cell.op_type == "L2Loss" or any(scope in (cell.op or "") for scope in _SCOPES)

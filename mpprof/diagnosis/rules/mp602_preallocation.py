@@ -1,0 +1,69 @@
+"""The driver's figure of used memory is what TensorFlow took at the start, not what training needs.
+
+What it means
+    TensorFlow takes nearly all GPU memory when it starts, and keeps it. `nvidia-smi` shows the same number
+    for float32 and mixed precision: nothing can be seen of what was saved.
+
+How we know
+    The driver's figure is close to the device's memory while the allocator's own peak is far below.
+
+What it costs
+    Nothing: it is a matter of reading.
+
+What to do
+    Read the allocator, as mpprof does, or let it grow:
+
+        tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        TF_FORCE_GPU_ALLOW_GROWTH=true python train.py
+
+When to ignore
+    Always, once known.
+
+Sources
+    TensorFlow GPU guide ("maps nearly all of the GPU memory"). pt#42996 (the same footprint by nvidia-smi).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.model.quantities import format_bytes
+
+CODE, SLUG, TITLE = "MP602", "preallocation", "The driver's memory figure says nothing"
+SPECIFICITY = GENERAL
+
+TAKEN_RATIO = 0.85
+"""TensorFlow leaves a few percent to the driver and the libraries."""
+NEEDED_RATIO = 0.60
+"""Where training needs nearly all of it, the two figures agree."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    samples, peak = signals.case.run.hardware, need(signals.summary).peak_memory_bytes
+    used = samples.memory_used_bytes[np.isfinite(samples.memory_used_bytes)] if samples is not None else None
+    total = need(signals.device).memory_bytes
+    if used is None or not len(used) or peak is None or not total:
+        return Unable(
+            f"the driver's figure, the allocator's peak or the device's memory is missing; {RECORD_RUN}"
+        )
+    taken = float(np.median(used))
+    if taken < TAKEN_RATIO * total or peak > NEEDED_RATIO * taken:
+        return Clear("the driver's figure follows what training needs")
+    return Found(
+        summary=(
+            f"the driver shows {format_bytes(taken)} in use, of which training needed "
+            f"{format_bytes(peak)} at its peak"
+        ),
+        remedy="read the allocator's peak (shown by mpprof), or set TF_FORCE_GPU_ALLOW_GROWTH=true",
+        evidence=(
+            evidence.size("used by the driver's figure", int(taken)),
+            evidence.size("allocator's peak", peak),
+            evidence.size("device memory", total),
+        ),
+        severity="info",
+    )
