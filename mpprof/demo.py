@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from mpprof.errors import MpprofError
@@ -18,6 +20,52 @@ def samples() -> Path | None:
     """The sample runs of a source checkout; None in an installation without them."""
     folder = Path(__file__).resolve().parents[1] / "sample_traces"
     return folder if (folder / "make.py").is_file() else None
+
+
+def run(directory: Path, *, serve: bool, port: int) -> None:
+    """Trains, prints the reports, the comparison and what the samples say, then serves it all.
+
+    Everything goes into a new folder of `directory`, named after the time; nothing there is overwritten.
+    """
+    folder = directory / time.strftime("%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True)
+    print(f"Training a small convolutional network on the CPU, {STEPS} steps in each policy.", flush=True)
+    for policy in POLICIES:
+        train(policy, folder / policy)
+    baseline, mixed = (str(folder / policy) for policy in POLICIES)
+    _show("report", baseline)
+    _show("report", mixed, "--baseline", baseline)
+    _show("compare", baseline, mixed)
+    _show_samples(folder / "samples")
+    if serve:
+        _show("serve", str(folder), "--port", str(port))
+    else:
+        print(f"\nThe same as a page: mpprof serve {folder}")
+
+
+def _show(*arguments: str) -> None:
+    """Runs a command as a reader could, and prints it first. Raises MpprofError where it fails."""
+    from mpprof.cli import main
+
+    print(f"\n$ mpprof {' '.join(arguments)}\n", flush=True)
+    if main(list(arguments)) != 0:
+        raise MpprofError(f"mpprof {arguments[0]} failed", next="see the message above")
+
+
+def _show_samples(folder: Path) -> None:
+    """One sentence on each sample run; they are copied so that the page shows them beside the training."""
+    found = samples()
+    if found is None:
+        print("\nThe sample runs are not part of an installation; a clone of the project has them.")
+        return
+    from mpprof import workflows
+
+    print("\nThe sample runs, one sentence each (made up or recorded: see sample_traces/README.md)\n")
+    for case in sorted(found.glob("*/origin.json")):
+        copy = Path(shutil.copytree(case.parent, folder / case.parent.name))
+        twin = case.parent.with_name(f"{case.parent.name.partition('-mixed')[0]}-float32")
+        baseline = workflows.load(twin) if twin.is_dir() and twin != case.parent else None
+        print(f"{copy.name}\n    {workflows.diagnose(workflows.load(copy), baseline).verdict}")
 
 
 def train(policy: str, directory: Path) -> None:

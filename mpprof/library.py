@@ -83,9 +83,10 @@ class LogDirectory:
 
     def _run(self, name: str) -> Run:
         with self._lock:
-            read = (self._runs.get(name) or self._scan().get(name, (None, None)))[1]
-        if read is None:
+            known = self._runs.get(name) or self._scan().get(name)
+        if known is None:
             raise NotFoundError(f"no run named {name!r} here", where=str(self.path), next="reload the page")
+        read = known[1]
         if isinstance(read, MpprofError):
             raise read
         return read

@@ -151,15 +151,8 @@ class Play:
 
 
 def to_space(play: Play, origin_us: float) -> Space:
-    """The window as CUPTI and TraceMe give it: times from the session's start."""
+    """The window as CUPTI and TraceMe give it: times from the session's start, devices before the host."""
     space = Space(hostnames=["synthetic"])
-    host = space.plane("/host:CPU")
-    lines = {
-        "python": host.line(PYTHON, "python"),
-        "executor": host.line(EXECUTOR, f"tf_Compute/{EXECUTOR}"),
-        "iterator": host.line(ITERATOR, f"tf_data_iterator_get_next/{ITERATOR}"),
-        "cupti": host.line(900_000 + CUPTI, f"Host Threads/{CUPTI}"),
-    }
     device = space.plane("/device:GPU:0")
     major, minor = play.gpu.capability
     device.stats = {
@@ -167,10 +160,17 @@ def to_space(play: Play, origin_us: float) -> Space:
         "memory_bandwidth": int(play.gpu.bandwidth_gb_s * 1e9), "memory_size": play.gpu.memory_bytes,
         "compute_cap_major": major, "compute_cap_minor": minor,
     }  # fmt: skip
-    lines |= {
+    lines = {
         "compute": device.line(13, "Stream #13(Compute)"),
         "h2d": device.line(14, "Stream #14(MemcpyH2D)"),
         "d2h": device.line(15, "Stream #15(MemcpyD2H)"),
+    }
+    host = space.plane("/host:CPU")
+    lines |= {
+        "python": host.line(PYTHON, "python"),
+        "executor": host.line(EXECUTOR, f"tf_Compute/{EXECUTOR}"),
+        "iterator": host.line(ITERATOR, f"tf_data_iterator_get_next/{ITERATOR}"),
+        "cupti": host.line(900_000 + CUPTI, f"Host Threads/{CUPTI}"),
     }
     for event in sorted(play.events, key=lambda e: e.start_us):
         line = lines[event.line]
