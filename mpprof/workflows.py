@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from mpprof import store, traces
 from mpprof.analysis import accounting, devices, estimate, layers, memory, placement, tables
+from mpprof.analysis import bounds as proofs
 from mpprof.analysis import compare as comparing
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
@@ -233,6 +234,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
     speedup = _speedup(mine, baseline)
     case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
     judgement = core.judge(case)
+    proof = _proof(mine, baseline)
     warnings = (
         *mine.run.warnings,
         *(mine.trace.warnings if mine.trace else ()),
@@ -245,13 +247,13 @@ def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
         account=mine.account,
         tensor_core=mine.tensor_core,
         speedup=judgement.speedup,
-        bounds=(),
+        bounds=proof.bounds,
         memory=mine.memory,
         findings=judgement.findings,
         unable=judgement.unable,
         clear=judgement.clear,
         warnings=warnings,
-        absent=_absent(mine),
+        absent=_absent(mine) | ({"bounds": proof.unable} if proof.unable else {}),
         device=_main_device(mine),
     )
     return replace(diagnosis, verdict=core.verdict(diagnosis))
@@ -279,6 +281,13 @@ def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Cas
         trace_problem=mine.trace_problem,
         baseline=baseline,
     )
+
+
+def _proof(mine: Analysis, baseline: Analysis | None) -> proofs.Proof:
+    """What records alone prove, where no trace says where the matrix work ran."""
+    if mine.tensor_core is not None and mine.tensor_core.ratio is not None:
+        return proofs.Proof((), None)
+    return proofs.from_records(mine.run, baseline.run if baseline else None, mine.peaks)
 
 
 def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
