@@ -80,6 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (`head`) has seen enough. Python would complain again on flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except OSError as error:
+        if error.filename is None:  # no file of the user's: a bug, which keeps its traceback
+            raise
+        print(
+            f"mpprof: {error.filename}: {error.strerror}. Check the path and its permissions", file=sys.stderr
+        )
+        return MpprofError.exit_code
     except KeyboardInterrupt:
         print("mpprof: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -24,7 +24,6 @@ from mpprof.model.account import (
     MemoryAccount,
     Slice,
     Speedup,
-    TensorCoreShare,
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Rung
 from mpprof.model.source import Document
@@ -46,7 +45,7 @@ def document(diagnosis: Diagnosis) -> Document:
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
         "time": _time(diagnosis.account),
-        "tensor_core": _tensor_core(diagnosis.tensor_core),
+        "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
             {"statement": b.statement, "value": b.value, "unit": b.unit, "assumptions": list(b.assumptions)}
@@ -226,8 +225,10 @@ def _slices(slices: tuple[Slice, ...]) -> list[Document]:
     ]
 
 
-def _tensor_core(share: TensorCoreShare | None) -> Document | None:
-    if share is None:
+def _tensor_core(diagnosis: Diagnosis) -> Document | None:
+    """Null for a run without an accelerator, too: a CPU has no share, not a share of nothing."""
+    share = diagnosis.tensor_core
+    if share is None or _on_host(diagnosis):
         return None
     return {
         "matmul_ns_per_step": _ns(share.matmul_ns_per_step),
@@ -286,6 +287,10 @@ def _memory(memory: MemoryAccount | None) -> Document | None:
         "saved_bytes": memory.saved_bytes,
         "reachable_bytes": memory.reachable_bytes,
     }
+
+
+def _on_host(diagnosis: Diagnosis) -> bool:
+    return diagnosis.account is not None and diagnosis.account.trace_basis == "host"
 
 
 def _finding(finding: Finding) -> Document:
@@ -358,6 +363,9 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     leaf = field.rpartition(".")[2]
     if leaf in reasons:
         return reasons[leaf]
+    if field == "tensor_core" and _on_host(diagnosis):
+        share = diagnosis.tensor_core
+        return (share.reason if share else None) or "the trace holds no accelerator"
     if room == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":
