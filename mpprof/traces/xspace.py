@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import Stream, Trace, TraceDevice, TraceSource
-from mpprof.traces import cpu, hosts
+from mpprof.traces import cpu, hosts, walk
 from mpprof.traces.columns import Interner
 from mpprof.traces.devices import DeviceReader, join_launches, kernel_table
 from mpprof.traces.hlo import Modules
@@ -28,6 +28,9 @@ from mpprof.traces.ops import Ops
 from mpprof.traces.planes import RawPlane, RawSpace, read_space
 
 Bytes = NDArray[np.uint8]
+
+SLOW_BYTES = 4 << 20
+"""From here on it is said if the walk is not compiled."""
 
 MAX_UNPACKED = 1 << 32
 MAX_RATIO = 200
@@ -144,6 +147,11 @@ def _assemble(
             next="Give a *.xplane.pb file that TensorFlow, JAX or XLA wrote.",
         )
     parts.warnings += notes
+    if not walk.COMPILED and len(buffer) > SLOW_BYTES:
+        parts.warnings.append(
+            "read by the walk in plain Python, about 100 times slower than the compiled one, which was not "
+            "built on this machine (`mpprof doctor`); the result is the same"
+        )
     _report_damage(space, len(buffer), parts)
     ops = Ops(Modules(usable), parts.strings)
     origin, shift = _origin(usable)

@@ -32,7 +32,9 @@ def write(path: Path, kernels: int = 700_000) -> int:
     host = space.plane("/host:CPU")
     thread = host.line(501, "python", 1_000_000)
     bodies = [_kernel(stream, i) for i in range(KERNELS_PER_STEP)]
-    ops = [host.event_id(f"model/layer_{i}/op_{i % 7}:Op{i % 7}", f"Op{i % 7}") for i in range(KERNELS_PER_STEP)]
+    ops = [
+        host.event_id(f"model/layer_{i}/op_{i % 7}:Op{i % 7}", f"Op{i % 7}") for i in range(KERNELS_PER_STEP)
+    ]
     launch = host.event_id("cuLaunchKernel")
     marker = host.event_id("train")
     step_key, launch_key = host.stat_id("step_num"), host.stat_id("correlation_id")
@@ -70,7 +72,9 @@ def _kernel(stream: Line, i: int) -> tuple[int, bytes]:
     stats = {
         "tf_op": Ref(f"model/layer_{i}/op_{i % 7}:Op{i % 7}"),
         "tensor_shapes": Ref(f"(half[{i % 20 + 1},1024];half[1024,4096])"),
-        "kernel_details": Ref(f"regs:{i % 60 + 20} static_shared:0 dynamic_shared:0 grid:{i % 9 + 1},1,1 block:256,1,1"),
+        "kernel_details": Ref(
+            f"regs:{i % 60 + 20} static_shared:0 dynamic_shared:0 grid:{i % 9 + 1},1,1 block:256,1,1"
+        ),
     }
     return plane.event_id(name), b"".join(tagged_bytes(4, plane.stat(k, v)) for k, v in stats.items())
 

@@ -15,6 +15,7 @@ import pytest
 
 from mpprof import traces
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
+from mpprof.traces import walk, walk_reference
 from tests.traces.conftest import SHARED, V100, needs_shared, shared_xplanes
 from tests.traces.test_damage import check
 
@@ -91,6 +92,20 @@ def test_recorded_traces_are_read_whole(path: Path) -> None:
         by_stream = sum(int(trace.kernels.duration_ns[trace.kernels.stream == s].sum()) for s in own)
         assert by_stream == int(trace.kernels.duration_ns[rows].sum())
         assert (np.diff(trace.kernels.start_ns[rows]) >= 0).all()
+
+
+@needs_shared()
+@pytest.mark.parametrize("path", [p for p in shared_xplanes() if "v100" not in str(p)], ids=lambda p: p.name)
+def test_a_trace_is_the_same_without_the_extension(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = traces.read(path)
+    monkeypatch.setattr(walk, "scan", walk_reference.scan)
+    monkeypatch.setattr(walk, "events", walk_reference.events)
+    plain = traces.read(path)
+    assert (plain.strings, plain.ops, plain.threads) == (compiled.strings, compiled.ops, compiled.threads)
+    for table in ("kernels", "host", "markers", "allocations"):
+        ours, theirs = getattr(compiled, table), getattr(plain, table)
+        for column in ours.__slots__:
+            assert np.array_equal(getattr(ours, column), getattr(theirs, column)), (table, column)
 
 
 @needs_shared()
