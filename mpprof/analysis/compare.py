@@ -58,8 +58,7 @@ def speedup(
         absent["expected"] = _why_not(before, ratios, mixed, peaks)
         ratios = {role: Ratio(1.0, found.ceiling, _PLAIN) for role, found in ratios.items()}
     slices = _slices(before, after, ratios)
-    gap_ns = sum(part.ns_per_step for part in slices)
-    reach_ns = mixed.step_ns - gap_ns
+    reach_ns = sum(part.ns / (ratios[role].reachable or 1.0) for role, part in before.items())
     expected = baseline.step_ns / reach_ns if known and reach_ns > 0 else None
     with_host, no_host = _with_host(baseline, mixed, before, ratios) if known else (None, "no expectation")
     if with_host is None:
@@ -77,7 +76,7 @@ def speedup(
         expected_with_host=with_host,
         ceiling=ceiling,
         reach_ns=reach_ns if known else None,
-        gap_ns=gap_ns,
+        gap_ns=mixed.step_ns - reach_ns,
         slices=slices,
         unexplained_ns=None,
         absent=absent or None,
