@@ -24,6 +24,9 @@ MARKER_FAMILIES = ("mpprof", "keras", "tensorflow", "jax")
 
 _LEAST_MATCH = 0.9
 _NEAR_BEST = 0.005
+_UNEVEN = 2.0
+_MOST_LATE = 0.05
+"""A step whose optimizer update is skipped has fewer ops than others, but not half as many."""
 _MOST_LAGS = 1 << 17
 """So many kernels are searched for a repetition; more of them would only cost time."""
 
@@ -123,7 +126,7 @@ def periods(trace: Trace, device: int) -> Periods:
 def _attempts(trace: Trace, device: int, rows: Int64) -> Iterator[Periods]:
     found = marks(trace)
     if found is not None:
-        yield _by_host_time(found) if trace.basis == "host" else _by_launch(trace, found, rows)
+        yield _by_host_time(trace, found, rows) if trace.basis == "host" else _by_launch(trace, found, rows)
     yield _by_group(trace, rows)
     yield _by_steps_line(trace, device)
     if found is None:
@@ -133,13 +136,47 @@ def _attempts(trace: Trace, device: int, rows: Int64) -> Iterator[Periods]:
 # --- markers -----------------------------------------------------------------------------------------------
 
 
-def _by_host_time(found: Marks) -> Periods:
-    whole = _follows(found.number)
+def _by_host_time(trace: Trace, found: Marks, rows: Int64) -> Periods:
+    """From marker to marker, where the ops ran under them; else from run to run of the op that begins a step.
+
+    A backend that only dispatches under a marker runs its ops later: then the markers' times are not those
+    of the steps, and the op that ran once per marker, before the others, tells the steps apart.
+    """
     if len(found) < 2:
         return nothing(_one_marker(found))
-    return Periods(
-        found.start_ns[:-1][whole], found.start_ns[1:][whole], found.number[:-1][whole], found.family
-    )
+    whole = _follows(found.number)
+    edges = found.start_ns
+    notes: tuple[str, ...] = ()
+    if not _ran_under(found, trace.kernels.start_ns[rows]):
+        first = _first_of_each(trace, rows, len(found))
+        if first is None:
+            return nothing("ops ran after the step markers under which they were dispatched")
+        edges = first
+        notes = ("the host runs ahead of its ops: a step begins with the op that begins the program",)
+    return Periods(edges[:-1][whole], edges[1:][whole], found.number[:-1][whole], found.family, notes)
+
+
+def _ran_under(found: Marks, start: Int64) -> bool:
+    """Whether the ops of each step ran under its marker: all of them, and about as many under each."""
+    marker = found.at(start)
+    late = np.count_nonzero(start >= found.end_ns[-1])
+    count = np.bincount(marker[marker >= 0], minlength=len(found))[:-1]  # the last may be cut
+    usual = float(np.median(count))
+    even = (count >= usual / _UNEVEN).all() and (count <= usual * _UNEVEN).all()
+    return bool(even and late <= _MOST_LATE * len(start))
+
+
+def _first_of_each(trace: Trace, rows: Int64, times: int) -> Int64 | None:
+    """When the op that ran exactly this many times, and before the others that did, ran."""
+    kernels = trace.kernels
+    _, code, count = np.unique(
+        kernels.name[rows] * np.int64(len(trace.ops) + 1) + kernels.op[rows],
+        return_inverse=True, return_counts=True,
+    )  # fmt: skip
+    often = np.flatnonzero(count[code] == times)
+    if not len(often):
+        return None
+    return np.asarray(kernels.start_ns[rows[code == code[often[0]]]])
 
 
 def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:

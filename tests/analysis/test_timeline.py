@@ -134,6 +134,19 @@ def test_a_host_trace_takes_the_markers_times() -> None:
     assert edges(found) == [(0, 0, 100), (1, 100, 200)]
 
 
+def test_a_host_that_runs_ahead_of_its_ops_takes_the_op_that_begins_the_program() -> None:
+    b = TraceBuilder(basis="host", planes=("/host:CPU",))
+    for n in range(4):
+        b.marker(n + 1, 10 * n, 10 * n + 10)  # only dispatch
+        b.kernel("convert", 100 * n + 25, 100 * n + 30)
+        for at in range(3):
+            b.kernel("dot", 100 * n + 30 + 10 * at, 100 * n + 40 + 10 * at)
+        b.kernel("add", 100 * n + 60, 100 * n + 70)
+    found = periods(b.build(), 0)
+    assert edges(found) == [(1, 25, 125), (2, 125, 225), (3, 225, 325)]
+    assert "runs ahead" in found.notes[0]
+
+
 def test_groups_of_the_file_without_markers() -> None:
     b = TraceBuilder()
     for n in range(3):
