@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from statistics import median
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mpprof.analysis import calibration
 from mpprof.diagnosis.outcomes import Absent, Claim, known
 from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
-from mpprof.model.account import Cell, GapSlice
+from mpprof.model.account import Cell, Class, GapSlice
 from mpprof.model.finding import Confidence
-from mpprof.model.kernels import ACCELERATED, Precision
+from mpprof.model.kernels import ACCELERATED, Family, Precision
 
-_Way = Callable[[Signals, int], float | None]
+Float64 = NDArray[np.float64]
 
 SIMILAR_SIZE = 4.0
 """Kernels within this factor of each other in FLOPs per call reach comparable rates: tile shapes and wave
@@ -61,14 +64,14 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Reach | Absent:
     """
     claims: list[Claim] = []
     sources: dict[str, Confidence] = {}
+    known_of = _Known(signals)
     for row in rows:
-        cell = signals.cells[row]
-        if _launch_limited(cell):
+        if _launch_limited(signals.cells[row]):
             continue
         for name, trust, way in _WAYS:
-            reachable = way(signals, row)
+            reachable = way(known_of, row)
             if reachable is not None:
-                claims.append(Claim(row, min(reachable, cell.ns_per_step)))
+                claims.append(Claim(row, min(reachable, signals.cells[row].ns_per_step)))
                 sources[name] = trust
                 break
     if not claims:
@@ -85,22 +88,44 @@ def _launch_limited(cell: Cell) -> bool:
     return calls > 0 and (cell.busy_ns_per_step or cell.ns_per_step) / calls < LAUNCH_LIMITED_NS
 
 
-def _by_same_trace(signals: Signals, row: int) -> float | None:
-    cell = signals.cells[row]
-    if not cell.flops_per_step or not cell.calls_per_step:
-        return None
-    size = cell.flops_per_step / cell.calls_per_step
-    rates = [
-        twin.flops_per_step / twin.ns_per_step
-        for other, twin in enumerate(signals.cells)
-        if other != row
-        and twin.family == cell.family
-        and _well_fed(twin)
-        and twin.flops_per_step
-        and twin.calls_per_step
-        and 1 / SIMILAR_SIZE <= twin.flops_per_step / twin.calls_per_step / size <= SIMILAR_SIZE
-    ]
-    return cell.flops_per_step / median(rates) if rates else None
+class _Known:
+    """What is known of one run that bears on its matrix work, gathered once for many cells."""
+
+    def __init__(self, signals: Signals) -> None:
+        self.signals = signals
+        self.cells = signals.cells
+
+    @cached_property
+    def rates(self) -> dict[Family | None, tuple[Float64, Float64]]:
+        """By family: (FLOPs per call, FLOPs per ns) of every well-fed cell that states its FLOPs."""
+        gathered: dict[Family | None, list[tuple[float, float]]] = {}
+        for cell in self.cells:
+            if cell.flops_per_step and cell.calls_per_step and _well_fed(cell):
+                size, rate = cell.flops_per_step / cell.calls_per_step, cell.flops_per_step / cell.ns_per_step
+                gathered.setdefault(cell.family, []).append((size, rate))
+        return {family: (np.array(rows)[:, 0], np.array(rows)[:, 1]) for family, rows in gathered.items()}
+
+    @cached_property
+    def slices(self) -> dict[tuple[Class, str | None], GapSlice]:
+        """The comparison's slices by class and layer; empty where they are plain differences between runs."""
+        speedup = known(self.signals.speedup)
+        if speedup is None or speedup.expected is None:
+            return {}
+        return {(part.role, part.layer): part for part in speedup.slices}
+
+    def slice_of(self, cell: Cell) -> GapSlice | None:
+        return self.slices.get((cell.role, cell.layer)) or self.slices.get((cell.role, None))
+
+    @cached_property
+    def fallback_ns(self) -> dict[tuple[Class, str | None], float]:
+        """The time of all fallback cells of a slice, by its class and layer."""
+        totals: dict[tuple[Class, str | None], float] = {}
+        for row in self.signals.fallbacks:
+            part = self.slice_of(self.cells[row])
+            if part is not None:
+                key = (part.role, part.layer)
+                totals[key] = totals.get(key, 0.0) + self.cells[row].ns_per_step
+        return totals
 
 
 def _well_fed(cell: Cell) -> bool:
@@ -114,49 +139,44 @@ def _well_fed(cell: Cell) -> bool:
     )
 
 
-def _by_comparison(signals: Signals, row: int) -> float | None:
+def _by_same_trace(run: _Known, row: int) -> float | None:
+    cell = run.cells[row]
+    if not cell.flops_per_step or not cell.calls_per_step or cell.family not in run.rates:
+        return None
+    sizes, rates = run.rates[cell.family]
+    ratio = sizes / (cell.flops_per_step / cell.calls_per_step)
+    similar = (ratio >= 1 / SIMILAR_SIZE) & (ratio <= SIMILAR_SIZE)
+    return cell.flops_per_step / float(np.median(rates[similar])) if similar.any() else None
+
+
+def _by_comparison(run: _Known, row: int) -> float | None:
     """The slice's excess over its reach is shared among its fallback cells by their time."""
-    speedup = known(signals.speedup)
-    if speedup is None or speedup.expected is None:
-        return None  # without an expectation the slices are plain differences between the runs
-    cell = signals.cells[row]
-    part = _slice_of(cell, speedup.slices)
+    cell = run.cells[row]
+    part = run.slice_of(cell)
     if part is None or part.baseline_ns <= 0:
         return None
-    peers = [
-        signals.cells[r].ns_per_step
-        for r in signals.fallbacks
-        if _slice_of(signals.cells[r], speedup.slices) is part
-    ]
-    total = sum(peers)
+    total = run.fallback_ns.get((part.role, part.layer), 0.0)
     return cell.ns_per_step * (1 - min(1.0, max(0.0, part.ns_per_step) / total)) if total > 0 else None
 
 
-def _slice_of(cell: Cell, slices: tuple[GapSlice, ...]) -> GapSlice | None:
-    of_role = [part for part in slices if part.role == cell.role]
-    return next((p for p in of_role if p.layer == cell.layer), None) or next(
-        (p for p in of_role if p.layer is None), None
-    )
-
-
-def _by_calibration(signals: Signals, row: int) -> float | None:
-    peaks = known(signals.peaks)
-    cell = signals.cells[row]
+def _by_calibration(run: _Known, row: int) -> float | None:
+    peaks = known(run.signals.peaks)
+    cell = run.cells[row]
     if peaks is None or cell.family is None or cell.precision is None:
         return None
     # Operands in 16 bits on ordinary arithmetic compute at the float32 rate.
     ran: Precision = "fp32" if cell.placement == "cuda_core" else cell.precision
-    becomes: Precision = "bf16" if signals.half == "bf16" else "fp16"
+    becomes: Precision = "bf16" if run.signals.half == "bf16" else "fp16"
     found = calibration.find(peaks.name, cell.family, ran, becomes)
     return cell.ns_per_step / found.ratio if found else None
 
 
-def _by_peaks(signals: Signals, row: int) -> float | None:
-    peaks = known(signals.peaks)
-    half = signals.half or "fp16"
+def _by_peaks(run: _Known, row: int) -> float | None:
+    peaks = known(run.signals.peaks)
+    half = run.signals.half or "fp16"
     if peaks is None or not peaks.has_matrix_units:
         return None
-    cell = signals.cells[row]
+    cell = run.cells[row]
     ran = peaks.flops_per_s.get(_arithmetic(cell))
     possible = peaks.flops_per_s.get(half)
     if not ran or not possible or possible <= ran:
@@ -177,7 +197,7 @@ def _arithmetic(cell: Cell) -> str:
     return "fp64" if cell.precision == "fp64" else "fp32_cuda"
 
 
-_WAYS: tuple[tuple[str, Confidence, _Way], ...] = (
+_WAYS: tuple[tuple[str, Confidence, Callable[[_Known, int], float | None]], ...] = (
     ("16-bit kernels of the same kind in this trace", "high", _by_same_trace),
     ("the comparison with the baseline", "high", _by_comparison),
     ("the calibration table of this card", "medium", _by_calibration),
