@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,7 +89,8 @@ def test_every_sample_closes_on_its_wall_time(root: Path) -> None:
         return
     found = account_of(run.traces[-1], run)
     assert found.basis == "wall"
-    assert found.step_source == "mpprof"
+    # Cut off before the host's plane, steps are still told apart by what the kernels repeat.
+    assert found.step_source == ("period" if "truncated" in root.name else "mpprof")
     assert found.step_ns == found.wall_ns
     if root.name.startswith("recorded-cpu"):
         assert found.trace_basis == "host"
