@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from mpprof._version import __version__
+from mpprof.cli import output
 from mpprof.cli.bundle import Bundle
 from mpprof.cli.classify import Classify
 from mpprof.cli.compare import Compare
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
     except MpprofError as error:
-        print(f"mpprof: {error}", file=sys.stderr)
+        output.complain(str(error))
         return error.exit_code
     except BrokenPipeError:
         # The reader (`head`) has seen enough. Python would complain again on flushing at exit.
@@ -83,12 +84,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:  # no file of the user's: a bug, which keeps its traceback
             raise
-        print(
-            f"mpprof: {error.filename}: {error.strerror}. Check the path and its permissions", file=sys.stderr
-        )
+        output.complain(f"{error.filename}: {error.strerror}. Check the path and its permissions")
         return MpprofError.exit_code
     except KeyboardInterrupt:
-        print("mpprof: interrupted", file=sys.stderr)
+        output.complain("interrupted")
         return INTERRUPTED
     return code
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from mpprof.errors import MpprofError, UsageError
+from mpprof.report import words
 
 WIDTH_WITHOUT_TERMINAL = 100
 
@@ -88,10 +89,16 @@ def ascii_only() -> bool:
     return False
 
 
+def complain(text: str) -> None:
+    """To stderr. Names in it may come from foreign files: only its line breaks act on the terminal."""
+    lines = (words.plain(line) for line in f"mpprof: {text}".split("\n"))
+    print("\n".join(lines), file=sys.stderr)
+
+
 def note(args: argparse.Namespace, text: str) -> None:
     """Something to know besides the result, on stderr; not with --quiet."""
     if not args.quiet:
-        print(f"mpprof: {text}", file=sys.stderr)
+        complain(text)
 
 
 def progress(args: argparse.Namespace, path: Path) -> None:

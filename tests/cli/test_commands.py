@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -56,6 +57,32 @@ def test_a_report_for_people_holds_the_verdict(form: str, mpprof: Mpprof) -> Non
     shown = " ".join(mpprof("report", MIXED, "--format", form).out.split())
     assert verdict.split("(")[0].strip() in shown
     assert "\x1b" not in shown
+
+
+def test_a_report_as_one_page(mpprof: Mpprof, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert mpprof("report", MIXED, "--format", "html", "-o", page).code == 0
+    content = page.read_text()
+    assert content.lstrip().lower().startswith("<!doctype html")
+    assert MIXED.name in content
+
+
+def test_a_ladder_has_a_step_for_each_neighbour(mpprof: Mpprof) -> None:
+    ladder = (FLOAT32, MIXED, SAMPLES / "v100-float32-island")
+    document = json.loads(mpprof("compare", *ladder, "--format", "json").out)
+    jsonschema.Draft202012Validator(documents.schema("compare")).validate(document)
+    assert [(step["from"], step["to"]) for step in document["steps"]] == [(0, 1), (1, 2)]
+    assert {kernel["step"] for kernel in document["kernels"]} == {0, 1}
+    for step in document["steps"]:
+        if step["gap_ns"] is not None:
+            assert sum(part["ns_per_step"] for part in step["slices"]) == pytest.approx(step["gap_ns"], abs=1)
+
+
+def test_a_run_on_a_cpu_has_no_tensor_core_share(mpprof: Mpprof) -> None:
+    document = json.loads(mpprof("report", SAMPLES / "recorded-cpu-float32", "--format", "json").out)
+    assert document["time"]["basis"] == "host"
+    assert document["tensor_core"] is None
+    assert document["absent"]["tensor_core"]
 
 
 def test_compare_of_two_runs(mpprof: Mpprof) -> None:
@@ -166,6 +193,22 @@ def test_wrong_usage_is_one_line_and_exit_code_2(args: tuple[object, ...], says:
     assert says in one_line(done.err)
 
 
+def test_a_message_cannot_steer_the_terminal(mpprof: Mpprof, tmp_path: Path) -> None:
+    done = mpprof("report", tmp_path / "a\x1b[31mb")
+    assert done.code == 2
+    assert "\x1b" not in done.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission(mpprof: Mpprof, tmp_path: Path) -> None:
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(b"x")
+    path.chmod(0)
+    done = mpprof("report", path)
+    assert done.code == 2
+    assert str(path) in one_line(done.err)
+
+
 # --- output ------------------------------------------------------------------------------------------------
 
 
@@ -219,7 +262,19 @@ def test_a_terminal_without_unicode_still_gets_a_report() -> None:
 
 def test_kernels_has_the_rows_of_the_contract(mpprof: Mpprof) -> None:
     rows = json.loads(mpprof("kernels", MIXED, "--format", "json").out)
-    keys = ["device", "name", "op", "layer", "placement", "precision", "family", "reason", "calls", "total_ns", "ratio"]
+    keys = [
+        "device",
+        "name",
+        "op",
+        "layer",
+        "placement",
+        "precision",
+        "family",
+        "reason",
+        "calls",
+        "total_ns",
+        "ratio",
+    ]
     assert all(list(row) == keys for row in rows)
     assert sum(row["ratio"] for row in rows) == pytest.approx(1)
     by_stream = json.loads(mpprof("kernels", MIXED, "--format", "json", "--by", "stream").out)
@@ -257,6 +312,17 @@ def test_a_table_says_what_it_leaves_out_and_the_unknown_share(mpprof: Mpprof) -
     assert "3 of " in out
     assert "unknown: " in out
     assert "3 of " not in mpprof("kernels", MIXED, "--limit", 0).out
+
+
+def test_chosen_steps_hold_less_than_the_whole(mpprof: Mpprof) -> None:
+    whole = json.loads(mpprof("ops", MIXED, "--format", "json").out)
+    first = json.loads(mpprof("report", MIXED, "--format", "json").out)["time"]["window_steps"]
+    assert first > 1
+    error = mpprof("ops", MIXED, "--steps", "1:1").err
+    held = re.search(r"whole steps (\d+) to", error)  # it names those that there are
+    assert held
+    some = json.loads(mpprof("ops", MIXED, "--steps", f"{held[1]}:{held[1]}", "--format", "json").out)
+    assert 0 < sum(row["calls"] for row in some) < sum(row["calls"] for row in whole)
 
 
 @pytest.mark.parametrize("command", ["ops", "layers"])
