@@ -41,6 +41,7 @@ class Recorder:
         self.at_exit: Callable[[], None] | None = None  # instead of `close`, when the process ends
         self._hardware_wanted = hardware
         self._off: set[str] = set()
+        self._known: frozenset[str] = frozenset()  # files that this run has begun
         self._steps: LineWriter | None = None
         self._samples: LineWriter | None = None
         self._sampler: HardwareSampler | None = None
@@ -52,11 +53,10 @@ class Recorder:
         name = f"{stamp}-{os.getpid()}"
         try:
             self.root = claim(self.logdir.absolute(), name)
-            self._folder = formats.folder_of(self.root)
-            self._steps = LineWriter(self._folder / formats.STEPS_FILE, formats.STEPS_SCHEMA, self._vanished)
         except OSError as error:
             log.warning("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
             return
+        self._folder = formats.folder_of(self.root)
         self.zero_ns = self.clock()
         self.facts = {
             "run_id": name,
@@ -67,17 +67,11 @@ class Recorder:
         self.on = True
         if not self._hardware_wanted:
             self.absent["hardware"] = "not wanted (hardware=False)"
-        self.resume()
-        _OPEN.add(self)
 
     def put(self, line: dict[str, Any]) -> None:
         """Append a line to the step log; it must not be changed afterwards."""
         if self._steps is not None:
             self._steps.put(line)
-
-    def flush(self) -> None:
-        if self._steps is not None:
-            self._steps.flush()
 
     def save(self) -> None:
         """Rewrite run.json."""
@@ -110,35 +104,43 @@ class Recorder:
             log.warning("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
 
     def resume(self) -> None:
-        """Training goes on: sample the hardware."""
-        if self.on and self._hardware_wanted and self._sampler is None:
+        """Training begins or goes on: write, and sample the hardware."""
+        if not self.on or self._steps is not None:
+            return
+        try:
+            self._steps = self._writer(formats.STEPS_FILE, formats.STEPS_SCHEMA)
+        except OSError as error:
+            self._vanished(self._folder / formats.STEPS_FILE, error)
+            return
+        if self._hardware_wanted:
             self._sampler = self.attempt("hardware", self._start_sampler)
+        _OPEN.add(self)
 
     def pause(self) -> None:
-        """No training is going on: stop sampling and put everything on disk."""
+        """No training is going on: put everything on disk, and keep neither threads nor files open."""
         if self._sampler is not None:
             self._sampler.stop()
-            self._sampler = None
-        for writer in (self._steps, self._samples):
-            if writer is not None:
-                writer.flush()
-        self.save()
-
-    def close(self) -> None:
-        self.pause()
         for writer in (self._steps, self._samples):
             if writer is not None:
                 writer.close()
-        self.on = False
+        self._steps = self._samples = self._sampler = None
+        self.save()
         _OPEN.discard(self)
 
+    def close(self) -> None:
+        self.pause()
+        self.on = False
+
     def _start_sampler(self) -> HardwareSampler:
-        if self._samples is None:
-            path = self._folder / formats.HARDWARE_FILE
-            self._samples = LineWriter(path, formats.HARDWARE_SCHEMA, self._vanished)
+        self._samples = self._writer(formats.HARDWARE_FILE, formats.HARDWARE_SCHEMA)
         sampler = HardwareSampler(self._samples.put, self.clock, self.zero_ns, self.absent)
         sampler.start()
         return sampler
+
+    def _writer(self, name: str, schema: str) -> LineWriter:
+        """New for the run's first fit, going on for its later ones."""
+        known, self._known = name in self._known, self._known | {name}
+        return LineWriter(self._folder / name, None if known else schema, self._vanished)
 
     def _vanished(self, path: Path, error: OSError) -> None:
         if self.on:

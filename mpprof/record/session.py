@@ -69,16 +69,17 @@ class FitSession:
         recorder = self.recorder
         if self._in_fit:
             self._end_fit("interrupted")
-        if not self.calls.fit:
+        first = not self.calls.fit
+        if first:
             recorder.open()
-            if recorder.on:
-                self.calls = CallLog(recorder.zero_ns)
-                self.calls.runs_behind = self.runs_behind
-                recorder.at_exit = self.at_exit
-                self._describe_process(model)
+        recorder.resume()
         if not recorder.on:
             return
-        recorder.resume()
+        if first:
+            self.calls = CallLog(recorder.zero_ns)
+            self.calls.runs_behind = self.runs_behind
+            recorder.at_exit = self.at_exit
+            self._describe_process(model)
         self.model = model
         self.calls.start_fit(getattr(model, "steps_per_execution", 1) or 1, steps_per_epoch)
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
@@ -177,9 +178,11 @@ class FitSession:
         else:
             line = self.calls.begin(batch, self._clock())
             if line is not None:
-                self._emit(line)
+                self._queued.append((line, None))
         if self.plan is not None:
             self._profile(batch)
+        if self._queued:
+            self._drain(wait=False)
         self._first_of_epoch = False
 
     def end(self, logs: dict[str, Any] | None) -> None:
@@ -214,11 +217,14 @@ class FitSession:
         self._queued.append((line, snapshot))
         if self._window is None and self._schedule.round(before, self.calls.step):
             self._wait(line)
-        self._drain(wait=False)
 
     def _wait(self, line: Line | None = None) -> None:
         self.recorder.attempt("waiting", self._wait_for_device)
         self.calls.waited(self._clock(), line)
+
+    def _last_queued(self) -> Line | None:
+        """The line of the call before, while it can still be written to."""
+        return self._queued[-1][0] if self._queued else None
 
     def _wait_for_device(self) -> None:
         self.probe.wait(self.model)
@@ -359,12 +365,12 @@ class FitSession:
             self.recorder.attempt("markers", window.mark, self.calls.step + covers)
 
     def _open_window(self, first_step: int) -> None:
-        self._drain()
         window = Window(self.probe, self.recorder.root, self._clock, first_step)
         self.recorder.facts.setdefault("profile_windows", []).append(window.facts)
         self.recorder.save()  # a process that is killed within leaves a window that is "open"
         if self.runs_behind:
-            self._wait()
+            self._wait(self._last_queued())
+        self._drain()
         window.start()
         self._window = window
         self.calls.restart_interval(self._clock())
@@ -375,7 +381,7 @@ class FitSession:
             return
         self.recorder.attempt("markers", window.unmark)
         if self.runs_behind:
-            self._wait()
+            self._wait(self._last_queued())
         self.recorder.attempt("profile_windows", window.stop)
         self.calls.restart_interval(self._clock())
         self.recorder.save()

@@ -171,6 +171,7 @@ class Window:
             except FileExistsError:
                 continue
             os.replace(sessions[-1], name)  # onto an empty directory of our own
+            _drop_copies(name)
             for empty in (self._gathering / "plugins" / "profile", self._gathering / "plugins"):
                 with contextlib.suppress(OSError):
                     empty.rmdir()
@@ -198,6 +199,13 @@ def _rss_bytes() -> int:
         return int(psutil.Process().memory_info().rss)
     except Exception:  # noqa: BLE001 - without psutil only the limits of steps and time hold
         return 0
+
+
+def _drop_copies(session: Path) -> None:
+    """JAX writes the same events once more for a viewer; one copy is enough."""
+    for trace in session.glob("*.xplane.pb"):
+        copy = trace.with_name(trace.name.removesuffix(".xplane.pb") + ".trace.json.gz")
+        copy.unlink(missing_ok=True)
 
 
 def _host(session: Path) -> str | None:

@@ -44,18 +44,21 @@ class LineWriter:
     once, from the thread; from then on records are dropped and what is on disk stays readable.
     """
 
-    def __init__(self, path: Path, schema: str, trouble: Trouble, *, every_s: float = FLUSH_SECONDS) -> None:
-        """Creates the file, which must not exist. Raises OSError."""
+    def __init__(self, path: Path, schema: str | None, trouble: Trouble) -> None:
+        """Creates the file, which must not exist; without a `schema` goes on with one that does.
+
+        Raises OSError."""
         self.path = path
         self._trouble = trouble
-        self._every_s = every_s
         self._queue: deque[Record] = deque()
         self._wake = threading.Event()
         self._writing = threading.Lock()
         self._closed = self._broken = False
         self._pid = os.getpid()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
-        self._write(formats.line({"schema": schema}) + "\n")
+        new = os.O_CREAT | os.O_EXCL if schema else 0
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | new, 0o666)
+        if schema:
+            self._write(formats.line({"schema": schema}) + "\n")
         self._thread = threading.Thread(target=self._run, name=f"mpprof {path.name}", daemon=True)
         self._thread.start()
 
@@ -82,7 +85,7 @@ class LineWriter:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while not self._wake.wait(self._every_s):
+        while not self._wake.wait(FLUSH_SECONDS):
             with self._writing:
                 self._drain()
         with self._writing:

@@ -107,10 +107,13 @@ def test_several_fits_are_one_run_with_one_window(folder: Path, answers: Any) ->
     assert [(window.first_step, window.last_step) for window in facts.profile_windows] == [(20, 24)]
     assert facts.profile_windows[0].status == "done"
     assert steps.step[steps.profiled].tolist() == [20, 21, 22, 23, 24]
+    # A wait at both edges: without it the trace would hold markers and no work.
+    assert {19, 24} <= set(steps.step[steps.synced].tolist())
+    assert steps.interval_ns[23] > 0
 
 
 def test_the_window_holds_our_markers_and_real_work(folder: Path) -> None:
-    (trace,) = (folder / "window" / "plugins" / "profile").glob("*/*.xplane.pb")
+    (trace,) = (folder / "window" / "plugins" / "profile").glob("*/*")
     events = events_of(trace)
     assert sorted(step for name, step in events if name == "mpprof_step") == [20, 21, 22, 23, 24]
     assert sum("dot" in name or "fusion" in name for name, _ in events) >= 5

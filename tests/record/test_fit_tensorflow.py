@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -205,8 +206,9 @@ def test_layers_within_layers_have_paths_and_late_models_are_described(tmp_path:
 
 def test_several_fits_validation_and_initial_epoch_are_one_run(tmp_path: Path) -> None:
     x, y = data(6)
-    made, recorded = model(), callback(tmp_path)
+    made, recorded = model(), callback(tmp_path, hardware=True)
     fit(made, x, y, recorded, epochs=2, validation_data=(x, y))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("mpprof")]
     fit(made, x, y, recorded, epochs=4, initial_epoch=2)
     made.evaluate(x, y, verbose=0, callbacks=[recorded])  # outside of fit: no validation of the run
     read = records(tmp_path)
@@ -426,6 +428,69 @@ def test_whatever_fails_is_said_once_and_training_goes_on(
     facts = read_records(tmp_path).facts
     assert facts is not None
     assert "broken on purpose" in facts.absent[field]
+
+
+def test_memory_is_read_with_the_counters_and_its_peak_reset_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mpprof.record.probes.tensorflow import TensorFlowProbe
+
+    resets = []
+    told = [{"device": "GPU:0", "peak_bytes": 500, "live_bytes": 300}]
+    monkeypatch.setattr(TensorFlowProbe, "memory", lambda self: told)
+    monkeypatch.setattr(TensorFlowProbe, "reset_memory_peak", lambda self: resets.append(1))
+    x, y = data(60)
+    fit(model(), x, y, callback(tmp_path))
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.steps.step[read.steps.peak_bytes == 500].tolist() == [*range(1, 33), 48]
+    assert resets == [1]
+    assert "memory" not in read.facts.absent
+
+
+def test_recording_that_ends_within_a_window_stops_the_profiler(tmp_path: Path) -> None:
+    recorded = callback(tmp_path, profile_steps=(3, 900))
+
+    class Vanish(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 5:
+                recorded._session.recorder.on = False  # as after a full disk
+
+    x, y = data(12)
+    fit(model(), x, y, recorded, Vanish())
+    tf.profiler.experimental.start(str(tmp_path / "after"))  # raises where one still runs
+    tf.profiler.experimental.stop()
+
+
+def test_a_loop_of_ones_own_has_its_skips_counted(tmp_path: Path) -> None:
+    from mpprof.record import StepRecorder
+
+    x, y = data(40, bad_steps=(4, 37))
+    made = model()
+    loss_of = keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def train(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = made.optimizer.scale_loss(loss_of(y, made(x, training=True)))
+        made.optimizer.apply(tape.gradient(loss, made.trainable_variables), made.trainable_variables)
+        return loss
+
+    quiet: Any = {"hardware": False, "verbose": 0, "announce": None, "profile_steps": (20, 23)}
+    with StepRecorder(tmp_path, model=made, batch_size=BATCH, **quiet) as recorder:
+        for start in recorder.batches(range(0, 40 * BATCH, BATCH)):
+            with recorder.step():
+                train(x[start : start + BATCH], y[start : start + BATCH])
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert total_skipped(read) == 2 == 40 - counter(made)
+    assert read.steps.loss_scale[read.steps.loss_scale_known][-1] == 2.0**13
+    assert (read.steps.input_wait_ns >= 0).all()
+    assert read.facts.model is not None
+    assert read.facts.profile_windows[0].status == "done"
+    assert read.steps.step[read.steps.profiled].tolist() == [20, 21, 22, 23]
 
 
 def test_a_directory_that_cannot_be_made_stops_no_training(

@@ -250,9 +250,12 @@ def test_a_writer_keeps_the_order_and_writes_everything(tmp_path: Path) -> None:
     writer.flush()
     writer.put({"kind": "step", "step": 1000})
     writer.close()
+    going_on = LineWriter(tmp_path / "steps.jsonl", None, no_trouble)
+    going_on.put({"kind": "step", "step": 1001})
+    going_on.close()
     lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert lines[0] == {"schema": "mpprof.steps/1"}
-    assert [line["step"] for line in lines[1:]] == list(range(1001))
+    assert [line["step"] for line in lines[1:]] == list(range(1002))
 
 
 def test_a_vanished_directory_is_trouble_once_and_then_silence(tmp_path: Path) -> None:
