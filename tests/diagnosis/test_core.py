@@ -62,12 +62,13 @@ def test_a_reachable_value_stays_in_the_whatif() -> None:
 
 
 def test_the_more_specific_rule_has_the_cell_and_the_other_says_whose_it_is() -> None:
-    rules = [rule("MP503", found(0)), rule("MP104", found(0), specificity=1)]
+    # By the order of judgement alone MP401 would come first.
+    rules = [rule("MP401", found(0), specificity=1), rule("MP402", found(0), specificity=2)]
     judgement = judge(c.case(account=THREE), rules, strict=True)
-    assert [f.code for f in judgement.findings] == ["MP104"]
+    assert [f.code for f in judgement.findings] == ["MP402"]
     (unable,) = judgement.unable
-    assert unable.code == "MP503"
-    assert "MP104" in unable.reason
+    assert unable.code == "MP401"
+    assert "MP402" in unable.reason
     assert judgement.clear == ()
 
 

@@ -57,3 +57,9 @@ def test_an_unknown_cause_names_the_nearest() -> None:
 
 def test_only_causes_with_a_rule_are_listed() -> None:
     assert {code for code, _, _ in codes()} == {rule.CODE for rule in rules.ALL}
+
+
+@pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
+def test_pages_refer_only_to_causes_that_can_be_looked_up(rule) -> None:
+    mentioned = set(re.findall(r"\bMP\d{3}\b", explain(rule.CODE)))
+    assert mentioned <= {other.CODE for other in rules.ALL}
