@@ -72,6 +72,34 @@ def test_matrix_cores_of_another_vendor_are_counted_by_their_name() -> None:
     assert {s.placement for s in found.main.slices[0].by} == {"matrix_core"}
 
 
+@pytest.mark.framework
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_a_fresh_recording_of_keras_closes(backend: str, tmp_path: Path) -> None:
+    script = """
+import sys
+import keras, numpy as np
+from mpprof import MPProfilerCallback
+layers = [keras.Input((64,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(4)]
+model = keras.Sequential(layers)
+model.compile(loss="mse", optimizer="adam")
+x, y = np.ones((960, 64), "float32"), np.ones((960, 4), "float32")
+callback = MPProfilerCallback(sys.argv[1], profile_steps=(40, 47))
+model.fit(x, y, batch_size=16, epochs=1, verbose=0, callbacks=[callback])
+"""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    subprocess.run(command, env=environment, check=True, capture_output=True, cwd=ROOT, timeout=300)
+    records = store.read_records(tmp_path)
+    run = Run(
+        "fresh", tmp_path, records.facts, records.steps, records.validations, records.hardware,
+        traces.find(tmp_path), records.finished,
+    )  # fmt: skip
+    found = account_of(run.traces[-1], run)
+    assert (found.basis, found.trace_basis, found.step_source) == ("wall", "host", "mpprof")
+    assert set(found.steps) <= set(range(40, 48))
+    assert any(cell.role == "matmul" and cell.ns_per_step > 0 for cell in found.main.cells)
+
+
 @pytest.mark.parametrize(
     "root", sorted(p.parent for p in SAMPLES.glob("*/origin.json")), ids=lambda p: p.name
 )
