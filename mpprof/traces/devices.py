@@ -55,6 +55,7 @@ class DeviceReader:
     parts: list[KernelTable] = field(default_factory=list)
     steps: list[StepsLine] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    damages: list[str] = field(default_factory=list)
 
     def add(self, plane: RawPlane, device: int, facts: DeviceFacts, streams: list[Stream]) -> None:
         tpu = facts.kind == "tpu"
@@ -74,6 +75,7 @@ class DeviceReader:
             )
         events = read_events(plane, real, _INTS, _TEXTS, self.strings, self.shift_ns)
         self.warnings += events.warnings
+        self.damages += events.damages
         first = len(streams)
         streams += [Stream(device, line.id, line.name or f"Stream #{line.id}") for line in real]
         self.parts.append(self._kernels(events, device, first, nested=tpu))
@@ -182,7 +184,7 @@ def take(table: KernelTable, rows: NDArray[np.integer]) -> KernelTable:
     return KernelTable(*(getattr(table, name)[rows] for name in KernelTable.__slots__))
 
 
-def kernel_table(parts: list[KernelTable], streams: int) -> KernelTable:
+def kernel_table(parts: list[KernelTable]) -> KernelTable:
     """The tables of several devices as one, each sorted by start."""
     ordered = []
     for part in parts:

@@ -32,6 +32,7 @@ class PlaneEvents:
     has_ints: list[str]
     has_texts: list[str]
     warnings: list[str]
+    damages: list[str]
     _texts: dict[str, Int32] = field(default_factory=dict)
     _own: dict[str, dict[int, StatValue]] | None = None
 
@@ -142,19 +143,32 @@ def read_events(
     names = [strings(name) for name in plane.metadata_names]
     lost = strings("(name lost)") if (raw.metadata < 0).any() else -1
     table = np.array([*names, lost], np.int32)  # the last one is met by row -1
-    warnings = _warnings(plane, raw, int((raw.metadata < 0).sum()))
+    nameless = int((raw.metadata < 0).sum())
     return PlaneEvents(
-        plane, raw, start, raw.duration_ns, table[raw.metadata], strings, has_ints, has_texts, warnings
+        plane,
+        raw,
+        start,
+        raw.duration_ns,
+        table[raw.metadata],
+        strings,
+        has_ints,
+        has_texts,
+        _warnings(plane, raw, nameless),
+        _damages(plane, raw),
     )
+
+
+def _damages(plane: RawPlane, raw: walk.EventColumns) -> list[str]:
+    if not raw.damaged:
+        return []
+    return [
+        f"plane {plane.name}: {raw.damaged} damaged or cut-off events, the first at byte {raw.damage}, "
+        "were left out"
+    ]
 
 
 def _warnings(plane: RawPlane, raw: walk.EventColumns, nameless: int) -> list[str]:
     said = []
-    if raw.damaged:
-        said.append(
-            f"plane {plane.name}: {raw.damaged} damaged or cut-off events, the first at byte {raw.damage}, "
-            "were left out"
-        )
     if raw.negative:
         said.append(f"plane {plane.name}: {raw.negative} events have a negative duration, taken as 0")
     if raw.aggregated:

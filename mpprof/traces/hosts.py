@@ -18,7 +18,7 @@ from mpprof.traces.allocations import allocation_table
 from mpprof.traces.columns import Interner, constant
 from mpprof.traces.devices import StepsLine
 from mpprof.traces.events import PlaneEvents, read_events
-from mpprof.traces.names import OP, host_kind
+from mpprof.traces.names import ACCELERATOR, OP, host_kind
 from mpprof.traces.ops import Ops
 from mpprof.traces.planes import RawPlane
 
@@ -51,6 +51,7 @@ class Host:
     marks: tuple[Int32, Int64] = field(default=(np.empty(0, np.int32), np.empty(0, np.int64)))
     jax: bool = False
     warnings: tuple[str, ...] = ()
+    damages: tuple[str, ...] = ()
 
     def with_kinds(self, kinds: Int8) -> HostTable:
         return replace(self.table, kind=kinds)
@@ -104,7 +105,8 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
     parts: list[_Part] = []
     allocations: list[AllocationTable] = []
     warnings: list[str] = []
-    accelerated = any(plane.name.startswith("/device:") for plane in planes)
+    damages: list[str] = []
+    accelerated = any(ACCELERATOR.match(plane.name) for plane in planes)
     for plane in planes:
         if not plane.name.startswith("/host:") or plane.name in _NOT_THREADS or not plane.lines:
             continue
@@ -117,6 +119,7 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
         ints = _INTS if accelerated else (*_INTS, *_TWINS)
         events = read_events(plane, plane.lines, ints, _TEXTS, strings, shift_ns, ALLOCATIONS)
         warnings += events.warnings
+        damages += events.damages
         allocations.append(allocation_table(events, ops))
         parts.append(_part(events, [threads[plane.name, line.id] for line in plane.lines], names, ops))
     table, marks = _merge(parts)
@@ -130,6 +133,7 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
         (marks, np.concatenate([p.steps for p in parts] or [np.empty(0, np.int64)])),
         jax or any("jax_version" in plane.stats for plane in planes if plane.name == "/host:metadata"),
         tuple(warnings),
+        tuple(damages),
     )
 
 

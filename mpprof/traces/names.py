@@ -6,6 +6,9 @@ import re
 
 from mpprof.model.trace import CopyKind, HostKind
 
+ACCELERATOR = re.compile(r"^/device:(?P<kind>GPU|TPU):(?P<ordinal>\d{1,9})\b")
+"""Planes of accelerators; other device planes (`/device:CUSTOM:…`) hold no work."""
+
 DERIVED_LINE_IDS = range(0xDEADBEEF, 0xDEADBEEF + 16)
 """Ids that XProf gives to lines it derives (`kThreadIdDerivedMin` in xplane_schema.h)."""
 
@@ -67,8 +70,13 @@ _KINDS: tuple[tuple[HostKind, re.Pattern[str]], ...] = tuple(
 )
 
 
+_LONGEST = 512
+"""Characters of a name that are looked at: no pattern may take long over a name that fills a file."""
+
+
 def host_kind(name: str) -> HostKind:
     """What a host event of this name does; what its thread and its stats add is the reader's."""
+    name = name[:_LONGEST]
     if name.startswith("$"):
         return HostKind.OTHER
     for kind, pattern in _KINDS:
@@ -88,7 +96,7 @@ _BY_LETTERS = {
 
 def copy_kind(name: str) -> CopyKind:
     """The direction that a copy's name states: MemcpyH2D, hipMemcpyDtoHAsync, cuMemcpyPeer."""
-    match = _COPY_NAME.search(name)
+    match = _COPY_NAME.search(name[:_LONGEST])
     if match is None:
         return CopyKind.OTHER
     if match["a"] is None:
@@ -101,7 +109,7 @@ _BYTES = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
 
 def bytes_of(details: str) -> int:
     """The size in `memcpy_details` or `memset_details`, -1 where none is stated."""
-    match = _BYTES.search(details)
+    match = _BYTES.search(details[:_LONGEST])
     return min(int(match[1]), 2**63 - 1) if match else -1
 
 
@@ -112,6 +120,7 @@ _KIND_DST = re.compile(r"kind_dst:(\S+)")
 
 def copy_kind_of_details(details: str) -> CopyKind | None:
     """The direction in `memcpy_details` (`kind_src:pinned kind_dst:device …`), None where none is stated."""
+    details = details[:_LONGEST]
     source, target = _KIND_SRC.search(details), _KIND_DST.search(details)
     if source is None or target is None:
         return None

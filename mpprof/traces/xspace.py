@@ -7,7 +7,6 @@ below 64 times the file's size plus 100 MB, whatever the bytes say.
 from __future__ import annotations
 
 import mmap
-import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from mpprof.traces import cpu, hosts, walk
 from mpprof.traces.columns import Interner
 from mpprof.traces.devices import DeviceReader, join_launches, kernel_table
 from mpprof.traces.hlo import Modules
+from mpprof.traces.names import ACCELERATOR
 from mpprof.traces.ops import Ops
 from mpprof.traces.planes import RawPlane, RawSpace, read_space
 
@@ -36,7 +36,6 @@ MAX_UNPACKED = 1 << 32
 MAX_RATIO = 200
 """A gzip file that unpacks to more than this many times its size is taken for a bomb (xplanes reach 30)."""
 
-_ACCELERATOR = re.compile(r"^/device:(?P<kind>GPU|TPU):(?P<ordinal>\d+)\b")
 _VENDORS: dict[str, Vendor] = {"nvidia": "nvidia", "amd": "amd", "google": "google", "intel": "intel"}
 _ABSOLUTE_NS = 10**17
 """Line timestamps above it count from 1970, smaller ones from the start of the profile."""
@@ -114,6 +113,7 @@ class _Parts:
     devices: list[TraceDevice] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    damages: list[str] = field(default_factory=list)
     lacks: dict[str, str] = field(default_factory=dict)
 
 
@@ -146,7 +146,7 @@ def _assemble(
             where=str(path),
             next="Give a *.xplane.pb file that TensorFlow, JAX or XLA wrote.",
         )
-    parts.warnings += notes
+    parts.damages += notes
     if not walk.COMPILED and len(buffer) > SLOW_BYTES:
         parts.warnings.append(
             "read by the walk in plain Python, about 100 times slower than the compiled one, which was not "
@@ -158,20 +158,19 @@ def _assemble(
 
     reader = DeviceReader(parts.strings, ops, shift)
     for plane in usable:
-        match = _ACCELERATOR.match(plane.name)
+        match = ACCELERATOR.match(plane.name)
         if match:
             device = TraceDevice(plane.name, int(match["ordinal"]), _facts(plane, match["kind"]))
             parts.devices.append(device)
             reader.add(plane, len(parts.devices) - 1, device.facts, parts.streams)
-            parts.warnings += reader.warnings
-            reader.warnings.clear()
     release()
     host = hosts.read(usable, parts.strings, ops, shift)
     release()
-    parts.warnings += host.warnings
+    parts.warnings += [*reader.warnings, *host.warnings]
+    parts.damages += [*reader.damages, *host.damages]
     basis = "device"
     if parts.devices:
-        kernels = kernel_table(reader.parts, len(parts.streams))
+        kernels = kernel_table(reader.parts)
         kernels, kinds = join_launches(kernels, host.table, ops, parts.strings)
         table = host.with_kinds(kinds)
     else:
@@ -183,10 +182,14 @@ def _assemble(
         parts.lacks["device"] = "no accelerator in this trace: kernels are the ops of the host's executor"
     if not len(host.allocations.time_ns):
         parts.lacks["allocations"] = "the trace holds no allocator events"
-    if strict and parts.warnings and (space.damage >= 0 or any(p.damage >= 0 for p in usable) or notes):
-        raise UnreadableError(
-            parts.warnings[0], where=str(path), next="Without --strict what is whole is read."
-        )
+    if parts.damages:
+        what = parts.damages[0].partition(";")[0]
+        if strict:
+            raise UnreadableError(what, where=str(path), next="Without --strict what is whole is read.")
+        if not (len(kernels) or len(table) or len(host.allocations.time_ns)):
+            raise UnreadableError(
+                f"no event is left: {what}", where=str(path), next="Record the trace again."
+            )
     for plane in usable:
         _session_facts(plane, parts)
     return Trace(
@@ -202,7 +205,12 @@ def _assemble(
         allocations=host.allocations,
         basis=basis,
         strings=parts.strings.texts(),
-        warnings=(*_texts_of("error", space.errors), *_texts_of("warning", space.warnings), *parts.warnings),
+        warnings=(
+            *_texts_of("error", space.errors),
+            *_texts_of("warning", space.warnings),
+            *parts.damages,
+            *parts.warnings,
+        ),
         lacks=parts.lacks,
     )
 
@@ -215,17 +223,17 @@ def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:
     if space.damage >= 0:
         cut = space.planes and space.planes[-1].cut
         where = f"in plane {space.planes[-1].name or '(unnamed)'}, which begins" if cut else "there"
-        parts.warnings.append(
+        parts.damages.append(
             f"the file is cut off or damaged: {where} at byte {space.damage} of {size}; "
             "what is whole was read"
         )
     for plane in space.planes:
         if plane.lines_left_out:
-            parts.warnings.append(f"plane {plane.name}: {plane.lines_left_out} lines were left out: too many")
+            parts.damages.append(f"plane {plane.name}: {plane.lines_left_out} lines were left out: too many")
         if plane.damage >= 0 and not plane.cut:
-            parts.warnings.append(f"plane {plane.name or '(unnamed)'} is damaged at byte {plane.damage}")
+            parts.damages.append(f"plane {plane.name or '(unnamed)'} is damaged at byte {plane.damage}")
         if plane.cut and plane.lines and not plane.metadata_names:
-            parts.warnings.append(
+            parts.damages.append(
                 f"plane {plane.name} is cut off before its table of names: its {len(plane.lines)} lines "
                 "are left out, because nothing in them can be named"
             )

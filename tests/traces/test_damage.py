@@ -105,6 +105,22 @@ def test_a_cut_within_the_host_plane_keeps_the_device_whole(file: Path) -> None:
         traces.read(file, strict=True)
 
 
+def test_damage_within_an_event_leaves_out_that_event(file: Path) -> None:
+    space = gpu_space()
+    space.planes[0].lines[0].events[4] = tagged_bytes(4, b"\x08\x01\x0b")
+    trace = traces.read(write(file, space.to_bytes()))
+    assert len(trace.kernels) == 29
+    assert any("1 damaged or cut-off events, the first at byte" in warning for warning in trace.warnings)
+    with pytest.raises(UnreadableError, match="damaged"):
+        traces.read(file, strict=True)
+
+
+def test_a_file_of_which_no_event_is_left_is_an_error(file: Path) -> None:
+    data = gpu_space().to_bytes()
+    with pytest.raises(UnreadableError, match=r"no event is left: .* byte 0 of 200"):
+        traces.read(write(file, data[:200]))
+
+
 def test_every_truncation_gives_a_trace_with_a_warning_or_one_error(file: Path) -> None:
     space = gpu_space()
     data = space.to_bytes()
