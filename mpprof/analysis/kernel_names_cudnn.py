@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mpprof.analysis.kernel_names_parse import Card, Name, operands, types_in
-from mpprof.analysis.kernel_names_rule import Decide, Rule, Said, convolution, floats, ordinary, plain
+from mpprof.analysis.kernel_names_rule import Decide, Rule, Said, convolution, floats, helper, ordinary, plain
 from mpprof.model.kernels import Precision
 
 _CUDNN = "NVIDIA traces of cuDNN 7 to 9 (pytorch/kineto, HolisticTraceAnalysis)"
@@ -179,10 +179,14 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "conv-transform", r"generatewinogradtiles\w*|winograd(?:forward|wgrad|backward)?(?:data|filter|output|delta|wgradoutput)\w*|winograd_nonfused|fft[12]d_[rc]2[rc]_\d+|fft\w*_kernel\w*|vector_fft|regular_fft|flip_filter|pointwise_mult_and_sum_complex|compute_gemm_pointers|rotate\w*filter",
+        "conv-transform", r"generatewinogradtiles\w*|winograd(?:forward|wgrad|backward)?(?:data|filter|output|delta|wgradoutput)\w*|winograd_nonfused|fft[12]d_[rc]2[rc]_\d+|fft[123]d_\w*kernel\w*|flip_filter|pointwise_mult_and_sum_complex|compute_gemm_pointers|rotate\w*filter",
         _conv(True), "transforms tiles for a Winograd or FFT convolution: a helper, not the product",
         _CUDNN, "all", "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(cudnn::winograd_nonfused::WinogradDataParams<float, float>)",
         whole=False,
+    ),
+    Rule(
+        "cufft", r"(?:vector|regular|composite|multi_bluestein|bluestein)_fft\w*|_fft_(?:factor|kernel)\w*", helper("other"), "a Fourier transform of cuFFT",
+        "NVIDIA traces of cuFFT", "all", "void vector_fft<256u, EPT<16u>, 16u, 4u, (padding_t)1, float>(kernel_arguments_t<unsigned int>)", whole=False,
     ),
     Rule(
         "im2col", r"im[0-9d]*2col\w*|col2im\w*|im2d2col\w*|im3d2col\w*|vol2col\w*|col2vol\w*|im2col4d_kernel", _conv(True),

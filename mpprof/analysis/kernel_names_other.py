@@ -12,7 +12,7 @@ _TENSILE: dict[str, Precision] = {
     "h": "fp16", "b": "bf16", "s": "fp32", "d": "fp64", "f8": "fp8", "b8": "fp8", "f8b8": "fp8", "b8f8": "fp8",
     "i": "int8", "i8": "int8", "c": "fp32", "z": "fp64", "x": "tf32", "f4": "fp4", "4xi8": "int8",
 }  # fmt: skip
-_TENSILE_TYPES = re.compile(r"f8b8|b8f8|f8n|b8n|f8|b8|4xi8|i8|f4|f6|[hbsdcziх]")
+_TENSILE_TYPES = re.compile(r"f8b8|b8f8|f8n|b8n|f8|b8|4xi8|i8|f4|f6|[hbsdczi]")
 
 
 def _tensile(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -25,7 +25,9 @@ def _tensile(name: Name, match: re.Match[str], card: Card) -> Said:
     precision: Precision = _TENSILE.get(first.group(), "unknown") if first else "unknown"
     if "_mx_" in name.text and precision == "fp32" and "_mi" in name.text and "xf32" in name.text:
         precision = "tf32"
-    accumulate: Precision | None = "fp32" if letters.endswith("s") else ("fp64" if letters == "d" else None)
+    accumulate: Precision | None = (
+        "fp32" if letters.endswith(("s", "sb")) else ("fp64" if letters == "d" else None)
+    )
     if instruction := _MATRIX_INSTRUCTION.search(name.text):
         return Said(
             "matrix_core", precision, "gemm", accumulate, "tensile-mfma",
@@ -78,7 +80,7 @@ _MEMSET = always("not_matmul", "unknown", "memset")
 
 MATRIX_RULES: tuple[Rule, ...] = (
     Rule(
-        "tensile", r"\bcijk_a\w+?_b[a-z]+_(?:[a-z]+_)?(?P<types>(?:f8|b8|i8|4x|f4|n|[hbsdczi])+?)_", _tensile, "",
+        "tensile", r"\bcijk_a\w+?_b[a-z]+_(?P<types>(?:f8|b8|i8|4x|f4|n|[hbsdczi])+?)_", _tensile, "",
         "ROCm/Tensile kernel naming (Contraction names)", "gfx900 and later",
         "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SN_K1", whole=False,
     ),

@@ -31,7 +31,7 @@ _TYPES: dict[str, Precision] = {
         ("half", "__half", "__half2", "half2", "half_t", "float16", "float16_t", "_float16", "fp16", "f16"), "fp16"
     ),
     **dict.fromkeys(
-        ("bf16", "bfloat16", "bfloat16_t", "nv_bfloat16", "__nv_bfloat16", "__nv_bfloat162", "hip_bfloat16", "bf16_t"),
+        ("bf16", "bfloat16", "bfloat16_t", "nv_bfloat16", "__nv_bfloat16", "__nv_bfloat162", "hip_bfloat16", "bf16_t", "bhalf_t", "__hip_bfloat16"),
         "bf16",
     ),
     **dict.fromkeys(("float", "f32", "fp32", "float32", "float2", "float4", "dt_float"), "fp32"),
