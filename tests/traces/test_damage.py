@@ -227,10 +227,11 @@ def test_memory_stays_below_its_stated_multiple(data: bytes, file: Path) -> None
     write(file, data)
     tracemalloc.start()
     try:
-        check(traces.read(file))
+        trace = read_or_none(file)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+    assert trace is None or len(trace.warnings) < 20_000
     assert peak < MEMORY_MULTIPLE * len(data) + MEMORY_BASE
 
 
