@@ -21,8 +21,6 @@ _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
-_DISTORTED = 1.5
-"""A profiled step half as long again as an unprofiled one: which part of it grew is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +154,7 @@ def _finding(
 
 def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:
     """The rule's own, but low for costs out of a window in which steps took far longer than they do."""
-    account = signals.case.account
-    if outcome.claims and account and account.wall_ns and account.window_ns > _DISTORTED * account.wall_ns:
+    if outcome.claims and signals.distorted:
         return "low"
     return outcome.confidence
 

@@ -27,6 +27,8 @@ RECORD_BASELINE = "record the same training in float32 and name it: mpprof repor
 
 HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
 HALF_PRECISIONS = frozenset(HALF_DTYPES.values())
+DISTORTED_RATIO = 1.5
+"""A profiled step half as long again as an unprofiled one is mostly another step."""
 NO_WORK: frozenset[Class] = frozenset((*IDLE_CLASSES, "profiling"))
 
 
@@ -275,12 +277,19 @@ class Signals:
         return cost_ns(claims, self.cells) / self.whole_ns if self.whole_ns > 0 else 0.0
 
     @property
-    def whole_ns(self) -> float:
-        """What shares are shares of: the step, or the profiled step where profiling made that longer (the
-        slices are of the profiled step, and a share of less than they sum to would be too large). 0 without
-        an account."""
+    def distorted(self) -> bool:
+        """Profiled steps took far longer than unprofiled ones, and which part of them grew is not known."""
         account = self.case.account
-        return max(account.step_ns, account.window_ns) if account else 0.0
+        return bool(account and account.wall_ns and account.window_ns > DISTORTED_RATIO * account.wall_ns)
+
+    @property
+    def whole_ns(self) -> float:
+        """What shares are shares of: the step; the profiled step where profiling distorted it, because then
+        the slices of that are no parts of the other. 0 without an account."""
+        account = self.case.account
+        if account is None:
+            return 0.0
+        return account.window_ns if self.distorted else account.step_ns
 
     def share(self, *roles: Class) -> float | Absent:
         """These classes' share of the step."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import types
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -148,6 +149,16 @@ def test_a_rule_that_raises_costs_only_its_own_answer() -> None:
 def test_braces_in_names_are_left_alone() -> None:
     (finding,) = judge(c.case(account=THREE), [rule("MP301", found(1, summary="layer {0} {cost}"))]).findings
     assert finding.summary == "layer {0} 30.0 ms"
+
+
+def test_costs_out_of_a_distorted_window_are_of_low_confidence_and_shares_are_of_that_window() -> None:
+    def finding(wall_ms):
+        account = c.account(c.cell("idle_input", 30), wall_ms=wall_ms)
+        account = replace(account, step_ns=wall_ms * MS)
+        return judge(c.case(account=account), [rule("MP301", found(0))], strict=True).findings[0]
+
+    assert (finding(67).confidence, finding(67).summary) == ("high", "30.0 ms a step (44.8 %)")
+    assert (finding(66).confidence, finding(66).summary) == ("low", "30.0 ms a step (30.0 %)")
 
 
 # --- the gap -----------------------------------------------------------------------------------------------
