@@ -247,6 +247,13 @@ def test_a_kernel_before_its_launch_shifts_the_host_and_is_said() -> None:
     assert "idle_sync" not in by_role
 
 
+def test_the_shift_moves_the_launch_too() -> None:
+    b, _ = idle_case()
+    b.kernel("early", 50, 60, launch=(55, 58), stream=1)
+    b.event(HostKind.INPUT, 105, 880)
+    assert idle(b) == {"idle_input": 775, "idle_launch": 10 + 15}
+
+
 def test_clocks_that_agree_are_not_shifted() -> None:
     b, _ = idle_case()
     assert judged(b).notes == ()
