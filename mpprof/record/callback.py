@@ -54,6 +54,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             mpprof's own verdict. None for no verdict.
         clock: a monotonic clock in nanoseconds.
 
+    Known limits: on the torch backend there is no profile window yet. A `fit` that ends by an exception is
+    closed by the next `fit` or when the process ends; until then hardware samples go on. Of several
+    worker processes each records a run of its own.
+
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
     of its own. Raises `UsageError` where `profile_steps` is none of these.
     """

@@ -142,7 +142,7 @@ class Recorder:
         known, self._known = name in self._known, self._known | {name}
         return LineWriter(self._folder / name, None if known else schema, self._vanished)
 
-    def _vanished(self, path: Path, error: OSError) -> None:
+    def _vanished(self, path: Path, error: Exception) -> None:
         if self.on:
             self.on = False
             log.warning("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +17,13 @@ from typing import Any
 from mpprof.store import formats
 
 FLUSH_SECONDS = 1.0
+LINES_AT_ONCE = 32
+PAUSE_SECONDS = 0.0001
+MOST_QUEUED = 1_000_000
+"""Records that wait for a disk that hangs; more than these would eat the training's memory."""
 
 Record = dict[str, Any]
-Trouble = Callable[[Path, OSError], None]
+Trouble = Callable[[Path, Exception], None]
 
 
 def write_run(folder: Path, record: Record) -> None:
@@ -40,7 +45,7 @@ def write_run(folder: Path, record: Record) -> None:
 class LineWriter:
     """Appends records to one file from a thread of its own.
 
-    `put` only appends to a queue. The first OSError (full disk, vanished mount) is given to `trouble`
+    `put` only appends to a queue. The first error (full disk, vanished mount) is given to `trouble`
     once, from the thread; from then on records are dropped and what is on disk stays readable.
     """
 
@@ -64,8 +69,11 @@ class LineWriter:
 
     def put(self, record: Record) -> None:
         """Hand over a record; it must not be changed afterwards."""
-        if not self._broken:
-            self._queue.append(record)
+        if self._broken:
+            return
+        self._queue.append(record)
+        if len(self._queue) > MOST_QUEUED:
+            self._give_up(TimeoutError("the disk does not answer"))
 
     def flush(self) -> None:
         """Write what is queued before returning."""
@@ -87,22 +95,29 @@ class LineWriter:
     def _run(self) -> None:
         while not self._wake.wait(FLUSH_SECONDS):
             with self._writing:
-                self._drain()
+                self._drain(PAUSE_SECONDS)
         with self._writing:
             self._drain()
             os.close(self._file)
 
-    def _drain(self) -> None:
+    def _drain(self, pause_s: float = 0.0) -> None:
+        """Write what is queued now. Python runs one thread at a time: a pause after every few lines keeps
+        the training's thread from waiting for this one."""
         count = len(self._queue)
-        if not count or self._broken:
-            return
-        lines = [formats.line(self._queue.popleft()) for _ in range(count)]
         try:
-            self._write("\n".join(lines) + "\n")
-        except OSError as error:
-            self._broken = True
-            self._queue.clear()
-            self._trouble(self.path, error)
+            while count > 0 and not self._broken:
+                lines = [formats.line(self._queue.popleft()) for _ in range(min(count, LINES_AT_ONCE))]
+                self._write("\n".join(lines) + "\n")
+                count -= len(lines)
+                if pause_s:
+                    time.sleep(pause_s)
+        except Exception as error:  # noqa: BLE001 - nobody would hear of it from this thread: given to `trouble`
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._broken = True
+        self._queue.clear()
+        self._trouble(self.path, error)
 
     def _write(self, text: str) -> None:
         # A path that was unlinked or whose mount is gone still takes writes: nobody could read them.
