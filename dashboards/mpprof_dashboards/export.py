@@ -19,6 +19,11 @@ from mpprof_dashboards.pages import memory, steps, verdict
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
 _ATTRIBUTES = {"className": "class", "id": "id", "role": "role", "title": "title", "href": "href"}
+# The figures are drawn while the page is still being laid out: each takes its final width at the end.
+_FIT = (
+    "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot')"
+    ".forEach(plot => Plotly.Plots.resize(plot)))"
+)
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
@@ -43,6 +48,7 @@ def report_html(document: Document, *, steps: StepTable | None = None) -> str:
             '</head><body class="mp-export"><main class="mp-page">',
             *parts,
             "</main>",
+            f"<script>{_FIT}</script>",
             f'<script type="application/json" id="mpprof-report">{_json(document)}</script>',
             "</body></html>\n",
         )

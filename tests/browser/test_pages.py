@@ -274,6 +274,14 @@ def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path
     assert HOSTILE in alone.page.evaluate("document.body.textContent")
     assert alone.page.locator('a[href="x"], #waterfall b').count() == 0
     assert alone.overflow() <= 0
+    alone.page.set_viewport_size({"width": 1440, "height": 900})
+    alone.page.reload()
+    alone.page.wait_for_load_state("load")
+    alone.page.wait_for_function(
+        """() => [...document.querySelectorAll('.js-plotly-plot')].every(plot =>
+            plot.querySelector('.main-svg').getBoundingClientRect().width
+            <= plot.closest('.mp-card').clientWidth)"""
+    )
     assert alone.problems == []
     assert alone.hosts <= {"local"}
 

@@ -153,7 +153,7 @@ def _cost(item: Document) -> html.Div:
     if item.get("cost_bytes") is not None:
         facts.append(("Costs", words.size(item["cost_bytes"]), "of memory"))
     if not facts:
-        facts.append(("Costs", "—", "no cost in time or memory is known"))
+        facts.append(("Costs", "—", "no cost in time or memory is stated"))
     if item.get("whatif_step_ns") is not None:
         facts.append(("With the remedy", words.duration(item["whatif_step_ns"]), "per step (estimated)"))
     return html.Div(

@@ -16,8 +16,15 @@ def escape(text: object) -> str:
 
 
 def label(text: object, width: int = 28) -> str:
-    """A name for an axis: shortened in the middle to `width` characters, then escaped."""
-    return escape(words.shorten(words.plain(str(text)), width))
+    """A name for an axis in at most `width` characters, escaped."""
+    return escape(shorten(words.plain(str(text)), width))
+
+
+def shorten(name: str, width: int) -> str:
+    """`name` in at most `width` characters: the end of a scope, both ends of anything else. Not escaped."""
+    if len(name) > width and "/" in name and not set(name) & set("<(:"):
+        return f"…{name[len(name) - width + 1 :]}"
+    return words.shorten(name, width)
 
 
 def sentence(text: str) -> str:

@@ -18,13 +18,12 @@ from mpprof_dashboards.pages import tables
 _KERNELS = (
     Column("name", "Kernel", flex=4, width=240, mono=True),
     tables.TIME, tables.SHARE, *tables.PLACED, tables.CALLS,
-    Column("op", "Op", flex=2, width=160, mono=True),
+    Column("op", "Op", flex=3, width=290, mono=True, shown="op_text"),
     Column("layer", "Layer", flex=2, width=130),
     tables.DEVICE,
 )  # fmt: skip
 _OPS = (
-    Column("op", "Op", flex=4, width=220, mono=True),
-    Column("name", "Op", flex=4, width=220, mono=True),
+    Column("op", "Op", flex=4, width=300, mono=True, shown="op_text"),
     Column("type", "Type", flex=2, width=120),
     tables.TIME, tables.SHARE, *tables.PLACED, tables.CALLS,
     Column("layer", "Layer", flex=2, width=130),

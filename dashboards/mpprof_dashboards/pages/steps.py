@@ -18,10 +18,12 @@ from mpprof_dashboards.figures import steps as figures
 
 def layout(context: Context) -> list[Any]:
     run = context.run
-    return content(context.report(), context.source.steps(run), context.source.hardware(run))
+    steps = context.source.steps(run)
+    parts = content(context.report(), steps)
+    return parts if steps is None else [*parts, _hardware(context.source.hardware(run))]
 
 
-def content(document: Document, steps: StepTable | None, hardware: HardwareTable | None = None) -> list[Any]:
+def content(document: Document, steps: StepTable | None) -> list[Any]:
     """The step log of a run, figure by figure; what was not recorded says so."""
     if steps is None or not len(steps):
         return [
@@ -34,7 +36,7 @@ def content(document: Document, steps: StepTable | None, hardware: HardwareTable
                 ),
             )
         ]
-    return [_tiles(document), _time(document, steps), _numerics(document, steps), _hardware(hardware)]
+    return [_tiles(document), _time(document, steps), _numerics(document, steps)]
 
 
 def _tiles(document: Document) -> html.Div:

@@ -8,8 +8,10 @@ from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.grid import Column
+from mpprof_dashboards.components.text import shorten
 
 NOT_ATTRIBUTED = "not attributed"
+_OP_WIDTH = 36
 _DURATIONS, _RATIOS = ("_ns", "_ns_per_step"), ("ratio",)
 
 
@@ -31,6 +33,8 @@ def _prepared(row: Document) -> dict[str, Any]:
             continue  # a split of the row's time: the figures show it
         else:
             flat[field] = value
+        if field == "op":  # scopes differ at their end, which a narrow column would cut off
+            flat["op_text"] = shorten(flat["op"], _OP_WIDTH)
         if field.endswith(_DURATIONS):
             flat[f"{field}_text"] = words.duration(value)
         elif field.endswith(_RATIOS):

@@ -44,7 +44,7 @@ def _hero(document: Document, baseline: str | None, export: str) -> html.Header:
         run.get("policy"), run.get("backend"), run.get("device"),
         f"batch {words.count(batch)}" if batch is not None else None,
         None if jit is None else "XLA on" if jit is True else "XLA off" if jit is False else f"XLA {jit}",
-        f"against {baseline}" if baseline else "no baseline chosen",
+        _against(document, baseline),
     ]  # fmt: skip
     return html.Header(
         [
@@ -62,6 +62,13 @@ def _hero(document: Document, baseline: str | None, export: str) -> html.Header:
         ],
         className="mp-hero",
     )
+
+
+def _against(document: Document, baseline: str | None) -> str:
+    speedup = document.get("speedup") or {}
+    if baseline is None and speedup.get("baseline") == "measured":
+        baseline = speedup.get("baseline_id")
+    return f"against {baseline}" if baseline else "no baseline chosen"
 
 
 def tiles(document: Document) -> html.Div:
@@ -112,14 +119,14 @@ def _speedup_tile(document: Document) -> html.Div:
 
 def _tensor_core_tile(document: Document) -> html.Div:
     share = document.get("tensor_core")
-    label = "Matrix time on Tensor Cores"
+    label = "On Tensor Cores"
     if not share:
         return cards.missing(label, why_absent(document, "tensor_core"))
     unknown = f"unknown: {words.percent(share.get('unknown_ratio'))} of kernel time"
     if share.get("ratio") is None:
         return cards.missing(label, f"{share.get('reason') or 'no matrix work'}; {unknown}")
     by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in (share.get("by_precision") or {}).items())
-    detail = "; ".join(text for text in (by, unknown) if text)
+    detail = "; ".join(text for text in ("of the matrix time", by, unknown) if text)
     return cards.tile(label, words.percent(share["ratio"]), detail, id="tensor-core-share")
 
 
