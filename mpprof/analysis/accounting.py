@@ -18,7 +18,7 @@ from mpprof.analysis import steps as stepping
 from mpprof.analysis.intervals import Intervals, crowded, gaps, sweep, union
 from mpprof.analysis.layers import Ownership
 from mpprof.analysis.roofline import weighed
-from mpprof.analysis.timeline import Periods
+from mpprof.analysis.window import Window, window_of
 from mpprof.errors import UnableError
 from mpprof.model.account import (
     CLASSES,
@@ -33,17 +33,14 @@ from mpprof.model.account import (
     TensorCoreShare,
 )
 from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, Family, Placements, Verdict
-from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.quantities import format_ratio
 from mpprof.model.run import Run
-from mpprof.model.steps import StepSummary
 from mpprof.model.trace import Trace, WorkKind
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-MOST_MISSING_RATIO = 0.01
-"""With more of a step's launches without a kernel than this, an account would be of another step."""
 _LEAST_DECIDED = 0.5
 """A Tensor Core share of less than half of the matrix time would be a guess about the rest."""
 
@@ -85,11 +82,11 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     kernels of those steps.
     """
     summary = stepping.summarise(run.steps, run.facts) if run is not None else None
-    windows: list[_Window] = []
+    windows: list[Window] = []
     refused: list[str] = []
     for device in range(len(trace.devices)):
-        found = _window(trace, device, run, summary)
-        if isinstance(found, _Window):
+        found = window_of(trace, device, run, summary)
+        if isinstance(found, Window):
             windows.append(found)
         elif (trace.kernels.device == device).any():
             refused.append(f"{trace.devices[device].plane}: {found}")
@@ -121,83 +118,6 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     return weighed(result, trace, ownership, run)
 
 
-# --- which instants ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The whole, steady steps of one device. `calls` hold `steps` optimizer steps; `rows` are the rows of
-    the kernel table that lie on the device, `shift` the error of its clock against the host's."""
-
-    device: int
-    periods: Periods
-    steps: int
-    rows: Int64
-    shift: idle.ClockShift
-
-    def notes(self, trace: Trace) -> tuple[str, ...]:
-        if not self.shift.ns:
-            return ()
-        return (
-            f"{trace.devices[self.device].plane}: kernels start up to {format_ns(self.shift.ns)} before "
-            "their launch; host events were shifted by that, and no idle time is split below it",
-        )
-
-
-def _window(trace: Trace, device: int, run: Run | None, summary: StepSummary | None) -> _Window | str:
-    """The window of a device, or why it has none."""
-    periods = timeline.periods(trace, device)
-    if not len(periods):
-        return "no whole step: " + "; ".join(periods.notes)
-    if periods.missing_ratio > MOST_MISSING_RATIO:
-        return (
-            f"the collector lost {format_ratio(periods.missing_ratio)} of the kernels of the whole steps "
-            f"(at most {format_ratio(MOST_MISSING_RATIO)} may be missing)"
-        )
-    periods = _steady(periods, run, summary)
-    rows = np.flatnonzero(trace.kernels.device == device)
-    shift = idle.ClockShift(0, rows[:0]) if trace.basis == "host" else idle.clock_shift(trace, rows)
-    return _Window(device, periods, _steps_of(periods, run), rows, shift)
-
-
-def _steady(periods: Periods, run: Run | None, summary: StepSummary | None) -> Periods:
-    """The periods without those of warm-up and without an epoch's edge; all of them if none is left."""
-    rows = np.ones(len(periods), np.bool_)
-    line = _lines(periods, run)
-    why = "warm-up or the end of an epoch"
-    if run is not None and run.steps is not None and line is not None:
-        steps = run.steps
-        last = np.concatenate([(np.diff(steps.epoch) != 0) | (np.diff(steps.fit) != 0), [False]])
-        rows &= ~last[line]
-        if summary is not None and summary.first_steady is not None:
-            rows &= steps.step[line] >= summary.first_steady
-    elif len(periods) >= 4:
-        rows[: stepping.warm_up((periods.end_ns - periods.start_ns).astype(np.float64))] = False
-        why = "warm-up"
-    if rows.all() or not rows.any():
-        return periods
-    return periods.keep(rows, f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}")
-
-
-def _lines(periods: Periods, run: Run | None) -> Int64 | None:
-    """The row of the step log of each period; None where their numbers are not those of the log."""
-    if run is None or run.steps is None or periods.source != "mpprof" or not len(run.steps):
-        return None
-    steps = run.steps.step
-    row = np.minimum(np.searchsorted(steps, periods.number), len(steps) - 1)
-    return row if (np.diff(steps) > 0).all() and (steps[row] == periods.number).all() else None
-
-
-def _steps_of(periods: Periods, run: Run | None) -> int:
-    """How many optimizer steps these periods hold: a call may cover several."""
-    line = _lines(periods, run)
-    if line is not None and run is not None and run.steps is not None:
-        return max(1, int(run.steps.covers[line].sum()))
-    fit = run.last_fit if run is not None else None
-    per_call = fit.steps_per_execution if fit is not None and fit.steps_per_execution else 1
-    return len(periods) * max(1, per_call)
-
-
 # --- one device --------------------------------------------------------------------------------------------
 
 
@@ -215,7 +135,7 @@ class _Work:
 
 
 def _device_account(
-    trace: Trace, placements: Placements, ownership: Ownership, window: _Window
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window
 ) -> DeviceAccount:
     instants = window.periods.instants()
     step_ns = instants.length_ns / window.steps
@@ -232,7 +152,7 @@ def _device_account(
 
 
 def _work(
-    trace: Trace, placements: Placements, ownership: Ownership, window: _Window, instants: Intervals
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
 ) -> _Work:
     table, rows = trace.kernels, window.rows
     start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
@@ -257,7 +177,7 @@ def _work(
     return _Work(rows, begin, finish, begins, verdict, phase, role)
 
 
-def _idle(trace: Trace, window: _Window, instants: Intervals) -> dict[Class, int]:
+def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[Class, int]:
     """Idle time of all periods by class."""
     table, rows = trace.kernels, window.rows
     start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
