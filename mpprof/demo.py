@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from mpprof.errors import MpprofError
 
 POLICIES = ("float32", "mixed_float16")
 STEPS = 120
+Command = Callable[[list[str]], int]
 
 
 def samples() -> Path | None:
@@ -22,10 +24,11 @@ def samples() -> Path | None:
     return folder if (folder / "make.py").is_file() else None
 
 
-def run(directory: Path, *, serve: bool, port: int) -> None:
+def run(directory: Path, command: Command, *, serve: bool, port: int) -> None:
     """Trains, prints the reports, the comparison and what the samples say, then serves it all.
 
-    Everything goes into a new folder of `directory`, named after the time; nothing there is overwritten.
+    `command` runs one command line and returns its exit code. Everything goes into a new folder of
+    `directory`, named after the time; nothing there is overwritten.
     """
     folder = directory / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
@@ -33,22 +36,20 @@ def run(directory: Path, *, serve: bool, port: int) -> None:
     for policy in POLICIES:
         train(policy, folder / policy)
     baseline, mixed = (str(folder / policy) for policy in POLICIES)
-    _show("report", baseline)
-    _show("report", mixed, "--baseline", baseline)
-    _show("compare", baseline, mixed)
+    _show(command, "report", baseline)
+    _show(command, "report", mixed, "--baseline", baseline)
+    _show(command, "compare", baseline, mixed)
     _show_samples(folder / "samples")
     if serve:
-        _show("serve", str(folder), "--port", str(port))
+        _show(command, "serve", str(folder), "--port", str(port))
     else:
         print(f"\nThe same as a page: mpprof serve {folder}")
 
 
-def _show(*arguments: str) -> None:
+def _show(command: Command, *arguments: str) -> None:
     """Runs a command as a reader could, and prints it first. Raises MpprofError where it fails."""
-    from mpprof.cli import main
-
     print(f"\n$ mpprof {' '.join(arguments)}\n", flush=True)
-    if main(list(arguments)) != 0:
+    if command(list(arguments)) != 0:
         raise MpprofError(f"mpprof {arguments[0]} failed", next="see the message above")
 
 

@@ -206,7 +206,10 @@ def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:
 
 def _why_no_trace(run: Run) -> str:
     if run.facts and run.facts.profile_windows:
-        return f"the profiler window left no trace: {run.facts.profile_windows[-1].status}"
+        window = run.facts.profile_windows[-1]
+        if window.status == "done":
+            return f"the trace of the profiler window is gone: nothing lies in {window.trace}"
+        return f"the profiler window left no trace: {window.status}"
     if run.facts:
         return run.facts.absent.get("profile_windows", "no profiler window was recorded")
     return "no trace lies in this directory"
@@ -285,7 +288,7 @@ def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Cas
 
 def _proof(mine: Analysis, baseline: Analysis | None) -> proofs.Proof:
     """What records alone prove, where no trace says where the matrix work ran."""
-    if mine.tensor_core is not None and mine.tensor_core.ratio is not None:
+    if mine.peaks is None or (mine.tensor_core is not None and mine.tensor_core.ratio is not None):
         return proofs.Proof((), None)
     return proofs.from_records(mine.run, baseline.run if baseline else None, mine.peaks)
 
