@@ -23,7 +23,7 @@ MOST_MISSING_RATIO = 0.01
 
 @dataclass(frozen=True)
 class Window:
-    """The whole, steady steps of one device. `calls` hold `steps` optimizer steps; `rows` are the rows of
+    """The whole, steady steps of one device; they hold `steps` optimizer steps. `rows` are the rows of
     the kernel table that lie on the device, `shift` the error of its clock against the host's."""
 
     device: int
