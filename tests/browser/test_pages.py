@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from mpprof_dashboards.pages import PAGES
 
 from mpprof.model.source import Document
 from mpprof.report import words
-from tests.dashboards.fake_source import HOSTILE, FakeSource, kernel_rows
+from tests.builders.xspace import Ref, Space
+from tests.dashboards.fake_source import HOSTILE, HOSTILE_KERNEL, FakeSource, kernel_rows
 
 pytestmark = pytest.mark.browser
 
@@ -56,12 +58,24 @@ class Visit:
 
     def open(self, path: str) -> None:
         self.page.goto(self.base + path)
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until every figure and table of the page is drawn."""
         self.page.wait_for_selector("#page .mp-card")
         self.page.wait_for_function(
             """() => [...document.querySelectorAll('.mp-graph')].every(
                 graph => graph.querySelector('.js-plotly-plot .main-svg'))
               && [...document.querySelectorAll('.mp-grid')].every(grid => grid.querySelector('.ag-row'))"""
         )
+
+    def choose(self, query: str, verdict: str) -> None:
+        """Goes to another run within the app, and waits for its verdict."""
+        self.page.evaluate("search => dash_clientside.set_props('url', {search})", query)
+        self.page.wait_for_function(
+            "text => document.querySelector('#verdict')?.innerText === text", arg=verdict
+        )
+        self.settle()
 
     def open_well(self, path: str) -> None:
         """Opens a page that must have something to show."""
@@ -106,12 +120,10 @@ def fake_server() -> Iterator[str]:
     server.close()
 
 
-@pytest.fixture(scope="module")
-def sample_server() -> Iterator[str]:
-    """`mpprof serve sample_traces/`, the way a user runs it."""
-    if not SAMPLES.is_dir():
-        pytest.skip("no sample_traces/ in this checkout")
-    command = [sys.executable, "-m", "mpprof.cli", "serve", str(SAMPLES), "--port", "0"]
+@contextmanager
+def serving(logdir: Path) -> Iterator[str]:
+    """`mpprof serve LOGDIR`, the way a user runs it; gives the address."""
+    command = [sys.executable, "-m", "mpprof.cli", "serve", str(logdir), "--port", "0"]
     paths = os.pathsep.join((str(ROOT), str(ROOT / "dashboards")))
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
@@ -122,6 +134,14 @@ def sample_server() -> Iterator[str]:
         yield "http://127.0.0.1:" + line.split("http://127.0.0.1:")[1].split("/")[0]
         process.terminate()
         process.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def sample_server() -> Iterator[str]:
+    if not SAMPLES.is_dir():
+        pytest.skip("no sample_traces/ in this checkout")
+    with serving(SAMPLES) as address:
+        yield address
 
 
 def visit(browser: Any, base: str, width: int = 1440, scheme: str = "light") -> Visit:
@@ -176,7 +196,7 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     assert seen.marks("kernel-time")["unknown"] == unknown
     first = max(rows, key=lambda row: row["total_ns"])
     cell = seen.page.locator('#kernels-grid [row-index="0"] [col-id="total_ns"]')
-    assert cell.inner_text() == words.duration(first["total_ns"])
+    assert cell.text_content() == words.duration(first["total_ns"])
 
     seen.open(f"/layers{query}")
     assert seen.marks("layers")["res2a"] == 7_100_000
@@ -201,6 +221,28 @@ def test_a_name_with_markup_is_shown_as_text_everywhere(chromium: Any, fake_serv
         assert HOSTILE in shown, path
     assert "owned" not in seen.page.title()
     seen.assert_quiet()
+
+
+def test_a_hostile_trace_file_is_shown_as_text(chromium: Any, tmp_path: Path) -> None:
+    space = Space()
+    stream = space.plane("/device:GPU:0", 0).line(7, "Stream #7(Compute)")
+    for start in range(0, 50_000, 1000):
+        stream.event("ampere_sgemm_128x64_nn", start, 600, {"tf_op": Ref(f"{HOSTILE}:MatMul")})
+        stream.event(HOSTILE_KERNEL, start + 700, 200, {"tf_op": Ref("model/b/Relu:Relu")})
+    folder = tmp_path / "plugins" / "profile" / "now"
+    folder.mkdir(parents=True)
+    (folder / "host.xplane.pb").write_bytes(space.to_bytes())
+    with serving(tmp_path) as address:
+        seen = visit(chromium, address)
+        seen.open_well("/ops")
+        shown = seen.page.evaluate("() => document.body.textContent")
+        assert HOSTILE in shown
+        assert HOSTILE_KERNEL in shown
+        for page in PAGES:
+            seen.open_well(page.path)
+            assert seen.page.locator('a[href="x"], #page b').count() == 0
+            assert "owned" not in seen.page.title()
+        seen.assert_quiet()
 
 
 def test_no_figure_offers_to_share_itself(chromium: Any, fake_server: str) -> None:
@@ -229,11 +271,14 @@ def test_dark_and_light_are_switched_and_kept(chromium: Any, fake_server: str) -
     seen.assert_quiet()
 
 
-@pytest.mark.parametrize("page", [page.path for page in PAGES])
-def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server: str, page: str) -> None:
+def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server, width=390)
-    seen.open(f"{page}?run=mixed&baseline=fp32")
-    assert seen.overflow() <= 0
+    seen.open("/?run=mixed&baseline=fp32")
+    for page in PAGES:
+        seen.page.click(f".mp-tab:text-is('{page.title}')")
+        seen.page.wait_for_selector(f".mp-tab-current:text-is('{page.title}')")
+        seen.settle()
+        assert seen.overflow() <= 0, page.title
     seen.assert_quiet()
 
 
@@ -290,21 +335,50 @@ def test_the_samples_are_served_as_the_report_prints_them(chromium: Any, sample_
     from mpprof import workflows
 
     source = workflows.source(SAMPLES)
+    entries = source.entries()
     seen = visit(chromium, sample_server)
-    for entry in source.entries():
-        baseline = next(
-            (
-                other.id
-                for other in source.entries()
-                if other.name == entry.name.replace("mixed-float16", "float32")
-            ),
-            None,
-        )
-        baseline = None if baseline == entry.id else baseline
-        seen.open(f"/?run={entry.id}&baseline={baseline or 'none'}")
-        if entry.problem is None:
-            assert_verdict_shows(seen, source.report(entry.id, baseline))
-    chosen = "v100-odd-vocabulary-mixed-float16"
-    for page in PAGES:
-        seen.open_well(f"{page.path}?run={chosen}")
+    seen.open_well(f"/?run={entries[0].id}&baseline=none")
+    for entry in entries:
+        twin = entry.name.replace("mixed-float16", "float32")
+        baseline = next((other.id for other in entries if other.name == twin and other is not entry), None)
+        document = source.report(entry.id, baseline)
+        seen.choose(f"?run={entry.id}&baseline={baseline or 'none'}", document["verdict"])
+        assert_verdict_shows(seen, document)
+    seen.assert_quiet()
+
+
+def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: str) -> None:
+    from mpprof import workflows
+
+    source = workflows.source(SAMPLES)
+    run, baseline = "v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"
+    query = f"?run={run}&baseline={baseline}"
+    document, seen = source.report(run, baseline), visit(chromium, sample_server)
+
+    seen.open_well(f"/steps{query}")
+    assert seen.text("median") == words.duration(document["steps"]["median_ns"])
+    assert seen.text("step-count") == words.count(document["steps"]["count"])
+
+    seen.open_well(f"/ops{query}")
+    sums: dict[str, float] = {"unknown": 0.0}
+    for row in source.kernels(run):
+        sums[row["placement"]] = sums.get(row["placement"], 0.0) + row["total_ns"]
+    assert seen.marks("kernel-time") == sums
+    longest = max(source.ops(run), key=lambda row: row["total_ns"])
+    cell = seen.page.locator('#ops-grid [row-index="0"] [col-id="total_ns"]')
+    assert cell.text_content() == words.duration(longest["total_ns"])
+
+    seen.open_well(f"/layers{query}")
+    rows = {row["layer"] or "": row["total_ns"] for row in source.layers(run)}
+    shown = {name: ns for name, ns in seen.marks("layers").items() if name != "more"}
+    assert shown == {name: rows.get(name, 0) for name in shown}
+    assert len(shown) > 2
+
+    seen.open_well(f"/memory{query}")
+    assert seen.text("peak-recorded") == words.size(document["steps"]["peak_memory_bytes"])
+
+    seen.open_well(f"/compare{query}")
+    rung = source.compare((baseline, run))["steps"][0]
+    assert seen.text("rung-0-observed") == words.speedup(rung["observed"])
+    assert seen.marks("gap-0") == pytest.approx(expected_marks(document | {"speedup": rung}))
     seen.assert_quiet()

@@ -68,7 +68,8 @@ def test_the_scheme_is_set_before_anything_is_drawn(client: Any) -> None:
     text = client.get("/?run=mixed").text
     assert text.index("/assets/scheme.js") < text.index("<body>")
     assert text.count("scheme.js") == 1
-    assert client.get("/assets/scheme.js").status_code == 200
+    with client.get("/assets/scheme.js") as response:
+        assert response.status_code == 200
 
 
 def test_a_link_without_a_choice_is_sent_to_one_with_it(client: Any) -> None:
