@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.model.trace import CopyKind, HostKind, KernelTable, Stream, WorkKind
+from mpprof.model.trace import CopyKind, HostKind, KernelTable, Op, Stream, WorkKind
 from mpprof.traces import columns
 from mpprof.traces.columns import Interner, constant
 from mpprof.traces.devices import take
@@ -14,6 +16,7 @@ from mpprof.traces.names import CALLS
 from mpprof.traces.ops import Ops
 
 Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
 
 _HLO_CALLS = frozenset(("call", "while", "conditional", "fusion-call", "async-start", "async-done"))
 """HLO opcodes that only run other instructions."""
@@ -50,7 +53,7 @@ def kernels(host: Host, ops: Ops, strings: Interner) -> tuple[KernelTable, tuple
         name=table.name[rows],
         op=table.op[rows],
         correlation=constant(-1, n),
-        launch=rows.astype(np.int32),
+        launch=_launches(host, rows, listed, strings),
         shapes=constant(-1, n, np.int32),
         details=constant(-1, n, np.int32),
         copy=constant(CopyKind.NONE, n, np.int8),
@@ -63,6 +66,47 @@ def kernels(host: Host, ops: Ops, strings: Interner) -> tuple[KernelTable, tuple
 
 def _works(type: str, *, hlo: bool) -> bool:
     return type not in _HLO_CALLS if hlo else not CALLS.match(type)
+
+
+def _launches(host: Host, rows: Int64, ops: Sequence[Op], strings: Interner) -> Int32:
+    """The host event that dispatched each kernel: itself, but for JAX, which runs modules after the call.
+
+    JAX's CPU client runs the calls of a function in the order they were made, and notes no link between
+    the two. Where every instruction of a module ran exactly as often as its function was called, and none
+    before its call, the k-th run belongs to the k-th call.
+    """
+    launch = rows.astype(np.int32)
+    table, texts = host.table, strings.texts()
+    modules = sorted({op.hlo.module for op in ops if op.hlo is not None})
+    number = {module: i for i, module in enumerate(modules)}
+    module_of = np.array([number[op.hlo.module] if op.hlo else -1 for op in ops] + [-1])[table.op[rows]]
+    for module in modules:
+        name = f"PjitFunction({module.removeprefix('jit_')})"
+        if name not in texts:
+            continue
+        calls = _outermost(host, np.flatnonzero(table.name == texts.index(name)))
+        calls = calls[np.argsort(table.start_ns[calls], kind="stable")]
+        mine = np.flatnonzero(module_of == number[module])
+        mine = mine[np.lexsort((table.start_ns[rows[mine]], table.op[rows[mine]]))]
+        _, counts = np.unique(table.op[rows[mine]], return_counts=True)
+        if not len(mine) or (counts != len(calls)).any():
+            continue
+        called = np.tile(calls, len(counts))
+        if (table.start_ns[rows[mine]] >= table.start_ns[called]).all():
+            launch[mine] = called
+    return launch
+
+
+def _outermost(host: Host, rows: Int64) -> Int64:
+    """Of events of one name those that lie in no other of them; a call and its fast path have one name."""
+    keep, last_thread, last_end = [], -1, -1
+    table = host.table
+    for row in rows.tolist():
+        start, thread = int(table.start_ns[row]), int(table.thread[row])
+        if thread != last_thread or start >= last_end:
+            keep.append(row)
+            last_thread, last_end = thread, start + int(table.duration_ns[row])
+    return np.array(keep, np.int64)
 
 
 def _until_end(host: Host, rows: Int64) -> Int64:

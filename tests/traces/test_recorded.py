@@ -214,3 +214,11 @@ def test_xla_on_the_cpu_gives_instructions_with_their_hlo(backend: str, policy: 
     assert any(scope in op.name for op in ops), sorted({op.name for op in ops})
     assert not any(trace.strings[row].startswith("end: ") for row in trace.kernels.name.tolist())
     assert any(op.hlo.flops for op in ops if op.hlo)
+    if backend == "jax":  # the calls were made under the markers, what they started ran later
+        launch = trace.kernels.launch
+        assert {trace.strings[row] for row in trace.host.name[launch].tolist()} == {
+            "PjitFunction(train_step)"
+        }
+        assert (trace.host.start_ns[launch] <= trace.kernels.start_ns).all()
+        under = np.searchsorted(trace.markers.start_ns, trace.host.start_ns[launch], side="right") - 1
+        assert np.bincount(under).tolist() == [len(trace.kernels) // 3] * 3
