@@ -308,8 +308,21 @@ def _absent(mine: Analysis) -> dict[str, str]:
     if mine.account is None:
         absent["time"] = mine.trace_problem or "no account"
     if mine.memory is None:
-        absent["memory"] = "the trace holds no allocations of a device's allocator"
+        absent["memory"] = _why_no_memory(mine)
     return absent
+
+
+def _why_no_memory(mine: Analysis) -> str:
+    why = memory.why_not(mine.trace) if mine.trace is not None else mine.trace_problem
+    return why or "no allocations were recorded"
+
+
+def announce(root: str | Path) -> str | None:
+    """The verdict that the callback prints when `fit` ends. None: the run's own directory holds several."""
+    try:
+        return diagnose(load(root)).verdict
+    except SeveralRunsError:
+        return None
 
 
 def compare(chosen: Sequence[Run], *, strict: bool = False) -> Comparison:
@@ -372,7 +385,7 @@ def rows_of(
 
 def _memory_rows(mine: Analysis) -> list[dict[str, Any]]:
     if mine.memory is None:
-        raise UnableError("the trace holds no allocations of a device's allocator", where=str(mine.run.path))
+        raise UnableError(_why_no_memory(mine), where=str(mine.run.path))
     return [{"by": item.by, "name": item.name, "bytes": item.bytes} for item in mine.memory.at_peak]
 
 
