@@ -15,6 +15,7 @@ from mpprof.analysis import (
     kernel_names_cudnn,
     kernel_names_frameworks,
     kernel_names_gemm,
+    kernel_names_language,
     kernel_names_other,
 )
 from mpprof.analysis.kernel_names_parse import Card, Name, operands, parse, values
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     *kernel_names_other.MATRIX_RULES,
     *kernel_names_gemm.REDUCTION_RULES,
     *kernel_names_cudnn.ATTENTION_RULES,
+    *kernel_names_language.RULES,
     *kernel_names_gemm.RULES,
     *kernel_names_cudnn.RULES,
     *kernel_names_frameworks.RULES,

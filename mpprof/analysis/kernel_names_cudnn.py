@@ -46,7 +46,7 @@ _AROUND_ATTENTION = re.compile(r"combine|preprocess|postprocess|convert")
 
 
 def _attention_helper(name: Name, match: re.Match[str], card: Card) -> Said | None:
-    if not any(word in name.head for word in ("flash", "attn", "attention", "fmha")):
+    if not any(word in name.head for word in ("flash", "attn", "attention", "fmha", "mla_")):
         return None
     return Said("not_matmul", operands(floats(name)), "attention")
 
@@ -126,18 +126,24 @@ def _rnn(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("cuda_core", operands(name.types()), "rnn", None, "cudnn-fma", text)
 
 
-def _before_tensor_cores(name: Name, match: re.Match[str], card: Card) -> Said:
-    """Kernels that NVIDIA's PyProf lists as Tensor Core kernels, though nothing in their names says so."""
+def _listed(name: Name, match: re.Match[str], card: Card) -> Said:
+    """Kernels that NVIDIA's own PyProf lists as Tensor Core kernels, though their names state no instruction.
+
+    The list is from Volta and Turing, which multiply half only: it tells nothing of float32, which these
+    kernels multiplied with ordinary arithmetic.
+    """
     precision = operands(name.types())
     family = convolution(name.head)
     if precision in ("fp32", "fp64"):
         return Said("cuda_core", precision, family, None, "cudnn-fma", "a float32 kernel from before TF32")
+    if precision in ("fp16", "bf16", "int8"):
+        return Said("tensor_core", precision, family)
     return Said("unknown", precision, family)
 
 
 ATTENTION_RULES: tuple[Rule, ...] = (
     Rule(
-        "attention-helper", r"combine|preprocess|postprocess|dot_do_o|convert_dq|convert_dkv|convertqgrad|ograddoto|compute_delta|prepare_varlen|scheduler_metadata|reduction|rng_state",
+        "attention-helper", r"combine|preprocess|postprocess|dot_do_o|convert_dq|convert_dkv|convertqgrad|ograddoto|compute_delta|prepare_varlen|scheduler_metadata|mla_metadata|reduction|rng_state",
         _attention_helper, "prepares, converts or combines partial results of an attention kernel",
         _FLASH, "Ampere and later", "void flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64, 128, 128, 8, cutlass::half_t>>()",
         whole=False,
@@ -173,7 +179,7 @@ ATTENTION_RULES: tuple[Rule, ...] = (
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "conv-offsets", r"compute\w*offsets?kernel\w*|kern_precompute_indices|computewgrad\w*offset\w*|splitkoffsets|cudnn\w*::gemm::computeoffsets",
+        "conv-offsets", r"compute\w*offsets?kernel\w*|kern_precompute_indices|computewgrad\w*offset\w*|splitkoffsets|init_device_mask_mapper\w*|cudnn\w*::gemm::computeoffsets",
         _conv(True), "precomputes indices for a convolution: no product", _CUDNN, "all",
         "void cask_cudnn::computeOffsetsKernel<false, false>(cask_cudnn::ComputeOffsetsParams)",
         whole=False,
@@ -208,8 +214,8 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "cudnn-listed", r"first_layer_(?:fwd|wgrad)\w*|dgrad_1x1_stride_2x2\w*", _before_tensor_cores,
-        "NVIDIA's PyProf calls some of these Tensor Core kernels; the name states no instruction", "NVIDIA/PyProf pyprof/prof/tc.py", "Volta, Turing",
+        "cudnn-listed", r"first_layer_(?:fwd|wgrad)\w*|dgrad_1x1_stride_2x2\w*", _listed,
+        "NVIDIA's PyProf lists it among the Tensor Core kernels, and its operands are narrow; the name states no instruction", "NVIDIA/PyProf pyprof/prof/tc.py", "Volta, Turing",
         "void cudnn::detail::first_layer_fwd_kernel<__half, 7, 7, 3>(__half const*)", whole=False,
     ),
     Rule(
@@ -219,14 +225,14 @@ RULES: tuple[Rule, ...] = (
         "void flashinfer::BatchDecodeWithPagedKVCacheKernel<flashinfer::PosEncodingMode, 2, 8, __half>()", whole=False,
     ),
     Rule(
-        "cudnn-direct", r"conv2d_grouped_direct_kernel|implicit_convolve_[a-z]{1,2}gemm|explicit_convolve_[a-z]{1,2}gemm|precomputed_convolve_[a-z]{1,2}gemm|(?:dgrad|wgrad)(?:2d|3d)?_(?:alg\d\w*|engine\w*|grouped\w*)|spatial_convolution_2d|\bconvolve_common_engine\w*|convolve_winograd\w*|cudnn::cnn::conv\w*_kernel|conv1d_\w*kernel",
+        "cudnn-direct", r"conv2d_grouped_direct_kernel|implicit_convolve_[a-z]{1,2}gemm|explicit_convolve_[a-z]{1,2}gemm|precomputed_convolve_[a-z]{1,2}gemm|convolvend_\w*(?:engine|gemm)\w*|winograd3x3kernel|(?:dgrad|wgrad)(?:2d|3d)?_(?:alg\d\w*|engine\w*|grouped\w*)|spatial_convolution_2d|\bconvolve_common_engine\w*|convolve_winograd\w*|cudnn::cnn::conv\w*_kernel|conv1d_\w*kernel",
         _conv(False), "a cuDNN kernel from before Tensor Cores: ordinary arithmetic by its counters on A100",
         "leleucas/Actual-Parameter-Collection-for-Machine-Learning-Operators (A100 counters)", "all",
         "void implicit_convolve_sgemm<float, float, 128, 5, 5, 3, 3, 3, 1, false, false, true>(int, int, int, float const*)",
         whole=False,
     ),
     Rule(
-        "layout-helper", r"(?:nchw|nhwc|nc(?:d)?hw\w*|n(?:d)?hwc|chwn)_?to_?(?:folded)?(?:n|c)\w*|nhwcaddpadding\w*|nchwaddpadding\w*|addpaddingkernel|cudnn\w*transpose\w*|tensortransformgeneric|transformtensor\w*|foldednhwc\w*",
+        "layout-helper", r"(?:nchw|nhwc|nc(?:d)?hw\w*|n(?:d)?hwc|chwn)_?to_?(?:folded)?(?:n|c)\w*|nhwcaddpadding\w*|nchwaddpadding\w*|addpaddingkernel|cudnn\w*transpose\w*|tensortransformgeneric|transformtensor\w*|foldednhwc\w*|generictranspose\w*",
         plain("layout"), "moves values to another layout", _CUDNN, "all",
         "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>(cudnn::ops::nchw2nhwc_params_t<float>)",
         whole=False,

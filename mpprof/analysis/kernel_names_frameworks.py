@@ -255,8 +255,8 @@ RULES: tuple[Rule, ...] = (
         "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<Eigen::TensorMap<Eigen::Tensor<Eigen::half, 1, 1, int>>, Eigen::TensorCwiseBinaryOp<Eigen::internal::scalar_product_op<Eigen::half, Eigen::half>>>>>()", whole=False,
     ),
     Rule(
-        "tf-depthwise", r"depthwiseconv2d\w*", ordinary("depthwise"), "TensorFlow's own depthwise kernels: ordinary arithmetic",
-        _TF + "/depthwise_conv_op_gpu.h", "all", "void tensorflow::DepthwiseConv2dGPUKernelNHWCSmall<Eigen::half, 3, 3>(tensorflow::DepthwiseArgs)",
+        "framework-depthwise", r"depthwiseconv2d\w*|spatialdepthwiseconvolution\w*", ordinary("depthwise"), "a framework's own depthwise kernels: ordinary arithmetic",
+        _TF + "/depthwise_conv_op_gpu.h; pytorch/pytorch DepthwiseConv2d.cu", "all", "void tensorflow::DepthwiseConv2dGPUKernelNHWCSmall<Eigen::half, 3, 3>(tensorflow::DepthwiseArgs)",
         whole=False,
     ),
     _family_rule("tf-optimizer", r"(?:resource_?|sparse_?)?apply_?(?:adam|momentum|kerasmomentum|rmsprop|adagrad|ftrl|gradient|adamax|adadelta)\w*", "optimizer",
@@ -289,7 +289,7 @@ RULES: tuple[Rule, ...] = (
     _family_rule("multi-tensor", r"multi_tensor_apply_kernel\w*", "optimizer",
                  "one launch over many parameters: an optimizer's update or a check of its gradients", "NVIDIA/apex csrc/multi_tensor_apply.cuh", "void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float, float>(int)"),
     Rule(
-        "serving-library", r"\b(?:vllm|sglang|sgl_kernel|tensorrt_llm|flashinfer|moe|transformer_engine|apex|fastertransformer|llama)::[\w:]*(?P<what>norm|softmax|rotary|rope|cache|quant|silu|gelu|act_and_mul|activation|routing|finalize|permute|topk|moe_align|sampl|cast|transpose|rng_state|allreduce|all_reduce)\w*",
+        "serving-library", r"\b(?:vllm|sglang|sgl_kernel|tensorrt_llm|flashinfer|moe|transformer_engine|apex|fastertransformer|llama)::[\w:]*(?P<what>norm|softmax|rotary|rope|cache|quant|silu|gelu|act_and_mul|activation|routing|finalize|permute|topk|moe_align|sampl|cast|transpose|rng_state|allreduce|all_reduce|gated_act|dbias|swizzle|multi_tensor|amax|padding|dropout)\w*",
         lambda name, match, card: Said("not_matmul", (values if _SERVING[match["what"]] == "cast" else operands)(floats(name)), _SERVING[match["what"]]),
         "a helper of an inference library, named by its task", "vllm-project/vllm csrc; NVIDIA/TensorRT-LLM kernels; flashinfer-ai/flashinfer", "Ampere and later",
         "void vllm::rms_norm_kernel<c10::BFloat16, 8, 2>(c10::BFloat16*, c10::BFloat16 const*, long, float, int, int)", whole=False,
@@ -301,7 +301,7 @@ RULES: tuple[Rule, ...] = (
     _family_rule("loss-kernel", r"cunn_classnll\w*|nll_loss\w*|cross_entropy\w*|softmaxxent\w*|xentkernel\w*|sparsexent\w*", "reduce",
                  "a loss over rows", _TORCH + "; " + _TF, "void cunn_ClassNLLCriterion_updateOutput_kernel<float, float>(float*, float*)"),
     Rule(
-        "elementwise-kernel", r"^\w*elementwise_kernel\w*", plain("elementwise"), "a pointwise kernel of PyTorch", _TORCH, "all",
+        "elementwise-kernel", r"^\w*elementwise_kernel\w*|^kernelpointwiseapply\w*", plain("elementwise"), "a pointwise kernel of PyTorch", _TORCH, "all",
         "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out()>(int)", whole=False,
     ),
 )  # fmt: skip
@@ -312,6 +312,8 @@ _SERVING: dict[str, Family] = {
     "activation": "elementwise", "routing": "gather_scatter", "finalize": "gather_scatter",
     "permute": "gather_scatter", "topk": "gather_scatter", "moe_align": "gather_scatter", "sampl": "random",
     "cast": "cast", "transpose": "layout", "rng_state": "random", "allreduce": "comm", "all_reduce": "comm",
+    "gated_act": "elementwise", "dbias": "reduce", "swizzle": "layout", "multi_tensor": "optimizer",
+    "amax": "reduce", "padding": "layout", "dropout": "random",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import re
 
 from mpprof.analysis.kernel_names_parse import Card, Name, operands, types_in
 from mpprof.analysis.kernel_names_rule import Rule, Said, convolution, helper, ordinary
-from mpprof.model.kernels import Family, Placement, Precision
+from mpprof.model.kernels import Family, Precision
 
 _LETTER: dict[str, Precision] = {
     "s": "fp32", "d": "fp64", "h": "fp16", "i": "int8", "c": "fp32", "z": "fp64", "gc": "fp32", "b": "bf16",
@@ -197,7 +197,7 @@ def _cutlass_family(text: str) -> Family:
 
 
 _V3 = re.compile(
-    r"_(?P<letter>[a-z])(?P<shape>\d+x\d+x\d+)?(?P<fast>tf32|bf16|f16)?[a-z]*?(?:gemm|fprop|dgrad|wgrad)[a-z]*"
+    r"_(?P<letter>[a-z])?(?P<shape>\d+(?:x\d+x\d+)?)?(?P<fast>tf32|bf16|f16)?[a-z]*?(?:gemm|fprop|dgrad|wgrad)[a-z]*"
     r"(?:_block_scaled)?_(?P<types>[a-z0-9_]*)"
 )
 _SCALED = re.compile(r"ue\d+m\d+x")  # the type of the scales of a block-scaled operand
@@ -217,10 +217,10 @@ def _cutlass3(name: Name, match: re.Match[str], card: Card) -> Said:
         )
     precision = operands(types)
     if precision in ("unknown", "fp32"):
-        letter = shaped["letter"] if shaped else ""
+        letter = (shaped["letter"] or "") if shaped else ""
         precision = "tf32" if precision == "fp32" else ("int8" if letter == "i" else "unknown")
     return Said(
-        "tensor_core", precision, family, _LETTER.get(shaped["letter"]) if shaped else None, "cutlass3-tensorop",
+        "tensor_core", precision, family, _LETTER.get(shaped["letter"] or "") if shaped else None, "cutlass3-tensorop",
         "CUTLASS 3 tensorop: wgmma or tcgen05 instructions",
     )  # fmt: skip
 
@@ -242,12 +242,15 @@ def _atom(name: Name, match: re.Match[str], card: Card) -> Said:
     )  # fmt: skip
 
 
+_CONVOLUTION = re.compile(r"convolution|::conv::|conv2d|[fw]prop|dgrad|wgrad|first_layer")
+
+
 def _template_family(text: str) -> Family:
     if "flash" in text or "attention" in text or "fmha" in text or "sdpa" in text:
         return "attention"
     if "depthwise" in text:
         return "depthwise"
-    return convolution(text) if "convolution" in text or "::conv::" in text or "conv2d" in text else "gemm"
+    return convolution(text) if _CONVOLUTION.search(text) else "gemm"
 
 
 def _tensorop_class(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -301,15 +304,6 @@ def _tile_gemm(name: Name, match: re.Match[str], card: Card) -> Said:
     )
 
 
-def _fp8_gemm(name: Name, match: re.Match[str], card: Card) -> Said:
-    precision: Precision = "bf16" if "bf16" in match.group() else ("fp4" if "fp4" in match.group() else "fp8")
-    return Said("tensor_core", precision, "gemm", "fp32")
-
-
-def _placed(placement: Placement, family: Family, precision: Precision) -> Said:
-    return Said(placement, precision, family)
-
-
 REDUCTION_RULES: tuple[Rule, ...] = (
     Rule(
         "splitk-reduction", r"splitkreduce|splitk_reduce|reducesplitk|splitkreduction|batched_splitk_reduc",
@@ -353,7 +347,7 @@ RULES: tuple[Rule, ...] = (
         "AMD-AGI/TraceLens H100 traces", "Hopper", "volta_h16gemm_<BF16,BF16,float>_nt_v1", whole=False,
     ),
     Rule(
-        "legacy", r"\b(?:trt_|cudnn_(?:infer_|train_)?)?(?P<arch>kepler|maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_(?:(?:fp16|bf16|fp32|int8|tf32|f16)_)?(?P<letter>gc|[a-z])(?P<shape>884|1688|16816|8816|16832|161616|32816|83216|16864|168128|168256)?(?P<kind>gemm|cudnn)",
+        "legacy", r"\b(?:trt_|(?:_5x_)?cudnn_(?:infer_|train_)?)?(?P<arch>kepler|maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_(?:(?:fp16|bf16|fp32|int8|tf32|f16|fp16x2|int8x4|int8x32)_)?(?P<letter>gc|[a-z])(?P<shape>884|1688|16816|8816|16832|161616|32816|83216|16864|168128|168256)?(?P<kind>gemm|cudnn)",
         _legacy, "", _CUBLAS, "Maxwell to Hopper", "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
         whole=False,
     ),
@@ -363,12 +357,6 @@ RULES: tuple[Rule, ...] = (
         "flashinfer-ai/flashinfer and NVIDIA/TensorRT-LLM (trtllm-gen cubins)", "Blackwell",
         "bmm_Bfloat16_E4m3E4m3_Fp32_t128x16x256_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_TN_sm100f",
         whole=False,
-    ),
-    Rule(
-        "deep-gemm", r"(?:sm\d+_)?(?:m_grouped_|k_grouped_)?(?:fp8|bf16|fp4|fp8_fp4)_(?:m_grouped_|k_grouped_)?(?:gemm|bmm|mqa|paged_mqa)[a-z_0-9]{0,80}(?:impl|kernel)|deep_gemm::(?:fp8|bf16)_\w*gemm\w*",
-        _fp8_gemm, "DeepGEMM multiplies by wgmma or tcgen05 only",
-        "deepseek-ai/DeepGEMM deep_gemm/include", "Hopper, Blackwell",
-        "void deep_gemm::fp8_gemm_kernel<4096u, 7168u, 128u, 128u>(__nv_bfloat16*)", whole=False,
     ),
     Rule(
         "cute-mma-atom", r"sm(?:70|75|80|89|90|100|103|120)(?:::gmma::mma|::)?_(?:mma_)?\d+x\d+x\d+_(?P<types>(?:(?:tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|e3m2|e2m3|s32|s8|u8)+))_",

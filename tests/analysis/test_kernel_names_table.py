@@ -174,8 +174,8 @@ cuda_core fp16 depthwise cudnn-depthwise | 8.0 | void conv2d_c1_k1_nhwc_kernel<_
 cuda_core fp16 depthwise cudnn-depthwise | 8.0 | void cudnn::cnn::dgrad2d_c1_k1_nchw_kernel<__half, float, 3>(cudnnTensorStruct)
 cuda_core fp16 conv_wgrad cudnn-direct | 8.0 | void cudnn::cnn::wgrad_alg1_engine_NHWC<__half, float, 128, 6, 8, 3, 3, 5, false, true>(int, int, int, __half const*)
 cuda_core fp16 conv_fprop cudnn-direct | 8.0 | void convolve_common_engine_float_NHWC<__half, __half, 128, 5, 5, 3, 3, 3, 1, true, false>(int, int, int)
-cuda_core fp16 depthwise tf-depthwise | 8.0 | void tensorflow::DepthwiseConv2dGPUKernelNCHWSmall<(tensorflow::DepthwiseConv2dDirection)0, 2, 2, 16, true, Eigen::half, float>(tensorflow::DepthwiseArgs)
-cuda_core fp16 depthwise tf-depthwise | 8.0 | void tensorflow::DepthwiseConv2dBackpropFilterGPUKernelNHWCSmall<Eigen::half, 4, 8, 3, 3, float>(tensorflow::DepthwiseArgs)
+cuda_core fp16 depthwise framework-depthwise | 8.0 | void tensorflow::DepthwiseConv2dGPUKernelNCHWSmall<(tensorflow::DepthwiseConv2dDirection)0, 2, 2, 16, true, Eigen::half, float>(tensorflow::DepthwiseArgs)
+cuda_core fp16 depthwise framework-depthwise | 8.0 | void tensorflow::DepthwiseConv2dBackpropFilterGPUKernelNHWCSmall<Eigen::half, 4, 8, 3, 3, float>(tensorflow::DepthwiseArgs)
 tensor_core fp8 gemm xmma-tensor | 8.9 | sm89_xmma_gemm_e4m3e4m3_e4m3f32_f32_tn_n_tilesize64x128x64_stage3_warpsize2x2x1_tensor16x8x32_kernel
 tensor_core fp8 gemm xmma-tensor | 8.9 | sm89_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize128x128x64_stage3_warpsize2x2x1_tensor16x8x32_execute_kernel__5x_cublas
 # hopper (9.0)
@@ -283,6 +283,233 @@ unknown unknown other no-evidence | - | void gemm_lowprec_t<0, 2, 128, 128>(cons
 unknown unknown other no-evidence | - | _ZN12_GLOBAL__N_111mlp_forwardIfEEvPT_
 not_matmul fp16 elementwise words | - | void fused_bias_gelu_kernel<__half>(__half*, __half const*)
 tensor_core fp16 gemm named-instruction | - | void gemm_wmma_t<128, 128, 3>(const __half *, const __half *, float *, int, int, int)
+# volta: seen in public traces and issue reports (7.0)
+cuda_core fp32 conv_fprop cudnn-direct | 7.0 | void cudnn::winograd::winograd3x3Kernel<float, float, int=4, int=1, int=8, bool=0>(cudnn::maxwell::winograd::KernelParams)
+cuda_core fp32 gemm fermi-gemm | 7.0 | void fermiCgemm_v3_kernel<bool=1, bool=0, bool=0, bool=0, int=5, int=5, int=3, int=8, int=8>(int, int, int, float2 const *)
+cuda_core fp32 gemm fermi-gemm | 7.0 | fermiPlusCgemmLDS128_batched
+not_matmul fp16 elementwise elementwise-kernel | 7.0 | void kernelPointwiseApply2<ThresholdUpdateOutput<at::Half>, at::Half, at::Half, unsigned int, int=1, int=1>(OffsetInfo<ThresholdUpdateOutput<at::Half>, at::Half, unsigned int>)
+not_matmul fp32 other upsample | 7.0 | void nearest_neighbor_4d_kernel<float, float>(int, THCDeviceTensor<float, int=4, int, DefaultPtrTraits>)
+not_matmul fp32 gemm blas-helper | 7.0 | void transpose_readWrite_alignment_kernel<float2, float2, int=1, bool=0, int=6, int=4, int=4>(cublasTransposeParams<float2>, float2 const *)
+cuda_core fp32 gemm cublas-fma | 7.0 | volta_cgemm_32x64_tn
+cuda_core fp32 conv_dgrad cudnn-direct | 7.0 | void cudnn::detail::dgrad2d_alg1_1<float, int=0, int=6, int=7, int=5, int=4, int=5, bool=0, bool=1>(int)
+cuda_core fp16 conv_wgrad cudnn-direct | 7.0 | void cudnn::detail::wgrad_alg0_engine<__half, int=128, int=6, int=8, int=3, int=3, int=5, bool=1, int=512>(int)
+cuda_core fp16 depthwise framework-depthwise | 7.0 | spatialDepthwiseConvolutionUpdateOutput<c10::Half>
+cuda_core fp16 depthwise framework-depthwise | 7.0 | void spatialDepthwiseConvolutionUpdateOutput<at::Half, float, unsigned int, int=0>(THCDeviceTensor)
+cuda_core fp16 depthwise framework-depthwise | 7.0 | void spatialDepthwiseConvolutionAccGradParameters<at::Half, float, unsigned int, 0>(x)
+tensor_core fp16 gemm cublas-mma | 7.0 | volta_fp16_s884gemm_fp16_64x64_ldg8_relu_f2f_stages_32x1_nn
+cuda_core fp16 gemm cublas-fma | 7.0 | volta_fp16_sgemm_fp16_32x128_nn
+tensor_core fp16 gemm cublas-mma | 7.0 | volta_h884gemm_64x64_ldg8_nn
+tensor_core fp16 gemm cublas-mma | 7.0 | volta_s884gemm_64x128_ldg8_nn
+cuda_core fp32 conv_fprop cudnn-fma | 7.0 | volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1
+cuda_core fp32 conv_fprop cudnn-fma | 7.0 | volta_scudnn_128x64_relu_xregs_large_nn_v1
+cuda_core fp16 conv_fprop cudnn-fma | 7.0 | volta_fp16_scudnn_winograd_fp16_128x128_ldg1_ldg4_mobile_relu_tile148t_nt_v1
+cuda_core fp32 gemm small-n-gemm | 7.0 | void gemmSN_NN_kernel<float, 256, 4, 2, 8, 4, 4, false, cublasGemvTensorStridedBatched<float const>, cublasGemvTensorStridedBatched<float const>, cublasGemvTensorStridedBatched<float>>
+cuda_core fp16 gemm small-n-gemm | 7.0 | void gemmSN_TN_kernel<__half, 128, 16, 2, 4, 4, 4, true, cublasGemvTensorStridedBatched<__half const>>
+cuda_core fp32 gemm small-n-gemm | 7.0 | void gemmSN_TN_kernel_64addr<float, 128, 16, 2, 4, 4, 4, true>
+cuda_core fp32 gemm gemv | 7.0 | void gemmk1_kernel<float, 256, 5, false, false, false, false>(cublasGemmk1Params<float>)
+cuda_core fp32 gemm gemv | 7.0 | void gemmk1_kernel<int, float, 256, 5, false, false, false, false, cublasGemvTensorStridedBatched<float const>>
+not_matmul fp16 gemm blas-helper | 7.0 | void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensorStridedBatched<__half const>, cublasGemvTensorStridedBatched<__half>>>
+cuda_core fp16 gemm gemv | 7.0 | void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4, false, false, cublasGemvParams>
+cuda_core fp32 gemm gemv | 7.0 | void ger_kernel<float>
+not_matmul fp32 gemm blas-helper | 7.0 | void scal_kernel<float, float, 1, true, 6, 5, 5, 3>
+tensor_core fp16 conv_dgrad cudnn-listed | 7.0 | void dgrad_1x1_stride_2x2<__half, float>
+cuda_core fp16 conv_fprop cudnn-fma | 7.0 | volta_fp16x2_hcudnn_fp16x2_128x64_relu_small_nn_v1
+# turing: seen in public traces and issue reports (7.5)
+tensor_core fp16 conv_fprop cudnn-mma | 7.5 | turing_fp16_s1688cudnn_fp16_256x128_ldg8_relu_filter1x1_stg8_interior_nchw_nn_v1
+tensor_core fp16 conv_fprop cudnn-mma | 7.5 | turing_fp16_s1688cudnn_fp16_256x64_sliced1x2_ldg8_relu_f2f_exp_small_nhwc_tn_v1
+tensor_core int8 conv_fprop cutlass-tensorop | 7.5 | cutlass_tensorop_s4_i8832fprop_optimized_s4_128x128_128x2_nhwc
+tensor_core fp16 gemm cublas-mma | 7.5 | turing_h1688gemm_128x64_sliced1x2_ldg8_nn
+tensor_core fp16 gemm cublas-mma | 7.5 | turing_s1688gemm_fp16_64x64_sliced1x4_ldg8_f2f_tn
+tensor_core fp16 gemm cublas-mma | 7.5 | turing_fp16_s1688gemm_fp16_128x128_ldg8_relu_f2f_stages_32x1_tn
+tensor_core fp16 conv_wgrad cudnn-mma | 7.5 | turing_s1688cudnn_fp16_128x128_ldg4_wgrad_idx_exp_interior_nhwc_nt_v1
+tensor_core int8 gemm cublas-mma | 7.5 | turing_i8816gemm_int8_i8i32_f32_128x128_ldg16_tn
+tensor_core int8 conv_fprop cudnn-mma | 7.5 | turing_int8_i8816cudnn_int8_256x64_ldg16_relu_singleBuffer_small_nt_v1
+tensor_core int8 gemm cublas-mma | 7.5 | turing_int8_i8816gemm_int8_128x64_ldg16_relu_stages_64x1_tn
+cuda_core fp32 gemm cublas-fma | 7.5 | turing_sgemm_128x64_nn
+cuda_core fp32 gemm cublas-fma | 7.5 | volta_sgemm_128x32_sliced1x4_tn
+cuda_core fp32 conv_fprop cudnn-fma | 7.5 | turing_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1
+tensor_core fp16 conv_fprop xmma-tensor | 7.5 | sm75_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage1_warpsize2x2x1_g1_tensor16x8x8_t1r1s1
+tensor_core int8 conv_fprop xmma-tensor | 7.5 | sm72_xmma_fprop_implicit_gemm_interleaved_i8i8_i8i32_f32_nchw_vect_c_32kcrs_vect_c_32_nchw_vect_c_32_tilesize128x64x64_stage1_warpsize2x2x1_g1_tensor8x8x16_t1r1s1
+tensor_core fp16 conv_fprop cudnn-mma | 7.5 | turing_fp16_s884cudnn_fp16
+cuda_core fp16 conv_fprop cudnn-fma | 7.5 | trt_turing_fp16x2_hcudnn_fp16x2_128x128_relu_interior_nn_v1
+cuda_core fp16 conv_fprop cudnn-fma | 7.5 | trt_volta_fp16x2_hcudnn_winograd_fp16x2_128x128_ldg1_ldg4_relu_tile148t_nt_v1
+cuda_core int8 conv_fprop cudnn-fma | 7.5 | trt_volta_int8x4_icudnn_int8x4_128x64_relu_small_c32_nn_v1
+tensor_core int8 conv_fprop cudnn-mma | 7.5 | trt_turing_int8_i8816cudnn_int8_256x64_ldg16_relu_small_t1r1s1_nt_v1
+cuda_core int8 conv_fprop cudnn-fma | 7.5 | volta_int8x4_icudnn_int8x4_128x128_relu_interior_c32_nn_v1
+# ampere: seen in public traces and issue reports (8.0)
+tensor_core bf16 gemm cutlass-tensorop | 8.0 | cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_nn_align1
+tensor_core fp16 gemm cublas-mma | 8.0 | ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn
+tensor_core bf16 gemm cublas-mma | 8.0 | ampere_bf16_s1688gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn
+tensor_core bf16 gemm cublas-mma | 8.0 | ampere_bf16_s16816gemm_bf16_64x64_sliced1x2_ldg8_f2f_stages_64x5_tn
+cuda_core fp32 gemm cublas-fma | 8.0 | ampere_sgemm_32x128_tn
+tensor_core fp16 gemm cublas-mma | 8.0 | ampere_s16816gemm_fp16_128x64_ldg8_stages_64x4_tn
+tensor_core fp16 gemm cublas-mma | 8.0 | ampere_h1688gemm_128x128_ldg8_stages_32x3_tn
+tensor_core fp16 gemm cublas-mma | 8.0 | ampere_h16816gemm_256x128_ldg8_stages_32x3_tn
+cuda_core fp32 gemm cublas-fma | 8.0 | ampere_gcgemm_64x64_tn
+tensor_core fp64 gemm cublas-mma | 8.0 | ampere_d884gemm_64x64_ldg8_nn
+cuda_core fp16 gemm cublas-fma | 8.0 | ampere_fp16_sgemm_fp16_64x32_sliced1x4_nn
+cuda_core bf16 gemm cublas-fma | 8.0 | ampere_bf16_sgemm_bf16_64x32
+cuda_core fp16 gemm cublas-fma | 8.0 | ampere_sgemm_fp16_128x64
+tensor_core tf32 gemm cublas-mma | 8.0 | ampere_tf32_s1688gemm_tf32_128x128
+tensor_core tf32 conv_fprop xmma-tensor | 8.0 | sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8_kernel_cudnn
+tensor_core tf32 conv_dgrad xmma-tensor | 8.0 | sm80_xmma_dgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x256x32_stage3_warpsize2x4x1_g1_tensor16x8x8_kernel_cudnn
+unknown bf16 conv_wgrad xmma-unstated | 8.0 | sm80_xmma_wgrad_implicit_gemm_indexed_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize256x128x32
+cuda_core fp32 conv_fprop cudnn-fma | 8.0 | _5x_cudnn_ampere_scudnn_128x64_relu_medium_nn_v1
+cuda_core fp16 conv_fprop cudnn-fma | 8.0 | _5x_cudnn_volta_fp16_scudnn_winograd_fp16_128x128_ldg1_ldg4_relu_tile148t_nt_v0
+tensor_core fp16 conv_fprop cutlass-tensorop | 8.0 | cutlass_cudnn_infer::Kernel<cutlass_tensorop_f16_s16816fprop_optimized_f16_64x64_64x3_nhwc_align8>
+tensor_core bf16 conv_wgrad cutlass-tensorop | 8.0 | void cutlass__5x_cudnn::Kernel<cutlass_tensorop_s16816wgrad_optimized_bf16_128x256_32x3_nhwc_align4>(x)
+tensor_core tf32 conv_fprop cutlass-tensorop | 8.0 | void cutlass_cudnn_train::Kernel<cutlass_tensorop_s1688fprop_optimized_tf32_64x64_16x10_nhwc_align4>
+cuda_core fp32 gemm cutlass-simt | 8.0 | void cutlass::Kernel<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(T1::Params)
+tensor_core bf16 gemm cutlass-tensorop | 8.0 | void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8>(T1::Params)
+tensor_core tf32 gemm cutlass-tensorop | 8.0 | void cutlass::Kernel2<cutlass_80_tensorop_c1688tf32gemm>
+cuda_core fp64 gemm cutlass-simt | 8.0 | void cutlass::Kernel2<cutlass_80_simt_dgemm_128x128>
+tensor_core fp16 conv_wgrad named-instruction | 8.0 | void cutlass_cudnn::library::image_network_first_layer_hmma_wgrad_kernel<__half>
+tensor_core unknown conv_fprop named-instruction | 8.0 | cutlass_cudnn::library::image_network_first_layer_hmma_fprop_kernel
+tensor_core fp16 attention cudnn-sdpa | 8.0 | cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_32_64x64x64_4x1x1_kernel0_0
+not_matmul unknown layout layout-helper | 8.0 | void tensorflow::functor::NHWCToNCHW
+not_matmul fp16 elementwise tf-elementwise | 8.0 | void tensorflow::(anonymous namespace)::GenerateNormalizedProb<Eigen::half, float, 8>
+not_matmul mixed cast tf-mlir | 8.0 | Cast_GPU_DT_HALF_DT_FLOAT_kernel
+not_matmul fp16 elementwise tf-mlir | 8.0 | Relu_GPU_DT_HALF_DT_HALF_kernel
+not_matmul fp16 elementwise tf-mlir | 8.0 | AddV2_GPU_DT_HALF_DT_HALF_kernel_1d
+not_matmul fp16 loss_scale tf-mlir | 8.0 | IsFinite_GPU_DT_HALF_DT_BOOL_kernel
+not_matmul fp16 gemm splitk-reduction | 8.0 | void splitKreduce_kernel<32, 16, int, float, __half, float, __half, true, true, false>
+not_matmul unknown conv_fprop conv-offsets | 8.0 | void cask_plugin_cudnn::xmma_cudnn::init_device_mask_mapper_kernel
+not_matmul fp32 conv_fprop conv-transform | 8.0 | void fft2d_c2r_16x16<float>
+not_matmul unknown other cufft | 8.0 | void DSE::regular_fft_pad<0, 1, 256, 32, 32, 1>
+not_matmul fp32 conv_fprop conv-transform | 8.0 | void pointwise_mult_and_sum_complex<float2, 8, 4>
+not_matmul fp32 conv_fprop conv-transform | 8.0 | void flip_filter<float, float>
+not_matmul fp16 pool cudnn-pool | 8.0 | void cudnn::ops::pooling_fw_4d_kernel<__half>
+not_matmul fp16 rnn rnn-pointwise | 8.0 | void elemWiseRNNcell<__half>
+cuda_core fp16 rnn cudnn-fma | 8.0 | void RNN_blockPersist_fp_LSTM<__half>
+not_matmul fp16 rnn rnn-pointwise | 8.0 | void LSTM_elementWise_bp1<__half>
+not_matmul fp16 rnn rnn-pointwise | 8.0 | void GRU_elementWise_fp<__half>
+# ada: seen in public traces and issue reports (8.9)
+tensor_core fp8 gemm xmma-tensor | 8.9 | sm89_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize64x64x64_stage4_warpsize2x2x1_tensor16x8x32_aACC
+tensor_core fp8 gemm cutlass-tensorop | 8.9 | cutlass_89_tensorop_bf16_s16832gemm_e4m3_128x64_64x3
+tensor_core bf16 gemm xmma-tensor | 8.9 | sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize32x32x64_stage5_warpsize2x2x1_tensor16x8x16_kernel
+# hopper: seen in public traces and issue reports (9.0)
+tensor_core unknown gemm marlin | 9.0 | marlin_moe_wna16::Marlin
+tensor_core bf16 gemm marlin | 9.0 | void marlin_moe_wna16::Marlin<__nv_bfloat16, 1125899907892224l, 256, 1, 8, 8, false, 4, 8, false>(int4 const*)
+not_matmul unknown comm collective | 9.0 | cross_device_reduce_1stage
+unknown unknown gemm inductor | 9.0 | triton_tem_fused_mm_t_0
+tensor_core fp8 attention flash-attention | 9.0 | flash_fwd_splitkv_mla_fp8_sparse
+tensor_core bf16 gemm nvjet | 9.0 | nvjet_sm90_tst_384x80_64x3_4x1_v_bz_coopA_TNT
+tensor_core fp16 gemm xmma-wgmma | 9.0 | sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas
+tensor_core fp8 gemm cutlass3-tensorop | 9.0 | cutlass3x_sm90_tensorop_s64x128x32gemm_e4m3_e4m3_f32_f32_e5m2_64x128x128_1x2x1_0_tnn_align16_warpspecialized_pingpong_fp8_fastaccum_epi_nosmem
+tensor_core fp8 gemm deep-gemm | 9.0 | void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 0u, 2112u, 7168u, 1u, 64u, 128u, 128u, 128u, 128u, 128u, 4u, 128u, 128u, 1u, false, 132u, (deep_gemm::GemmType)0>(float*, int*)
+not_matmul fp32 layout deep-gemm-helper | 9.0 | void deep_gemm::transpose_fp32<512u, 64u, 28u>(float const*, float*, unsigned int)
+not_matmul fp32 layout deep-gemm-helper | 9.0 | void deep_gemm::smxx_layout::pack_fp32_into_ue8m0
+tensor_core tf32 gemm deep-gemm | 9.0 | void deep_gemm::sm90_tf32_hc_prenorm_gemm_impl<1>
+tensor_core fp8 gemm deep-gemm | 9.0 | sm90_fp8_mega_moe_l1_impl
+tensor_core fp16 attention flash-attention | 9.0 | void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<128, 128, 32, 4, false, false, cutlass::half_t>>(pytorch_flash::Flash_fwd_params)
+tensor_core bf16 attention flash-attention | 9.0 | void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<pytorch_flash::Flash_bwd_kernel_traits<64, 128, 128, 8, 4, 4, 4, false, false, cutlass::bfloat16_t>>(pytorch_flash::Flash_bwd_params)
+tensor_core fp16 attention flash-attention | 9.0 | void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2, cutlass::half_t>>>(T1::Params)
+tensor_core bf16 attention flash-attention | 9.0 | void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnBwdSm90<flash::CollectiveMainloopBwdSm90<2, 2, 2, cutlass::bfloat16_t>>>>(T1::Params)
+not_matmul bf16 attention attention-helper | 9.0 | void cutlass::device_kernel<flash::FlashAttnBwdPreprocess<cute::tuple<cute::C<128>, cute::C<128>>, cutlass::bfloat16_t, float, cutlass::arch::Sm90, true, false>>(T1::Params)
+not_matmul bf16 attention attention-helper | 9.0 | void cutlass::device_kernel<flash::FlashAttnBwdPostprocessConvertdQ<cute::tuple<cute::C<80>, cute::C<128>>, cutlass::bfloat16_t, float, cutlass::arch::Sm90, 256>>(T1::Params)
+not_matmul unknown attention attention-helper | 9.0 | void flash::prepare_varlen_num_blocks_kernel<1, true>(x)
+tensor_core unknown attention flash-attention | 9.0 | void flash::compute_attn_ws<Ktraits>
+tensor_core unknown attention flash-attention | 9.0 | flash_fwd_mla_kernel
+not_matmul bf16 attention attention-helper | 9.0 | void flash::flash_fwd_mla_combine_kernel<cutlass::bfloat16_t, float, 512>
+tensor_core bf16 attention flash-attention | 9.0 | void sm90::flash_fwd_splitkv_mla_kernel<sm90::Traits<cutlass::bfloat16_t>>
+tensor_core fp8 gemm cutlass-gmma | 9.0 | void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int,int,int,int>, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecializedFP8<4, cute::tuple<cute::C<2>>, cutlass::gemm::KernelTmaWarpSpecializedCooperativeFP8FastAccum>, cute::tuple<cute::C<128>>, cutlass::float_e4m3_t, cutlass::float_e4m3_t>>>
+tensor_core bf16 gemm cute-mma-atom | 9.0 | _ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiiEEENS1_10collective13CollectiveMmaINS1_34MainloopSm90TmaGmmaWarpSpecializedILi7ENS5_IJNS4_1CILi2EEENSA_ILi1EEESC_EEENS1_35KernelTmaWarpSpecializedCooperativeEEENS5_IJNSA_ILi128EEESG_NSA_ILi64EEEEEENS_10bfloat16_tENS5_IJlSC_lEEESJ_SK_NS4_8TiledMMAINS4_8MMA_AtomIJNS4_4SM904GMMA28MMA_64x128x16_F32BF16BF16_SSILNSO_5MajorE0ELSQ_0ELNSO_7ScaleInE1ELSR_1EEEEEE
+tensor_core unknown attention cudnn-sdpa | 9.0 | cudnn_generated_fort_native_sdpa_sm90_knob_7_64x128x128_4x1x1_kernel0_0
+tensor_core unknown attention flash-attention | 9.0 | kernel_cutlass_kernel_flash_attn_cute_flash_fwd_sm90FlashAttentionForwardSm90_object_at__tensorptrbf16
+tensor_core tf32 gemm xmma-wgmma | 9.0 | sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize64x64x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas
+cuda_core fp32 gemm xmma-ffma | 9.0 | sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas
+tensor_core fp64 gemm xmma-tensor | 9.0 | sm80_xmma_gemm_f64f64_f64f64_f64_tn_n_tilesize64x64x16_stage3_warpsize2x2x1_tensor8x8x4_kernel
+tensor_core fp16 conv_fprop xmma-tensor | 9.0 | sm80_xmma_fprop_implicit_gemm_indexed_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_stage3_warpsize2x2x1_g1_tensor16x8x16_execute_kernel__5x_cudnn
+tensor_core fp16 conv_fprop xmma-wgmma | 9.0 | sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_warpgroupsize1x1x1_g1_strided_execute_kernel__5x_cudnn
+tensor_core tf32 conv_dgrad xmma-tensor | 9.0 | sm80_xmma_dgrad_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8_execute_kernel__5x_cudnn
+tensor_core fp16 conv_wgrad xmma-tensor | 9.0 | sm80_xmma_wgrad_implicit_gemm_indexed_f16f16_f32f32_f32_nhwckrsc_nhwc_tilesize64x64x64_stage3_warpsize2x2x1_g1_tensor16x8x16_execute_split_k_kernel__5x_cudnn
+not_matmul unknown layout layout-helper | 9.0 | void genericTranspose_kernel
+not_matmul fp16 layout layout-helper | 9.0 | void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>
+not_matmul fp16 layout layout-helper | 9.0 | void cudnn::engines_precompiled::nhwcToFoldedNhwcKernel<__half>
+cuda_core fp32 conv_fprop cudnn-fma | 9.0 | cudnn_infer_ampere_scudnn_128x32_relu_small_nn_v1
+cuda_core fp32 conv_wgrad cudnn-fma | 9.0 | cudnn_ampere_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1
+not_matmul fp32 conv_fprop conv-transform | 9.0 | void cudnn::winograd_nonfused::winogradForwardOutput4x4<float, float>
+tensor_core fp16 conv_fprop xmma-tensor | 9.0 | void xmma_cudnn_infer::gemm::kernel<xmma_cudnn_infer::implicit_gemm::fprop::Kernel_traits<Turing_hmma_fp16_traits>>
+cuda_core fp16 conv_fprop cudnn-direct | 9.0 | void implicit_convolve_sgemm<__half, __half, 1024, 5, 5, 3, 3, 3, 1, true, false, true>
+cuda_core fp16 depthwise cudnn-depthwise | 9.0 | void conv2d_c1_k1_nhwc_kernel<__half, __half, __half, float, 5, 1, 8, 3, 3, 1>
+cuda_core fp16 depthwise cudnn-depthwise | 9.0 | void cudnn::cnn::conv2d_c1_k1_nhwc_kernel_specialized<__half, __half, __half, float, 3, 1, 8, 3>
+cuda_core fp16 depthwise cudnn-depthwise | 9.0 | void dgrad2d_c1_k1_nhwc_kernel<__half, float, 5, 3, 2, 3, 2, false, 1>
+cuda_core fp32 conv_dgrad cudnn-direct | 9.0 | void convolveNd_dgrad_float_engine<float, 3, 512, 6, 5, 3, 3, 3, false>
+cuda_core fp32 conv_wgrad cudnn-direct | 9.0 | void convolveNd_wgrad_engine<float, 3, 128, 5, 5, 3, 3, 3, false>
+cuda_core fp32 conv_fprop cudnn-direct | 9.0 | void convolveNd_sgemm<float, 3, 1024, 5, 5, 3, 3, 3, 1>
+cuda_core fp16 conv_fprop cudnn-direct | 9.0 | void cudnn::detail::convolveNd_sgemm<__half, __half, 3, 512, 6, 8, 3, 3, 5, 1, false>
+not_matmul fp32 gemm splitk-reduction | 9.0 | void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, true, false, false>
+not_matmul fp32 gemm blas-helper | 9.0 | void cublasLt::epilogue::impl::globalKernel<8, 32, float, float>
+cuda_core unknown gemm gemv | 9.0 | void cublasLt::gemvx::kernel
+cuda_core fp32 gemm gemv | 9.0 | void gemvx::kernel<int, int, float, float, float, float, false, true, false, false, 7, false, cublasGemvParamsEx>
+cuda_core bf16 gemm gemv | 9.0 | void gemv2N_kernel<int, int, __nv_bfloat16, __nv_bfloat16>
+cuda_core bf16 gemm gemv | 9.0 | void gemvNSP_kernel<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, 1, 32, 4, 1024>
+cuda_core bf16 gemm gemv | 9.0 | void internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, false, true, true, false, 6>
+not_matmul fp64 gemm blas-helper | 9.0 | void dot_kernel<double>
+not_matmul fp8 layout serving-library | 9.0 | void transformer_engine::(anonymous namespace)::cast_transpose_optimized_kernel<true, float, float, __nv_fp8_e4m3>
+not_matmul unknown layout tf-layout | 9.0 | void transformer_engine::(anonymous namespace)::transpose_kernel
+not_matmul bf16 softmax serving-library | 9.0 | void transformer_engine::scaled_aligned_causal_masked_softmax_warp_forward<__nv_bfloat16>
+not_matmul unknown reduce serving-library | 9.0 | void transformer_engine::(anonymous namespace)::dbias_kernel
+not_matmul bf16 elementwise serving-library | 9.0 | void transformer_engine::fused_rope_forward_kernel<__nv_bfloat16>
+not_matmul fp4 layout serving-library | 9.0 | void transformer_engine::nvfp4::quantize_transpose_nvfp4_kernel
+not_matmul unknown layout serving-library | 9.0 | void transformer_engine::swizzle_row_scaling_kernel<int4>
+not_matmul bf16 norm norm-kernel | 9.0 | void layer_norm::ln_fwd_tuned_kernel<layer_norm::Kernel_traits<__nv_bfloat16>>
+not_matmul bf16 elementwise serving-library | 9.0 | void vllm::act_and_mul_kernel<c10::BFloat16, silu>
+unknown unknown other no-evidence | 9.0 | fused_moe_kernel
+unknown unknown other no-evidence | 9.0 | _w8a8_block_fp8_matmul
+unknown unknown other no-evidence | 9.0 | matmul_kernel
+unknown unknown other no-evidence | 9.0 | _attn_fwd
+unknown unknown other no-evidence | 9.0 | _fwd_grouped_kernel_stage1
+unknown unknown other no-evidence | 9.0 | _fwd_kernel_stage2
+unknown unknown other no-evidence | 9.0 | chunk_fwd_kernel_o
+not_matmul unknown cast quantise-kernel | 9.0 | _per_token_group_quant_8bit_colmajor
+not_matmul mixed cast quantise-kernel | 9.0 | void per_token_group_quant_8bit_kernel<c10::BFloat16, c10::Float8_e4m3fn>
+unknown unknown gemm triton-dot | 9.0 | triton_mm
+not_matmul unknown elementwise inductor | 9.0 | triton_poi_fused__to_copy_2
+not_matmul unknown norm inductor | 9.0 | triton_red_fused_native_layer_norm_0
+unknown unknown gemm triton-dot | 9.0 | gemm_fusion_dot_5
+not_matmul unknown reduce xla-loop-fusion | 9.0 | input_add_reduce_fusion
+not_matmul unknown elementwise xla-loop-fusion | 9.0 | loop_multiply_fusion
+# AMD: seen in public traces and issue reports (9.4)
+matrix_core bf16 gemm tensile-mfma | 9.4 | Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64_MI16x16x1_SN_LDSB1
+matrix_core fp8 gemm tensile-mfma | 9.4 | Cijk_Alik_Bljk_F8BS_BH_MT128x128_MI16x16x32
+matrix_core fp32 gemm tensile-mfma | 9.4 | Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT64x64x16_MI16x16x1
+cuda_core fp32 gemm tensile-fma | 9.4 | Cijk_Ailk_Bljk_SB_MT64x64x8_SN
+matrix_core unknown attention composable-kernel | 9.4 | _ZN7ck_tile6kentryILi256ELi2ENS_13FmhaFwdKernel
+matrix_core fp16 conv_fprop composable-kernel | 9.4 | void ck::kernel_grouped_conv_fwd_xdl_cshuffle<ck::half_t>
+cuda_core unknown conv_fprop miopen-direct | 9.4 | miopenSp3AsmConv_group_30_2
+matrix_core bf16 attention fmha | 9.4 | fmha_fwd_hd128_bf16_causal
+matrix_core bf16 attention fmha | 9.4 | aiter::fmha_bwd_hd128_bf16_a32
+matrix_core unknown attention paged-attention | 9.4 | void vllm::paged_attention_ll4mi_QKV_mfma16_kernel
+# blackwell: seen in public traces and issue reports (10.0)
+tensor_core bf16 gemm nvjet | 10.0 | nvjet_sm100_tst_64x16_64x16_2x4_2cta_h_bz_splitK_TNT
+tensor_core bf16 gemm nvjet | 10.0 | nvjet_sm100_tst_32x64_64x16_4x1_v_bz_splitK_bias_TNN
+tensor_core mixed gemm deep-gemm | 10.0 | void deep_gemm::sm100_fp8_fp4_gemm_1d1d_impl<(cute::UMMA::Major)0, (cute::UMMA::Major)0, 128u, 128u, 0u, cutlass::float_e4m3_t, cutlass::float_e4m3_t, cutlass::bfloat16_t>
+not_matmul unknown comm collective | 10.0 | void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<(flashinfer::trtllm_allreduce_fusion::AllReduceFusionPattern)1, __nv_bfloat16, 8, false, false>(flashinfer::trtllm_allreduce_fusion::AllReduceFusionParams<__nv_bfloat16>)
+not_matmul unknown comm collective | 10.0 | void (anonymous namespace)::all_reduce_two_shot_kernel<__nv_bfloat16, 8u, true>(host::distributed::AllReduceData const*)
+tensor_core bf16 gemm cutlass-gmma | 10.0 | void cutlass::device_kernel<at::cuda::detail::enable_3x_kernel_for_sm10<cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::GroupProblemShape<cute::tuple<int, int, int>>, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm100ArrayTmaUmmaWarpSpecialized<(int)3, (int)8, (int)2, cute::tuple<cute::C<(int)2>, cute::C<(int)1>, cute::C<(int)1>>>, cute::tuple<cute::C<(int)128>, cute::C<(int)256>, cute::C<(int)64>>, cutlass::bfloat16_t, cute::tuple<long, cute::C<(int)1>, cute::C<(int)0>> *, cutlass::bfloat16_t, cute::tuple<cute::C<(int)1>, long, cute::C<(int)0>> *, cute::TiledMMA<cute::MMA_Atom<cute::SM100_MMA_F16BF16_SS<cutlass::bfloat16_t, cutlass::bfloat16_t, float, (int)128, (int)256
+tensor_core fp8 gemm deep-gemm | 10.0 | void deep_gemm::sm100_fp8_mqa_logits<32u>
+not_matmul unknown layout deep-gemm-helper | 10.0 | void deep_gemm::smxx_clean_logits<256u, 8192u, 8u>
+tensor_core fp16 attention cudnn-sdpa | 10.0 | cudnn_generated_fort_native_sdpa_sm100_flash_fprop_f16_knob_31_128x128x128_4x1x1_cga1x1x1_kernel0_0
+tensor_core fp16 attention cudnn-sdpa | 10.0 | cudnn_generated_fort_native_sdpa_sm100_flash_bprop_f16_knob_7
+tensor_core unknown attention flash-attention | 10.0 | kernel_cutlass_kernel_flash_attncuteflash_fwd_sm100FlashAttentionForwardSm100_object_at__tensor0000o1101112_0
+tensor_core fp8 attention fmha | 10.0 | fmhaSm100fKernel_QkvE4m3OBfloat16H128PagedKvCausalP64VarSeqQ128Kv128PersistentContext
+tensor_core bf16 attention fmha | 10.0 | fmhaSm100aKernel_QkvBfloat16OBfloat16HQk576HV512HVPerCta256PagedKvDenseP32MultiCtasKvVarSeqQ16Kv128StaticKeepsAbForGen
+tensor_core fp8 gemm trtllm-gemm | 10.0 | bmm_E4m3_E4m3E4m3_Fp32_t128x8x128u2_s5_et64x8_m64x8x32_cga1x1x1_16dp256b_TN_transOut_schedS_bN_ldgsts_ldgstsSf_rgTma_clmp_swiGlu_dynBatch_sm100a
+tensor_core fp4 gemm trtllm-gemm | 10.0 | gemm_Bfloat16_E2m1E2m1_Fp32_t128x256x256_s4_et128x64_m256x256x64_cga2x1x1_16dp256b_TN_transOut_noShflA_dsFp8_schedP_sm100a
+tensor_core bf16 attention fmha | 10.0 | void cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaFwdKernelTmaWarpspecialized<cute::tuple<int>, cutlass::bfloat16_t>>
+unknown bf16 gemm xmma-unstated | 10.0 | sm100_xmma_gemm_bf16bf16_bf16f32_f32
+tensor_core bf16 gemm cutlass3-tensorop | 10.0 | cutlass3x_sm100_tensorop_s128x256x16gemm_bf16_bf16_f32_bf16_bf16_256x256x64_0_tnt_align8_2sm_bias_bf16_relu
+tensor_core fp16 gemm cutlass3-tensorop | 10.0 | cutlass3x_sm100_tensorop_gemm_f16_f16_f32_void_f16_128x128x64_2x1x1
+# blackwell ultra: seen in public traces and issue reports (10.3)
+tensor_core bf16 gemm nvjet | 10.3 | nvjet_sm103_tss_128x256_64x6_2x1_2cta_v_bz_NNT
+# blackwell, consumer: seen in public traces and issue reports (12.0)
+tensor_core bf16 gemm nvjet | 12.0 | nvjet_sm120_tst_mma_128x176x64
+tensor_core bf16 gemm cutlass-tensorop | 12.0 | cutlass_80_tensorop_s16816gemm_bf16_128x256_32x3_tn_align8
+tensor_core bf16 gemm cutlass-tensorop | 12.0 | void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8>(T1::Params)
+tensor_core fp4 gemm cutlass3-tensorop | 12.0 | cutlass3x_sm120_bstensorop_s16864gemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32_bf16_bf16_128x128x128_1x1x1_0_tnn_align32_warpspecialized_pingpong
+# blackwell, small: seen in public traces and issue reports (12.1)
+tensor_core bf16 gemm nvjet | 12.1 | nvjet_sm121_tst_mma_128x128x64_3_64x32x64_tmaAB_splitK_TNNN
 """
 
 
