@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.builders import hlo
 from tests.builders.gpus import Gpu
 from tests.builders.workloads import KERAS_DTYPE, Model, Numerics, Work
 from tests.builders.xspace import Plane, Ref, Space
@@ -36,6 +37,9 @@ class Host:
     input_us: float = 0.0  # waiting for the next batch
     profiled: float = 1.15
     noise: float = 0.01
+    executor: str = "ExecutorState::Process"  # how the framework's executor names itself
+    eager: bool = False  # every op goes through Python
+    graphs: bool = False  # one launch for a whole program: kernels carry no op, as under command buffers
 
 
 @dataclass
@@ -63,6 +67,8 @@ class Play:
     events: list[Event] = field(default_factory=list)
     free_us: dict[str, float] = field(default_factory=lambda: {"compute": 0.0, "h2d": 0.0, "d2h": 0.0})
 
+    slower: float = 1.0  # kernels take so many times as long now: the clock fell
+
     def jitter(self, us: float) -> float:
         return us * max(0.5, self.rng.gauss(1.0, self.host.noise))
 
@@ -72,7 +78,7 @@ class Play:
         """One step; returns its begin and end."""
         begin = self.now_us
         slow = self.host.profiled if record else 1.0
-        keep = self.events if record else []
+        keep = self.events if record else _NOWHERE
         wait = self.jitter(self.host.input_us) if self.host.input_us else 0.0
         cursor = begin + self.jitter(self.host.begin_us)
         keep.append(Event("iterator", "IteratorGetNextOp::DoCompute", begin + 60.0, wait + 12.0))
@@ -92,7 +98,7 @@ class Play:
         done = max(self.free_us.values())
         loss = Work("MemcpyD2H", "Identity", "Identity", 1.6, stream="d2h", bytes=4, sync=True)
         cursor = self._launch(loss, max(cursor, done), slow, keep)
-        keep.append(Event("executor", "ExecutorState::Process", executor_begin, cursor - executor_begin))
+        keep.append(Event("executor", self.host.executor, executor_begin, cursor - executor_begin))
         end = cursor + self.jitter(self.host.end_us)
         keep.append(
             Event(
@@ -109,15 +115,36 @@ class Play:
         )
         return begin, end
 
+    def _named(self, work: Work, op: str) -> dict[str, Any]:
+        """How a kernel names its op: TensorFlow by `tf_op`, XLA by the instruction of a module."""
+        if work.hlo is None:
+            return {"tf_op": Ref(op)}
+        if self.host.graphs:
+            return {"cuda_graph_id": 3}
+        return {
+            "hlo_op": Ref(work.hlo.name), "hlo_module": Ref(self.model.module), "name": Ref(work.op),
+            "program_id": hlo.PROGRAM,
+        }  # fmt: skip
+
+    def _on_host(self, work: Work, cursor: float, keep: list[Event]) -> float:
+        """An op that runs on the CPU: the host is busy with it, and launches nothing."""
+        us = self.jitter(work.us)
+        keep.append(Event("executor", f"{work.op}:{work.type}", cursor, us, {"tensor_shapes": Ref(work.shapes)} if work.shapes else {}, work.type))
+        return cursor + us
+
     def _launch(self, work: Work, cursor: float, slow: float, keep: list[Event]) -> float:
+        if work.stream == "host":
+            return self._on_host(work, cursor, keep)
         self.correlation += 1
         host, kernel = self.host, work.stream == "compute"
         at = cursor + host.dispatch_us * slow
         launch = self.jitter(host.launch_us) * slow
         after = {"h2d": 0.0, "compute": self.free_us["h2d"], "d2h": self.free_us["compute"]}[work.stream]
         start = max(at + launch + host.latency_us, self.free_us[work.stream], after)
-        us = self.jitter(work.us)
+        us = self.jitter(work.us) * self.slower
         self.free_us[work.stream] = start + us
+        if keep is _NOWHERE:
+            return start + us + 6.0 if work.sync else at + launch
         op = f"{work.op}:{work.type}"
         api = (
             "cuLaunchKernel"
@@ -126,11 +153,15 @@ class Play:
             if work.stream == "h2d"
             else "cuMemcpyDtoHAsync_v2"
         )
-        keep.append(Event("executor", op, cursor, at - cursor + launch, {}, work.type))
+        if host.eager:
+            keep.append(Event("python", "EagerKernelExecute", cursor, at - cursor + launch))
+        elif work.hlo is None:
+            keep.append(Event("executor", op, cursor, at - cursor + launch, {}, work.type))
         keep.append(
             Event("cupti", api, at, launch, {"correlation_id": self.correlation, "context_id": "$$1"})
         )
-        stats: dict[str, Any] = {"correlation_id": self.correlation, "context_id": "$$1", "tf_op": Ref(op)}
+        stats: dict[str, Any] = {"correlation_id": self.correlation, "context_id": "$$1"}
+        stats |= self._named(work, op)
         if kernel:
             stats["kernel_details"] = Ref(
                 "regs:96 static_shared:0 dynamic_shared:49152 grid:640,1,1 block:256,1,1 occ_pct:25"
@@ -148,6 +179,16 @@ class Play:
             )
         )
         return start + us + 6.0
+
+
+class _Nowhere(list):  # type: ignore[type-arg]
+    """Where events outside the window go."""
+
+    def append(self, event: object) -> None:
+        pass
+
+
+_NOWHERE: Any = _Nowhere()
 
 
 def to_space(play: Play, origin_us: float) -> Space:
@@ -175,6 +216,9 @@ def to_space(play: Play, origin_us: float) -> Space:
     for event in sorted(play.events, key=lambda e: e.start_us):
         line = lines[event.line]
         line.event(event.name, (event.start_us - origin_us) * 1e3, event.us * 1e3, event.stats, event.display)
+    if play.model.module:
+        instructions = [work.hlo for work in play.model.works if work.hlo is not None]
+        space.raw.append(hlo.metadata_plane(play.model.module, instructions))
     task: Plane = space.plane("Task Environment")
     last = max(e.start_us + e.us for e in play.events)
     task.stats = {
@@ -204,6 +248,14 @@ class Training:
     optimizer: dict[str, Any] | None = None
     initial_scale: float = 32768.0
     peak_bytes: int = 3_200_000_000
+    facts: dict[str, Any] = field(default_factory=dict)  # laid over run.json
+    fit: dict[str, Any] = field(default_factory=dict)  # laid over its `fits` entry
+    spikes_ms: dict[int, float] = field(default_factory=dict)  # steps that take so much longer (tracing)
+    slower: dict[int, float] = field(default_factory=dict)  # from this step on kernels take so many times as long
+    losses: dict[int, float | str] = field(default_factory=dict)  # the loss of single steps
+    scales: dict[int, float] = field(default_factory=dict)  # the loss scale read at single steps
+    hardware: dict[str, Any] = field(default_factory=dict)  # laid over every sample
+    trace_warnings: tuple[str, ...] = ()
 
 
 def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], Space | None]:
@@ -221,19 +273,21 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
         works = _skipping(t.model.works) if number in t.skip_steps else None
         if number == 1:
             play.now_us += t.warmup_s * 1e6
+        play.slower = t.slower.get(number, play.slower)
         began = play.now_us if number > 1 else 0.0
+        play.now_us += t.spikes_ms.get(number, 0.0) * 1e3
         _, end = play.step(number, record=first <= number <= last, works=works)
         if number in t.skip_steps:
             scale, skipped = scale / 2, skipped + 1
         row: dict[str, Any] = {
             "kind": "step", "step": number, "fit": 1, "epoch": 0, "batch": number - 1, "covers": 1,
             "t_ns": round(end * 1e3), "began_us": began, "duration_ns": round((end - began) * 1e3),
-            "loss": round(2.3 / (1 + 0.004 * number), 5), "profiled": first <= number <= last,
+            "loss": t.losses.get(number, round(2.3 / (1 + 0.004 * number), 5)), "profiled": first <= number <= last,
             "synced": number in (first, last + 1),
         }  # fmt: skip
         if number <= 32 or number % 16 == 0 or number == t.steps or number in t.skip_steps:
             if t.numerics.loss_scaling:
-                row["loss_scale"], row["skipped"] = scale, skipped
+                row["loss_scale"], row["skipped"] = t.scales.get(number, scale), skipped
                 skipped = 0
             row["memory"] = [{"device": "GPU:0", "peak_bytes": t.peak_bytes, "live_bytes": t.peak_bytes // 3}]
         rows.append(row)
@@ -251,11 +305,14 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
             "t_ns": round(s * 1e9), "gpu": 0, "utilization_ratio": round(min(1.0, busy), 2),
             "memory_used_bytes": t.peak_bytes + 800_000_000, "power_w": 180.0,
             "sm_clock_hz": t.gpu.clock_khz * 1000, "temperature_c": 61, "throttle": [],
-            "cpu_ratio": 0.11, "rss_bytes": 3_100_000_000,
+            "cpu_ratio": 0.11, "rss_bytes": 3_100_000_000, **t.hardware,
         }
         for s in range(1, int(rows[-1]["t_ns"] / 1e9) + 1)
     ]  # fmt: skip
-    return run_json(t, origin), lines, hardware, to_space(play, origin) if t.profile else None
+    space = to_space(play, origin) if t.profile else None
+    if space is not None:
+        space.warnings.extend(t.trace_warnings)
+    return run_json(t, origin), lines, hardware, space
 
 
 def _skipping(works: tuple[Work, ...]) -> tuple[Work, ...]:
@@ -280,6 +337,12 @@ def run_json(t: Training, window_us: float) -> dict[str, Any]:
             "start_cost_ns": 25_000_000, "stop_cost_ns": 180_000_000, "status": "done",
         }]  # fmt: skip
     major, minor = t.gpu.capability
+    fit = {
+        "fit": 1, "first_step": 1, "initial_epoch": 0,
+        "policy": {"global": t.global_policy or policy, "compute_dtype": compute, "variable_dtype": "float32"},
+        "optimizer": t.optimizer or optimizer, "batch_size": t.model.batch, "jit_compile": False,
+        "run_eagerly": False, "steps_per_execution": 1,
+    }  # fmt: skip
     return {
         "schema": "mpprof.run/1",
         "run_id": t.name,
@@ -299,16 +362,11 @@ def run_json(t: Training, window_us: float) -> dict[str, Any]:
             "memory_bandwidth_bytes_per_s": t.gpu.bandwidth_gb_s * 1e9,
         }],
         "model": {"name": "model_1", "parameters": t.model.parameters, "layers": list(t.model.layers)},
-        "fits": [{
-            "fit": 1, "first_step": 1, "initial_epoch": 0,
-            "policy": {"global": t.global_policy or policy, "compute_dtype": compute, "variable_dtype": "float32"},
-            "optimizer": t.optimizer or optimizer, "batch_size": t.model.batch, "jit_compile": False,
-            "run_eagerly": False, "steps_per_execution": 1,
-        }],
+        "fits": [fit | t.fit],
         "profile_windows": windows,
         "timing": {"basis": "synchronous", "read_every": 16, "note": "synthetic: played by tests/builders/simulate.py"},
         "absent": {"graph_rewrite": "synthetic run", "distribution": "synthetic run"},
-    }  # fmt: skip
+    } | t.facts  # fmt: skip
 
 
 def write(t: Training, directory: Path) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tests.builders.gpus import Gpu, matrix_us, memory_us
+from tests.builders.hlo import Instruction
 
 SCOPE = "StatefulPartitionedCall"
 MODEL = f"{SCOPE}/model_1"
@@ -18,7 +19,8 @@ GRADIENT = f"{SCOPE}/gradient_tape/model_1"
 
 @dataclass(frozen=True)
 class Work:
-    """One launch. `sync`: the host waits for the device after it. `stream`: "compute", "h2d", "d2h"."""
+    """One launch. `sync`: the host waits for the device after it. `stream`: "compute", "h2d", "d2h", or "host"
+    for an op that the CPU runs. `hlo`: the instruction of an XLA program that it belongs to."""
 
     kernel: str
     op: str
@@ -28,6 +30,7 @@ class Work:
     stream: str = "compute"
     bytes: int = -1
     sync: bool = False
+    hlo: Instruction | None = None
 
 
 @dataclass(frozen=True)
@@ -223,6 +226,7 @@ class Model:
     parameters: int
     batch: int
     input_bytes: int
+    module: str = ""  # the XLA program that the step is; "": op by op
 
 
 def _layer(
@@ -370,3 +374,49 @@ def transformer(
         *optimizer(gpu, n, parameters, 7 * blocks + 1),
     ]
     return Model(tuple(works), tuple(layers), parameters, batch, rows * 4)
+
+
+def mlp(
+    gpu: Gpu,
+    n: Numerics,
+    *,
+    batch: int = 4096,
+    widths: tuple[int, ...] = (2048, 2048, 1024),
+    features: int = 784,
+    classes: int = 16,
+    overrides: dict[str, Numerics] | None = None,
+) -> Model:
+    """Dense layers with relu between them. `overrides` gives single layers other numerics."""
+    forward: list[Work] = []
+    backward: list[Work] = []
+    layers: list[dict] = []
+    cin, parameters = features, 0
+    for i, cout in enumerate((*widths, classes)):
+        name = f"dense_{i}" if i else "dense"
+        own = (overrides or {}).get(name, n)
+        f, b = dense(gpu, name, own, batch, cin, cout)
+        if own.storage != n.storage:
+            f = [cast(gpu, f"{MODEL}/{name}", n.storage, "float", batch * cin, "Cast_in"), *f,
+                 cast(gpu, f"{MODEL}/{name}", "float", n.storage, batch * cout, "Cast_out")]  # fmt: skip
+        forward += f
+        backward = [*b, *backward]
+        if i < len(widths):
+            forward.append(elementwise(gpu, f"{MODEL}/{name}", "Relu", n.storage, batch * cout))
+            backward = [
+                elementwise(gpu, f"{GRADIENT}/{name}", "ReluGrad", n.storage, batch * cout, reads=2),
+                *backward,
+            ]
+        dtype = KERAS_DTYPE[own.storage]
+        layers.append(_layer(name, "Dense", own, dtype, [None, cout], cin * cout + cout, units=cout))
+        parameters += cin * cout + cout
+        cin = cout
+    if n.mixed:
+        forward.append(cast(gpu, f"{MODEL}/softmax", n.storage, "float", batch * classes))
+    layers.append(_layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"))
+    works = [
+        *forward,
+        *loss(gpu, batch, classes),
+        *backward,
+        *optimizer(gpu, n, parameters, 2 * len(widths) + 2),
+    ]
+    return Model(tuple(works), tuple(layers), parameters, batch, batch * features * 4)

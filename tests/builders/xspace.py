@@ -130,6 +130,7 @@ class Space:
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     hostnames: list[str] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)  # planes that were written elsewhere
 
     def plane(self, name: str, id: int | None = None) -> Plane:
         self.planes.append(Plane(len(self.planes) if id is None else id, name))
@@ -140,4 +141,5 @@ class Space:
         texts = [tagged_bytes(2, t.encode()) for t in self.errors]
         texts += [tagged_bytes(3, t.encode()) for t in self.warnings]
         texts += [tagged_bytes(4, t.encode()) for t in self.hostnames]
-        return b"".join([*parts, *texts])
+        extra = [tagged_bytes(1, plane) for plane in self.raw]
+        return b"".join([*parts, *extra, *texts])

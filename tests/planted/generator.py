@@ -1,0 +1,252 @@
+"""Planted cases: a training with one cause or several, and its twins without them.
+
+What a cause costs is known because the same training is played without it: planted step less twin's step.
+Nothing here imports mpprof; kernel rates come from tests/builders/gpus.py.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.builders import workloads
+from tests.builders.gpus import Gpu, memory_us
+from tests.builders.simulate import Host, Training, train, write
+from tests.builders.workloads import GRADIENT, MODEL, Model, Numerics, Work, cast, elementwise
+
+STEPS, WINDOW = 120, (60, 64)
+JAX_HOST = Host(
+    executor="PjRtStreamExecutorLoadedExecutable::Execute", dispatch_us=0.5, launch_us=3.0, begin_us=120.0
+)
+JAX = {
+    "framework": {
+        "keras": "3.15.1", "backend": "jax", "backend_version": "0.10.2", "python": "3.12.3",
+        "xla_flags": "--xla_gpu_enable_command_buffer=",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Planted:
+    """`twins`: for every planted code the training without it; None where it costs no time of the step.
+
+    `truth_ns` overrides the difference for costs that are no part of the step (steps thrown away)."""
+
+    name: str
+    training: Training
+    twins: Mapping[str, Training | None]
+    baseline: Training | None = None
+    unseen: bool = False
+    truth_ns: Mapping[str, float] = field(default_factory=dict)
+    also: frozenset[str] = frozenset()  # codes that follow from the planted ones and may be named too
+
+    def cost_ns(self, code: str) -> float | None:
+        if code in self.truth_ns:
+            return self.truth_ns[code]
+        twin = self.twins[code]
+        return None if twin is None else step_ns(self.training) - step_ns(twin)
+
+
+_KEPT: dict[int, tuple[Training, float]] = {}
+
+
+def step_ns(training: Training) -> float:
+    """The median step of the generator's own log, the first quarter and the window left out."""
+    if id(training) not in _KEPT:
+        lines = train(replace(training, profile=None))[1]
+        times = [
+            line["interval_ns"]
+            for line in lines
+            if line.get("kind") == "step" and line["step"] > training.steps // 4 and "interval_ns" in line
+        ]
+        _KEPT[id(training)] = (training, statistics.median(times))
+    return _KEPT[id(training)][1]
+
+
+def written(training: Training, directory: Path) -> Path:
+    """The training's log directory under `directory`."""
+    return write(training, directory / training.name)
+
+
+# --- trainings ---------------------------------------------------------------------------------------------
+
+
+def run(name: str, gpu: Gpu, n: Numerics, model: Model, **facts: Any) -> Training:
+    given: dict[str, Any] = {"steps": STEPS, "profile": WINDOW, "warmup_s": 0.3}
+    if model.module and "facts" not in facts:
+        given |= {"facts": JAX, "fit": {"jit_compile": True}, "host": JAX_HOST}
+    return Training(name=name, gpu=gpu, numerics=n, model=model, **{**given, **facts})
+
+
+def single(
+    code: str, planted: Training, healthy: Training, baseline: Training | None = None, **more: Any
+) -> Planted:
+    """One cause."""
+    return Planted(planted.name, planted, {code: healthy}, baseline, **more)
+
+
+def small_input(model: Model, input_bytes: int = 600_000) -> Model:
+    """Images of a byte a channel, moved while the step before runs: a copy that costs next to nothing."""
+    return replace(model, input_bytes=input_bytes)
+
+
+# --- changing a model's work -------------------------------------------------------------------------------
+
+
+def remade(model: Model, change: Callable[[Work], list[Work]]) -> Model:
+    """Every launch replaced by what `change` makes of it."""
+    return replace(model, works=tuple(new for work in model.works for new in change(work)))
+
+
+def followed(model: Model, chosen: Callable[[Work], bool], extra: Callable[[Work], list[Work]]) -> Model:
+    """More work behind the chosen launches."""
+    return remade(model, lambda work: [work, *extra(work)] if chosen(work) else [work])
+
+
+def appended(model: Model, works: list[Work], before: str = "/IsFinite") -> Model:
+    """More work behind the backward pass."""
+    at = next(
+        (i for i, w in enumerate(model.works) if before in w.op or "/adam/" in w.op), len(model.works)
+    )
+    return replace(model, works=(*model.works[:at], *works, *model.works[at:]))
+
+
+def layer_changed(model: Model, name: str, **facts: Any) -> Model:
+    return replace(
+        model, layers=tuple({**layer, **facts} if layer["name"] == name else layer for layer in model.layers)
+    )
+
+
+def configured(model: Model, name: str, **config: Any) -> Model:
+    own = next(layer for layer in model.layers if layer["name"] == name)
+    return layer_changed(model, name, config={**own["config"], **config})
+
+
+def renamed(model: Model, names: Mapping[str, str]) -> Model:
+    """Layers under other names, in ops and records."""
+
+    def other(op: str) -> str:
+        parts = op.split("/")
+        return "/".join(names.get(part, part) for part in parts)
+
+    def work(w: Work) -> Work:
+        made = w.hlo and replace(
+            w.hlo,
+            op_name=other(w.hlo.op_name),
+            inside=tuple(replace(i, op_name=other(i.op_name)) for i in w.hlo.inside),
+        )
+        return replace(w, op=other(w.op), hlo=made)
+
+    layers = tuple({**layer, "name": other(layer["name"])} for layer in model.layers)
+    return replace(model, works=tuple(map(work, model.works)), layers=layers)
+
+
+def respelled(gpu: Gpu, names: Mapping[tuple[str, str], str]) -> Gpu:
+    """The same card with other kernels of the same rates."""
+    return replace(gpu, names={**gpu.names, **names})
+
+
+# --- single causes as changes of the work ------------------------------------------------------------------
+
+
+def of_layer(name: str) -> Callable[[Work], bool]:
+    return lambda work: f"/{name}/" in work.op or work.op.endswith(f"/{name}")
+
+
+def is_matrix(work: Work) -> bool:
+    return work.type.startswith(("Conv", "MatMul", "Depthwise"))
+
+
+def transposes(gpu: Gpu, n: Numerics, elements: float) -> Callable[[Work], list[Work]]:
+    """A change of layout behind each chosen op."""
+    type_name = {"half": "__half", "float": "float", "bfloat16": "__nv_bfloat16"}[n.storage]
+    kernel = f"void cudnn::ops::nchwToNhwcKernel<{type_name}, {type_name}, float, false, true, (cudnnKernelDataType_t)0>(cudnn::ops::nchw2nhwc_params_t<float>, {type_name} const*, {type_name}*)"
+    return lambda work: [Work(kernel, work.op, work.type, memory_us(gpu, elements * n.size * 2), work.shapes)]
+
+
+def casts_behind(gpu: Gpu, n: Numerics, elements: float) -> Callable[[Work], list[Work]]:
+    """An activation cast up and down again."""
+    return lambda work: [
+        cast(gpu, f"{MODEL}/mixing/{work.op.rsplit('/', 2)[-2]}", n.storage, "float", elements, "Cast"),
+        cast(gpu, f"{MODEL}/mixing/{work.op.rsplit('/', 2)[-2]}", "float", n.storage, elements, "Cast_1"),
+    ]
+
+
+def clipping(gpu: Gpu, parameters: float, variables: int) -> list[Work]:
+    each = parameters / variables
+    scope = "StatefulPartitionedCall/global_norm"
+    works = [
+        Work("void tensorflow::functor::L2LossKernel<float>(float const*, float*, int)", f"{scope}/L2Loss_{v}", "L2Loss", memory_us(gpu, each * 4))
+        for v in range(variables)
+    ]  # fmt: skip
+    scale = "StatefulPartitionedCall/clip_by_global_norm"
+    works += [
+        replace(elementwise(gpu, scale, "Mul", "float", each), op=f"{scale}/mul_{v}")
+        for v in range(variables)
+    ]
+    return works
+
+
+def embedding_update(gpu: Gpu, vocabulary: int, width: int) -> list[Work]:
+    """A sparse gradient made dense, and Adam over the whole table."""
+    elements = float(vocabulary * width)
+    scope = f"{GRADIENT}/embedding"
+    dense = Work(
+        "void tensorflow::functor::UnsortedSegmentCustomKernel<float, int, tensorflow::functor::SumOpGpu>(long, long, long, int const*, float const*, float*)",
+        f"{scope}/UnsortedSegmentSum", "UnsortedSegmentSum", memory_us(gpu, elements * 8),
+        f"(float[{vocabulary},{width}])",
+    )  # fmt: skip
+    table = [
+        replace(elementwise(gpu, "StatefulPartitionedCall/adam", op, "float", elements, reads=2), op=f"StatefulPartitionedCall/adam/embedding_{op}")
+        for op in ("Sub", "Mul", "Square", "Sqrt")
+    ]  # fmt: skip
+    return [dense, *table]
+
+
+def cpu_op(name: str, us: float, bytes: int, storage: str = "bfloat16") -> list[Work]:
+    """An op without a kernel for this type: its tensor goes to the host and back."""
+    scope = f"{MODEL}/{name}"
+    return [
+        Work("MemcpyD2H", f"{scope}/Erfinv", "_Send", bytes / 11e3, stream="d2h", bytes=bytes, sync=True),
+        Work("", f"{scope}/Erfinv", "Erfinv", us, f"({storage}[{bytes // 2}])", stream="host"),
+        Work("MemcpyH2D", f"{scope}/Erfinv", "_Recv", bytes / 11e3, stream="h2d", bytes=bytes),
+    ]
+
+
+def depthwise(gpu: Gpu, n: Numerics, slower: float = 1.0, batch: int = 64, size: int = 56, channels: int = 128) -> tuple[list[Work], list[Work], dict]:
+    """A depthwise convolution; old TensorFlow kernels are slower in 16 bits, most of all the filter's gradient."""
+    elements = float(batch * size * size * channels)
+    storage = n.storage
+    c_type = {"half": "Eigen::half", "float": "float", "bfloat16": "Eigen::bfloat16"}[storage]
+    us = memory_us(gpu, elements * n.size * 4)
+    image, filters = f"{storage}[{batch},{size},{size},{channels}]", f"{storage}[3,3,{channels},1]"
+    scope, grad = f"{MODEL}/depthwise_conv2d/depthwise", f"{GRADIENT}/depthwise_conv2d/depthwise"
+    kernel = "void tensorflow::DepthwiseConv2d{}GPUKernelNHWC<{}, 3, 3, 1, false>(tensorflow::DepthwiseArgs, {} const*, {} const*, {}*, int)"
+
+    def named(direction: str) -> str:
+        return kernel.format(direction, c_type, c_type, c_type, c_type)
+
+    forward = [Work(named(""), scope, "DepthwiseConv2dNative", us, f"({image};{filters})")]
+    backward = [
+        Work(named("BackpropInput"), f"{grad}/DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropInput", us, f"({filters};{image})"),
+        Work(named("BackpropFilter"), f"{grad}/DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", us * slower, f"({image};{image})"),
+    ]  # fmt: skip
+    dtype = workloads.KERAS_DTYPE[storage]
+    layer = workloads._layer("depthwise_conv2d", "DepthwiseConv2D", n, dtype, [None, size, size, channels], 9 * channels, kernel_size=[3, 3])
+    return forward, backward, layer
+
+
+def with_depthwise(model: Model, gpu: Gpu, n: Numerics, slower: float = 1.0) -> Model:
+    forward, backward, layer = depthwise(gpu, n, slower)
+    at = next(i for i, w in enumerate(model.works) if w.op.startswith(f"{MODEL}/dense"))
+    until = next(i for i, w in enumerate(model.works) if w.op.startswith(f"{GRADIENT}/conv2d_") or w.op.startswith(f"{GRADIENT}/re_lu"))
+    works = (*model.works[:at], *forward, *model.works[at:until], *backward, *model.works[until:])
+    return replace(model, works=works, layers=(*model.layers[:-2], layer, *model.layers[-2:]))
+
+
+def vocabulary_loss(gpu: Gpu, rows: int, classes: int) -> list[Work]:
+    """Softmax cross-entropy over a large vocabulary, in float32, forward and backward."""
+    return workloads.loss(gpu, rows, classes)
