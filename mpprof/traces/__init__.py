@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import Trace
+from mpprof.traces.chrome import ChromeReader
 from mpprof.traces.xspace import XSpaceReader
 
 __all__ = ["READERS", "Reader", "find", "read"]
@@ -28,7 +29,7 @@ class Reader(Protocol):
         """Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
 
 
-READERS: tuple[Reader, ...] = (XSpaceReader(),)
+READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader())
 
 
 def find(path: Path) -> tuple[Path, ...]:
