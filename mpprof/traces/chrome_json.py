@@ -190,7 +190,7 @@ def _nothing(_: str) -> None:
 
 
 _DECODER = json.JSONDecoder(parse_float=str, parse_constant=_nothing, strict=False)
-_scan: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once
+_scan: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignore[attr-defined]
 
 
 def _value(window: _Window, limit: int) -> Any:

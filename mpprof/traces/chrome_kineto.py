@@ -89,6 +89,8 @@ class Collected:
     host: HostRows = field(default_factory=HostRows)
     threads: dict[tuple[object, object], int] = field(default_factory=dict)
     thread_names: dict[tuple[object, object], str] = field(default_factory=dict)
+    projected: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Steps that Kineto projects onto a device: device, number, start, duration."""
     python_frames: int = 0
     timeless: int = 0
     negative: int = 0
@@ -137,6 +139,9 @@ def _interval(found: Collected, event: Event) -> None:
         _host(found, event, "call", name, args)
     elif category in NOTES:
         _host(found, event, "note", name, args)
+    elif category == "gpu_user_annotation":
+        if (number := step_number(name)) >= 0 and (times := _times(found, event)) is not None:
+            found.projected.append((whole(args.get("device", event.get("pid"))), number, *times))
     elif category == "python_function":
         found.python_frames += 1
         if name.startswith(MODULE):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable, Op
+from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable, Op, TraceDevice
 from mpprof.traces.chrome_kineto import STEP, Collected, HostRows, note_kind, step_number
 from mpprof.traces.columns import Interner
 from mpprof.traces.names import host_kind
@@ -158,19 +159,35 @@ def _kinds(found: Collected) -> dict[tuple[str, int], HostKind]:
     return kinds
 
 
-def markers(found: Collected, table: HostTable) -> MarkerTable:
-    """`ProfilerStep#N` of the host, by start."""
+def markers(found: Collected, table: HostTable, devices: Sequence[TraceDevice], zero_ns: int) -> MarkerTable:
+    """`ProfilerStep#N`, by start: of the host, and as Kineto projects it onto a device (family
+    "steps_line": from the first work launched under it to the end of the last)."""
     texts = found.strings.texts()
-    rows = np.flatnonzero(table.kind == HostKind.MARKER)
-    rows = rows[np.argsort(table.start_ns[rows], kind="stable")]
-    family = found.strings("torch") if len(rows) else -1
+    at = np.flatnonzero(table.kind == HostKind.MARKER)
+    family = found.strings("torch") if len(at) else -1
+    rows = [
+        (start, start + duration, step_number(texts[name]), thread, family, -1)
+        for start, duration, name, thread in zip(
+            table.start_ns[at].tolist(), table.duration_ns[at].tolist(), table.name[at].tolist(),
+            table.thread[at].tolist(), strict=True,
+        )
+    ]  # fmt: skip
+    row_of = {device.ordinal: row for row, device in enumerate(devices)}
+    line = found.strings("steps_line") if found.projected else -1
+    rows += [
+        (start - zero_ns, start - zero_ns + duration, number, -1, line, row_of[device])
+        for device, number, start, duration in found.projected
+        if device in row_of
+    ]
+    rows.sort()
+    columns = np.array(rows, np.int64).reshape(-1, 6)
     return MarkerTable(
-        number=np.array([step_number(texts[row]) for row in table.name[rows].tolist()], np.int64),
-        start_ns=table.start_ns[rows],
-        end_ns=table.start_ns[rows] + table.duration_ns[rows],
-        thread=table.thread[rows],
-        family=np.full(len(rows), family, np.int32),
-        device=np.full(len(rows), -1, np.int32),
+        number=columns[:, 2].copy(),
+        start_ns=columns[:, 0].copy(),
+        end_ns=columns[:, 1].copy(),
+        thread=columns[:, 3].astype(np.int32),
+        family=columns[:, 4].astype(np.int32),
+        device=columns[:, 5].astype(np.int32),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,17 +45,18 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
     host, place = hosts.host_table(found, nested)
     host = replace(host, start_ns=host.start_ns - zero)
     facts = device_facts(header.get("deviceProperties"))
-    devices, streams, kernels = _device_side(found, facts, zero)
+    side = _device_side(found, facts, zero)
+    devices, streams, kernels = side.devices, side.streams, side.kernels
     basis = "device" if devices else "host"
     if devices:
-        kernels = _with_ops(kernels, found, nested, host, place)
+        kernels = _with_ops(side, found, nested, host)
         kernels, kinds = join_launches(kernels, host, XplaneOps(Modules(()), found.strings), found.strings)
         host = replace(host, kind=kinds)
         kernels = _with_shapes(kernels, nested, place)
     else:
         devices = (TraceDevice("/host:CPU", 0, DeviceFacts(kind="cpu")),)
         kernels, streams = _host_side(host, nested, place)
-    marks = hosts.markers(found, host)
+    marks = hosts.markers(found, host, devices, zero)
     memory = hosts.allocations(found, nested, zero)
     return Trace(
         source=source,
@@ -86,9 +87,15 @@ def _thread_names(found: Collected) -> tuple[str, ...]:
     return tuple(found.thread_names.get(key) or f"thread {key[1]}" for key in found.threads)
 
 
-def _device_side(
-    found: Collected, facts: dict[int, DeviceFacts], zero: int
-) -> tuple[tuple[TraceDevice, ...], tuple[Stream, ...], KernelTable]:
+@dataclass(frozen=True, slots=True)
+class _Devices:
+    devices: tuple[TraceDevice, ...]
+    streams: tuple[Stream, ...]
+    kernels: KernelTable
+    external: Int64  # per kernel: its external id
+
+
+def _device_side(found: Collected, facts: dict[int, DeviceFacts], zero: int) -> _Devices:
     """The cards that did something (all of them where none did), their streams, and what ran there."""
     rows = found.work
     number = np.array(rows.device, np.int64)
@@ -104,7 +111,7 @@ def _device_side(
     row_of = {pair: row for row, pair in enumerate(pairs)}
     n = len(number)
     texts = found.strings.texts()
-    copies = {row: copy_kind(texts[row]) for row in set(rows.name)}
+    copies = {row: copy_kind(texts[row].replace(" ", "")) for row in set(rows.name)}
     kind = np.array(rows.kind, np.int8)
     copy = np.array([copies[row] for row in rows.name], np.int8)
     table = KernelTable(
@@ -116,7 +123,7 @@ def _device_side(
         duration_ns=np.array(rows.duration_ns, np.int64),
         kind=kind,
         name=np.array(rows.name, np.int32),
-        op=np.array(rows.external, np.int64),  # type: ignore[arg-type]  # replaced by `_with_ops`
+        op=np.full(n, -1, np.int32),
         correlation=np.array(rows.correlation, np.int64),
         launch=np.full(n, -1, np.int32),
         shapes=np.full(n, -1, np.int32),
@@ -126,19 +133,17 @@ def _device_side(
         graph=np.array(rows.graph, np.int64),
         group=np.full(n, -1, np.int64),
     )
-    return devices, streams, take(table, np.lexsort((table.start_ns, table.device)))
+    order = np.lexsort((table.start_ns, table.device))
+    return _Devices(devices, streams, take(table, order), np.array(rows.external, np.int64)[order])
 
 
-def _with_ops(
-    kernels: KernelTable, found: Collected, nested: hosts.Nest, host: HostTable, place: Int64
-) -> KernelTable:
+def _with_ops(side: _Devices, found: Collected, nested: hosts.Nest, host: HostTable) -> KernelTable:
     """Kernels without a launch in the file take the op that their external id names.
 
     Old versions write the correlation id there, which says nothing of the op. Kernels with a launch get
     the op around it, which is the innermost one.
     """
-    external = kernels.op.astype(np.int64)
-    rows = found.host
+    kernels, external, rows = side.kernels, side.external, found.host
     ids = np.array(rows.external, np.int64)
     is_op = np.array([what == "op" for what in rows.what], np.bool_)
     by_id = columns.join(external, np.where(is_op, ids, -1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ def assemble(events: Iterable[Event], file: ChromeFile, source: TraceSource) -> 
     basis = "device" if devices else "host"
     if devices:
         kernels, kinds = join_launches(kernels, host, found.ops, strings)
-        host = HostTable(*(kinds if n == "kind" else getattr(host, n) for n in HostTable.__slots__))
+        host = replace(host, kind=kinds)
     else:
         whole_host = Host(host, names, tuple(range(len(names))), allocation_table(None, None), None)
         kernels, streams = cpu.kernels(whole_host, found.ops, strings)
@@ -276,11 +276,11 @@ def _device_side(
     )
     streams: list[Stream] = []
     stream_of = np.full(len(roles) + 1, -1, np.int32)
-    for at, ((pid, tid), role) in enumerate(zip(found.keys, roles, strict=True)):
+    for row, ((pid, tid), role) in enumerate(zip(found.keys, roles, strict=True)):
         if role.device and role.work:
-            stream_of[at] = len(streams)
+            stream_of[row] = len(streams)
             name = found.threads.get((pid, tid)) or f"stream {tid}"
-            streams.append(Stream(shown.index(role.device), tid if isinstance(tid, int) else at, name))
+            streams.append(Stream(shown.index(role.device), tid if isinstance(tid, int) else row, name))
     rows = found.rows
     key = np.array(rows.key, np.int64)
     at = np.flatnonzero(stream_of[key] >= 0)
