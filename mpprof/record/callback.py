@@ -109,28 +109,39 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is not None:
             self._guard(self._session.end_validation)
 
+    # The hooks of a batch are not guarded by `_guard`: one call less, in a place that runs a million times.
+
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._session is not None:
-            self._guard(self._session.begin, batch)
+        if self._session is not None and not self._failed:
+            try:
+                self._session.begin(batch)
+            except Exception as error:  # noqa: BLE001 - no failure of ours may stop the user's training
+                self._give_up(error)
 
     if keras.backend.backend() not in ASYNCHRONOUS:
         # Keras gives up asynchronous dispatch for a callback that has this hook at all, so where the
         # device runs behind the host it must not exist.
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if self._session is not None:
-                self._guard(self._session.end, logs)
+            if self._session is not None and not self._failed:
+                try:
+                    self._session.end(logs)
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._give_up(error)
 
     def _guard(self, work: Callable[..., None], *arguments: Any) -> None:
         if self._failed:
             return
         try:
             work(*arguments)
-        except Exception as error:  # no failure of ours may stop the user's training
-            self._failed = True
-            log.warning("mpprof stops recording, training goes on", exc_info=error)
-            if self._session is not None:
-                self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
-                self._session.recorder.attempt("closing", self._session.abandon)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._failed = True
+        log.warning("mpprof stops recording, training goes on", exc_info=error)
+        if self._session is not None:
+            self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
+            self._session.recorder.attempt("closing", self._session.abandon)
 
     def _train_begin(self) -> None:
         if self._session is None:

@@ -38,7 +38,7 @@ class CallLog:
         self._pending_begin_ns = 0
         self._open: _Open | None = None
         self._end_ns: int | None = None
-        self._waited_ns: int | None = None
+        self.waited_ns: int | None = None
         self._calls_since_wait = 0
 
     def start_fit(self, per_call: int, in_epoch: int | None) -> None:
@@ -48,7 +48,7 @@ class CallLog:
 
     def start_epoch(self, epoch: int) -> None:
         self.epoch = epoch
-        self._open = self._end_ns = self._waited_ns = None
+        self._open = self._end_ns = self.waited_ns = None
 
     def covers(self, batch: int) -> int:
         """How many steps the call that begins with `batch` will run, as far as that is known."""
@@ -105,26 +105,26 @@ class CallLog:
         """The device has finished all calls so far: the mean interval since the wait before is known."""
         if line is not None:
             line["synced"] = True
-            if self._waited_ns is not None and self._calls_since_wait:
-                line["interval_ns"] = (now_ns - self._waited_ns) // self._calls_since_wait
+            if self.waited_ns is not None and self._calls_since_wait:
+                line["interval_ns"] = (now_ns - self.waited_ns) // self._calls_since_wait
                 line["interval_calls"] = self._calls_since_wait
-        self._waited_ns, self._calls_since_wait = now_ns, 0
+        self.waited_ns, self._calls_since_wait = now_ns, 0
 
     def _start_waiting(self, now_ns: int) -> None:
-        if self._waited_ns is None:  # the first call of an epoch starts with an idle device
+        if self.waited_ns is None:  # the first call of an epoch starts with an idle device
             self.waited(now_ns)
 
     def restart_interval(self, now_ns: int) -> None:
         """Our own work (opening or closing a window) ends here: it belongs to no call's interval."""
         if self._open is not None:
             self._open.begin_ns = now_ns
-        if self._waited_ns is not None:
+        if self.waited_ns is not None:
             self.waited(now_ns)
 
     def close_epoch(self) -> Line | None:
         """The epoch's last line, which has no interval; a begin without an end is dropped."""
         line, self.pending = self.pending, None
-        self._open = self._end_ns = self._waited_ns = None
+        self._open = self._end_ns = self.waited_ns = None
         return line
 
     def correct(self, line: Line, missing: int) -> None:
@@ -134,7 +134,7 @@ class CallLog:
         self.step -= missing
 
     def _line(self, call: _Open, now_ns: int) -> Line:
-        covers = self.covers(call.batch)
+        covers = 1 if self.per_call == 1 else self.covers(call.batch)
         self.step += covers
         return {
             "kind": "step",

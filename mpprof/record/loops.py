@@ -215,7 +215,7 @@ class _LoopSession(FitSession):
             return
         if self._wait_for_batch_ns is not None:
             line["input_wait_ns"], self._wait_for_batch_ns = self._wait_for_batch_ns, None
-        if self.runs_behind and self._window is None and self._schedule.round(before, self.calls.step):
+        if self.runs_behind and self._window is None and self._waits(before, self._clock()):
             self._wait(line)
 
     def add(self, values: dict[str, Any]) -> None:

@@ -23,6 +23,10 @@ from mpprof.record.window import Plan, Window
 WARM_CALLS = 8
 """Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
 
+WAIT_STEPS, WAIT_NS = 128, 20_000_000
+"""After so many steps a wait for the device comes at the earliest so long after the one before: it drains
+the queue of dispatched work, which steps of a tenth of a millisecond would notice."""
+
 LATE_NS = 500_000_000
 """A line is not held back for a reading that takes longer than this."""
 
@@ -54,6 +58,7 @@ class FitSession:
         if plan is not None:
             plan.means = self.runs_behind
         self._in_fit = False
+        self._end_unknown = False
         self._first_of_epoch = True
         self._calls_run = 0
         self._described = False
@@ -82,6 +87,8 @@ class FitSession:
             self._describe_process(model)
         self.model = model
         self.calls.start_fit(getattr(model, "steps_per_execution", 1) or 1, steps_per_epoch)
+        # Any call of several steps may then have run fewer than it claims: each is read.
+        self._end_unknown = self.calls.per_call > 1 and steps_per_epoch is None
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
         self._in_fit, self._first_of_epoch, self._described = True, True, False
         self._initial_epoch: int | None = None
@@ -169,54 +176,66 @@ class FitSession:
 
     def begin(self, batch: int) -> None:
         """A call begins (on asynchronous backends: and the one before has been dispatched)."""
-        if not self._active():
+        if not (self._in_fit and self.recorder.on):
             if self._window is not None:  # recording has ended within it: the profiler must not run on
                 self._close_window()
             return
+        now = self._clock()
         if self.queues:
-            self._begin_asynchronous(batch)
+            self._begin_asynchronous(batch, now)
         else:
-            line = self.calls.begin(batch, self._clock())
+            line = self.calls.begin(batch, now)
             if line is not None:
-                self._queued.append((line, None))
+                if self.runs_behind:
+                    self._queued.append((line, None))
+                else:
+                    self._emit(line)
         if self.plan is not None:
             self._profile(batch)
         if self._queued:
-            self._drain(wait=False)
+            self._drain(now)
         self._first_of_epoch = False
 
     def end(self, logs: dict[str, Any] | None) -> None:
         """A call has run, on a synchronous backend."""
-        if not self._active():
+        if not (self._in_fit and self.recorder.on):
             return
-        before = self.calls.step
-        line = self.calls.end(self._clock())
+        calls = self.calls
+        before = calls.step
+        line = calls.end(self._clock())
         if line is None:
             return
         loss = logs.get("loss") if logs else None
         if type(loss) is float:
             line["loss"] = loss
         self._after_call(line)
-        if self._due(before):
+        if self._schedule.due(before, calls.step) or self._end_unknown:
             if self._read is not None:
                 reading = self.recorder.attempt("skipped", self._read)
                 if reading is not None:
                     self._note(line, reading)
             self._note_memory(line)
 
-    def _begin_asynchronous(self, batch: int) -> None:
+    def _begin_asynchronous(self, batch: int, now_ns: int) -> None:
         before = self.calls.step
-        line = self.calls.dispatched(batch, self._clock())
+        line = self.calls.dispatched(batch, now_ns)
         if line is None:
             return
         self._after_call(line)
         snapshot = None
-        if self._window is None and self._due(before):
+        if self._window is None and (self._schedule.due(before, self.calls.step) or self._end_unknown):
             snapshot = self.recorder.attempt("skipped", self.probe.snapshot, self.model)
             self._note_memory(line)
         self._queued.append((line, snapshot))
-        if self._window is None and self._schedule.round(before, self.calls.step):
+        if self._window is None and self._waits(before, now_ns):
             self._wait(line)
+
+    def _waits(self, before: int, now_ns: int) -> bool:
+        """Whether to wait for the device after this call."""
+        if not self._schedule.round(before, self.calls.step):
+            return False
+        waited_ns = self.calls.waited_ns
+        return self.calls.step <= WAIT_STEPS or waited_ns is None or now_ns - waited_ns >= WAIT_NS
 
     def _wait(self, line: Line | None = None) -> None:
         self.recorder.attempt("waiting", self._wait_for_device)
@@ -233,8 +252,8 @@ class FitSession:
         self._calls_run += 1
         if self.plan is not None:
             self.plan.calls = self._calls_run
-        if self._window is not None:
-            line["profiled"] = True
+            if self._window is not None:
+                line["profiled"] = True
         if not self._described:
             # A model without an Input and the optimizer's variables exist only after the first step.
             self._find_counters()
@@ -245,16 +264,13 @@ class FitSession:
             if reason:
                 self.recorder.absent["memory.reset"] = reason
 
-    def _due(self, before: int) -> bool:
-        """Whether to read after this call. Where the input's end is not known, any call of several steps may
-        have run fewer than it claims."""
-        unknown = self.calls.per_call > 1 and self.calls.in_epoch is None
-        return unknown or self._schedule.due(before, self.calls.step)
-
     # --- readings --------------------------------------------------------------------------------------
 
     def _find_counters(self) -> None:
-        found = self.recorder.attempt("skipped", self.probe.counters, getattr(self.model, "optimizer", None))
+        # With one step a call, the counter of good steps could tell nothing more.
+        found = self.recorder.attempt(
+            "skipped", self.probe.counters, getattr(self.model, "optimizer", None), self.calls.per_call > 1
+        )
         if found is None or isinstance(found, Absent):
             self._read = None
             if found is not None:
@@ -314,15 +330,16 @@ class FitSession:
 
     # --- lines -----------------------------------------------------------------------------------------
 
-    def _drain(self, wait: bool = True) -> None:
-        """Hand over queued lines in order, each with its reading; with `wait` all of them."""
-        now = self._clock()
+    def _drain(self, now_ns: int | None = None) -> None:
+        """Hand over queued lines in order, each with its reading. Without `now_ns` all of them, else those
+        before a reading that has not arrived."""
         while self._queued:
             line, snapshot = self._queued[0]
             if snapshot is not None:
-                late = now - self.recorder.zero_ns - line["t_ns"] > LATE_NS
-                if not (wait or late or snapshot.ready()):
-                    return
+                if now_ns is not None and not snapshot.ready():
+                    late = now_ns - self.recorder.zero_ns - line["t_ns"] > LATE_NS
+                    if not late:
+                        return
                 reading = self.recorder.attempt("skipped", snapshot.reading)
                 if reading is not None:
                     self._note(line, reading)

@@ -66,9 +66,10 @@ class Probe(Protocol):
         """`distribution` and `replicas`: values or Absent."""
         ...
 
-    def counters(self, optimizer: Any) -> Callable[[], Reading] | Absent:
+    def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         """Reads the optimizer's counters where its variables hold them: any time on a synchronous
-        backend, outside an epoch on an asynchronous one. To be asked anew when it has been built."""
+        backend, outside an epoch on an asynchronous one. To be asked anew when it has been built. `good_steps`:
+        whether that counter is wanted, too, where reading it costs."""
         ...
 
     def snapshot(self, model: Any) -> Snapshot | None:
@@ -126,7 +127,7 @@ class Unanswered:
     def distribution(self, model: Any) -> Facts:
         return {"distribution": Absent(self._reason), "replicas": Absent(self._reason)}
 
-    def counters(self, optimizer: Any) -> Callable[[], Reading] | Absent:
+    def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         return Absent(self._reason)
 
     def snapshot(self, model: Any) -> Snapshot | None:

@@ -46,7 +46,7 @@ class TensorFlowProbe(Unanswered):
             "replicas": int(strategy.num_replicas_in_sync),
         }
 
-    def counters(self, optimizer: Any) -> Callable[[], Reading] | Absent:
+    def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         found = counters_of(optimizer)
         if isinstance(found, Absent):
             return found
@@ -57,7 +57,9 @@ class TensorFlowProbe(Unanswered):
             return Absent("the optimizer's counter is no TensorFlow variable")
         if scale is None:
             return lambda: Reading(int(iterations()))
-        return lambda: Reading(int(iterations()), float(scale()), int(good()) if good else None)
+        if good is None or not good_steps:
+            return lambda: Reading(int(iterations()), float(scale()))
+        return lambda: Reading(int(iterations()), float(scale()), int(good()))
 
     def reset_memory_peak(self) -> str | None:
         for device in self._gpus:
@@ -93,7 +95,7 @@ def _reader(variable: Any) -> Callable[[], Any] | None:
     if not hasattr(local, "handle"):
         return None
     handle, dtype, read = local.handle, local.dtype, tf.raw_ops.ReadVariableOp
-    return lambda: read(resource=handle, dtype=dtype).numpy()
+    return lambda: read(resource=handle, dtype=dtype)
 
 
 def _deterministic() -> bool | Absent:

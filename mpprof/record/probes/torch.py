@@ -44,7 +44,7 @@ class TorchProbe(Unanswered):
             return {"distribution": "torch.distributed", "replicas": torch.distributed.get_world_size()}
         return {"distribution": None, "replicas": 1}
 
-    def counters(self, optimizer: Any) -> Callable[[], Reading] | Absent:
+    def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         found = counters_of(optimizer)
         if isinstance(found, Absent):
             return found

@@ -1,0 +1,234 @@
+"""What callbacks add to a step, measured by taking them in and out of one `fit` in blocks of 25 steps.
+
+Run as a script, because Keras' backend is fixed for a process:
+
+    KERAS_BACKEND=tensorflow python -m tests.benchmarks.callback_overhead OUT.json STEPS NAME [NAME …]
+
+Names: mpprof, empty, naive, tensorboard-epoch, tensorboard-batch. Fits scatter by more than what is to be
+measured, so callbacks enter and leave Keras' own list at block edges, every second block has none of them,
+and each block is held against the mean of the two bare blocks around it.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+BLOCK = 25
+WARM_BLOCKS = 8
+EPOCH_BLOCKS = 40
+FEATURES, WIDTH, BATCH = 64, 96, 32
+
+
+class Naive(keras.callbacks.Callback):  # type: ignore[misc]
+    """What people write: read the loss scale and the counter after every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[float, int]] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        optimizer = self.model.optimizer
+        self.seen.append((float(optimizer.dynamic_scale), int(optimizer.inner_optimizer._iterations)))
+
+
+class Empty(keras.callbacks.Callback):  # type: ignore[misc]
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        pass
+
+
+class EmptyBoth(Empty):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        pass
+
+
+class Timed(keras.callbacks.Callback):  # type: ignore[misc]
+    """Another callback, and how long its batch hooks took."""
+
+    def __init__(self, inner: Any, times: list[int], ends: bool) -> None:
+        super().__init__()
+        self.inner, self.times, self.ends = inner, times, ends
+        self._begin_ns = 0
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        begin = time.perf_counter_ns()
+        self.inner.on_train_batch_begin(batch, logs)
+        self._begin_ns = time.perf_counter_ns() - begin
+        if not self.ends:
+            self.times.append(self._begin_ns)
+
+    def after(self, batch: int, logs: Any) -> None:
+        begin = time.perf_counter_ns()
+        self.inner.on_train_batch_end(batch, logs)
+        self.times.append(time.perf_counter_ns() - begin + self._begin_ns)
+
+
+class TimedBoth(Timed):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.after(batch, logs)
+
+
+class Switch(keras.callbacks.Callback):  # type: ignore[misc]
+    """Stands first in the list and exchanges what stands behind it at block edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+        self.began_ns = 0
+        self.blocks: list[tuple[str, float]] = []  # what was in, mean ns per step
+        self.list: Any = None
+        self.rest: list[Any] = []
+        self.hidden_ns = self.left_ns = 0
+
+    def clock(self) -> int:
+        """For the callback that is measured: it stands still while that is out, or it would think that steps
+        take longer than they do and work more often."""
+        return time.monotonic_ns() - self.hidden_ns
+
+    def switch_between(self, subjects: dict[str, Any]) -> None:
+        self.order = [name for subject in subjects for name in ("", subject)]
+        self.subjects = subjects
+
+    def now(self) -> str:
+        return self.order[self.steps // BLOCK % len(self.order)]
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self.steps % BLOCK == 0:
+            self._wait()
+            now = time.perf_counter_ns()
+            if self.began_ns:
+                self.blocks.append((self.order[(self.steps // BLOCK - 1) % len(self.order)],
+                                    (now - self.began_ns) / BLOCK))  # fmt: skip
+            name = self.now()
+            if name in ("mpprof", "self"):
+                if self.left_ns:
+                    self.hidden_ns += time.monotonic_ns() - self.left_ns
+                self.left_ns = 0
+            elif not self.left_ns:
+                self.left_ns = time.monotonic_ns()
+            self.list.callbacks[:] = [self, *([self.subjects[name]] if name else []), *self.rest]
+            self.began_ns = time.perf_counter_ns()
+        self.steps += 1
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.began_ns = 0  # what lies between two epochs belongs to no block
+        self.list.callbacks[:] = [self, *self.subjects.values(), *self.rest]
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.on_epoch_end(epoch)
+
+    def _wait(self) -> None:
+        if keras.backend.backend() == "jax":
+            import jax
+
+            state = getattr(self._model, "_jax_state", None) or {}
+            jax.block_until_ready([list(values) for values in state.values() if values is not None])
+
+
+def model() -> Any:
+    keras.utils.set_random_seed(3)
+    keras.config.set_dtype_policy("mixed_float16")
+    layers = keras.layers
+    made = keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            layers.Dense(WIDTH, activation="relu"),
+            layers.Dense(WIDTH, activation="relu"),
+            layers.Dense(10, activation="softmax", dtype="float32"),
+        ]
+    )
+    made.compile("sgd", "sparse_categorical_crossentropy")
+    return made
+
+
+def subject(name: str, folder: Path, clock: Any) -> Any:
+    from mpprof import MPProfilerCallback
+
+    match name:
+        case "mpprof":
+            return MPProfilerCallback(folder / "run", verbose=0, announce=None, clock=clock)
+        case "empty":
+            return (Empty if keras.backend.backend() == "jax" else EmptyBoth)()
+        case "naive":
+            return Naive()
+        case "tensorboard-epoch" | "tensorboard-batch":
+            every = name.removeprefix("tensorboard-")
+            return keras.callbacks.TensorBoard(str(folder / name), update_freq=every, profile_batch=0)
+    raise ValueError(name)
+
+
+def measure(names: list[str], steps: int) -> dict[str, Any]:
+    steps -= steps % (BLOCK * EPOCH_BLOCKS)
+    with tempfile.TemporaryDirectory() as folder:
+        switch = Switch()
+        subjects = {name: subject(name, Path(folder), switch.clock) for name in names}
+        times: list[int] = []
+        if "mpprof" in subjects:
+            ends = keras.backend.backend() != "jax"
+            subjects["self"] = (TimedBoth if ends else Timed)(subjects["mpprof"], times, ends)
+        made = model()
+        switch.switch_between(subjects)
+        callbacks = keras.callbacks.CallbackList(
+            [switch, *(callback for name, callback in subjects.items() if name != "self")],
+            add_history=True, model=made, epochs=1, steps=BLOCK * EPOCH_BLOCKS,
+        )  # fmt: skip
+        switch.list, switch.rest = callbacks, callbacks.callbacks[1 + len(names) :]
+        random = np.random.default_rng(1)
+        x = random.standard_normal((BATCH * BLOCK * EPOCH_BLOCKS, FEATURES), dtype=np.float32)
+        y = random.integers(0, 10, len(x))
+        epochs = max(1, steps // (BLOCK * EPOCH_BLOCKS))
+        made.fit(x, y, batch_size=BATCH, epochs=epochs, verbose=0, callbacks=callbacks)
+        lines = (Path(folder) / "run" / "mpprof" / "steps.jsonl") if "mpprof" in subjects else None
+        bytes_per_step = None
+        if lines is not None:
+            text = lines.read_bytes()
+            bytes_per_step = len(text) / max(1, text.count(b"\n"))
+    return {**summary(switch.blocks, names), "self_us": spread(times), "bytes_per_step": bytes_per_step}
+
+
+def summary(blocks: list[tuple[str, float]], names: list[str]) -> dict[str, Any]:
+    blocks = blocks[WARM_BLOCKS:]
+    added: dict[str, list[float]] = {name: [] for name in names}
+    for (before, a), (name, b), (after, c) in zip(blocks, blocks[1:], blocks[2:], strict=False):
+        if name in added and not before and not after:
+            added[name].append(b - (a + c) / 2)
+    bare = [value for name, value in blocks if not name]
+    return {
+        "bare_us": statistics.median(bare) / 1e3,
+        "added_us": {name: bounds(values) for name, values in added.items()},
+    }
+
+
+def bounds(values: list[float]) -> dict[str, float]:
+    """Mean of the added time with its 95 % bounds, in us. A tenth of the blocks at each end is left out:
+    in them the machine did something else."""
+    kept = np.sort(values)[len(values) // 10 : len(values) - len(values) // 10] / 1e3
+    mean = float(kept.mean())
+    # Standard error of a trimmed mean (Yuen 1974): of the winsorized sample, over the share that is kept.
+    winsorized = np.clip(np.asarray(values) / 1e3, kept[0], kept[-1])
+    error = float(winsorized.std(ddof=1)) / (0.8 * len(values) ** 0.5)
+    return {"mean": mean, "low": mean - 1.96 * error, "high": mean + 1.96 * error, "blocks": len(values)}
+
+
+def spread(times: list[int]) -> dict[str, float] | None:
+    if not times:
+        return None
+    kept = np.sort(times[100:]) / 1e3
+    return {
+        "median": float(np.median(kept)),
+        "mean": float(kept.mean()),
+        "p95": float(kept[int(0.95 * len(kept))]),
+    }
+
+
+if __name__ == "__main__":
+    out, steps, *names = sys.argv[1:]
+    Path(out).write_text(json.dumps({"backend": keras.backend.backend(), **measure(names, int(steps))}))
