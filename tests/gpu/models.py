@@ -1,0 +1,115 @@
+"""The models that are trained on a GPU to record cases and to check forecasts, at any size.
+
+Every model is built by a function of its knobs, so that a remedy is a change of one argument. Keras is imported
+inside: the backend is the environment's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+VOCABULARY = 33_709  # odd: no multiple of 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, its batch size, and the shapes of its random data."""
+
+    model: str  # a key of MODELS
+    batch: int
+    policy: str  # "float32", "mixed_float16", "mixed_bfloat16"
+    knobs: dict[str, Any] = field(default_factory=dict)
+    jit_compile: bool | str = "auto"
+
+    @property
+    def name(self) -> str:
+        extra = "".join(
+            f"-{key}-{value}" for key, value in sorted(self.knobs.items()) if isinstance(value, int)
+        )
+        return f"{self.model}-b{self.batch}-{self.policy}{extra}".replace("_", "-")
+
+
+def convnet(size: int = 256, widths: tuple[int, ...] = (32, 64, 128)) -> Any:
+    """The seed experiment's network: 5x5, 7x7 and 11x11 convolutions of stride 2, each with batch norm."""
+    import keras
+
+    layers = keras.layers
+    blocks: list[Any] = [keras.Input((size, size, 3))]
+    for width, kernel in zip(widths, (5, 7, 11), strict=True):
+        blocks += [layers.Conv2D(width, kernel, strides=2, activation="relu"), layers.BatchNormalization()]
+    head = [layers.GlobalAveragePooling2D(), layers.Dense(10), layers.Activation("softmax", dtype="float32")]
+    return keras.Sequential([*blocks, *head])
+
+
+def resnet50(size: int = 224, classes: int = 1000) -> Any:
+    """ResNet-50 without weights, a float32 softmax on top."""
+    import keras
+
+    body = keras.applications.ResNet50(
+        weights=None, include_top=False, pooling="avg", input_shape=(size, size, 3)
+    )
+    logits = keras.layers.Dense(classes)(body.output)
+    return keras.Model(body.input, keras.layers.Activation("softmax", dtype="float32")(logits))
+
+
+def transformer(
+    vocabulary: int = VOCABULARY, length: int = 128, width: int = 512, blocks: int = 4, island: bool = False
+) -> Any:
+    """A small causal language model. `island` keeps the feed-forward layers in float32."""
+    import keras
+
+    layers = keras.layers
+    dtype = "float32" if island else None
+    tokens = keras.Input((length,), dtype="int32")
+    x = layers.Embedding(vocabulary, width)(tokens)
+    for _ in range(blocks):
+        attention = layers.MultiHeadAttention(8, width // 8)
+        x = layers.LayerNormalization()(layers.Add()([x, attention(x, x, use_causal_mask=True)]))
+        up = layers.Dense(4 * width, activation="relu", dtype=dtype)(x)
+        x = layers.LayerNormalization()(layers.Add()([x, layers.Dense(width, dtype=dtype)(up)]))
+    logits = layers.Dense(vocabulary)(x)
+    return keras.Model(tokens, layers.Activation("softmax", dtype="float32")(logits))
+
+
+MODELS: dict[str, Callable[..., Any]] = {"convnet": convnet, "resnet50": resnet50, "transformer": transformer}
+
+
+def data(model: Any, batch: int, steps: int) -> tuple[Any, Any]:
+    """Random inputs and labels for `steps` steps; a few batches, repeated, so that large inputs fit in memory."""
+    import numpy as np
+
+    random = np.random.default_rng(1)
+    kept = min(steps, 4)
+    shape = (kept * batch, *model.input_shape[1:])
+    classes = model.output_shape[-1]
+    if "int" in str(model.inputs[0].dtype):
+        x = random.integers(0, classes, shape).astype("int32")
+    else:
+        x = random.random(shape, dtype=np.float32)
+    y = random.integers(0, classes, (kept * batch, *model.output_shape[1:-1])).astype("int32")
+    return x, y
+
+
+def train(case: Case, logdir: str, steps: int, delay_s: float = 0.0) -> None:
+    """Trains one case in this process with the callback. `delay_s` makes every batch late (an input bound)."""
+    import time
+
+    import keras
+
+    from mpprof import MPProfilerCallback
+
+    keras.utils.set_random_seed(1)
+    keras.config.set_dtype_policy(case.policy)
+    model = MODELS[case.model](**case.knobs)
+    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=case.jit_compile)
+    x, y = data(model, case.batch, steps)
+
+    def batches() -> Any:
+        for step in range(steps):
+            at = step % (len(x) // case.batch) * case.batch
+            time.sleep(delay_s)
+            yield x[at : at + case.batch], y[at : at + case.batch]
+
+    model.fit(batches(), steps_per_epoch=steps, epochs=1, verbose=0, callbacks=[MPProfilerCallback(logdir)])
