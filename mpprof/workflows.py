@@ -1,7 +1,7 @@
 """Composes the rooms into what people ask for: load a run, analyse, diagnose, compare, the source of runs.
 
 The only module that knows both wings: the one that touches the world (store, traces) and the one that
-thinks (analysis, diagnosis).
+thinks (analysis, diagnosis). What a report of one trace does not need is imported where it is used.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mpprof import store, traces
-from mpprof.analysis import accounting, devices, estimate, layers, memory, placement, tables
-from mpprof.analysis import bounds as proofs
-from mpprof.analysis import compare as comparing
+from mpprof import traces
+from mpprof.analysis import accounting, devices, estimate, layers, memory, placement
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
 from mpprof.diagnosis.signals import Case
@@ -29,9 +27,13 @@ from mpprof.model.source import RunSource
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import Trace
 
+if TYPE_CHECKING:
+    from mpprof.analysis.bounds import Proof
+    from mpprof.store import Records
+
 TableKind = Literal["kernels", "ops", "layers", "memory"]
-GIVE_A_PATH = "give a log directory or a trace file"
-RECORD_A_WINDOW = 'record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
+GIVE_A_PATH = "Give a log directory or a trace file"
+RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ def places(path: Path) -> tuple[Place, ...]:
         raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_PATH)
     if path.is_file():
         return (Place(path.name, path, (path,)),)
+    from mpprof import store
+
     roots = store.find_runs(path)
     if not roots:
         return tuple(Place(file.relative_to(path).as_posix(), file, (file,)) for file in traces.find(path))
@@ -98,7 +102,7 @@ def runs(path: str | Path) -> tuple[Run, ...]:
         raise NotFoundError(
             "no mpprof records and no trace here",
             where=str(path),
-            next="train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
+            next="Train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
         )
     return tuple(sorted(found, key=lambda run: (run.facts.created_unix_ns if run.facts else 0, run.name)))
 
@@ -106,8 +110,13 @@ def runs(path: str | Path) -> tuple[Run, ...]:
 def load(path: str | Path, *, run: str | None = None) -> Run:
     """The one run at a path; `run` picks among several by name or id, or "latest".
 
-    Raises NotFoundError, UnreadableError, or SeveralRunsError where a choice is needed.
+    Where a run is picked by its name, others that cannot be read do not matter. Raises NotFoundError,
+    UnreadableError, or SeveralRunsError where a choice is needed.
     """
+    if run is not None and run != "latest":
+        named = [place for place in places(Path(path)) if place.name == run]
+        if named:
+            return named[-1].read()
     found = runs(path)
     names = "\n".join(f"  {each.name}" for each in found)
     if run == "latest":
@@ -115,13 +124,13 @@ def load(path: str | Path, *, run: str | None = None) -> Run:
     if run is not None:
         chosen = [each for each in found if run in (each.name, each.run_id)]
         if not chosen:
-            raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"the runs are:\n{names}")
+            raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"The runs are:\n{names}")
         return chosen[-1]
     if len(found) > 1:
         raise SeveralRunsError(
             f"{len(found)} runs lie here",
             where=str(path),
-            next=f"choose one with --run NAME, or --run latest:\n{names}",
+            next=f"Choose one with --run NAME, or --run latest:\n{names}",
         )
     return found[0]
 
@@ -134,6 +143,8 @@ def _lone(place: Place) -> Run:
 
 
 def _recorded(place: Place) -> Run:
+    from mpprof import store
+
     records = store.read_records(place.root)
     return Run(
         name=place.name,
@@ -148,7 +159,7 @@ def _recorded(place: Place) -> Run:
     )
 
 
-def _traces_of(place: Place, records: store.Records) -> tuple[Path, ...]:
+def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
     """The windows that run.json names; without any, what lies under the root and under no other run."""
     windows = records.facts.profile_windows if records.facts else ()
     folders = [place.root / window.trace for window in windows if window.trace]
@@ -201,7 +212,7 @@ def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:
     except UnreadableError as error:
         if strict or run.steps is None:
             raise
-        return None, str(error)
+        return None, f"{error.where}: {error.what}" if error.where else error.what
 
 
 def _why_no_trace(run: Run) -> str:
@@ -250,13 +261,13 @@ def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
         account=mine.account,
         tensor_core=mine.tensor_core,
         speedup=judgement.speedup,
-        bounds=proof.bounds,
+        bounds=proof.bounds if proof else (),
         memory=mine.memory,
         findings=judgement.findings,
         unable=judgement.unable,
         clear=judgement.clear,
         warnings=warnings,
-        absent=_absent(mine) | ({"bounds": proof.unable} if proof.unable else {}),
+        absent=_absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {}),
         device=_main_device(mine),
     )
     return replace(diagnosis, verdict=core.verdict(diagnosis))
@@ -286,15 +297,19 @@ def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Cas
     )
 
 
-def _proof(mine: Analysis, baseline: Analysis | None) -> proofs.Proof:
-    """What records alone prove, where no trace says where the matrix work ran."""
+def _proof(mine: Analysis, baseline: Analysis | None) -> Proof | None:
+    """What records alone prove, where no trace says where the matrix work ran; None where one does."""
     if mine.peaks is None or (mine.tensor_core is not None and mine.tensor_core.ratio is not None):
-        return proofs.Proof((), None)
-    return proofs.from_records(mine.run, baseline.run if baseline else None, mine.peaks)
+        return None
+    from mpprof.analysis import bounds
+
+    return bounds.from_records(mine.run, baseline.run if baseline else None, mine.peaks)
 
 
 def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
     if baseline is not None:
+        from mpprof.analysis import compare as comparing
+
         return comparing.speedup(
             mine.account, baseline.account, mixed_run=mine.run, baseline_run=baseline.run, peaks=mine.peaks
         )
@@ -333,6 +348,8 @@ def compare(chosen: Sequence[Run], *, strict: bool = False) -> Comparison:
 
 def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
     """The comparison of what was already analysed. Raises MpprofError for fewer than two runs."""
+    from mpprof.analysis import compare as comparing
+
     if len(analyses) < 2:
         raise MpprofError("a comparison needs two runs or more", next="mpprof compare BASELINE RUN [RUN ...]")
     judged = [judge(analyses[0]), *(judge(mine, analyses[0]) for mine in analyses[1:])]
@@ -379,6 +396,8 @@ def rows_of(
         raise UnableError(mine.trace_problem or "no trace", where=str(mine.run.path), next=RECORD_A_WINDOW)
     if kind == "memory":
         return _memory_rows(mine)
+    from mpprof.analysis import tables
+
     make = {"kernels": tables.kernels, "ops": tables.ops, "layers": tables.layers}[kind]
     return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
 

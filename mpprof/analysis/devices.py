@@ -11,8 +11,8 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import resources
+from functools import cache, lru_cache
+from pathlib import Path
 
 from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 
@@ -25,7 +25,7 @@ class Product:
     """One row of the table. Rates in FLOP/s, bandwidth in bytes/s, clock in kHz; None: not stated."""
 
     name: str
-    pattern: re.Pattern[str]
+    pattern: str  # of its name, in lower case
     vendor: Vendor
     kind: str
     compute_capability: tuple[int, int] | None
@@ -34,6 +34,11 @@ class Product:
     rates: dict[str, float]
     bandwidth_bytes_per_s: float | None
     source: str
+
+    def named(self, spoken: str) -> bool:
+        """Whether a name, in lower case with single spaces, is this product's."""
+        # A model number never continues: T4 is not T400, A10 is not A100 or A10G.
+        return bool(_compiled(rf"(?<![a-z0-9])(?:{self.pattern})(?![a-z0-9])").search(spoken))
 
     @property
     def has_matrix_units(self) -> bool:
@@ -53,10 +58,14 @@ class Product:
         )
 
 
+# When first asked for: a device without a name needs none of them.
+_compiled = cache(re.compile)
+
+
 @lru_cache(maxsize=1)
 def products() -> tuple[Product, ...]:
     """The table, most specific name first."""
-    text = resources.files("mpprof.analysis").joinpath("devices.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("devices.csv").read_text(encoding="utf-8")
     return tuple(_product(row) for row in csv.DictReader(text.splitlines()))
 
 
@@ -68,8 +77,7 @@ def _product(row: dict[str, str]) -> Product:
     )
     return Product(
         name=row["name"],
-        # A model number never continues: T4 is not T400, A10 is not A100 or A10G.
-        pattern=re.compile(rf"(?<![a-z0-9])(?:{row['pattern']})(?![a-z0-9])"),
+        pattern=row["pattern"],
         vendor=row["vendor"],  # type: ignore[arg-type]
         kind=row["kind"],
         compute_capability=capability,  # type: ignore[arg-type]
@@ -95,7 +103,7 @@ def by_name(name: str) -> Product | None:
     spoken = _SPACES.sub(" ", name.lower())
     if _MOBILE.search(spoken) and not re.search(r"\b(?:t\d{3,4}|mx\d{3}|gtx 1[06]\d0)", spoken):
         return None
-    return next((product for product in products() if product.pattern.search(spoken)), None)
+    return next((product for product in products() if product.named(spoken)), None)
 
 
 _CAPABILITY = re.compile(r"^(?:cc|sm|sm_|compute_)?\s*(\d{1,2})[._]?(\d)[a-z]?$", re.IGNORECASE)

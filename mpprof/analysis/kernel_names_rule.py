@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 
 from mpprof.analysis.kernel_names_parse import Card, Name, operands, values
 from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placement, Precision
@@ -44,14 +45,18 @@ class Rule:
     generation: str
     example: str
     whole: bool = True
-    regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "regex", re.compile(self.pattern))
+    @property
+    def regex(self) -> re.Pattern[str]:
+        return _compiled(self.pattern)
 
     def apply(self, name: Name, card: Card) -> Said | None:
         match = self.regex.search(name.text if self.whole else name.head)
         return self.decide(name, match, card) if match else None
+
+
+# When first asked for: a trace meets a few of the rules, and compiling all takes as long as reading it.
+_compiled = cache(re.compile)
 
 
 def literals(pattern: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.quantiles import median
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable
 
@@ -111,8 +112,8 @@ def warm_up(time_ns: Float64) -> int:
         return n
     log = np.log(time_ns)
     tail = log[n // 2 :]
-    middle = float(np.median(tail))
-    scale = max(_LEAST_SCALE, _SCALES_FROM_MAD * float(np.median(np.abs(tail - middle))))
+    middle = median(tail)
+    scale = max(_LEAST_SCALE, _SCALES_FROM_MAD * median(np.abs(tail - middle)))
     vote = np.clip((log - middle) / scale - _SLOW_SCALES, -_SLOW_SCALES, _SLOW_SCALES)
     total = np.concatenate([[0.0], np.cumsum(vote)])
     return int(np.argmax(total))
@@ -147,7 +148,7 @@ def drift(time_ns: Float64) -> Drift | None:
     first, last = time_ns[:third], time_ns[-third:]
     one, other = median_interval(first), median_interval(last)
     apart = one is not None and other is not None and (one[1] < other[0] or other[1] < one[0])
-    return Drift(float(np.median(last) / np.median(first)) - 1.0, apart)
+    return Drift(median(last) / median(first) - 1.0, apart)
 
 
 def bimodal(time_ns: Float64) -> Bimodal | None:
@@ -169,7 +170,7 @@ def bimodal(time_ns: Float64) -> Bimodal | None:
     low, high = sums[:-1] / count, (sums[-1] - sums[:-1]) / (n - count)
     between = count * (n - count) / n * (high - low) ** 2
     at = int(np.argmax(between)) + 1
-    fast, slow = float(np.median(ordered[:at])), float(np.median(ordered[at:]))
+    fast, slow = median(ordered[:at]), median(ordered[at:])
     clear = between[at - 1] / total >= _MODE_SHARE and slow / fast >= _MODE_RATIO
     if not clear or min(at, n - at) < _LEAST_MODE * n:
         return None
@@ -188,7 +189,7 @@ def summarise(steps: StepTable | None, facts: RunFacts | None) -> StepSummary | 
         count=int(steps.covers.sum()),
         steady=_stands_for(steps, rows, facts),
         first_steady=_first_steady(steps),
-        median_ns=float(np.median(time)) if len(time) else None,
+        median_ns=median(time) if len(time) else None,
         p95_ns=float(np.quantile(time, 0.95)) if len(time) else None,
         interval_ns=median_interval(time),
         skipped=skipped,

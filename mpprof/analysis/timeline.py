@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.intervals import Intervals
+from mpprof.analysis.quantiles import median
 from mpprof.model.quantities import format_ratio
 from mpprof.model.trace import HostKind, Trace, WorkKind
 
@@ -161,7 +162,7 @@ def _ran_under(found: Marks, start: Int64) -> bool:
     marker = found.at(start)
     late = np.count_nonzero(start >= found.end_ns[-1])
     count = np.bincount(marker[marker >= 0], minlength=len(found))[:-1]  # the last may be cut
-    usual = float(np.median(count))
+    usual = median(count)
     even = (count >= usual / _UNEVEN).all() and (count <= usual * _UNEVEN).all()
     return bool(even and late <= _MOST_LATE * len(start))
 
@@ -241,7 +242,7 @@ def _follows(number: Int64) -> Bool:
     if not len(step) or (number < 0).any():
         return np.ones(len(step), np.bool_)
     grows = step > 0
-    return np.asarray(grows & (step <= np.median(step[grows]))) if grows.any() else grows
+    return np.asarray(grows & (step <= median(step[grows]))) if grows.any() else grows
 
 
 def _one_marker(found: Marks) -> str:
@@ -342,7 +343,8 @@ def _anchors(name: NDArray[np.integer], start: Int64, end: Int64, lag: int) -> I
     n = len(name)
     pause = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
     whole = (n - 1) // lag
-    usual = np.median(pause[: whole * lag].reshape(whole, lag), axis=0)
+    middle = (whole - 1) // 2
+    usual = np.partition(pause[: whole * lag].reshape(whole, lag), middle, axis=0)[middle]
     first = int(np.argmax(usual)) + 1
     # A kernel that runs once per repetition keeps its place even where others come and go.
     own = np.flatnonzero(name == name[first])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
-from dataclasses import asdict
 
 from mpprof.cli import output
 
@@ -24,6 +22,9 @@ class Doctor:
         parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
     def run(self, args: argparse.Namespace) -> int:
+        import textwrap
+        from dataclasses import asdict
+
         from mpprof._version import __version__
         from mpprof.cli import machine
         from mpprof.report import json as documents

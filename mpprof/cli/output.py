@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import TextIO
 
@@ -48,6 +46,8 @@ def write(text: str, path: Path | None, *, force: bool = False) -> None:
 
 def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
     """A whole file or none: written beside its place, then renamed into it."""
+    import tempfile  # not needed to print
+
     check_output(path, force=force)
     temporary = None
     try:
@@ -72,6 +72,8 @@ def _umask() -> int:
 
 def width(stream: TextIO | None = None) -> int:
     """Columns of the terminal (COLUMNS counts), from 68 to 120; 100 where there is none."""
+    import shutil  # not needed where nothing is printed
+
     return max(68, min(120, shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns))
 
 

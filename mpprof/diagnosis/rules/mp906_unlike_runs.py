@@ -24,7 +24,6 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis import compare
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
@@ -36,6 +35,8 @@ SPECIFICITY = GENERAL
 def judge(signals: Signals) -> Outcome:
     baseline = need(signals.baseline)
     also_mixed = baseline.half is not None and signals.half is not None
+    from mpprof.analysis import compare  # only where there is a baseline
+
     differences = compare.unlike(baseline.case.run, signals.case.run)
     if also_mixed:
         return Found(
