@@ -30,7 +30,7 @@ class LogDirectory:
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            raise NotFoundError("no such file or directory", where=str(path), next="give a log directory")
+            raise NotFoundError("no such file or directory", where=str(path), next="Give a log directory")
         self.path = path
         self.title = path.resolve().name
         self._lock = RLock()
@@ -85,7 +85,7 @@ class LogDirectory:
         with self._lock:
             known = self._runs.get(name) or self._scan().get(name)
         if known is None:
-            raise NotFoundError(f"no run named {name!r} here", where=str(self.path), next="reload the page")
+            raise NotFoundError(f"no run named {name!r} here", where=str(self.path), next="Reload the page")
         read = known[1]
         if isinstance(read, MpprofError):
             raise read
