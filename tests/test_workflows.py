@@ -7,7 +7,7 @@ import pytest
 
 import mpprof
 from mpprof import workflows
-from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError
+from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewError, UnreadableError
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
 MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"
@@ -48,6 +48,15 @@ def test_a_directory_of_runs_asks_for_a_choice_and_lists_them(tmp_path: Path) ->
     assert workflows.load(tmp_path, run="latest").name in ("mixed", "deep/float32")
     with pytest.raises(NotFoundError, match="no run named 'absent'"):
         workflows.load(tmp_path, run="absent")
+
+
+def test_a_run_picked_by_name_does_not_suffer_from_its_neighbour(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    newer = copy(FLOAT32, tmp_path / "float32") / "mpprof" / "run.json"
+    newer.write_text(newer.read_text().replace("mpprof.run/1", "mpprof.run/2"))
+    assert workflows.load(tmp_path, run="mixed").name == "mixed"
+    with pytest.raises(TooNewError, match="newer mpprof"):
+        workflows.load(tmp_path, run="latest")
 
 
 @pytest.mark.parametrize(
@@ -151,3 +160,15 @@ def test_the_v100_bert_trace_claims_no_matrix_kernel() -> None:
     if share is not None:
         assert share.ratio is None
         assert share.reason
+
+
+def test_an_unreadable_trace_is_named_once_with_one_way_out(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "run")
+    trace = next(root.rglob("*.xplane.pb"))
+    trace.write_bytes(b"")
+    with pytest.raises(MpprofError) as error:
+        workflows.table_rows(mpprof.load(root), "kernels")
+    line = str(error.value)
+    assert ".." not in line
+    assert line.count(str(trace)) == 1
+    assert line.count("ecord ") == 1, "one thing to do next, not two"
