@@ -9,6 +9,7 @@ from typing import Protocol
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import Trace
 from mpprof.traces.chrome import ChromeReader
+from mpprof.traces.nsys import NsysReader
 from mpprof.traces.xspace import XSpaceReader
 
 __all__ = ["READERS", "Reader", "find", "read"]
@@ -29,7 +30,7 @@ class Reader(Protocol):
         """Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
 
 
-READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader())
+READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader(), NsysReader())
 
 
 def find(path: Path) -> tuple[Path, ...]:

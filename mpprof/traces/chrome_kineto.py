@@ -67,7 +67,7 @@ class WorkRows:
 class HostRows:
     """What host threads did, in the order of the file: ops, calls, notes, module frames, memory events."""
 
-    what: list[str] = field(default_factory=list)  # "op", "call", "note", "module", "memory"
+    what: list[str] = field(default_factory=list)  # "op", "call", "note", "range", "module", "memory"
     thread: list[int] = field(default_factory=list)
     name: list[int] = field(default_factory=list)
     start_ns: list[int] = field(default_factory=list)

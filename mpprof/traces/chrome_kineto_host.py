@@ -78,10 +78,12 @@ def nest(rows: HostRows, ops: Ops, strings: Interner) -> Nest:
         around = stack[-1] if stack else _Frame(0, (), -1, -1)
         frame = _Frame(begin + rows.duration_ns[row], around.path, around.op, around.shapes)
         what = rows.what[row]
-        if what in ("op", "note", "module"):
+        if what in ("op", "note", "module", "range"):
             name = texts[rows.name[row]][:_LONGEST]
             frame.path = _path(what, name, around.path, forward.get(rows.sequence[row]))
             modules = modules or what == "module"
+            if what == "range":  # an annotation of the user's is an op and a scope at once
+                frame.op = ops.row(around.path, name.replace("/", "_"))
             if what == "op":
                 if rows.sequence[row] >= 0 and not name.startswith(_EVALUATE):
                     forward.setdefault(rows.sequence[row], around.path)
