@@ -3,9 +3,10 @@
 The baseline B and the mixed run M are aligned by role: class, phase, layer, and op where both name it. With
 `b` and `m` the time of a role in each, and `r` what this device could reach for it (`reach`),
 
-    reach = sum(b / r)    expected = B / reach    observed = B / M    gap = M - reach = sum(m - b / r)
+    reach = sum(b / r + a)    expected = B / reach    observed = B / M    gap = M - reach = sum(m - b / r - a)
 
-so the slices of the gap, `m - b / r` by class and layer, sum to it. Where some `r` is not known there is no
+where `a` is work that every healthy mixed run has and the baseline has not (`added`: casts, loss scaling).
+The slices of the gap, `m - b / r - a` by class and layer, sum to it. Where some `r` is not known there is no
 expectation: every `r` is taken as 1, and the slices are the plain differences that sum to `M - B`. Parts with
 an unknown `r` that hold less than 1 % of the baseline are taken to stay as they are.
 """
@@ -15,6 +16,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from mpprof.analysis import layer_kinds
+from mpprof.analysis.added import added
 from mpprof.analysis.reach import SIXTEEN_BITS, Part, Peers, Ratio, Role, Target, parts, precision_of, ratio
 from mpprof.model.account import Account, Cell, Class, GapSlice, Speedup
 from mpprof.model.device import DevicePeaks
@@ -57,8 +60,10 @@ def speedup(
     if not known:
         absent["expected"] = _why_not(before, ratios, mixed, peaks)
         ratios = {role: Ratio(1.0, found.ceiling, _PLAIN) for role, found in ratios.items()}
-    slices = _slices(before, after, ratios)
+    extra = added(before, after, mixed_run, peaks) if known and target.becomes and not target.same else {}
+    slices = _slices(before, after, ratios, extra)
     reach_ns = sum(part.ns / (ratios[role].reachable or 1.0) for role, part in before.items())
+    reach_ns += sum(extra.values())
     expected = baseline.step_ns / reach_ns if known and reach_ns > 0 else None
     with_host, no_host = _with_host(baseline, mixed, before, ratios) if known else (None, "no expectation")
     if with_host is None:
@@ -172,8 +177,9 @@ def _target(mixed: Run, baseline: Run, after: Mapping[Role, Part], before: Mappi
     becomes, was = _compute(mixed) or _ran(after), _compute(baseline) or _ran(before)
     layers = mixed.facts.model.layers if mixed.facts and mixed.facts.model else ()
     by_layer = {layer.name: found for layer in layers if (found := precision_of(layer.compute_dtype))}
+    norms = frozenset(layer.name for layer in layers if layer_kinds.is_norm(layer))
     same = becomes is not None and becomes == was
-    return Target(becomes if becomes in SIXTEEN_BITS else None, by_layer, same)
+    return Target(becomes if becomes in SIXTEEN_BITS else None, by_layer, same, norms)
 
 
 def _compute(run: Run) -> Precision | None:
@@ -217,7 +223,10 @@ def _why_not(
 
 
 def _slices(
-    before: Mapping[Role, Part], after: Mapping[Role, Part], ratios: Mapping[Role, Ratio]
+    before: Mapping[Role, Part],
+    after: Mapping[Role, Part],
+    ratios: Mapping[Role, Ratio],
+    extra: Mapping[Role, float],
 ) -> tuple[GapSlice, ...]:
     """By class and layer, the largest first."""
     gathered: dict[tuple[Class, str | None], list[Role]] = defaultdict(list)
@@ -230,7 +239,11 @@ def _slices(
         reach = sum(before[role].ns / (ratios[role].reachable or 1.0) for role in roles if role in before)
         main = max((role for role in roles if role in before), key=lambda role: before[role].ns, default=None)
         source = ratios[main].source if main else "not in the baseline"
-        slices.append(GapSlice(name, layer, m - reach, b, m, b / reach if reach > 0 else 1.0, source))
+        new = sum(extra.get(role, 0.0) for role in roles)
+        if new and not main:
+            source = "not in the baseline; computing in 16 bits brings it"
+        ratio = b / reach if reach > 0 else 1.0
+        slices.append(GapSlice(name, layer, m - reach - new, b, m, ratio, source, new))
     return tuple(sorted(slices, key=lambda part: -abs(part.ns_per_step)))
 
 

@@ -20,6 +20,8 @@ SHORTEST_NS = 5_000.0
 faster in 16 bits."""
 FLOOR_NS = 2_000.0
 """No kernel is expected to become shorter than this."""
+REACHABLE_BANDWIDTH = 0.8
+"""Share of the peak bandwidth that streaming kernels reach (our judgement: 75 to 92 % in tests like STREAM)."""
 SIMILAR = 8.0
 """Kernels whose work per call differs by no more than this factor are of similar size."""
 
@@ -82,6 +84,7 @@ class Target:
     becomes: Precision | None
     by_layer: Mapping[str, Precision]
     same: bool = False
+    norms: frozenset[str] = frozenset()  # layers that compute in float32 whatever the policy
 
     def of(self, layer: str | None) -> Precision | None:
         return self.by_layer.get(layer, self.becomes) if layer else self.becomes
@@ -154,6 +157,8 @@ def _stays(part: Part, mine: Part | None, target: Target) -> str:
         return "" if target.becomes else "the mixed run's compute type is not known"
     if mine is not None and mine.precision in SIXTEEN_BITS:
         return ""
+    if part.role.layer in target.norms and (mine is None or mine.precision == "fp32"):
+        return "Keras normalises in float32, and nothing fused it here"
     if part.role.layer is None or target.of(part.role.layer) not in SIXTEEN_BITS:
         return "its tensors stay float32"
     if part.role.family == "random":
@@ -174,6 +179,8 @@ def _floored(part: Part, found: Ratio) -> Ratio:
 
 def _matmul(part: Part, target: Target, peers: Peers, peaks: DevicePeaks | None) -> Ratio:
     becomes = target.becomes or "fp16"
+    if part.role.family == "depthwise":
+        return _floored(part, Ratio(1.0, 2.0, "depthwise: no kernels on matrix units, bound by memory"))
     ceiling = _ceiling(part, becomes, peaks)
     if peaks is not None and not peaks.has_matrix_units:
         return Ratio(1.0, ceiling, f"{peaks.name} has no matrix units")
@@ -184,8 +191,8 @@ def _matmul(part: Part, target: Target, peers: Peers, peaks: DevicePeaks | None)
             reachable, source = row.ratio, f"calibration: {row.source}"
     if reachable is None:
         source = "no kernel of this kind ran in 16 bits on matrix units here, and none was calibrated"
-    if reachable is not None and ceiling is not None:
-        reachable = min(reachable, ceiling)
+    if reachable is not None:
+        reachable = min(reachable, *(most for most in (ceiling, _by_bytes(part, peaks)) if most))
     return _floored(part, Ratio(reachable, ceiling, source))
 
 
@@ -200,11 +207,16 @@ def _ceiling(part: Part, becomes: Precision, peaks: DevicePeaks | None) -> float
     if not ran or not could:
         return None
     most = could / ran
-    if part.bytes and peaks.bandwidth_bytes_per_s and part.busy_ns:
-        # bytes as counted in float32; half of them are left
-        least_ns = part.bytes / 2 / peaks.bandwidth_bytes_per_s * 1e9
-        most = min(most, max(2.0, part.busy_ns / least_ns))
-    return max(1.0, most)
+    by_bytes = _by_bytes(part, peaks, 1.0)
+    return max(1.0, most if by_bytes is None else min(most, by_bytes))
+
+
+def _by_bytes(part: Part, peaks: DevicePeaks | None, share: float = REACHABLE_BANDWIDTH) -> float | None:
+    """How much faster moving half the bytes could make it, at this share of the bandwidth; at least twice."""
+    if peaks is None or not part.bytes or not peaks.bandwidth_bytes_per_s or not part.busy_ns:
+        return None
+    least_ns = part.bytes / 2 / (peaks.bandwidth_bytes_per_s * share) * 1e9
+    return max(2.0, part.busy_ns / least_ns)
 
 
 # --- what ran on matrix units in this very trace -----------------------------------------------------------
@@ -238,7 +250,10 @@ class Peers:
         worse than it does.
         """
         kind = _kind(part.role)
-        peers = [peer for peer in self._peers if peer.kind == kind and _similar(peer.before, part)]
+        same = [peer for peer in self._peers if peer.kind == kind]
+        peers = [peer for peer in same if _similar(peer.before, part)]
+        if not peers and part.flops and part.bytes:
+            peers = same  # of another size, but then bytes bound it too
         own = next((peer for peer in peers if peer.before is part), None)
         rated = [
             (part.ns / part.flops * (peer.after.flops / peer.after.ns), peer.after.ns)

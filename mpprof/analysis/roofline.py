@@ -73,7 +73,34 @@ def cost(
     if flops is None and family in MATMUL_FAMILIES and layer is not None and batch:
         per_example = layer_flops(layer)
         flops = per_example * batch if per_example else None
-    return Cost(flops, None if family in MATMUL_FAMILIES else _elementwise_bytes(tensors))
+    moved = _matrix_bytes(tensors, family, layer, batch) if family in MATMUL_FAMILIES else None
+    return Cost(flops, moved if family in MATMUL_FAMILIES else _elementwise_bytes(tensors))
+
+
+def _matrix_bytes(
+    tensors: Sequence[Tensor], family: Family, layer: LayerFacts | None, batch: int | None
+) -> float | None:
+    """Operands read once, and the result written once where the layer tells its size. None where either is
+    not known: a forward convolution's result may be most of what it moves."""
+    read = _bytes(tensors)
+    if read is None or len(tensors) < 2:
+        return None
+    if family == "gemm":
+        left, right = tensors[0].dims, tensors[1].dims
+        if len(left) != 2 or len(right) != 2:
+            return None
+        shared = max(set(left) & set(right), default=0)
+        if shared <= 0:
+            return None
+        result = math.prod(left) * math.prod(right) / shared**2
+        return read + result * BYTES.get(precision_of(tensors[0].dtype), 4)
+    if family in ("conv_dgrad", "conv_wgrad"):
+        return read  # both hold the larger of the two images
+    written = _dims(layer.output_shape) if layer else None
+    if family != "conv_fprop" or not written or None in written or not batch:
+        return None
+    values = math.prod(size for size in written if size is not None) * batch
+    return read + values * BYTES.get(precision_of(tensors[0].dtype), 4)
 
 
 def _product_flops(op_type: str, tensors: Sequence[Tensor], family: Family) -> float | None:

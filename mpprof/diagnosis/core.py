@@ -9,7 +9,7 @@ from mpprof.diagnosis import ledger
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import Claim, Clear, Found, Missing, Outcome, Rule, Unable
-from mpprof.diagnosis.signals import Case, Signals
+from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import verdict
 from mpprof.model import finding as noun
 from mpprof.model.account import Speedup
@@ -21,6 +21,9 @@ _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
+
+REAL_RATIO = 0.5
+"""A normal cost is a loss all the same where the baseline shows that half of it or more need not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +136,18 @@ def _finding(
     cost = ledger.cost_ns(claims, signals.cells) if claims else outcome.cost_ns
     step_ns = account.step_ns if account else None
     explained = shares.explained_ns.get(rule.CODE, 0.0) if shares and claims else None
+    severity = _severity(outcome, claims, signals) or "warning"
+    ceiling = severity == "info" and _is_ceiling(outcome, claims, signals, cost, explained)
     return noun.Finding(
         code=rule.CODE,
         slug=rule.SLUG,
         title=rule.TITLE,
-        severity=_severity(outcome, claims, signals) or "warning",
+        severity=severity,
         confidence=_confidence(outcome, signals),
         evidence=outcome.evidence,
         remedy=outcome.remedy,
         summary=_filled_in(outcome.summary, cost, signals.whole_ns),
-        cost_ns_per_step=cost,
+        cost_ns_per_step=None if ceiling else cost,
         cost_bytes=outcome.cost_bytes,
         gap_ratio=explained / shares.gap_ns
         if shares and explained is not None and shares.gap_ns > 0
@@ -150,6 +155,18 @@ def _finding(
         whatif_step_ns=_whatif(rule, step_ns, cost, signals) if claims and step_ns and cost else None,
         layers=outcome.layers,
     )
+
+
+def _is_ceiling(
+    outcome: Found, claims: Sequence[Claim], signals: Signals, cost: float | None, explained: float | None
+) -> bool:
+    """What every healthy run of this kind has, and the comparison (if there is one) does not show to be more.
+
+    A baseline that idles less shows nothing of the kind: its longer kernels hide the same launches."""
+    if outcome.scale is None or not outcome.scale.normal or not cost:
+        return False
+    idle = all(signals.cells[claim.cell].role in NO_WORK for claim in claims)
+    return idle or explained is None or explained < REAL_RATIO * cost
 
 
 def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:

@@ -61,11 +61,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The shares of the step from which a cost is worth a mention, a warning, and an error."""
+    """The shares of the step from which a cost is worth a mention, a warning, and an error.
+
+    `normal`: below the warning it is how every healthy run of this kind is. Then it is no loss but a ceiling:
+    the finding says what its remedy would give, and states a cost only where the comparison with a baseline
+    shows one.
+    """
 
     info_ratio: float
     warning_ratio: float
     error_ratio: float
+    normal: bool = False
 
     def severity(self, ratio: float) -> Severity | None:
         """None: below what is worth saying."""

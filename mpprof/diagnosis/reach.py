@@ -55,6 +55,18 @@ def halved(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
     return scaled(signals, rows, 2.0)
 
 
+def lessened(signals: Signals, claims: tuple[Claim, ...], ns: float) -> tuple[Claim, ...]:
+    """The same claims with `ns` less to gain in all, because the remedy itself takes as long."""
+    gain = sum(signals.cells[claim.cell].ns_per_step - claim.reachable_ns for claim in claims)
+    if gain <= 0 or ns <= 0:
+        return claims
+    keep = min(1.0, ns / gain)
+    return tuple(
+        Claim(c.cell, c.reachable_ns + (signals.cells[c.cell].ns_per_step - c.reachable_ns) * keep)
+        for c in claims
+    )
+
+
 def matrix(signals: Signals, rows: Iterable[int]) -> Reach | Absent:
     """Matrix work that did not run in 16 bits on matrix units, as if it had.
 

@@ -115,13 +115,16 @@ class TensorCoreShare:
     by_precision: dict[str, float]  # ns per step on matrix units, by precision
     fallback_ns_per_step: float
     unknown_ratio: float
+    verified_ratio: float | None = None  # of the matrix time, decided by hardware counters; None: none was
 
 
 @dataclass(frozen=True, slots=True)
 class GapSlice:
-    """Where the comparison's gap lies: `m_c - b_c / r_c` of one role (and layer, where matched).
+    """Where the comparison's gap lies: `m_c - b_c / r_c - added_c` of one role (and layer, where matched).
 
-    The slices of a comparison sum to its gap."""
+    `added_ns` is work that 16 bits bring with them in every healthy run (casts of weights and round float32
+    norms, loss-scale bookkeeping) and that the baseline does not have. The slices of a comparison sum to its
+    gap."""
 
     role: Class
     layer: str | None
@@ -130,6 +133,7 @@ class GapSlice:
     mixed_ns: float
     ratio: float  # r_c, what this device could reach for that role
     ratio_source: str
+    added_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

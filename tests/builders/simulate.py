@@ -129,7 +129,16 @@ class Play:
     def _on_host(self, work: Work, cursor: float, keep: list[Event]) -> float:
         """An op that runs on the CPU: the host is busy with it, and launches nothing."""
         us = self.jitter(work.us)
-        keep.append(Event("executor", f"{work.op}:{work.type}", cursor, us, {"tensor_shapes": Ref(work.shapes)} if work.shapes else {}, work.type))
+        keep.append(
+            Event(
+                "executor",
+                f"{work.op}:{work.type}",
+                cursor,
+                us,
+                {"tensor_shapes": Ref(work.shapes)} if work.shapes else {},
+                work.type,
+            )
+        )
         return cursor + us
 
     def _launch(self, work: Work, cursor: float, slow: float, keep: list[Event]) -> float:
@@ -251,7 +260,9 @@ class Training:
     facts: dict[str, Any] = field(default_factory=dict)  # laid over run.json
     fit: dict[str, Any] = field(default_factory=dict)  # laid over its `fits` entry
     spikes_ms: dict[int, float] = field(default_factory=dict)  # steps that take so much longer (tracing)
-    slower: dict[int, float] = field(default_factory=dict)  # from this step on kernels take so many times as long
+    slower: dict[int, float] = field(
+        default_factory=dict
+    )  # from this step on kernels take so many times as long
     losses: dict[int, float | str] = field(default_factory=dict)  # the loss of single steps
     scales: dict[int, float] = field(default_factory=dict)  # the loss scale read at single steps
     hardware: dict[str, Any] = field(default_factory=dict)  # laid over every sample

@@ -36,7 +36,13 @@ class Program:
         return f"{base}.{number}" if number else base
 
     def fusion(
-        self, base: str, op: str, opcode: str, result: Tensor, operands: tuple[Tensor, ...], us: float | None = None
+        self,
+        base: str,
+        op: str,
+        opcode: str,
+        result: Tensor,
+        operands: tuple[Tensor, ...],
+        us: float | None = None,
     ) -> Work:
         """A fused kernel that reads its operands and writes its result once."""
         name = self.name(base)
@@ -45,7 +51,9 @@ class Program:
         moved = sum(prod(dims) * _SIZE[dtype] for dtype, dims in (result, *operands))
         return Work(name.replace(".", "_"), op, "", us or memory_us(self.gpu, moved), hlo=made)
 
-    def gemm(self, op: str, left: Tensor, right: Tensor, contracting: int, n: Numerics, role: str = "gemm") -> Work:
+    def gemm(
+        self, op: str, left: Tensor, right: Tensor, contracting: int, n: Numerics, role: str = "gemm"
+    ) -> Work:
         dtype = _HLO[n.storage]
         m = left[1][1 - contracting]
         columns = right[1][1] if right[1][0] == left[1][contracting] else right[1][0]
@@ -53,23 +61,47 @@ class Program:
         flops = 2.0 * m * columns * left[1][contracting]
         moved = sum(prod(dims) for _, dims in (left, right, result)) * n.size
         made = Instruction(
-            self.name("custom-call"), "custom-call", result, (left, right), op, "__cublas$gemm", contracting=contracting
+            self.name("custom-call"),
+            "custom-call",
+            result,
+            (left, right),
+            op,
+            "__cublas$gemm",
+            contracting=contracting,
         )
-        return Work(self.gpu.names[role, n.matrix], op, "", matrix_us(self.gpu, n.matrix, flops, moved), hlo=made)
+        return Work(
+            self.gpu.names[role, n.matrix], op, "", matrix_us(self.gpu, n.matrix, flops, moved), hlo=made
+        )
 
-    def convolution(self, role: str, op: str, result: Tensor, operands: tuple[Tensor, ...], flops: float, n: Numerics) -> Work:
+    def convolution(
+        self, role: str, op: str, result: Tensor, operands: tuple[Tensor, ...], flops: float, n: Numerics
+    ) -> Work:
         moved = sum(prod(dims) for _, dims in (result, *operands)) * n.size
         made = Instruction(
             self.name("cudnn-conv"), "custom-call", result, operands, op, f"__cudnn$conv{_CONV[role]}"
         )
-        return Work(self.gpu.names[role, n.matrix], op, "", matrix_us(self.gpu, n.matrix, flops, moved), hlo=made)
+        return Work(
+            self.gpu.names[role, n.matrix], op, "", matrix_us(self.gpu, n.matrix, flops, moved), hlo=made
+        )
 
 
 def dense(p: Program, layer: str, rows: int, cin: int, cout: int, n: Numerics, role: str = "gemm") -> Both:
     t = _HLO[n.storage]
     x, w, y = (t, (rows, cin)), (t, (cin, cout)), (t, (rows, cout))
     forward = [
-        *([p.fusion("wrapped_convert", f"{FORWARD}/{layer}/convert_element_type", "convert", w, (("f32", w[1]),))] if n.mixed else []),
+        *(
+            [
+                p.fusion(
+                    "wrapped_convert",
+                    f"{FORWARD}/{layer}/convert_element_type",
+                    "convert",
+                    w,
+                    (("f32", w[1]),),
+                )
+            ]
+            if n.mixed
+            else []
+        ),
         p.gemm(f"{FORWARD}/{layer}/dot_general", x, w, 1, n, role),
         p.fusion("loop_add_fusion", f"{FORWARD}/{layer}/add", "add", y, (y,)),
     ]
@@ -82,11 +114,27 @@ def dense(p: Program, layer: str, rows: int, cin: int, cout: int, n: Numerics, r
 
 def convolution(p: Program, layer: str, batch: int, size: int, cin: int, cout: int, n: Numerics) -> Both:
     t = _HLO[n.storage]
-    image, filters, out = (t, (batch, size, size, cin)), (t, (3, 3, cin, cout)), (t, (batch, size, size, cout))
+    image, filters, out = (
+        (t, (batch, size, size, cin)),
+        (t, (3, 3, cin, cout)),
+        (t, (batch, size, size, cout)),
+    )
     flops = 2.0 * batch * size * size * cin * cout * 9
     op = f"{layer}/conv_general_dilated"
     forward = [
-        *([p.fusion("wrapped_convert", f"{FORWARD}/{layer}/convert_element_type", "convert", filters, (("f32", filters[1]),))] if n.mixed else []),
+        *(
+            [
+                p.fusion(
+                    "wrapped_convert",
+                    f"{FORWARD}/{layer}/convert_element_type",
+                    "convert",
+                    filters,
+                    (("f32", filters[1]),),
+                )
+            ]
+            if n.mixed
+            else []
+        ),
         p.convolution("conv_fprop", f"{FORWARD}/{op}", out, (image, filters), flops, n),
     ]
     backward = [
@@ -138,10 +186,28 @@ def _cast_out(p: Program, layer: str, shape: tuple[int, ...]) -> list[Work]:
     if not p.n.mixed:
         return []
     t = _HLO[p.n.storage]
-    return [p.fusion("loop_convert_fusion", f"{FORWARD}/{layer}/convert_element_type", "convert", ("f32", shape), ((t, shape),))]
+    return [
+        p.fusion(
+            "loop_convert_fusion",
+            f"{FORWARD}/{layer}/convert_element_type",
+            "convert",
+            ("f32", shape),
+            ((t, shape),),
+        )
+    ]
 
 
-def _model(p: Program, forward: list[Work], head: list[Work], backward: list[Work], layers: list[dict], parameters: float, batch: int, input_bytes: int, variables: int) -> Model:
+def _model(
+    p: Program,
+    forward: list[Work],
+    head: list[Work],
+    backward: list[Work],
+    layers: list[dict],
+    parameters: float,
+    batch: int,
+    input_bytes: int,
+    variables: int,
+) -> Model:
     works = (*forward, *head, *backward, *update(p, parameters, variables))
     return Model(works, tuple(layers), int(parameters), batch, input_bytes, module="jit_train_step")
 
@@ -202,7 +268,17 @@ def transformer(
             f, b = dense(p, name, rows, cin, cout, own)
             forward += f
             backward = [*b, *backward]
-            layers.append(_layer(name, "Dense", own, KERAS_DTYPE[own.storage], [None, length, cout], cin * cout + cout, units=cout))
+            layers.append(
+                _layer(
+                    name,
+                    "Dense",
+                    own,
+                    KERAS_DTYPE[own.storage],
+                    [None, length, cout],
+                    cin * cout + cout,
+                    units=cout,
+                )
+            )
             parameters += cin * cout + cout
         ln = f"block_{i}/layer_normalization"
         nf, nb = norm(p, ln, (rows, width))
@@ -212,7 +288,9 @@ def transformer(
     f, b = dense(p, "logits", rows, width, vocabulary, logits or n, "logits")
     layers += [
         _layer("logits", "Dense", n, dtype, [None, length, vocabulary], width * vocabulary, units=vocabulary),
-        _layer("logits_float", "Activation", n, "float32", [None, length, vocabulary], 0, activation="linear"),
+        _layer(
+            "logits_float", "Activation", n, "float32", [None, length, vocabulary], 0, activation="linear"
+        ),
     ]
     head = [*f, *_cast_out(p, "logits_float", (rows, vocabulary)), *loss(p, rows, vocabulary), *b]
     parameters += width * vocabulary
@@ -233,12 +311,16 @@ def mlp(
         own = (overrides or {}).get(name, n)
         f, b = dense(p, name, batch, cin, cout, own)
         forward, backward = forward + f, b + backward
-        layers.append(_layer(name, "Dense", own, KERAS_DTYPE[own.storage], [None, cout], cin * cout + cout, units=cout))
+        layers.append(
+            _layer(name, "Dense", own, KERAS_DTYPE[own.storage], [None, cout], cin * cout + cout, units=cout)
+        )
         parameters += cin * cout + cout
         cin = cout
     layers.append(_layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"))
     head = [*_cast_out(p, "softmax", (batch, classes)), *loss(p, batch, classes)]
-    return _model(p, forward, head, backward, layers, parameters, batch, batch * features * 4, 2 * len(layers))
+    return _model(
+        p, forward, head, backward, layers, parameters, batch, batch * features * 4, 2 * len(layers)
+    )
 
 
 def changed(model: Model, change: Callable[[Work], Work]) -> Model:

@@ -139,7 +139,11 @@ def fallbacks() -> list[Planted]:
         run("float32", V100, FLOAT32, g.layer_changed(convnet(V100, FLOAT32), "conv2d_2", **cube)),
     ))  # fmt: skip
     for gpu, n, unseen in ((V100, F16, False), (OTHER_V100, F16, True)):
-        shape = {"widths": (2048, 2047, 2048), "batch": 4096} if not unseen else {"widths": (1530, 3001, 1024), "batch": 2000, "features": 1000}
+        shape = (
+            {"widths": (2048, 2047, 2048), "batch": 4096}
+            if not unseen
+            else {"widths": (1530, 3001, 1024), "batch": 2000, "features": 1000}
+        )
         odd = {"dense_1": ON_CUDA_CORES, "dense_2": ON_CUDA_CORES}
         cases.append(single(
             "MP401", run(f"tf-v100-unaligned{'-other' if unseen else ''}", gpu, n, tf.mlp(gpu, n, overrides=odd, **shape)),
@@ -185,7 +189,10 @@ def host_causes() -> list[Planted]:
     ))  # fmt: skip
     small = {"batch": 8, "widths": (16, 32, 32, 64), "sizes": (32, 16, 8, 4), "classes": 16}
     for gpu, unseen in ((V100, False), (OTHER_A100, True)):
-        slow, fast = Host(dispatch_us=22.0, launch_us=9.0), Host(dispatch_us=1.0, launch_us=1.8, begin_us=20.0, end_us=20.0, between_us=10.0)
+        slow, fast = (
+            Host(dispatch_us=22.0, launch_us=9.0),
+            Host(dispatch_us=1.0, launch_us=1.8, begin_us=20.0, end_us=20.0, between_us=10.0),
+        )
         big = {} if not unseen else OTHER_SIZES
         del big
         cases.append(single(
@@ -199,12 +206,20 @@ def host_causes() -> list[Planted]:
             "MP305", run(f"tf-{_named(gpu)}-callbacks", gpu, F16, convnet(gpu, F16), host=Host(between_us=ms * 1e3)),
             run("healthy", gpu, F16, convnet(gpu, F16)), base, unseen=gpu is OTHER_T4,
         ))  # fmt: skip
-    fallen = g.followed(convnet(A100, BF16), lambda w: w.op == f"{MODEL}/re_lu_1", lambda w: g.cpu_op("gelu_1", 9_000.0, 30_000_000))
+    fallen = g.followed(
+        convnet(A100, BF16),
+        lambda w: w.op == f"{MODEL}/re_lu_1/Relu",
+        lambda w: g.cpu_op("gelu_1", 9_000.0, 30_000_000),
+    )
     cases.append(single(
         "MP306", run("tf-a100-cpu-op", A100, BF16, fallen), run("healthy", A100, BF16, convnet(A100, BF16)),
         run("float32", A100, TF32, convnet(A100, TF32)),
     ))  # fmt: skip
-    other = g.followed(tf.mlp(OTHER_V100, F16), lambda w: w.op == f"{MODEL}/dense_1/Relu", lambda w: g.cpu_op("noise", 4_000.0, 12_000_000, "half"))
+    other = g.followed(
+        tf.mlp(OTHER_V100, F16),
+        lambda w: w.op == f"{MODEL}/dense_1/Relu",
+        lambda w: g.cpu_op("noise", 4_000.0, 12_000_000, "half"),
+    )
     cases.append(single(
         "MP306", run("tf-v100-cpu-op", OTHER_V100, F16, other), run("healthy", OTHER_V100, F16, tf.mlp(OTHER_V100, F16)),
         run("float32", OTHER_V100, FLOAT32, tf.mlp(OTHER_V100, FLOAT32)), unseen=True,
@@ -214,7 +229,10 @@ def host_causes() -> list[Planted]:
 
 def rest_of_the_device() -> list[Planted]:
     cases = []
-    base, healthy = run("float32", V100, FLOAT32, convnet(V100, FLOAT32)), run("healthy", V100, F16, convnet(V100, F16))
+    base, healthy = (
+        run("float32", V100, FLOAT32, convnet(V100, FLOAT32)),
+        run("healthy", V100, F16, convnet(V100, F16)),
+    )
     turned = g.followed(convnet(V100, F16), g.is_matrix, g.transposes(V100, F16, 2.4e7))
     cases.append(single("MP405", run("tf-v100-layout", V100, F16, turned), healthy, base))
     other = convnet(OTHER_A100, BF16, **OTHER_SIZES)
@@ -226,7 +244,7 @@ def rest_of_the_device() -> list[Planted]:
     for gpu, slower in ((V100, 30.0), (OTHER_T4, 12.0)):
         cases.append(single(
             "MP406", run(f"tf-{_named(gpu)}-depthwise", gpu, F16, g.with_depthwise(convnet(gpu, F16), gpu, F16, slower)),
-            run("healthy", gpu, F16, g.with_depthwise(convnet(gpu, F16), gpu, F16, 2.0)),  # as long as in float32
+            run("healthy", gpu, F16, g.with_depthwise(convnet(gpu, F16), gpu, FLOAT32)),
             run("float32", gpu, FLOAT32, g.with_depthwise(convnet(gpu, FLOAT32), gpu, FLOAT32)), unseen=gpu is OTHER_T4,
         ))  # fmt: skip
     text = tf.transformer(V100, F16, **TEXT)
@@ -251,7 +269,7 @@ def rest_of_the_device() -> list[Planted]:
     table = replace(table, layers=({**table.layers[0], "name": "embedding", "class": "Embedding", "output_shape": [None, 16, 64], "parameters": 25_600_000, "config": {"input_dim": 400_000, "output_dim": 64}}, *table.layers), parameters=table.parameters + 25_600_000)  # fmt: skip
     cases.append(single(
         "MP505", run("tf-v100-embedding", V100, F16, table), run("healthy", V100, F16, tf.mlp(V100, F16, batch=2048)),
-        run("float32", V100, FLOAT32, replace(g.appended(tf.mlp(V100, FLOAT32, batch=2048), g.embedding_update(V100, 400_000, 64)), layers=table.layers)),
+        run("float32", V100, FLOAT32, replace(g.appended(tf.mlp(V100, FLOAT32, batch=2048), g.embedding_update(V100, 400_000, 64)), layers=table.layers, parameters=table.parameters)),
         also=frozenset({"MP504"}),
     ))  # fmt: skip
     return cases
@@ -314,7 +332,9 @@ def several() -> list[Planted]:
         "MP301": run("no-wait", V100, F16, convnet(V100, F16, overrides=kept)),
         "MP104": run("no-island", V100, F16, convnet(V100, F16), host=host),
     }, base)]  # fmt: skip
-    turned = g.followed(convnet(V100, F16, overrides={"conv2d_2": ON_CUDA_CORES}), g.is_matrix, g.transposes(V100, F16, 2.4e7))
+    turned = g.followed(
+        convnet(V100, F16, overrides={"conv2d_2": ON_CUDA_CORES}), g.is_matrix, g.transposes(V100, F16, 2.4e7)
+    )
     host = Host(between_us=7_000.0)
     three = run("tf-v100-algorithm-layout-callbacks", V100, F16, turned, host=host)
     plain = g.followed(convnet(V100, F16), g.is_matrix, g.transposes(V100, F16, 2.4e7))
@@ -367,9 +387,9 @@ def by_records() -> list[Planted]:
         Planted("tf-v100-skips", thrash, {"MP201": None}),
         Planted("tf-v100-startup", run("tf-v100-startup", V100, F16, model, skip_steps=frozenset({2, 4, 5})), {"MP204": None}),
         Planted("tf-v100-runaway", run("tf-v100-runaway", V100, F16, model, scales={96: 2.0**30, 112: 2.0**40, 120: 2.0**60}), {"MP203": None}),
-        Planted("tf-v100-nan", run("tf-v100-nan", V100, F16, model, losses={n: "NaN" for n in range(70, 121)}), {"MP206": None}),
+        Planted("tf-v100-nan", run("tf-v100-nan", V100, F16, model, losses=dict.fromkeys(range(70, 121), "NaN")), {"MP206": None}),
         Planted("tf-v100-hot", run("tf-v100-hot", V100, F16, model, slower={60: 1.05, 75: 1.12, 90: 1.2}, hardware={"throttle": ["sw_thermal_slowdown"]}), {"MP807": None}),
-        Planted("tf-v100-retracing", run("tf-v100-retracing", V100, F16, model, spikes_ms={n: 900.0 for n in range(24, 120, 7)}), {"MP902": None}),
+        Planted("tf-v100-retracing", run("tf-v100-retracing", V100, F16, model, spikes_ms=dict.fromkeys(range(24, 120, 7), 900.0)), {"MP902": None}),
         Planted("tf-v100-eager", run("tf-v100-eager", V100, F16, model, fit={"run_eagerly": True}, host=Host(eager=True, dispatch_us=30.0)), {"MP308": None}, also=frozenset({"MP302"})),
         Planted("tf-v100-deterministic", run("tf-v100-deterministic", V100, F16, model, facts={"deterministic_ops": True}), {"MP307": None}, also=frozenset({"MP309"})),
         Planted("gtx1080ti", run("gtx1080ti", GTX1080TI, replace(F16, matrix="fp16_cuda"), convnet(GTX1080TI, replace(F16, matrix="fp16_cuda"))), {"MP801": None}),

@@ -108,9 +108,7 @@ def followed(model: Model, chosen: Callable[[Work], bool], extra: Callable[[Work
 
 def appended(model: Model, works: list[Work], before: str = "/IsFinite") -> Model:
     """More work behind the backward pass."""
-    at = next(
-        (i for i, w in enumerate(model.works) if before in w.op or "/adam/" in w.op), len(model.works)
-    )
+    at = next((i for i, w in enumerate(model.works) if before in w.op or "/adam/" in w.op), len(model.works))
     return replace(model, works=(*model.works[:at], *works, *model.works[at:]))
 
 
@@ -216,7 +214,9 @@ def cpu_op(name: str, us: float, bytes: int, storage: str = "bfloat16") -> list[
     ]
 
 
-def depthwise(gpu: Gpu, n: Numerics, slower: float = 1.0, batch: int = 64, size: int = 56, channels: int = 128) -> tuple[list[Work], list[Work], dict]:
+def depthwise(
+    gpu: Gpu, n: Numerics, slower: float = 1.0, batch: int = 64, size: int = 56, channels: int = 128
+) -> tuple[list[Work], list[Work], dict]:
     """A depthwise convolution; old TensorFlow kernels are slower in 16 bits, most of all the filter's gradient."""
     elements = float(batch * size * size * channels)
     storage = n.storage
@@ -235,14 +235,26 @@ def depthwise(gpu: Gpu, n: Numerics, slower: float = 1.0, batch: int = 64, size:
         Work(named("BackpropFilter"), f"{grad}/DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", us * slower, f"({image};{image})"),
     ]  # fmt: skip
     dtype = workloads.KERAS_DTYPE[storage]
-    layer = workloads._layer("depthwise_conv2d", "DepthwiseConv2D", n, dtype, [None, size, size, channels], 9 * channels, kernel_size=[3, 3])
+    layer = workloads._layer(
+        "depthwise_conv2d",
+        "DepthwiseConv2D",
+        n,
+        dtype,
+        [None, size, size, channels],
+        9 * channels,
+        kernel_size=[3, 3],
+    )
     return forward, backward, layer
 
 
 def with_depthwise(model: Model, gpu: Gpu, n: Numerics, slower: float = 1.0) -> Model:
     forward, backward, layer = depthwise(gpu, n, slower)
     at = next(i for i, w in enumerate(model.works) if w.op.startswith(f"{MODEL}/dense"))
-    until = next(i for i, w in enumerate(model.works) if w.op.startswith(f"{GRADIENT}/conv2d_") or w.op.startswith(f"{GRADIENT}/re_lu"))
+    until = next(
+        i
+        for i, w in enumerate(model.works)
+        if w.op.startswith(f"{GRADIENT}/conv2d_") or w.op.startswith(f"{GRADIENT}/re_lu")
+    )
     works = (*model.works[:at], *forward, *model.works[at:until], *backward, *model.works[until:])
     return replace(model, works=works, layers=(*model.layers[:-2], layer, *model.layers[-2:]))
 

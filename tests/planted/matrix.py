@@ -13,8 +13,9 @@ from pathlib import Path
 
 from mpprof import workflows
 from mpprof.model.finding import Diagnosis
+from tests.builders.simulate import Training
 from tests.planted.cases import clean, planted
-from tests.planted.generator import Planted, Training, written
+from tests.planted.generator import written
 
 NOTABLE = 0.05
 CLOSE = 0.10
@@ -26,13 +27,13 @@ def diagnosed(training: Training, baseline: Training | None, folder: Path) -> Di
     return workflows.diagnose(mine, base)
 
 
-def blamed(found: Diagnosis, case: Planted | None = None) -> list[str]:
+def blamed(found: Diagnosis) -> list[str]:
     """Codes that accuse: above info, or with a cost above a twentieth of the gap."""
     gap = found.speedup.gap_ns if found.speedup and found.speedup.gap_ns else None
     return [
         f.code
         for f in found.findings
-        if f.severity != "info" or (gap and (f.cost_ns_per_step or 0.0) > NOTABLE * gap)
+        if f.severity != "info" or (gap and gap > 0 and (f.cost_ns_per_step or 0.0) > NOTABLE * gap)
     ]
 
 
@@ -47,10 +48,14 @@ def main() -> int:
             said = []
             for code in case.twins:
                 truth, cost = case.cost_ns(code), costs.get(code)
-                ok = code in costs and (truth is None or (cost is not None and abs(cost - truth) <= CLOSE * truth))
+                ok = code in costs and (
+                    truth is None or (cost is not None and abs(cost - truth) <= CLOSE * truth)
+                )
                 wrong += not ok
                 share = f"{(cost or 0) / truth - 1:+.1%} of {truth / 1e6:.2f} ms" if truth else ""
-                said.append(f"{code} {share}{'' if ok else '  <-- WRONG' if code in costs else '  <-- MISSED'}")
+                said.append(
+                    f"{code} {share}{'' if ok else '  <-- WRONG' if code in costs else '  <-- MISSED'}"
+                )
             extra = [code for code in codes if code not in case.twins and code not in case.also]
             first = next((f.code for f in found.findings), "-")
             for code in case.twins:
@@ -59,8 +64,14 @@ def main() -> int:
                 confusion["+".join(case.twins), code] += 1
             wrong += len(extra) + (not case.twins.keys() & {first})
             gap = found.speedup.gap_ns / 1e6 if found.speedup and found.speedup.gap_ns is not None else None
-            left = found.speedup.unexplained_ns / 1e6 if found.speedup and found.speedup.unexplained_ns is not None else None
-            print(f"{case.name:38} {'; '.join(said)}  first {first}{f'  ALSO {extra}' if extra else ''}  gap {gap and round(gap, 2)} left {left and round(left, 2)}")
+            left = (
+                found.speedup.unexplained_ns / 1e6
+                if found.speedup and found.speedup.unexplained_ns is not None
+                else None
+            )
+            print(
+                f"{case.name:38} {'; '.join(said)}  first {first}{f'  ALSO {extra}' if extra else ''}  gap {gap and round(gap, 2)} left {left and round(left, 2)}"
+            )
         for at, (training, baseline) in enumerate(clean()):
             found = diagnosed(training, baseline, Path(scratch) / f"clean{at}")
             extra = blamed(found)
@@ -69,7 +80,9 @@ def main() -> int:
             gap = speed.gap_ns / (speed.baseline_step_ns or 1) if speed and speed.gap_ns is not None else 0
             for code in extra or ["-"]:
                 confusion["clean", code] += 1
-            print(f"{training.name:38} clean: {extra or 'nothing'}; observed {speed and speed.observed and round(speed.observed, 2)} expected {speed and speed.expected and round(speed.expected, 2)} gap {gap:.1%}")
+            print(
+                f"{training.name:38} clean: {extra or 'nothing'}; observed {speed and speed.observed and round(speed.observed, 2)} expected {speed and speed.expected and round(speed.expected, 2)} gap {gap:.1%}"
+            )
     print()
     print("planted    found      cases")
     for (truth, code), count in sorted(confusion.items()):

@@ -30,12 +30,21 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, layers, reach
-from mpprof.diagnosis.outcomes import OVERALL, Clear, Found, Outcome, need
+import math
+from collections.abc import Sequence
+
+from mpprof.analysis import added
+from mpprof.analysis import layer_kinds as layers
+from mpprof.analysis.reach import REACHABLE_BANDWIDTH
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import OVERALL, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
 SPECIFICITY = OVERALL
+
+_CASTS_OF_A_NORM = 4  # up and down, forward and backward
 
 
 def judge(signals: Signals) -> Outcome:
@@ -52,8 +61,14 @@ def judge(signals: Signals) -> Outcome:
     ):
         return Clear("layers compute in 16 bits")
     matrix = reach.matrix(signals, signals.fallbacks)
-    memory_bound = signals.select(lambda cell: cell.role in ("elementwise", "reduce", "layout"))
+    norms = {layer.name for layer in facts if layers.is_norm(layer)} if not _fuses(signals) else set()
+    memory_bound = signals.select(
+        lambda cell: (
+            cell.role in ("elementwise", "layout") and cell.layer is not None and cell.layer not in norms
+        )
+    )
     claims = matrix.claims + reach.halved(signals, memory_bound) if isinstance(matrix, reach.Reach) else ()
+    claims = reach.lessened(signals, claims, _new_casts(signals, facts))
     return Found(
         summary=f"the policy is {policy}, but all {len(heavy)} layers with matrix work compute in float32",
         remedy=(
@@ -70,3 +85,31 @@ def judge(signals: Signals) -> Outcome:
         claims=claims,
         layers=tuple(float32),
     )
+
+
+def _fuses(signals: Signals) -> bool:
+    fit = known(signals.fit)
+    return bool(fit and fit.jit_compile) or known(signals.backend) == "jax"
+
+
+def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:
+    """What casts will take once the layers compute in 16 bits, in ns per step: of their weights, and, where
+    nothing fuses them, into float32 and back round every norm."""
+    peaks, fit = known(signals.peaks), known(signals.fit)
+    bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
+    if not bandwidth:
+        return 0.0
+    heavy = [layer for layer in facts if layers.is_matrix(layer)]
+    weights = sum(added.of_layer(f, bandwidth, passes=1 if _fuses(signals) else 2) for f in heavy)
+    if _fuses(signals) or fit is None or not fit.batch_size:
+        return weights
+    values = sum(_values(layer) for layer in facts if layers.is_norm(layer)) * fit.batch_size
+    moved = _CASTS_OF_A_NORM * added.CAST_BYTES * values
+    return weights + moved / (bandwidth * REACHABLE_BANDWIDTH) * 1e9
+
+
+def _values(layer: LayerFacts) -> int:
+    """Values that a layer gives out per example; 0 where its shape is not known."""
+    shape = layer.output_shape
+    inner = shape[1:] if isinstance(shape, list | tuple) else ()
+    return math.prod(inner) if inner and all(isinstance(size, int) for size in inner) else 0

@@ -30,8 +30,10 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, layers, reach
-from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.analysis import added
+from mpprof.analysis import layer_kinds as layers
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.model.finding import Confidence
 from mpprof.model.run import LayerFacts
@@ -98,10 +100,26 @@ def _claims(signals: Signals, names: frozenset[str]) -> tuple[tuple[Claim, ...],
     mine = signals.select(lambda cell: cell.layer in names)
     fallbacks = frozenset(signals.fallbacks)
     matrix = reach.matrix(signals, [row for row in mine if row in fallbacks])
-    casts = reach.whole(row for row in mine if signals.cells[row].role == "cast")
+    casts = _casts(signals, mine)
     bytes_bound = reach.halved(
         signals, [r for r in mine if signals.cells[r].role in ("elementwise", "reduce", "layout", "other")]
     )
     if isinstance(matrix, reach.Reach):
         return matrix.claims + casts + bytes_bound, matrix.confidence, matrix.source
     return casts + bytes_bound, "medium", ""
+
+
+def _casts(signals: Signals, mine: tuple[int, ...]) -> tuple[Claim, ...]:
+    """The casts around the islands, less those of the weights that come in their place."""
+    rows = [row for row in mine if signals.cells[row].role == "cast"]
+    peaks, fit = known(signals.peaks), known(signals.fit)
+    passes = 1 if fit is not None and fit.jit_compile else 2  # XLA fuses the gradients' into the update
+    claims = []
+    for name in {signals.cells[row].layer for row in rows}:
+        own = [row for row in rows if signals.cells[row].layer == name]
+        layer = signals.layer(name)
+        bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
+        later = added.of_layer(layer, bandwidth, passes=passes) if layer else 0.0
+        keep = min(1.0, later / signals.time(tuple(own)))
+        claims += [Claim(row, signals.cells[row].ns_per_step * keep) for row in own]
+    return tuple(claims)

@@ -27,7 +27,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, layers, reach, shapes
+from mpprof.analysis import layer_kinds as layers
+from mpprof.diagnosis import evidence, reach, shapes
 from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.rules.mp401_unaligned_shape import off_or_narrow
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals

@@ -25,7 +25,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, layers, reach
+from mpprof.analysis import layer_kinds as layers
+from mpprof.diagnosis import evidence, reach
 from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 

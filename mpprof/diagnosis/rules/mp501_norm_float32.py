@@ -28,7 +28,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, layers, reach
+from mpprof.analysis import layer_kinds as layers
+from mpprof.diagnosis import evidence, reach
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -36,7 +37,7 @@ from mpprof.model.quantities import format_ratio
 CODE, SLUG, TITLE = "MP501", "norm-float32", "Norm layers compute in float32"
 SPECIFICITY = NAMED
 
-SCALE = Scale(info_ratio=0.05, warning_ratio=0.40, error_ratio=0.70)
+SCALE = Scale(info_ratio=0.05, warning_ratio=0.40, error_ratio=0.70, normal=True)
 """It is how Keras 3 works, so that every convnet without XLA shows some of it: a mention, until it is two
 fifths of the step."""
 

@@ -30,6 +30,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis import added
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
@@ -38,21 +39,18 @@ from mpprof.model.quantities import format_ratio
 CODE, SLUG, TITLE = "MP503", "casts", "Casts take a noticeable part of the step"
 SPECIFICITY = GENERAL
 
-SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30)
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)
 """A healthy Keras 3 convnet with batch norm and without XLA spends 5 to 12 % in casts: worth a mention, not a
 warning."""
-BYTES_PER_PARAMETER = 6
-"""Read four bytes, write two."""
 
 
 def judge(signals: Signals) -> Outcome:
     account = need(signals.account)
     rows = signals.select(lambda cell: cell.role == "cast")
     total = signals.time(rows)
-    needed = min(total, _weights_ns(signals) or 0.0)
-    claims = tuple(
-        Claim(row, signals.cells[row].ns_per_step * (needed / total if total else 0.0)) for row in rows
-    )
+    needs = added.needed_casts(signals.cells, signals.case.run, known(signals.peaks))
+    claims = tuple(Claim(row, needs[row]) for row in rows)
+    needed = sum(needs)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"casts take {format_ratio(total / account.step_ns)} of the step")
     calls = sum(signals.cells[row].calls_per_step for row in rows)
@@ -62,17 +60,10 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("casts in the step", total / account.step_ns, SCALE.info_ratio),
             evidence.count("cast kernels per step", calls),
-            *((evidence.ns("needed to cast every weight once", needed),) if needed else ()),
+            *((evidence.ns("casts of weights and round float32 norms", needed),) if needed else ()),
         ),
         confidence="high" if account.trace_basis == "device" else "medium",
         severity="info" if signals.on_cpu else None,  # there they are part of emulating 16 bits
         scale=SCALE,
         claims=claims,
     )
-
-
-def _weights_ns(signals: Signals) -> float | None:
-    parameters, peaks = known(signals.parameters), known(signals.peaks)
-    if parameters is None or peaks is None or not peaks.bandwidth_bytes_per_s:
-        return None
-    return parameters * BYTES_PER_PARAMETER / peaks.bandwidth_bytes_per_s * 1e9

@@ -27,6 +27,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.reach import REACHABLE_BANDWIDTH
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
@@ -36,7 +37,7 @@ CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes 
 SPECIFICITY = GENERAL
 
 BYTES_PER_PARAMETER = 28
-SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50)
+SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50, normal=True)
 """Keras' unfused Adam takes 5 to 25 % of a healthy step, most on a fast card: a mention; a warning above."""
 
 
@@ -53,7 +54,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(
             "the device's memory bandwidth is not known, and with it what the update needs at least"
         )
-    least = min(total, parameters * BYTES_PER_PARAMETER / bandwidth * 1e9)
+    least = min(total, parameters * BYTES_PER_PARAMETER / (bandwidth * REACHABLE_BANDWIDTH) * 1e9)
     claims = tuple(Claim(row, signals.cells[row].ns_per_step * least / total) for row in rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("the update runs near the memory's bandwidth")
