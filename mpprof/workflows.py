@@ -183,7 +183,8 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     if trace is None:
         peaks = _peaks(run, None)
         return Analysis(run, steps, None, None, None, None, None, None, peaks, problem)
-    placements = placement.place(trace)
+    run, counted = _counted(run, trace, strict)
+    placements = placement.place(trace, counted)
     ownership = layers.attribute(trace, run.facts.model if run.facts else None)
     account: Account | None = None
     try:
@@ -197,11 +198,35 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         placements=placements,
         ownership=ownership,
         account=account,
-        tensor_core=accounting.tensor_core_share(account) if account else None,
+        tensor_core=_tensor_core(account, trace, placements) if account else None,
         memory=memory.at_peak(trace, ownership, steps),
         peaks=_peaks(run, trace),
         trace_problem=problem,
     )
+
+
+def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Counters]:
+    """What hardware counters said of kernels, where the run has a file of them. A damaged file is a warning
+    of the run, unless `strict`."""
+    if not (run.path / "mpprof" / "counters.json").is_file():
+        return run, {}
+    from mpprof import store
+    from mpprof.analysis import counters
+
+    try:
+        stored = store.read_counters(run.path)
+    except UnreadableError as error:
+        if strict:
+            raise
+        return replace(run, warnings=(*run.warnings, f"counters are left out: {error}")), {}
+    return run, counters.of_devices(stored, [device.facts for device in trace.devices])
+
+
+def _tensor_core(account: Account, trace: Trace, placements: Placements) -> TensorCoreShare:
+    share = accounting.tensor_core_share(account)
+    if not any(verdict.strength == "counter" for verdict in placements.verdicts):
+        return share
+    return replace(share, verified_ratio=placement.verified_ratio(trace, placements))
 
 
 def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:

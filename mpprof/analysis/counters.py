@@ -1,9 +1,11 @@
 """Hardware counters of Nsight Compute, read from its CSV: verdicts that outrank every other evidence.
 
 Both pages are understood: `--page raw` has one row per launch and a column per metric (its second line are
-units), `--page details` one row per launch and metric. Counters that name the instruction (`…tensor_op_hmma`,
-`…tensor_src_bf16…`) prove Tensor Core work by being above zero. The pipe as a whole
-(`sm__inst_executed_pipe_tensor`) proves only the contrary: on A100 it also counts plain half arithmetic.
+units), `--page details` one row per launch and metric. Counters that name the instruction or its operands
+(`…pipe_tensor_op_hmma`, `…path_tensor_src_bf16…`) prove Tensor Core work by being above zero.
+
+The trap: `sm__inst_executed_pipe_tensor` counts the whole pipe, which on Turing and on A100 runs plain half
+arithmetic too. There it proves only the contrary, by being zero.
 """
 
 from __future__ import annotations
@@ -11,35 +13,55 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mpprof.analysis import devices
 from mpprof.analysis.kernel_names import classify
+from mpprof.analysis.kernel_names_parse import spelled
 from mpprof.errors import UnreadableError
+from mpprof.model.device import DeviceFacts
 from mpprof.model.kernels import MATMUL_FAMILIES, Precision, Reason, Verdict
 
 METRICS = (
-    "sm__inst_executed_pipe_tensor_op_hmma.sum",
-    "sm__inst_executed_pipe_tensor_op_imma.sum",
-    "sm__inst_executed_pipe_tensor_op_dmma.sum",
-    "sm__inst_executed_pipe_tensor_op_gmma.sum",
-    "sm__inst_executed_pipe_tensor.sum",
+    "sm__inst_executed_pipe_tensor",
+    "sm__inst_executed_pipe_tensor_op_hmma",
+    "sm__inst_executed_pipe_tensor_op_imma",
+    "sm__inst_executed_pipe_tensor_op_dmma",
+    "sm__inst_executed_pipe_tensor_op_gmma",
+    "sm__inst_executed_pipe_tensor_subpipe_hmma",
+    "sm__inst_executed_pipe_tensor_subpipe_imma",
+    "sm__inst_executed_pipe_tensor_subpipe_dmma",
+    "sm__ops_path_tensor_src_fp64",
+    "sm__ops_path_tensor_src_tf32_dst_fp32",
+    "sm__ops_path_tensor_src_fp16_dst_fp16",
+    "sm__ops_path_tensor_src_fp16_dst_fp32",
+    "sm__ops_path_tensor_src_bf16_dst_fp32",
+    "sm__ops_path_tensor_src_int8",
+    "sm__ops_path_tensor_src_fp8_dst_fp16",
+    "sm__ops_path_tensor_src_fp8_dst_fp32",
 )
-"""What to ask `ncu` for: metrics that a card does not have are left out of its CSV."""
+"""What to ask of a card, as far as it has them (`ncu --query-metrics`), summed over its SMs (`.sum`)."""
 
 _SPECIFIC = re.compile(
-    r"tensor_op_(?P<op>[hidq]g?mma|gmma|utcmma|tcgen05)|tensor(?:_op_\w+?)?_src_(?P<src>fp16|bf16|tf32|fp64|int8|fp8|fp4)"
+    r"(?:pipe|subpipe)(?:_tensor)?(?:_op|_subpipe)?_(?P<op>[hidq]g?mma|gmma|utcmma|tcgen05)(?![a-z])"
+    r"|tensor(?:_op_\w+?)?_src_(?P<src>fp16|bf16|tf32|fp64|int8|fp8|fp4)"
 )
-_WHOLE = re.compile(r"^(?:sm|smsp)__(?:inst_executed_pipe_tensor(?:\.|$)|pipe_tensor_cycles_active)")
+_WHOLE = re.compile(
+    r"^(?:sm|smsp)__(?:inst_executed_pipe_tensor(?:[._](?:sum|avg)\b|$)|pipe_tensor_cycles_active)"
+)
 _BY_OP: dict[str, Precision] = {
     "imma": "int8", "igmma": "int8", "dmma": "fp64", "dgmma": "fp64", "qmma": "fp8", "qgmma": "fp8",
 }  # fmt: skip
 _CAPABILITY = re.compile(r"^(\d+)\.(\d+)$")
+_SHARES_ITS_PIPE = frozenset(((7, 2), (7, 5), (8, 0), (8, 7)))
+"""Where half arithmetic may use the tensor pipe. On Volta it has a pipe of its own, from GA10x on it is part
+of the FMA pipe (Nsight Compute, Kernel Profiling Guide, table of pipelines)."""
 
 
 @dataclass(slots=True)
 class _Kernel:
-    """What the counters of all launches of one kernel name on one card say together."""
+    """What the counters of all launches of one kernel name on one kind of card say together."""
 
     launches: set[str] = field(default_factory=set)
     specific: dict[str, float] = field(default_factory=dict)  # metric -> sum over launches
@@ -51,9 +73,9 @@ class _Kernel:
 def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[tuple[str, str], Verdict]:
     """Verdicts by (kernel name, card) from the lines of a CSV that `ncu` printed.
 
-    `card` is the name that the run's device calls itself, "" for any. Lines of `ncu` before the table
-    (`==PROF==`) are skipped. Kernels whose counters prove nothing are left out. Raises UnreadableError where
-    no table with kernel names and tensor metrics is found; `where` is the file's name for its message.
+    `card` is the name that the run's device calls itself, "" for any. Lines of `ncu` and of the program
+    before the table are skipped. Kernels whose counters prove nothing are left out. Raises UnreadableError
+    where no table with kernel names and tensor metrics is found; `where` is the file's name for its message.
     """
     rows = _rows(lines, where)
     header = next((row for row in rows if "Kernel Name" in row), None)
@@ -71,10 +93,37 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
         raise UnreadableError(
             "the table has no counters of the tensor pipe",
             where=where,
-            next="Ask ncu for --metrics " + ",".join(METRICS),
+            next=f"Ask ncu for --metrics {METRICS[0]}.sum,{METRICS[1]}.sum",
         )
     said = {(name, card): _verdict(name, kernel) for name, kernel in kernels.items()}
     return {key: verdict for key, verdict in said.items() if verdict is not None}
+
+
+def of_devices(
+    stored: Mapping[tuple[str, str], Verdict], present: Sequence[DeviceFacts]
+) -> dict[tuple[str, str], Verdict]:
+    """Stored verdicts as the devices of a trace need them: under the names that these call themselves, and
+    under the common spelling of each kernel's name.
+
+    A verdict of a card applies to a device of the same product. To a device without a name (older traces
+    state none) it applies where the two do not contradict each other in compute capability.
+    """
+    found: dict[tuple[str, str], Verdict] = {}
+    for (name, card), verdict in stored.items():
+        of_card = [facts for facts in present if not card or _same_card(card, facts)]
+        for device in {facts.name or "" for facts in of_card}:
+            found.setdefault((spelled(name), device), verdict)
+            found[name, device] = verdict
+    return found
+
+
+def _same_card(card: str, facts: DeviceFacts) -> bool:
+    if facts.name:
+        product = devices.product_of(facts)
+        return facts.name == card or (product is not None and product == devices.by_name(card))
+    known = devices.find(card)
+    stated = (known.compute_capability if known else None, facts.compute_capability)
+    return None in stated or stated[0] == stated[1]
 
 
 def _rows(lines: Iterable[str], where: str) -> Iterator[list[str]]:
@@ -128,20 +177,53 @@ def _number(text: str) -> float | None:
 
 
 def _verdict(name: str, kernel: _Kernel) -> Verdict | None:
-    counted = next(((metric, value) for metric, value in kernel.specific.items() if value > 0), None)
     named = classify(name, kernel.capability, "nvidia")
-    if counted is not None:
+    busy = _busiest(kernel.specific)
+    whole = _busiest(kernel.whole)
+    if busy is None and whole is not None and kernel.capability not in _SHARES_ITS_PIPE:
+        if kernel.capability is None:
+            return None  # the pipe was busy, with what is not said
+        busy = whole
+    if busy is not None:
         precision = next(iter(kernel.precisions)) if len(kernel.precisions) == 1 else named.precision
-        text = f"{counted[0]} = {counted[1]:g} over {len(kernel.launches)} launches"
-        return Verdict("tensor_core", precision, named.family, Reason("counter-tensor", text), "counter")
-    if any(value > 0 for value in kernel.whole.values()) and not kernel.specific:
-        return None  # the pipe was busy, with what is not said
-    if not kernel.specific and not kernel.whole:
+        family = named.family if named.family in MATMUL_FAMILIES else "gemm"
+        reason = Reason("counter-tensor", _text(busy, kernel))
+        return Verdict("tensor_core", precision, family, reason, "counter")
+    if (metric := _zero_that_proves(kernel)) is None:
         return None
-    metric = next(iter(kernel.specific or kernel.whole))
-    text = f"{metric} = 0 over {len(kernel.launches)} launches"
+    reason = Reason("counter-none", _text((metric, 0.0), kernel))
     if named.placement == "not_matmul":
-        return Verdict("not_matmul", named.precision, named.family, Reason("counter-none", text), "counter")
+        return Verdict("not_matmul", named.precision, named.family, reason, "counter")
     if named.family in MATMUL_FAMILIES:
-        return Verdict("cuda_core", named.precision, named.family, Reason("counter-none", text), "counter")
+        return Verdict("cuda_core", named.precision, named.family, reason, "counter")
     return None  # no Tensor Core, but whether it multiplies matrices is not known either
+
+
+def _zero_that_proves(kernel: _Kernel) -> str | None:
+    """A counter whose being zero says that no Tensor Core worked; None: what was counted leaves some out.
+
+    The whole pipe does, and the operations by each 16-bit and TF32 operand together. HMMA alone does before
+    Hopper only, whose wgmma instructions have a counter of their own.
+    """
+    pipe = next((metric for metric, value in kernel.whole.items() if value == 0), None)
+    if pipe is not None:
+        return pipe
+    if {"fp16", "bf16", "tf32"} <= {m["src"] for key in kernel.specific if (m := _SPECIFIC.search(key))}:
+        return next(key for key in kernel.specific if "src_fp16" in key)
+    if kernel.capability is None or kernel.capability >= (9, 0):
+        return None
+    return next((key for key in kernel.specific if "hmma" in key), None)
+
+
+def _busiest(counts: Mapping[str, float]) -> tuple[str, float] | None:
+    """The largest counter above zero."""
+    return max(
+        ((metric, value) for metric, value in counts.items() if value > 0),
+        key=lambda pair: pair[1],
+        default=None,
+    )
+
+
+def _text(counted: tuple[str, float], kernel: _Kernel) -> str:
+    launches = f"{len(kernel.launches)} launch{'es' if len(kernel.launches) != 1 else ''}"
+    return f"verified by hardware counters: {counted[0]} = {counted[1]:g} over {launches}"

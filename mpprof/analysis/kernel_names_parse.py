@@ -94,6 +94,45 @@ def parse(name: str) -> Name:
     return Name(text, head[:LONGEST_HEAD])
 
 
+_CAST = re.compile(r"\((?:int|unsigned int|long|unsigned long|short|char|unsigned char|bool)\)(?=-?\d)")
+_SUFFIX = re.compile(r"(?<=\d)(?:ull|ul|u|ll|l)\b", re.IGNORECASE)
+
+
+def spelled(name: str) -> str:
+    """One spelling for the names that different tools give to one kernel.
+
+    Nsight Compute writes `(bool)1`, `(int)4` and `<unnamed>` where CUPTI writes `true`, `4` and
+    `(anonymous namespace)`, and names the parameters by their template's types. Return type, parameters,
+    spaces and suffixes of numbers are left out; two kernels that differ in nothing else share a spelling.
+    """
+    text = name[:LONGEST].strip().replace("<unnamed>", "(anonymous namespace)")
+    text = text.replace("(bool)1", "true").replace("(bool)0", "false")
+    text = _RETURN_TYPE.sub("", _SUFFIX.sub("", _CAST.sub("", text)))
+    return re.sub(r"\s+", "", text[: _parameters(text)])
+
+
+def _parameters(text: str) -> int:
+    """Where the parameter list of a readable name begins; its length where it has none."""
+    depth, at = 0, 0
+    while at < len(text):
+        letter = text[at]
+        if letter == "<":
+            depth += 1
+        elif letter == ">":
+            depth -= 1
+        elif letter == "(":
+            if text.startswith(_ANONYMOUS, at):
+                at += len(_ANONYMOUS)
+                continue
+            if depth <= 0:
+                return at
+        at += 1
+    return len(text)
+
+
+_ANONYMOUS = "(anonymous namespace)"
+
+
 def types_in(text: str) -> tuple[Precision, ...]:
     """Number types named by the words of a lower-case text, in order of first appearance."""
     found: dict[Precision, None] = {}

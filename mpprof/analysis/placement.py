@@ -20,7 +20,7 @@ from mpprof.analysis import devices, scopes
 from mpprof.analysis.eligibility import Tensor, multiplies, parse_shapes, precision_of
 from mpprof.analysis.kernel_names import classify, without_tensor_cores
 from mpprof.analysis.kernel_names_ops import OWN_SCOPE, family_of, type_from_name
-from mpprof.analysis.kernel_names_parse import operands, values
+from mpprof.analysis.kernel_names_parse import operands, spelled, values
 from mpprof.model.device import DeviceFacts
 from mpprof.model.kernels import (
     MATMUL_FAMILIES,
@@ -35,7 +35,8 @@ from mpprof.model.kernels import (
 from mpprof.model.trace import HloInstruction, Op, Trace, WorkKind
 
 Counters = Mapping[tuple[str, str], Verdict]
-"""Verdicts of hardware counters by (kernel name, card's name); card "" stands for any."""
+"""Verdicts of hardware counters by (kernel name, card's name); card "" stands for any. Tools spell one
+kernel's name in several ways: `counters.of_devices` adds the common spelling."""
 
 _NO_OP = Op("", "")
 _GENERIC: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion", "other", "memset"))
@@ -139,10 +140,28 @@ def on_device(
         verdict = _by_op(named, op, shapes, card)
     verdict = _completed(verdict, op, shapes)
     if counters:
-        counted = counters.get((name, card.name)) or counters.get((name, ""))
+        counted = _counted(name, card, counters)
         if counted is not None:
             verdict = _by_counter(counted, verdict)
     return verdict
+
+
+def _counted(name: str, card: _Card, counters: Counters) -> Verdict | None:
+    keys = ((spelling, device) for spelling in (name, spelled(name)) for device in (card.name, ""))
+    return next((found for key in keys if (found := counters.get(key)) is not None), None)
+
+
+def verified_ratio(trace: Trace, placements: Placements) -> float | None:
+    """The share of the matrix kernels' time that hardware counters decided; None: there is no such time."""
+    duration = np.where(trace.kernels.kind == WorkKind.KERNEL, trace.kernels.duration_ns, 0)
+    time = np.bincount(placements.index, weights=duration, minlength=len(placements.verdicts))
+    pairs = [
+        (float(ns), verdict.strength == "counter")
+        for ns, verdict in zip(time, placements.verdicts, strict=True)
+        if verdict.family in MATMUL_FAMILIES and verdict.placement != "not_matmul"
+    ]
+    whole = sum(ns for ns, _ in pairs)
+    return sum(ns for ns, counted in pairs if counted) / whole if whole > 0 else None
 
 
 def _move(op: Op, kind: int) -> Verdict:

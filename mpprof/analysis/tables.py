@@ -51,7 +51,7 @@ def kernels(
     steps: tuple[int, int] | None = None,
 ) -> list[Row]:
     """One row per device, kernel name, op and verdict (and stream): `{device, name, op, layer, placement,
-    precision, family, reason: {code, text}, calls, total_ns, ratio}`, by device, longest first.
+    precision, family, reason: {code, text}, calls, total_ns, ratio, strength}`, by device, longest first.
 
     Copies and memsets are rows named by their kind. `op` and `layer` are None where they are not known.
     `steps`: first and last step, inclusive. Raises UsageError where the trace holds none of them.
@@ -85,6 +85,7 @@ def kernels(
             "calls": int(calls[at]),
             "total_ns": int(total[at]),
             "ratio": float(ratio[at]),
+            "strength": verdict.strength,
         }
         if by_stream:
             row["stream"] = trace.streams[table.stream[kernel]].name

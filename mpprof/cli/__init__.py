@@ -19,12 +19,14 @@ from mpprof.cli import output
 from mpprof.cli.bundle import Bundle
 from mpprof.cli.classify import Classify
 from mpprof.cli.compare import Compare
+from mpprof.cli.counters import Counters
 from mpprof.cli.demo import Demo
 from mpprof.cli.doctor import Doctor
 from mpprof.cli.explain import Explain
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
 from mpprof.cli.tables import Kernels, Layers, Memory, Ops
+from mpprof.cli.verify import Verify
 from mpprof.errors import MpprofError, UsageError
 
 INTERRUPTED = 130
@@ -51,6 +53,8 @@ COMMANDS: tuple[Command, ...] = (
     Layers(),
     Memory(),
     Classify(),
+    Counters(),
+    Verify(),
     Explain(),
     Doctor(),
     Bundle(),

@@ -136,6 +136,8 @@ def tensor_core(document: Document) -> str:
     if share is None:
         return _not_judged("tensor_core", document)
     unknown = f"unknown: {words.percent(share['unknown_ratio'])} of the device's work"
+    if "verified_ratio" in share:
+        unknown += f"; verified by hardware counters: {words.percent(share['verified_ratio'])} of matrix time"
     if share["ratio"] is None:
         return f"no share: {share['reason']}; {unknown}"
     precisions = sorted(share["by_precision"].items(), key=lambda item: -item[1])

@@ -230,7 +230,8 @@ def _tensor_core(diagnosis: Diagnosis) -> Document | None:
     share = diagnosis.tensor_core
     if share is None or _on_host(diagnosis):
         return None
-    return {
+    verified = {} if share.verified_ratio is None else {"verified_ratio": share.verified_ratio}
+    return verified | {
         "matmul_ns_per_step": _ns(share.matmul_ns_per_step),
         "ratio": share.ratio,
         "reason": share.reason,

@@ -2,9 +2,11 @@
 
 find_runs(path)      the runs at or below a path
 read_records(root)   one run's facts, step log, validations and hardware samples
+read_counters(root)  what hardware counters said of its kernels; write_counters adds to it
 """
 
+from mpprof.store.counters import read_counters, write_counters
 from mpprof.store.find import find_runs
 from mpprof.store.records import Records, read_records
 
-__all__ = ["Records", "find_runs", "read_records"]
+__all__ = ["Records", "find_runs", "read_counters", "read_records", "write_counters"]

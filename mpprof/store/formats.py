@@ -14,11 +14,13 @@ from typing import Any
 RUN_SCHEMA = "mpprof.run/1"
 STEPS_SCHEMA = "mpprof.steps/1"
 HARDWARE_SCHEMA = "mpprof.hardware/1"
+COUNTERS_SCHEMA = "mpprof.counters/1"
 
 FOLDER = "mpprof"
 RUN_FILE = "run.json"
 STEPS_FILE = "steps.jsonl"
 HARDWARE_FILE = "hardware.jsonl"
+COUNTERS_FILE = "counters.json"
 
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 

@@ -6,6 +6,7 @@ second, so a kill -9 loses at most the last second (a power cut may lose more: t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -19,18 +20,23 @@ from mpprof.store import formats
 FLUSH_SECONDS = 1.0
 LINES_AT_ONCE = 32
 PAUSE_SECONDS = 0.0001
+CLOSE_SECONDS = 5.0
 MOST_QUEUED = 1_000_000
 """Records that wait for a disk that hangs; more than these would eat the training's memory."""
 
 Record = dict[str, Any]
-Trouble = Callable[[Path, Exception], None]
+Trouble = Callable[[Path, BaseException], None]
 
 
 def write_run(folder: Path, record: Record) -> None:
-    """Replace `<folder>/run.json` atomically: write beside it, fsync, rename. Raises OSError."""
-    text = formats.document({"schema": formats.RUN_SCHEMA, **record})
-    target = folder / formats.RUN_FILE
-    beside = folder / f".{formats.RUN_FILE}.{os.getpid()}"
+    """Replace `<folder>/run.json` atomically. Raises OSError."""
+    replace_document(folder / formats.RUN_FILE, {"schema": formats.RUN_SCHEMA, **record})
+
+
+def replace_document(target: Path, record: Record) -> None:
+    """Replace a whole JSON file atomically: write beside it, fsync, rename. Raises OSError."""
+    text = formats.document(record)
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with beside.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -58,7 +64,7 @@ class LineWriter:
         self._queue: deque[Record] = deque()
         self._wake = threading.Event()
         self._writing = threading.Lock()
-        self._closed = self._broken = False
+        self._broken = False
         self._pid = os.getpid()
         new = os.O_CREAT | os.O_EXCL if schema else 0
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | new, 0o666)
@@ -83,14 +89,14 @@ class LineWriter:
         with self._writing:
             self._drain()
 
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Write what is queued and end the thread. A disk that hangs is left behind after `timeout_s`."""
-        if self._closed:
-            return
-        self._closed = True
+    def close(self, timeout_s: float = CLOSE_SECONDS) -> bool:
+        """Write what is queued and end the thread. A disk that hangs is left behind after `timeout_s`:
+        False."""
         self._wake.set()
-        if os.getpid() == self._pid:
-            self._thread.join(timeout_s)
+        if os.getpid() != self._pid:
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._wake.wait(FLUSH_SECONDS):
@@ -98,7 +104,8 @@ class LineWriter:
                 self._drain(PAUSE_SECONDS)
         with self._writing:
             self._drain()
-            os.close(self._file)
+            with contextlib.suppress(OSError):  # what could be said of it, the last write has said
+                os.close(self._file)
 
     def _drain(self, pause_s: float = 0.0) -> None:
         """Write what is queued now. Python runs one thread at a time: a pause after every few lines keeps
@@ -111,10 +118,10 @@ class LineWriter:
                 count -= len(lines)
                 if pause_s:
                     time.sleep(pause_s)
-        except Exception as error:  # noqa: BLE001 - nobody would hear of it from this thread: given to `trouble`
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - nobody would hear of it from this thread
             self._give_up(error)
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: BaseException) -> None:
         self._broken = True
         self._queue.clear()
         self._trouble(self.path, error)

@@ -6,17 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpprof.analysis.counters import verdicts
+from mpprof.analysis.counters import METRICS, of_devices, verdicts
+from mpprof.analysis.kernel_names_parse import spelled
 from mpprof.errors import UnreadableError
+from mpprof.model.device import DeviceFacts
 
 HMMA = "sm__inst_executed_pipe_tensor_op_hmma.sum"
 PIPE = "sm__inst_executed_pipe_tensor.sum"
 
 
-def raw(metric: str, rows: list[tuple[str, str]]) -> list[str]:
+def raw(metric: str, rows: list[tuple[str, str]], cc: str = "8.0") -> list[str]:
     """The raw page: a column per metric and a line of units."""
     lines = ["==PROF== Connected to process 1", f'"ID","Kernel Name","CC","{metric}"', '"","","","inst"']
-    return lines + [f'"{i}","{name}","8.0","{value}"' for i, (name, value) in enumerate(rows)]
+    return lines + [f'"{i}","{name}","{cc}","{value}"' for i, (name, value) in enumerate(rows)]
+
+
+def counted(cc: str, **values: str) -> list[str]:
+    """The raw page of one launch of a kernel that nothing is known of, with several metrics."""
+    names = list(values)
+    return [
+        ",".join(f'"{text}"' for text in ("ID", "Kernel Name", "CC", *names)),
+        ",".join(f'"{text}"' for text in ("0", "my_gemm_mma_kernel", cc, *values.values())),
+    ]
 
 
 def details(metric: str, rows: list[tuple[str, str]]) -> list[str]:
@@ -79,3 +90,71 @@ def test_any_text_is_read_or_refused(lines: list[str]) -> None:
         verdicts(['"ID","Kernel Name","' + HMMA + '"', *lines])
     except UnreadableError:
         return
+
+
+# What each card's counters prove ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cc", "proven"), [("7.0", True), ("8.6", True), ("9.0", True), ("12.0", True),
+                                            ("7.5", False), ("8.0", False), ("", False)])  # fmt: skip
+def test_a_busy_pipe_proves_tensor_core_work_where_nothing_else_uses_it(cc: str, proven: bool) -> None:
+    found = verdicts(raw(PIPE, [("void gemm_mma_t<1>()", "512")], cc))
+    assert bool(found) is proven
+    assert all(verdict.placement == "tensor_core" for verdict in found.values())
+
+
+def test_on_a100_plain_half_arithmetic_is_not_taken_for_a_tensor_core() -> None:
+    lines = counted("8.0", **{PIPE: "67108864", HMMA: "0"})
+    assert [v.placement for v in verdicts(lines).values()] == ["cuda_core"]
+
+
+def test_on_hopper_no_hmma_is_no_proof_since_wgmma_counts_apart() -> None:
+    assert verdicts(counted("9.0", **{HMMA: "0"})) == {}
+    both = counted("9.0", **{HMMA: "0", "sm__inst_executed_pipe_tensor_op_gmma.sum": "4096"})
+    assert [v.placement for v in verdicts(both).values()] == ["tensor_core"]
+    assert [v.placement for v in verdicts(counted("9.0", **{HMMA: "0", PIPE: "0"})).values()] == ["cuda_core"]
+
+
+def test_counting_only_some_instructions_proves_no_absence() -> None:
+    assert verdicts(counted("8.0", **{"sm__inst_executed_pipe_tensor_op_imma.sum": "0"})) == {}
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "sm__inst_executed_pipe_hmma_sum",
+        "smsp__inst_executed_pipe_tensor_op_hmma.sum",
+        "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_tensor_subpipe_hmma.sum",
+        "sm__ops_path_tensor_src_fp16_dst_fp32.sum.per_cycle_elapsed",
+        "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum",
+    ],
+)
+def test_older_and_newer_names_of_the_metrics(metric: str) -> None:
+    assert [v.placement for v in verdicts(counted("8.0", **{metric: "3.5"})).values()] == ["tensor_core"]
+
+
+def test_everything_that_is_asked_for_is_understood() -> None:
+    for metric in METRICS:
+        assert verdicts(counted("9.0", **{f"{metric}.sum": "1"})), metric
+
+
+# One kernel, several spellings; one card, several names ------------------------------------------------------
+
+
+def test_the_spellings_of_tools_meet() -> None:
+    ncu = "void cudnn::cnn::conv2d_grouped_direct_kernel<(bool)0, (bool)1, (int)2, float>(const T1 *, int)"
+    cupti = "void cudnn::cnn::conv2d_grouped_direct_kernel<false, true, 2, float>(float const*, int)"
+    assert spelled(ncu) == spelled(cupti)
+    assert spelled("void <unnamed>::k<8u>(T1)") == spelled("(anonymous namespace)::k<8>(int)")
+    assert spelled("gemm<2>(int)") != spelled("gemm<3>(int)")
+
+
+def test_a_verdict_is_used_on_its_own_card_only() -> None:
+    stored = verdicts(raw(HMMA, [("my_product", "1")]), card="NVIDIA A100-SXM4-40GB")
+    v100, a100 = DeviceFacts("gpu", "Tesla V100-SXM2-16GB"), DeviceFacts("gpu", "NVIDIA A100-SXM4-40GB")
+    assert of_devices(stored, [v100]) == {}
+    assert set(of_devices(stored, [v100, a100])) == {("my_product", "NVIDIA A100-SXM4-40GB")}
+    nameless = [DeviceFacts("gpu", compute_capability=(8, 0)), DeviceFacts("gpu", compute_capability=(7, 0))]
+    assert set(of_devices(stored, nameless[:1])) == {("my_product", "")}
+    assert of_devices(stored, nameless[1:]) == {}

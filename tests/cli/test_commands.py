@@ -24,7 +24,7 @@ def test_every_command_has_help_that_says_what_it_does(capsys: pytest.CaptureFix
     from mpprof.cli import main
 
     names = [command.name for command in COMMANDS]
-    assert len(set(names)) == len(names) == 12
+    assert len(set(names)) == len(names) == 14
     for name in names:
         with pytest.raises(SystemExit) as ended:
             main([name, "--help"])
@@ -275,7 +275,7 @@ def test_kernels_has_the_rows_of_the_contract(mpprof: Mpprof) -> None:
         "total_ns",
         "ratio",
     ]
-    assert all(list(row) == keys for row in rows)
+    assert all(list(row)[: len(keys)] == keys for row in rows)  # keys may be added after them
     assert sum(row["ratio"] for row in rows) == pytest.approx(1)
     by_stream = json.loads(mpprof("kernels", MIXED, "--format", "json", "--by", "stream").out)
     assert all("stream" in row for row in by_stream)

@@ -1,0 +1,131 @@
+"""`mpprof counters`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpprof.cli import output
+from mpprof.errors import MpprofError, NotFoundError, UnreadableError
+
+if TYPE_CHECKING:
+    from mpprof.model.kernels import Verdict
+    from mpprof.model.run import Run
+
+    Verdicts = dict[tuple[str, str], Verdict]
+
+MOST_BYTES = 1 << 30
+"""A CSV is read whole; one that is larger was recorded without a launch limit."""
+
+
+class Counters:
+    """Takes up what Nsight Compute counted: which kernels really used Tensor Cores, verified by hardware.
+
+    FILE is its CSV, of the raw page (ncu --csv --page raw) or the details page. With --run the verdicts are
+    kept with that run, and its reports and tables use them before anything else. Without, they are only
+    shown. `mpprof verify` records such a file."""
+
+    name = "counters"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE.csv", type=Path, help="the CSV that ncu wrote")
+        add_target(parser)
+        parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+
+    def run(self, args: argparse.Namespace) -> int:
+        verdicts = take(read_lines(args.file), args, where=str(args.file))
+        show(verdicts, args.format)
+        return 0
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """`--run` and `--gpu`: whose kernels were counted."""
+    parser.add_argument(
+        "--run",
+        dest="run_path",
+        metavar="RUN",
+        type=Path,
+        help="the run (its log directory) to keep them with",
+    )
+    parser.add_argument("--gpu", metavar="NAME", help="the card they ran on; default: the run's")
+
+
+def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
+    """The verdicts of a CSV, kept with the run that is named; raises MpprofError."""
+    from mpprof import store
+    from mpprof.analysis import counters
+
+    run = target(args)
+    verdicts = counters.verdicts(lines, card=args.gpu or (_card(run) if run else ""), where=where)
+    if not verdicts:
+        output.note(args, "nothing is proved: the tensor pipe was busy with what these counters do not tell")
+    if run is not None and verdicts:
+        try:
+            path = store.write_counters(run.path, verdicts)
+        except OSError as error:
+            raise MpprofError(
+                f"cannot be written ({error.strerror})", where=str(run.path), next="Check its permissions"
+            ) from error
+        output.note(args, f"{len(verdicts)} kernels verified; kept in {path}")
+    return verdicts
+
+
+def target(args: argparse.Namespace) -> Run | None:
+    """The run that `--run` names; None without. Raises NotFoundError for one that has no records."""
+    from mpprof import workflows
+
+    if args.run_path is None:
+        return None
+    run = workflows.load(args.run_path)
+    if run.facts is None and run.steps is None:
+        raise NotFoundError(
+            "holds no records of a run to keep counters with",
+            where=str(args.run_path),
+            next="Give the log directory of MPProfilerCallback, or leave --run out to see them only",
+        )
+    return run
+
+
+def _card(run: Run) -> str:
+    """The name of the run's card, where all of its cards are of one kind; "" for any."""
+    names = {device.name for device in (run.facts.devices if run.facts else ()) if device.kind == "gpu"}
+    return (names.pop() or "") if len(names) == 1 else ""
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a CSV. Raises UnreadableError."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UnreadableError(
+                "is larger than 1 GiB", where=str(path), next="Record fewer launches: ncu --launch-count 2000"
+            )
+        return path.read_text(encoding="utf-8-sig", errors="backslashreplace").splitlines()
+    except OSError as error:
+        raise UnreadableError(
+            f"cannot be read ({error.strerror})", where=str(path), next="Check the path and its permissions"
+        ) from error
+
+
+def show(verdicts: Verdicts, form: str) -> None:
+    """One row per kernel: what it is, and which counter says so."""
+    from mpprof.report import json as documents
+    from mpprof.report import words
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "card": card or None,
+            "placement": verdict.placement,
+            "precision": verdict.precision,
+            "family": verdict.family,
+            "reason": {"code": verdict.reason.code, "text": verdict.reason.text},
+        }
+        for (name, card), verdict in sorted(verdicts.items())
+    ]
+    if form == "json":
+        output.write(documents.dumps(rows), None)
+        return
+    for row in rows:
+        said = f"{row['placement']:<12} {row['precision']:<8} {row['family']:<12}"
+        print(f"{said} {words.plain(row['name'])}\n{'':<13}{words.plain(row['reason']['text'])}")
