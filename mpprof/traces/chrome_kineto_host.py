@@ -23,19 +23,28 @@ _LONGEST = 200
 """Scopes of one op, and characters of a scope, that are kept: names in a file may be hostile."""
 
 Path = tuple[str, ...]
+Scope = tuple[Path, str]
+"""Modules, outermost first; and the gradient function or optimizer step, "" for none."""
 
 
 @dataclass
 class Ops:
     """Rows of distinct ops, in the order of first use."""
 
-    rows: dict[tuple[Path, str], int] = field(default_factory=dict)
+    rows: dict[tuple[Scope, str], int] = field(default_factory=dict)
 
-    def row(self, path: Path, name: str) -> int:
-        return self.rows.setdefault((path, name), len(self.rows))
+    def row(self, scope: Scope, name: str) -> int:
+        return self.rows.setdefault((scope, name), len(self.rows))
 
     def table(self) -> tuple[Op, ...]:
-        return tuple(Op("/".join((*path, name)), name) for path, name in self.rows)
+        """`Dense_1/AddmmBackward0 aten::mm`: modules, then the gradient function or the optimizer, the op."""
+        return tuple(Op(_name(scope, type), type) for scope, type in self.rows)
+
+
+def _name(scope: Scope, type: str) -> str:
+    path, role = scope
+    plain = type.removeprefix(_EVALUATE)
+    return "/".join((*path, plain if role in ("", plain) else f"{role} {plain}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class Nest:
 @dataclass(slots=True)
 class _Frame:
     end_ns: int
-    path: Path
+    scope: Scope
     op: int
     shapes: int
 
@@ -75,19 +84,20 @@ def nest(rows: HostRows, ops: Ops, strings: Interner) -> Nest:
             stack.clear()
         while stack and stack[-1].end_ns <= begin:
             stack.pop()
-        around = stack[-1] if stack else _Frame(0, (), -1, -1)
-        frame = _Frame(begin + rows.duration_ns[row], around.path, around.op, around.shapes)
+        around = stack[-1] if stack else _Frame(0, ((), ""), -1, -1)
+        frame = _Frame(begin + rows.duration_ns[row], around.scope, around.op, around.shapes)
         what = rows.what[row]
         if what in ("op", "note", "module", "range"):
             name = texts[rows.name[row]][:_LONGEST]
-            frame.path = _path(what, name, around.path, forward.get(rows.sequence[row]))
+            sequence = rows.sequence[row]
+            frame.scope = _scope(what, name, around.scope, forward.get(sequence))
             modules = modules or what == "module"
             if what == "range":  # an annotation of the user's is an op and a scope at once
-                frame.op = ops.row(around.path, name.replace("/", "_"))
-            if what == "op":
-                if rows.sequence[row] >= 0 and not name.startswith(_EVALUATE):
-                    forward.setdefault(rows.sequence[row], around.path)
-                frame.op = ops.row(frame.path, name)
+                frame.op = ops.row(around.scope, name.replace("/", "_"))
+            elif what == "op":
+                if sequence >= 0 and not name.startswith(_EVALUATE):
+                    forward.setdefault(sequence, around.scope[0])
+                frame.op = ops.row(frame.scope, name)
                 frame.shapes = rows.shapes[row]
             if len(stack) < 10_000:
                 stack.append(frame)
@@ -106,16 +116,16 @@ def _forward_first(rows: HostRows, order: Int64, texts: tuple[str, ...]) -> list
     return [*order[~late].tolist(), *order[late].tolist()]
 
 
-def _path(what: str, name: str, path: Path, forward: Path | None) -> Path:
-    """The scopes within an event of this kind and name, `path` being those around it."""
+def _scope(what: str, name: str, around: Scope, forward: Path | None) -> Scope:
+    """The scope within an event of this kind and name."""
+    path, role = around
     if what == "op":
         if not name.startswith(_EVALUATE):
-            return path
-        path = tuple(part for part in forward or path if not part.endswith(("Backward0", "Backward1")))
-        name = name.removeprefix(_EVALUATE)
-    elif what == "note" and not name.startswith(_OPTIMIZER):
-        return path
-    return (*path, name.replace("/", "_"))[:_DEEPEST]
+            return around
+        return (path if forward is None else forward), name.removeprefix(_EVALUATE)
+    if what == "note":
+        return (path, name) if name.startswith(_OPTIMIZER) else around
+    return (*path, name.replace("/", "_"))[:_DEEPEST], role
 
 
 def host_table(found: Collected, nested: Nest) -> tuple[HostTable, Int64]:
