@@ -139,16 +139,24 @@ def _device_account(
 ) -> DeviceAccount:
     instants = window.periods.instants()
     step_ns = instants.length_ns / window.steps
+    busy_ns, cells, hidden = _busy(trace, placements, ownership, window, instants)
+    cells += [Cell(role, ns / window.steps) for role, ns in _idle(trace, window, instants).items() if ns > 0]
+    cells = _closed(cells, step_ns)
+    slices = _slices(cells, step_ns, hidden)
+    plane = trace.devices[window.device].plane
+    return DeviceAccount(plane, step_ns, busy_ns, window.steps, slices, tuple(cells))
+
+
+def _busy(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> tuple[float, list[Cell], dict[Class, float]]:
+    """Per step: how long the device was busy, the cells of what ran, what was hidden behind other work."""
     work = _work(trace, placements, ownership, window, instants)
     ranks = np.array([_LAST_RANKS.get(role, _COMPUTE_RANK) for role in CLASSES], np.int8)
     own = sweep(work.start_ns, work.end_ns, ranks[work.role])
     busy = union(work.start_ns, work.end_ns)
     cells = _cells(trace, placements, ownership, work, own, window.steps)
-    cells += [Cell(role, ns / window.steps) for role, ns in _idle(trace, window, instants).items() if ns > 0]
-    cells = _closed(cells, step_ns)
-    slices = _slices(cells, step_ns, _hidden(work, own, window.steps))
-    plane = trace.devices[window.device].plane
-    return DeviceAccount(plane, step_ns, busy.length_ns / window.steps, window.steps, slices, tuple(cells))
+    return busy.length_ns / window.steps, cells, _hidden(work, own, window.steps)
 
 
 def _work(

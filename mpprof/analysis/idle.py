@@ -27,6 +27,9 @@ MISJOINED_NS = 1_000_000
 kernel by more than this were joined with the wrong kernel; many mean that the clocks are off."""
 _MISJOINED_RATIO = 0.001
 
+_ROW = {role: row for row, role in enumerate(IDLE_CLASSES)}
+_BLOCK = 1 << 16
+"""So many gaps are looked at together: a table of classes for all gaps would be as large as the trace."""
 _ALWAYS = Intervals(np.array([-(1 << 60)]), np.array([1 << 60]))
 _LAUNCHING = (HostKind.OP, HostKind.LAUNCH, HostKind.COPY)
 _WORKING = (*_LAUNCHING, HostKind.SYNC, HostKind.EXECUTOR, HostKind.COMPILE, HostKind.INPUT)
@@ -60,39 +63,49 @@ def classify(
 
     `next_row` is the row in the kernel table of the work that ends each gap, -1 where none does.
     """
-    classes = {role: row for row, role in enumerate(IDLE_CLASSES)}
-    amounts = np.zeros((len(idle), len(IDLE_CLASSES)), np.int64)
-    if len(trace.host):
-        host = _Host(trace, found, -shift.ns)
-        for launcher, rows, until in _by_launcher(trace, idle, next_row, shift):
-            _spread(amounts, classes, _layers(host, launcher, trace.basis == "host"), rows, idle.start, until)
-            if launcher is not None:
-                on_its_way = np.where(until > idle.start[rows], idle.end[rows] - until, 0)
-                amounts[rows, classes["idle_launch"]] += on_its_way
-    amounts[:, classes["idle_other"]] += idle.end - idle.start - amounts.sum(axis=1)
-    _do_not_split_below(amounts, shift.ns)
-    return {role: int(amounts[:, row].sum()) for role, row in classes.items()}
+    if not len(trace.host):
+        return {"idle_other": idle.length_ns}
+    total = np.zeros(len(IDLE_CLASSES), np.int64)
+    host = _Host(trace, found, -shift.ns)
+    for launcher, rows, until in _by_launcher(trace, idle, next_row, shift):
+        layers = _Again(_layers(host, launcher, trace.basis == "host"))
+        for at in range(0, len(rows), _BLOCK):
+            block = rows[at : at + _BLOCK]
+            amounts = _amounts(layers, idle.start[block], idle.end[block], until[at : at + _BLOCK])
+            _do_not_split_below(amounts, shift.ns)
+            total += amounts.sum(axis=0)
+    return dict(zip(IDLE_CLASSES, total.tolist(), strict=True))
 
 
-def _spread(
-    amounts: Int64,
-    classes: dict[Class, int],
-    layers: Iterator[tuple[Class, Intervals]],
-    rows: Int64,
-    begin: Int64,
-    until: Int64,
-) -> None:
-    """Give each of these gaps, from its beginning `until` a time, what the layers explain of it."""
-    open_ = until > begin[rows]
-    rows, until = rows[open_], until[open_]
+def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64) -> Int64:
+    """Nanoseconds of each gap by class: from its beginning `until` the launch that ends it returned what the
+    layers explain of it; from there on the launch was on its way to the device."""
+    amounts = np.zeros((len(begin), len(IDLE_CLASSES)), np.int64)
+    rows = np.flatnonzero(until > begin)
+    amounts[rows, _ROW["idle_launch"]] = end[rows] - until[rows]
     known = np.zeros(len(rows), np.int64)
     for role, instants in layers:
         if not len(rows):
-            return
-        part = instants.overlap(begin[rows], until)
-        amounts[rows, classes[role]] += part - known
-        more = part < until - begin[rows]  # deeper layers have nothing to add to the others
-        rows, until, known = rows[more], until[more], part[more]
+            break
+        part = instants.overlap(begin[rows], until[rows])
+        amounts[rows, _ROW[role]] += part - known
+        more = part < until[rows] - begin[rows]  # deeper layers have nothing to add to the others
+        rows, known = rows[more], part[more]
+    amounts[:, _ROW["idle_other"]] += end - begin - amounts.sum(axis=1)
+    return amounts
+
+
+class _Again:
+    """What an iterator yields, as often as asked for; each made when it is first asked for."""
+
+    def __init__(self, made: Iterator[tuple[Class, Intervals]]) -> None:
+        self._made, self._kept = made, list[tuple[Class, Intervals]]()
+
+    def __iter__(self) -> Iterator[tuple[Class, Intervals]]:
+        yield from self._kept
+        for one in self._made:
+            self._kept.append(one)
+            yield one
 
 
 def _by_launcher(
@@ -130,19 +143,19 @@ class _Host:
     shift_ns: int
 
     def __post_init__(self) -> None:
-        self._bounds = np.searchsorted(self.trace.host.thread, np.arange(len(self.trace.threads) + 1))
+        self._bounds = np.searchsorted(
+            self.trace.host.thread, np.arange(len(self.trace.threads) + 1, dtype=np.int32)
+        )
         self._anywhere: dict[tuple[HostKind, ...], Intervals] = {}
 
     def on(self, thread: int, *kinds: HostKind) -> Intervals:
         """When this thread was in an event of one of these kinds."""
-        first, last = self._bounds[thread], self._bounds[thread + 1]
-        return self._instants(np.flatnonzero(self._of(self.trace.host.kind[first:last], kinds)) + first)
+        return self._instants(slice(self._bounds[thread], self._bounds[thread + 1]), kinds)
 
     def anywhere(self, *kinds: HostKind) -> Intervals:
         """When any thread was in an event of one of these kinds."""
         if kinds not in self._anywhere:
-            rows = np.flatnonzero(self._of(self.trace.host.kind, kinds))
-            self._anywhere[kinds] = self._instants(rows)
+            self._anywhere[kinds] = self._instants(slice(None), kinds)
         return self._anywhere[kinds]
 
     def between_steps(self) -> Intervals:
@@ -168,15 +181,15 @@ class _Host:
         stop = np.minimum(work.end[np.maximum(last, 0)], end)[any_work]
         return gaps(union(start, stop), _ALWAYS)
 
-    @staticmethod
-    def _of(kind: NDArray[np.int8], kinds: tuple[HostKind, ...]) -> Bool:
+    def _instants(self, rows: slice, kinds: tuple[HostKind, ...]) -> Intervals:
         wanted = np.zeros(256, np.bool_)
         wanted[list(kinds)] = True
-        return np.asarray(wanted[kind])
-
-    def _instants(self, rows: Int64) -> Intervals:
-        start = self.trace.host.start_ns[rows] + self.shift_ns
-        return union(start, start + self.trace.host.duration_ns[rows])
+        table = self.trace.host
+        chosen = wanted[table.kind[rows]]
+        start = table.start_ns[rows][chosen]
+        if self.shift_ns:
+            start += self.shift_ns
+        return union(start, start + table.duration_ns[rows][chosen])
 
 
 def _layers(host: _Host, launcher: int | None, on_host: bool) -> Iterator[tuple[Class, Intervals]]:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
+_NEVER = np.iinfo(np.int64).max
+
 
 @dataclass(frozen=True)
 class Intervals:
@@ -37,14 +39,24 @@ class Intervals:
         """How much of the set lies before each of these times: a clock that runs only within the set."""
         if not len(self.start):
             return np.zeros(len(time), np.int64)
-        at = np.searchsorted(self.start, time, side="right") - 1
+        return self._up_to(time, np.searchsorted(self.start, time, side="right") - 1)
+
+    def _up_to(self, time: Int64, at: Int64) -> Int64:
+        """`before`, with the last interval that begins by each time; -1: there is none."""
         row = np.maximum(at, 0)
-        inside = np.clip(time - self.start[row], 0, self.end[row] - self.start[row])
+        begin = self.start[row]
+        inside = np.clip(time - begin, 0, self.end[row] - begin)
         return np.where(at >= 0, self._before[row] + inside, 0)
 
     def overlap(self, start: Int64, end: Int64) -> Int64:
         """How much of the set lies within each `[start, end)`."""
-        return self.before(end) - self.before(start)
+        if not len(self.start):
+            return np.zeros(len(start), np.int64)
+        first = np.searchsorted(self.start, start, side="right") - 1
+        last = first.copy()  # most queries are short and end where they begin: only the others are searched
+        far = np.flatnonzero(end >= np.append(self.start, _NEVER)[first + 1])
+        last[far] = np.searchsorted(self.start, end[far], side="right") - 1
+        return self._up_to(end, last) - self._up_to(start, first)
 
     def contains(self, time: Int64) -> NDArray[np.bool_]:
         at = np.searchsorted(self.start, time, side="right") - 1
@@ -62,10 +74,10 @@ def union(start: Int64, end: Int64) -> Intervals:
     if not len(start):
         return EMPTY
     start, end = _by_start(start, end)
-    reach = np.maximum.accumulate(end)
-    first = np.concatenate([[True], start[1:] > reach[:-1]])
+    end = np.maximum.accumulate(end)
+    first = np.concatenate([[True], start[1:] > end[:-1]])
     last = np.concatenate([first[1:], [True]])
-    return Intervals(start[first], reach[last])
+    return Intervals(start[first], end[last])
 
 
 def join(one: Intervals, other: Intervals) -> Intervals:

@@ -102,6 +102,9 @@ def _split(name: str) -> list[str]:
 
 def _unwrap(part: str, parts: list[str], wrappers: set[str], depth: int = 0) -> None:
     """Append the scopes within `transpose(jvp(a))`, and note the transformations."""
+    if "(" not in part and "/" not in part:
+        parts.append(part)
+        return
     while depth < _DEEPEST and (match := _CALL.fullmatch(part)):
         wrapper, part = match[1], match[2]
         if wrapper in _FUNCTION_CALLS:
@@ -116,7 +119,7 @@ def _unwrap(part: str, parts: list[str], wrappers: set[str], depth: int = 0) -> 
 
 
 def _bare(scope: str) -> str:
-    return _NUMBERED.sub("", scope)
+    return _NUMBERED.sub("", scope) if scope[-1:].isdigit() else scope
 
 
 def _plain(scope: str) -> str:
