@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mpprof.cli import output
 from mpprof.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class Classify:
                 "family": verdict.family,
                 "reason": {"code": verdict.reason.code, "text": verdict.reason.text},
             }
-            # Flushed per line: whoever feeds names through a pipe may wait for each answer.
-            print(json.dumps(row), flush=True)
+            # Each line leaves at once: whoever feeds names through a pipe may wait for each answer.
+            output.write(json.dumps(row), None)
         return 0
 
 

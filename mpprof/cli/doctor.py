@@ -35,11 +35,13 @@ class Doctor:
             output.write(documents.dumps({"schema": SCHEMA, "mpprof": __version__, "checks": rows}), None)
             return 0
         width = max(len(check.name) for check in checks)
+        lines = []
         for check in checks:
-            print(f"{_MARKS[check.status]}  {check.name:<{width}}  {check.value}")
+            lines.append(f"{_MARKS[check.status]}  {check.name:<{width}}  {check.value}")
             for text in (check.effect, check.next):
-                for line in textwrap.wrap(text, output.width() - width - 8, break_on_hyphens=False):
-                    print(f"{'':<{width + 8}}{line}")
+                wrapped = textwrap.wrap(text, output.width() - width - 8, break_on_hyphens=False)
+                lines += [f"{'':<{width + 8}}{line}" for line in wrapped]
         missing = sum(check.status == "missing" for check in checks)
-        print(f"\n{missing} of {len(checks)} will be missing" if missing else "\nnothing will be missing")
+        lines += ["", f"{missing} of {len(checks)} will be missing" if missing else "nothing will be missing"]
+        output.write("\n".join(lines), None)
         return 0

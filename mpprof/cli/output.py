@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def check_output(path: Path | None, *, force: bool) -> None:
     if path is None:
         return
     if path.is_dir():
-        raise UsageError("is a directory, not a file", where=str(path), next="name a file in it")
+        raise UsageError("is a directory, not a file", where=str(path), next="Name a file in it")
     if path.exists() and not force:
         raise UsageError(
             "exists already", where=str(path), next="Choose another name, or --force to replace it"
@@ -39,9 +40,24 @@ def check_output(path: Path | None, *, force: bool) -> None:
 def write(text: str, path: Path | None, *, force: bool = False) -> None:
     """To `path`, or to stdout where it is None. Raises MpprofError; leaves nothing half-written."""
     if path is None:
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        _print(text if text.endswith("\n") else f"{text}\n")
         return
     write_bytes(text.encode("utf-8", "backslashreplace"), path, force=force)
+
+
+def _print(text: str) -> None:
+    """To stdout, all of it, now. A reader who has left (BrokenPipeError) is no error of ours: see `main`."""
+    try:
+        if sys.stdout is None:  # the caller has closed it
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise MpprofError(
+            f"cannot be written ({error.strerror})", where="standard output", next="Write it somewhere else"
+        ) from error
 
 
 def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
@@ -79,13 +95,18 @@ def width(stream: TextIO | None = None) -> int:
 
 def color(args: argparse.Namespace) -> bool:
     """Only on a terminal, and only where nobody objects."""
-    return sys.stdout.isatty() and not args.no_color and not os.environ.get("NO_COLOR")
+    return (
+        sys.stdout is not None
+        and sys.stdout.isatty()
+        and not args.no_color
+        and not os.environ.get("NO_COLOR")
+    )
 
 
 def ascii_only() -> bool:
     """Whether stdout's encoding lacks what bars and units need."""
     try:
-        "█▏µ…→×".encode(sys.stdout.encoding or "ascii")
+        "█▏µ…→×".encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except UnicodeEncodeError:
         return True
     return False

@@ -250,6 +250,26 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("command", [("report", MIXED), ("explain",), ("classify", "sgemm"), ("doctor",)])
+def test_a_full_disk_behind_stdout_is_one_line(command: tuple[object, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mpprof.cli", *map(str, command)],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "standard output: cannot be written" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_closed_stdout_is_one_line(mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    done = mpprof("report", MIXED)
+    assert done.code == 2
+    assert "standard output: cannot be written" in done.err
+
+
 def test_a_terminal_without_unicode_still_gets_a_report() -> None:
     done = in_a_process("report", MIXED, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.code == 0
