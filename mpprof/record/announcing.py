@@ -8,9 +8,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from mpprof.record.aside import FAILURES, aside
+
 log = logging.getLogger("mpprof")
 
 Announce = Callable[[Path], str | None]
+
+PATIENCE_SECONDS = 60.0
+"""A verdict on the largest traces takes seconds; `fit` is not held up longer than this."""
 
 ANNOUNCE = "mpprof.workflows:announce"
 """Where the verdict comes from: a name, resolved when needed, so that recording imports no judgement."""
@@ -28,8 +33,8 @@ def _verdict(announce: Announce | str | None, root: Path) -> str | None:
         if isinstance(announce, str):
             module, _, name = announce.partition(":")
             announce = getattr(importlib.import_module(module), name)
-        return announce(root) if callable(announce) else None
-    except Exception as error:  # see above; `mpprof report` will say what is wrong
+        return aside(announce, root, deadline_s=PATIENCE_SECONDS) if callable(announce) else None
+    except FAILURES as error:  # see above; `mpprof report` will say what is wrong
         log.debug("no verdict", exc_info=error)
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -13,8 +14,9 @@ from typing import Any
 import keras
 
 from mpprof.record.announcing import ANNOUNCE, Announce, last_line
+from mpprof.record.aside import FAILURES
 from mpprof.record.probes import ASYNCHRONOUS, probe_for
-from mpprof.record.recorder import Recorder
+from mpprof.record.recorder import Recorder, say
 from mpprof.record.session import FitSession
 from mpprof.record.window import Plan, ProfileSteps
 
@@ -115,7 +117,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is not None and not self._failed:
             try:
                 self._session.begin(batch)
-            except Exception as error:  # noqa: BLE001 - no failure of ours may stop the user's training
+            except FAILURES as error:  # no failure of ours may stop the user's training
                 self._give_up(error)
 
     if keras.backend.backend() not in ASYNCHRONOUS:
@@ -125,7 +127,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             if self._session is not None and not self._failed:
                 try:
                     self._session.end(logs)
-                except Exception as error:  # noqa: BLE001 - as above
+                except FAILURES as error:  # as above
                     self._give_up(error)
 
     def _guard(self, work: Callable[..., None], *arguments: Any) -> None:
@@ -133,12 +135,13 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             return
         try:
             work(*arguments)
-        except Exception as error:  # noqa: BLE001 - as above
+        except FAILURES as error:  # as above
             self._give_up(error)
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: BaseException) -> None:
         self._failed = True
-        log.warning("mpprof stops recording, training goes on", exc_info=error)
+        log.debug("where recording failed", exc_info=error)
+        say("mpprof stops recording, training goes on: %s: %s", type(error).__name__, error)
         if self._session is not None:
             self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
             self._session.recorder.attempt("closing", self._session.abandon)
@@ -160,7 +163,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._session.end_fit(bool(getattr(self._model, "stop_training", False)))
         if self._settings.verbose and self._session.recorder.on:
             root, summary = self._session.recorder.root, self._session.summary()
-            print(last_line(self._settings.announce, root, summary), flush=True)
+            with contextlib.suppress(OSError, ValueError):  # nobody reads: stdout is closed
+                print(last_line(self._settings.announce, root, summary), flush=True)
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads, files and the model belong to this instance; a copy records a run of its own.

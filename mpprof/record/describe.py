@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from mpprof.record import machine
+from mpprof.record.aside import aside
 from mpprof.record.probes.base import Absent, Facts, Probe
 from mpprof.record.recorder import Recorder
 
@@ -26,7 +27,7 @@ def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
 
 
 def _devices(probe: Probe) -> list[Facts]:
-    return [*machine.with_nvml(probe.devices()), machine.cpu()]
+    return aside(lambda: [*machine.with_nvml(probe.devices()), machine.cpu()])
 
 
 def framework_facts(probe: Probe) -> Facts:

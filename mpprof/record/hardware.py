@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from mpprof.record.aside import FAILURES
+
 EVERY_SECONDS = 1.0
 
 # NVML's nvmlClocksEventReasons bits, nvml.h. Bits 0 (idle) and 1 (applications' own clock setting) are no
@@ -54,7 +56,7 @@ class HardwareSampler:
                 shared = machine()
                 for sample in gpus() or [{}]:
                     self._put({"t_ns": now, **sample, **shared})
-        except Exception as error:  # noqa: BLE001 - drivers fail in their own ways; the samples end here
+        except FAILURES as error:  # drivers fail in their own ways; the samples end here
             self._absent["hardware"] = f"sampling failed: {type(error).__name__}: {error}"[:500]
 
 

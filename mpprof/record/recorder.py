@@ -6,15 +6,18 @@ Whatever fails here is said once, written into `absent`, and switched off; train
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import platform
+import threading
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mpprof.record.aside import FAILURES, aside
 from mpprof.record.hardware import HardwareSampler
 from mpprof.store import formats
 from mpprof.store.writing import LineWriter, claim, write_run
@@ -35,12 +38,12 @@ class Recorder:
         self.root = self.logdir
         self.clock = clock
         self.on = False
-        self.pid = os.getpid()
         self.facts: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
         self.at_exit: Callable[[], None] | None = None  # instead of `close`, when the process ends
         self._hardware_wanted = hardware
         self._off: set[str] = set()
+        self._saying = threading.Lock()
         self._known: frozenset[str] = frozenset()  # files that this run has begun
         self._steps: LineWriter | None = None
         self._samples: LineWriter | None = None
@@ -52,9 +55,9 @@ class Recorder:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         name = f"{stamp}-{os.getpid()}"
         try:
-            self.root = claim(self.logdir.absolute(), name)
-        except OSError as error:
-            log.warning("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
+            self.root = aside(lambda: claim(self.logdir.absolute(), name))
+        except FAILURES as error:
+            say("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
             return
         self._folder = formats.folder_of(self.root)
         self.zero_ns = self.clock()
@@ -79,8 +82,8 @@ class Recorder:
             return
         facts = {key: value for key, value in self.facts.items() if value is not None}
         try:
-            write_run(self._folder, {**facts, "absent": dict(self.absent)})
-        except OSError as error:
+            aside(write_run, self._folder, {**facts, "absent": dict(self.absent)})
+        except FAILURES as error:
             self._vanished(self._folder / formats.RUN_FILE, error)
 
     def attempt(self, part: str, work: Callable[..., T], *arguments: Any) -> T | None:
@@ -89,7 +92,7 @@ class Recorder:
             return None
         try:
             return work(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever fails in the instrument must not stop training
+        except FAILURES as error:  # whatever fails in the instrument must not stop training
             self.fail(part, error)
             return None
 
@@ -101,15 +104,15 @@ class Recorder:
         if part not in self._off:
             self._off.add(part)
             self.absent[part] = f"failed while recording: {type(error).__name__}: {error}"[:500]
-            log.warning("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
+            say("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
 
     def resume(self) -> None:
         """Training begins or goes on: write, and sample the hardware."""
         if not self.on or self._steps is not None:
             return
         try:
-            self._steps = self._writer(formats.STEPS_FILE, formats.STEPS_SCHEMA)
-        except OSError as error:
+            self._steps = aside(self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA)
+        except FAILURES as error:
             self._vanished(self._folder / formats.STEPS_FILE, error)
             return
         if self._hardware_wanted:
@@ -121,8 +124,8 @@ class Recorder:
         if self._sampler is not None:
             self._sampler.stop()
         for writer in (self._steps, self._samples):
-            if writer is not None:
-                writer.close()
+            if writer is not None and not writer.close():
+                self._vanished(writer.path, TimeoutError("the disk does not answer"))
         self._steps = self._samples = self._sampler = None
         self.save()
         _OPEN.discard(self)
@@ -132,7 +135,7 @@ class Recorder:
         self.on = False
 
     def _start_sampler(self) -> HardwareSampler:
-        self._samples = self._writer(formats.HARDWARE_FILE, formats.HARDWARE_SCHEMA)
+        self._samples = aside(self._writer, formats.HARDWARE_FILE, formats.HARDWARE_SCHEMA)
         sampler = HardwareSampler(self._samples.put, self.clock, self.zero_ns, self.absent)
         sampler.start()
         return sampler
@@ -142,19 +145,39 @@ class Recorder:
         known, self._known = name in self._known, self._known | {name}
         return LineWriter(self._folder / name, None if known else schema, self._vanished)
 
-    def _vanished(self, path: Path, error: Exception) -> None:
-        if self.on:
-            self.on = False
-            log.warning("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)
+    def _vanished(self, path: Path, error: BaseException) -> None:
+        with self._saying:  # both writers may find out at once
+            was_on, self.on = self.on, False
+        if was_on:
+            say("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)
+
+    def let_go(self) -> None:
+        """In a forked child: the run, its threads and its files belong to the parent."""
+        self.on = False
+        self._steps = self._samples = self._sampler = None
+
+
+def say(message: str, *values: object) -> None:
+    """Warn through the log; one that is broken must not stop training either."""
+    with contextlib.suppress(Exception):
+        log.warning(message, *values)
 
 
 _OPEN: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for recorder in list(_OPEN):
+        recorder.let_go()
+    _OPEN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 @atexit.register
 def _close_all() -> None:
     # An interrupted fit has no end that anybody tells us of.
     for recorder in list(_OPEN):
-        if recorder.pid != os.getpid():  # a forked child has nothing to end
-            continue
         recorder.attempt("exit", recorder.at_exit or recorder.close)

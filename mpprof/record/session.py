@@ -17,7 +17,7 @@ from mpprof.record.fits import batch_size_of_running_fit, fit_facts
 from mpprof.record.layers import model_facts
 from mpprof.record.probes.base import Absent, Facts, Probe, Snapshot
 from mpprof.record.reading import Reading, Schedule, SkipCounter
-from mpprof.record.recorder import Recorder
+from mpprof.record.recorder import Recorder, say
 from mpprof.record.window import Plan, Window
 
 WARM_CALLS = 8
@@ -121,8 +121,15 @@ class FitSession:
             self.recorder.absent["profile_windows"] = (
                 f"training ended at step {self.calls.step}, before the window could open"
             )
-        self.recorder.put({"kind": "fit_end", "reason": reason})
+        self.recorder.put({"kind": "fit_end", "reason": reason, **self._last_memory(reason)})
         self.recorder.pause()
+
+    def _last_memory(self, reason: str) -> Facts:
+        """The allocator's state when a fit has failed: of an out-of-memory error it is the first question."""
+        if not self._memory_on or reason != "interrupted":
+            return {}
+        memory = self.recorder.attempt("memory", self.probe.memory)
+        return {"memory": memory} if isinstance(memory, list) else {}
 
     # --- epochs and validation -------------------------------------------------------------------------
 
@@ -389,6 +396,7 @@ class FitSession:
             self._wait(self._last_queued())
         self._drain()
         window.start()
+        self._lament(window)
         self._window = window
         self.calls.restart_interval(self._clock())
 
@@ -399,9 +407,16 @@ class FitSession:
         self.recorder.attempt("markers", window.unmark)
         if self.runs_behind:
             self._wait(self._last_queued())
+        failed_before = window.failure
         self.recorder.attempt("profile_windows", window.stop)
+        if not failed_before:
+            self._lament(window)
         self.calls.restart_interval(self._clock())
         self.recorder.save()
+
+    def _lament(self, window: Window) -> None:
+        if window.failure and self.recorder.on:
+            say("mpprof has no trace of this run: %s", window.failure)
 
     # --- facts -----------------------------------------------------------------------------------------
 
@@ -444,7 +459,7 @@ class FitSession:
         self._fit_facts: Facts = facts or {"fit": self.calls.fit, "first_step": self.calls.step + 1}
         self.recorder.facts.setdefault("fits", []).append(self._fit_facts)
         if self._batch_size is None:
-            self.recorder.absent["batch_size"] = "the input does not state it"
+            self.recorder.absent.setdefault("batch_size", "the input does not state it")
         self.recorder.attempt("model", self._describe_model)
         self._described = False
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mpprof.errors import UsageError
+from mpprof.record.aside import FAILURES, aside
 from mpprof.record.probes.base import Probe
 
 STEPS = 5
 MOST_SECONDS = 30.0
+KEEPING_SECONDS = 30.0
 MOST_GROWTH_BYTES = 1 << 30
 LEAST_FREE_BYTES = 256 << 20
 
@@ -113,11 +115,10 @@ class Window:
     def start(self) -> None:
         begin = self._clock()
         try:
-            _require_space(self._root)
-            self._gathering.mkdir(parents=True, exist_ok=True)
+            aside(self._prepare)
             self._probe.start_trace(self._gathering)
             self._running = True
-        except Exception as error:  # noqa: BLE001 - profilers fail in their own ways; the status says how
+        except FAILURES as error:  # profilers fail in their own ways; the status says how
             self._fail(error)
         self._rss = _rss_bytes()
         self._opened_ns = self._clock()
@@ -148,14 +149,30 @@ class Window:
             self._running = False
             try:
                 self._probe.stop_trace()
-                session = self._move()
-                self.facts["trace"] = session.relative_to(self._root).as_posix()
-                self.facts["host"] = _host(session)
-                self.facts["trace_bytes"] = sum(file.stat().st_size for file in session.rglob("*.*"))
-                self.facts["status"] = "done"
-            except Exception as error:  # noqa: BLE001 - as above
+                self.facts |= aside(self._keep, deadline_s=KEEPING_SECONDS)
+            except FAILURES as error:  # as above
                 self._fail(error)
         self.facts["stop_cost_ns"] = self._clock() - begin
+
+    @property
+    def failure(self) -> str | None:
+        """Why there is no trace of this window; None where there is one, or may still be."""
+        status = str(self.facts["status"])
+        return status.removeprefix("failed: ") if status.startswith("failed: ") else None
+
+    def _prepare(self) -> None:
+        _require_space(self._root)
+        self._gathering.mkdir(parents=True, exist_ok=True)
+
+    def _keep(self) -> dict[str, Any]:
+        """Move the trace to its place; what is to be said of it."""
+        session = self._move()
+        return {
+            "trace": session.relative_to(self._root).as_posix(),
+            "host": _host(session),
+            "trace_bytes": sum(file.stat().st_size for file in session.rglob("*.*")),
+            "status": "done",
+        }
 
     def _move(self) -> Path:
         """Give the session its own directory in TensorBoard's layout."""
@@ -180,7 +197,7 @@ class Window:
             return name
         raise FileExistsError(f"{target} holds a hundred sessions of this second")
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self.facts["status"] = f"failed: {type(error).__name__}: {error}"[:300]
 
 

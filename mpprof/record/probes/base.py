@@ -68,8 +68,8 @@ class Probe(Protocol):
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         """Reads the optimizer's counters where its variables hold them: any time on a synchronous
-        backend, outside an epoch on an asynchronous one. To be asked anew when it has been built. `good_steps`:
-        whether that counter is wanted, too, where reading it costs."""
+        backend, outside an epoch on an asynchronous one. To be asked anew when it has been built.
+        `good_steps`: whether that counter is wanted, too, where reading it costs."""
         ...
 
     def snapshot(self, model: Any) -> Snapshot | None:
