@@ -15,6 +15,16 @@ Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
 _NEVER = np.iinfo(np.int64).max
+_MANY = 16
+
+
+def latest(edges: Int64, time: Int64) -> Int64:
+    """The last of the sorted `edges` at or before each time; -1: none. Quick where the times are sorted, too,
+    and far more than the edges."""
+    if len(time) < _MANY * len(edges) or not _sorted(time):
+        return np.searchsorted(edges, time, side="right") - 1
+    bounds = np.concatenate([[0], np.searchsorted(time, edges, side="left"), [len(time)]])
+    return np.repeat(np.arange(-1, len(edges)), np.diff(bounds))
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ class Intervals:
         """How much of the set lies before each of these times: a clock that runs only within the set."""
         if not len(self.start):
             return np.zeros(len(time), np.int64)
-        return self._up_to(time, np.searchsorted(self.start, time, side="right") - 1)
+        return self._up_to(time, latest(self.start, time))
 
     def _up_to(self, time: Int64, at: Int64) -> Int64:
         """`before`, with the last interval that begins by each time; -1: there is none."""
@@ -52,14 +62,14 @@ class Intervals:
         """How much of the set lies within each `[start, end)`."""
         if not len(self.start):
             return np.zeros(len(start), np.int64)
-        first = np.searchsorted(self.start, start, side="right") - 1
+        first = latest(self.start, start)
         last = first.copy()  # most queries are short and end where they begin: only the others are searched
         far = np.flatnonzero(end >= np.append(self.start, _NEVER)[first + 1])
         last[far] = np.searchsorted(self.start, end[far], side="right") - 1
         return self._up_to(end, last) - self._up_to(start, first)
 
     def contains(self, time: Int64) -> NDArray[np.bool_]:
-        at = np.searchsorted(self.start, time, side="right") - 1
+        at = latest(self.start, time)
         return (at >= 0) & (time < self.end[np.maximum(at, 0)]) if len(self.start) else at >= 0
 
 
@@ -98,15 +108,17 @@ def gaps(busy: Intervals, within: Intervals) -> Intervals:
     real = end > start
     start, end = start[real], end[real]
     # Most gaps lie within one interval of `within`; the others are cut into one piece for each.
-    first = np.searchsorted(within.end, start, side="right")
-    last = np.searchsorted(within.start, end, side="left") - 1
+    first = latest(within.end, start) + 1
+    last = latest(within.start, end - 1)
     pieces = np.maximum(last - first + 1, 0)
-    if not len(pieces) or not pieces.any():
+    if not pieces.any():
         return EMPTY
-    gap = np.repeat(np.arange(len(start)), pieces)
-    nth = np.arange(len(gap)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    window = first[gap] + nth
-    return Intervals(np.maximum(start[gap], within.start[window]), np.minimum(end[gap], within.end[window]))
+    window = first
+    if (pieces != 1).any():
+        gap = np.repeat(np.arange(len(start)), pieces)
+        nth = np.arange(len(gap)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        start, end, window = start[gap], end[gap], first[gap] + nth
+    return Intervals(np.maximum(start, within.start[window]), np.minimum(end, within.end[window]))
 
 
 def sweep(start: Int64, end: Int64, rank: NDArray[np.integer]) -> Float64:

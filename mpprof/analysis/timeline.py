@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.intervals import Intervals
+from mpprof.analysis.intervals import Intervals, latest
 from mpprof.analysis.quantiles import median
 from mpprof.model.quantities import format_ratio
 from mpprof.model.trace import HostKind, Trace, WorkKind
@@ -82,7 +82,7 @@ class Marks:
 
     def at(self, time_ns: Int64) -> Int64:
         """The marker around each time, -1 outside all of them."""
-        row = np.searchsorted(self.start_ns, time_ns, side="right") - 1
+        row = latest(self.start_ns, time_ns)
         inside = (row >= 0) & (time_ns < self.end_ns[np.maximum(row, 0)])
         return np.where(inside, row, -1)
 
