@@ -78,7 +78,7 @@ def needed_casts(cells: Sequence[Cell], run: Run, peaks: DevicePeaks | None) -> 
 
 
 def of_layer(layer: LayerFacts, bandwidth_bytes_per_s: float | None, *, passes: int = 2) -> float:
-    """What casting the weights of one layer takes, in ns per step: there, and (2 passes) the gradients back."""
+    """What casting the weights of a layer takes, in ns per step: there, and (2 passes) the gradients back."""
     if not bandwidth_bytes_per_s or not layer.parameters:
         return 0.0
     each = CAST_BYTES * layer.parameters / (bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9

@@ -21,7 +21,7 @@ faster in 16 bits."""
 FLOOR_NS = 2_000.0
 """No kernel is expected to become shorter than this."""
 REACHABLE_BANDWIDTH = 0.8
-"""Share of the peak bandwidth that streaming kernels reach (our judgement: 75 to 92 % in tests like STREAM)."""
+"""Share of the peak bandwidth that streaming kernels reach (our judgement: 75 to 92 % in STREAM)."""
 SIMILAR = 8.0
 """Kernels whose work per call differs by no more than this factor are of similar size."""
 

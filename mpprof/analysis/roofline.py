@@ -70,11 +70,17 @@ def cost(
         return Cost(hlo.flops, moved)
     tensors = parse_shapes(shapes) if shapes else ()
     flops = _product_flops(op.type if op else "", tensors, family)
-    if flops is None and family in MATMUL_FAMILIES and layer is not None and batch:
+    if family in MATMUL_FAMILIES and layer is not None and batch:
         per_example = layer_flops(layer)
-        flops = per_example * batch if per_example else None
+        if per_example and (flops is None or _ambiguous(tensors, family)):
+            flops = per_example * batch
     moved = _matrix_bytes(tensors, family, layer, batch) if family in MATMUL_FAMILIES else None
     return Cost(flops, moved if family in MATMUL_FAMILIES else _elementwise_bytes(tensors))
+
+
+def _ambiguous(tensors: Sequence[Tensor], family: Family) -> bool:
+    """Operands of one shape: which of their axes was summed over, the shapes alone do not tell."""
+    return family == "gemm" and len(tensors) > 1 and tensors[0].dims == tensors[1].dims
 
 
 def _matrix_bytes(
@@ -108,7 +114,7 @@ def _product_flops(op_type: str, tensors: Sequence[Tensor], family: Family) -> f
     product = product_of_shapes(op_type, tensors, family)
     if product is None or min(product.m, product.n, product.k) <= 0:
         return None
-    batches = math.prod(tensors[0].dims[:-2])
+    batches = math.prod(next(tensor.dims[:-2] for tensor in tensors if len(tensor.dims) >= 2))
     return 2.0 * product.m * product.n * product.k * batches if batches > 0 else None
 
 

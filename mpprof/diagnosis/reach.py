@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis import calibration
+from mpprof.analysis.reach import REACHABLE_BANDWIDTH
 from mpprof.diagnosis.outcomes import Absent, Claim, known
 from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
@@ -83,6 +84,7 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Reach | Absent:
         for name, trust, way in _WAYS:
             reachable = way(known_of, row)
             if reachable is not None:
+                reachable = max(reachable, known_of.by_bytes(row))
                 claims.append(Claim(row, min(reachable, signals.cells[row].ns_per_step)))
                 sources[name] = trust
                 break
@@ -124,6 +126,14 @@ class _Known:
         if speedup is None or speedup.expected is None:
             return {}
         return {(part.role, part.layer): part for part in speedup.slices}
+
+    def by_bytes(self, row: int) -> float:
+        """What moving the bytes of a cell takes at least, in 16 bits, per step; 0 where it is not known."""
+        cell, peaks = self.cells[row], known(self.signals.peaks)
+        if not cell.bytes_per_step or peaks is None or not peaks.bandwidth_bytes_per_s:
+            return 0.0
+        moved = cell.bytes_per_step / (2 if cell.precision in ("fp32", "tf32") else 1)
+        return moved / (peaks.bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
 
     def slice_of(self, cell: Cell) -> GapSlice | None:
         return self.slices.get((cell.role, cell.layer)) or self.slices.get((cell.role, None))
@@ -193,11 +203,7 @@ def _by_peaks(run: _Known, row: int) -> float | None:
     possible = peaks.flops_per_s.get(half)
     if not ran or not possible or possible <= ran:
         return None
-    reachable = cell.ns_per_step * ran / possible
-    if cell.bytes_per_step and peaks.bandwidth_bytes_per_s:
-        bytes_in_half = cell.bytes_per_step / (2 if cell.precision in ("fp32", "tf32") else 1)
-        reachable = max(reachable, bytes_in_half / peaks.bandwidth_bytes_per_s * 1e9)
-    return reachable
+    return cell.ns_per_step * ran / possible
 
 
 def _arithmetic(cell: Cell) -> str:

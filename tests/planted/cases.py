@@ -11,14 +11,12 @@ from tests.builders.gpus import A100, GTX1080TI, H100, T4, V100, Gpu
 from tests.builders.simulate import Host, Training
 from tests.builders.workloads import (
     FLOAT32,
-    GRADIENT,
     MIXED_BFLOAT16,
     MIXED_FLOAT16,
     MODEL,
     TF32,
     Model,
     Numerics,
-    Work,
 )
 from tests.planted import generator as g
 from tests.planted.generator import Planted, run, single, small_input
@@ -121,11 +119,12 @@ def fallbacks() -> list[Planted]:
     healthy = run("healthy", V100, F16, convnet(V100, F16))
     fallen = convnet(V100, F16, overrides={"conv2d_2": ON_CUDA_CORES})
     cases = [single("MP409", run("tf-v100-algorithm", V100, F16, fallen), healthy, base)]
-    first = convnet(V100, F16, overrides={"conv2d": ON_CUDA_CORES}, batch=256)
+    images = {"batch": 128, "widths": (96, 64), "sizes": (224, 56)}
+    first = convnet(V100, F16, overrides={"conv2d": ON_CUDA_CORES}, **images)
     cases.append(single(
         "MP403", run("tf-v100-first-convolution", V100, F16, first),
-        run("healthy", V100, F16, convnet(V100, F16, batch=256)),
-        run("float32", V100, FLOAT32, convnet(V100, FLOAT32, batch=256)),
+        run("healthy", V100, F16, convnet(V100, F16, **images)),
+        run("float32", V100, FLOAT32, convnet(V100, FLOAT32, **images)),
     ))  # fmt: skip
     cases.append(single(
         "MP407", run("tf-v100-grouped", V100, F16, g.configured(fallen, "conv2d_2", groups=32)),
@@ -258,19 +257,16 @@ def rest_of_the_device() -> list[Planted]:
         "MP506", run("tf-v100-clipping", V100, F16, clipped, optimizer={"class": "LossScaleOptimizer", "inner": "Adam", "dynamic": True, "initial_scale": 32768.0, "growth_steps": 2000, "clipping": {"global_clipnorm": 1.0}}),
         run("healthy", V100, F16, tf.mlp(V100, F16, batch=512)), run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, batch=512)),
     ))  # fmt: skip
-    many = replace(F16)
-    shape = {"batch": 256, "widths": (4096, 4096, 2048)}
+    many = g.appended(tf.mlp(V100, F16, batch=2048), g.finite_checks(V100, 4.0e7, 300))
     cases.append(single(
-        "MP304", run("tf-v100-loss-scale", V100, many, tf.mlp(V100, many, **shape)),
-        run("healthy", V100, NO_SCALING, tf.mlp(V100, NO_SCALING, **shape), optimizer=STATIC),
-        run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, **shape)), also=frozenset({"MP504"}),
+        "MP304", run("tf-v100-loss-scale", V100, F16, many), run("healthy", V100, NO_SCALING, tf.mlp(V100, NO_SCALING, batch=2048), optimizer=STATIC),
+        run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, batch=2048)),
     ))  # fmt: skip
-    table = g.appended(tf.mlp(V100, F16, batch=2048), g.embedding_update(V100, 400_000, 64))
-    table = replace(table, layers=({**table.layers[0], "name": "embedding", "class": "Embedding", "output_shape": [None, 16, 64], "parameters": 25_600_000, "config": {"input_dim": 400_000, "output_dim": 64}}, *table.layers), parameters=table.parameters + 25_600_000)  # fmt: skip
+    rows = 400_000
     cases.append(single(
-        "MP505", run("tf-v100-embedding", V100, F16, table), run("healthy", V100, F16, tf.mlp(V100, F16, batch=2048)),
-        run("float32", V100, FLOAT32, replace(g.appended(tf.mlp(V100, FLOAT32, batch=2048), g.embedding_update(V100, 400_000, 64)), layers=table.layers, parameters=table.parameters)),
-        also=frozenset({"MP504"}),
+        "MP505", run("tf-v100-embedding", V100, F16, g.with_embedding(tf.mlp(V100, F16, batch=2048), V100, rows, 64, "float16")),
+        run("healthy", V100, F16, tf.mlp(V100, F16, batch=2048)),
+        run("float32", V100, FLOAT32, g.with_embedding(tf.mlp(V100, FLOAT32, batch=2048), V100, rows, 64, "float32")),
     ))  # fmt: skip
     return cases
 
@@ -399,6 +395,44 @@ def by_records() -> list[Planted]:
     return cases
 
 
+# --- near misses -------------------------------------------------------------------------------------------
+
+
+@cache
+def quiet() -> tuple[Planted, ...]:
+    """Causes on the quiet side of their limits, and symptoms of one cause that another one has."""
+    base, model = run("float32", V100, FLOAT32, convnet(V100, FLOAT32)), convnet(V100, F16)
+    healthy = run("healthy", V100, F16, model)
+
+    def near(code: str, name: str, training: Training, baseline: Training | None = base) -> Planted:
+        return Planted(name, training, {code: healthy}, baseline)
+
+    text = {"vocabulary": 33709, **TEXT}
+    lightly = g.followed(model, lambda w: w.type == "Conv2D", g.transposes(V100, F16, 4.0e6))
+    cast = g.followed(model, lambda w: w.op.endswith("/Relu"), g.casts_behind(V100, F16, 1.0e6))
+    waiting = run("slow-input-hidden", V100, F16, model, host=Host(input_us=500.0))
+    odd_but_fast = run("odd-vocabulary-on-tensor-cores", V100, F16, tf.transformer(V100, F16, **text))
+    thousand = {"widths": (64, 32), "sizes": (16, 8), "batch": 16, "classes": 16}
+    return (
+        near("MP301", "short-wait", waiting),
+        near("MP305", "short-callbacks", run("short-callbacks", V100, F16, model, host=Host(between_us=600.0))),
+        near("MP405", "few-transposes", run("few-transposes", V100, F16, lightly)),
+        near("MP503", "few-casts", run("few-casts", V100, F16, cast)),
+        near("MP402", "odd-but-fast", odd_but_fast, run("float32", V100, FLOAT32, tf.transformer(V100, FLOAT32, **text))),
+        near("MP401", "odd-but-on-tensor-cores", run("odd-sizes", V100, F16, tf.mlp(V100, F16, widths=(2048, 2047, 2048))), None),
+        near("MP201", "start-up-skips-only", run("start-up", V100, F16, model, skip_steps=frozenset({1, 2, 4}))),
+        near("MP807", "a-percent-of-drift", run("drift", V100, F16, model, slower={80: 1.02})),
+        near("MP902", "one-retrace", run("retrace", V100, F16, model, spikes_ms={70: 400.0})),
+        near("MP306", "slow-op-on-the-device", run("slow-op", V100, F16, g.followed(model, lambda w: w.op == f"{MODEL}/re_lu_1/Relu", lambda w: [replace(w, us=9_000.0)]))),
+        near("MP104", "float32-softmax-only", healthy),
+        near("MP302", "waiting-is-not-launching", run("waiting", V100, F16, model, host=Host(input_us=12_000.0))),
+        near("MP301", "launching-is-not-waiting", run("launching", V100, F16, convnet(V100, F16, **thousand), host=Host(dispatch_us=25.0)), None),
+        near("MP409", "float32-run-has-no-algorithm", run("floats", V100, FLOAT32, convnet(V100, FLOAT32)), None),
+        near("MP304", "static-scale", run("static", V100, NO_SCALING, convnet(V100, NO_SCALING), optimizer=STATIC)),
+        near("MP102", "bfloat16-needs-no-scale", run("bf16", A100, BF16, convnet(A100, BF16)), None),
+    )  # fmt: skip
+
+
 # --- clean runs --------------------------------------------------------------------------------------------
 
 
@@ -407,13 +441,14 @@ def clean() -> tuple[tuple[Training, Training | None], ...]:
     """Healthy runs, each with its float32 twin."""
     found: list[tuple[Training, Training | None]] = []
     for gpu in (V100, T4, A100, H100, OTHER_A100):
+        large = {"batch": 256} if gpu is H100 else {}
         base = base_of(gpu)
         kinds = [F16] if gpu in (V100, T4) else [F16, BF16]
         for n in kinds:
             word = "bf16" if n is BF16 else "fp16"
             other = gpu is OTHER_A100
-            sizes = OTHER_SIZES if other else {}
-            text = OTHER_TEXT if other else {}
+            sizes = OTHER_SIZES if other else large
+            text = OTHER_TEXT if other else large
             host = Host(noise=0.03) if other else Host()
             tag = f"{_named(gpu)}-{word}{'-other' if other else ''}"
             found += [
@@ -433,6 +468,3 @@ def planted() -> tuple[Planted, ...]:
         *islands(), *vocabularies(), *fallbacks(), *host_causes(), *rest_of_the_device(), *compiled(), *several(),
         *by_records(),
     )  # fmt: skip
-
-
-_ = (GRADIENT, Work)

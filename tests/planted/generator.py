@@ -188,6 +188,18 @@ def clipping(gpu: Gpu, parameters: float, variables: int) -> list[Work]:
     return works
 
 
+def finite_checks(gpu: Gpu, parameters: float, variables: int) -> list[Work]:
+    """A finite check and an un-scaling for each of many variables."""
+    scope, each = "StatefulPartitionedCall", parameters / variables
+    works = []
+    for v in range(1000, 1000 + variables):
+        works += [
+            Work("IsFinite_GPU_DT_FLOAT_DT_BOOL_kernel", f"{scope}/IsFinite_{v}", "IsFinite", memory_us(gpu, each * 5)),
+            Work("void cub::DeviceReduceSingleTileKernel<bool*, bool*, int, tensorflow::functor::And>(bool*, bool*, int, tensorflow::functor::And, bool)", f"{scope}/All_{v}", "All", 2.2),
+        ]  # fmt: skip
+    return works
+
+
 def embedding_update(gpu: Gpu, vocabulary: int, width: int) -> list[Work]:
     """A sparse gradient made dense, and Adam over the whole table."""
     elements = float(vocabulary * width)
@@ -202,6 +214,18 @@ def embedding_update(gpu: Gpu, vocabulary: int, width: int) -> list[Work]:
         for op in ("Sub", "Mul", "Square", "Sqrt")
     ]  # fmt: skip
     return [dense, *table]
+
+
+def with_embedding(model: Model, gpu: Gpu, vocabulary: int, width: int, dtype: str) -> Model:
+    """An embedding before the model, whose table is updated as a whole."""
+    values = vocabulary * width
+    layer = {
+        "name": "embedding", "class": "Embedding", "compute_dtype": dtype, "variable_dtype": "float32",
+        "output_dtype": dtype, "config": {"input_dim": vocabulary, "output_dim": width},
+        "output_shape": [None, 16, width], "parameters": values, "supports_jit": True,
+    }  # fmt: skip
+    made = appended(model, embedding_update(gpu, vocabulary, width))
+    return replace(made, layers=(layer, *made.layers), parameters=made.parameters + values)
 
 
 def cpu_op(name: str, us: float, bytes: int, storage: str = "bfloat16") -> list[Work]:

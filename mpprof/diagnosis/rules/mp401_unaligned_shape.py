@@ -31,8 +31,9 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis import layer_kinds as layers
 from mpprof.diagnosis import evidence, reach, shapes
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 
@@ -54,7 +55,8 @@ def judge(signals: Signals) -> Outcome:
     if not suspects:
         return Clear("every 16-bit matrix kernel ran on matrix units with full alignment")
     sizes = {row: bad_sizes(signals, row) for row in suspects}
-    rows = [row for row in suspects if sizes[row]]
+    first = first_convolution(signals)
+    rows = [row for row in suspects if sizes[row] and signals.cells[row].layer != first]
     if not rows:
         if all(sizes[row] is None for row in suspects):
             return Unable(
@@ -112,3 +114,8 @@ def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
         own = (shapes.width(layer), shapes.last_axis(layer.input_shape)) if layer else ()
         sizes = tuple(size for size in own if size is not None)
     return shapes.unaligned(sizes) if sizes else None
+
+
+def first_convolution(signals: Signals) -> str | None:
+    """The layer that takes the images in: its few channels are the data's, and a cause of their own (MP403)."""
+    return next((f.name for f in known(signals.layers) or () if layers.is_convolution(f)), None)

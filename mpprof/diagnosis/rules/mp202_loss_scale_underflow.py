@@ -1,0 +1,56 @@
+"""The fixed loss scale is too small to save small gradients.
+
+What it means
+    float16 has nothing between 0 and 6e-8. A loss scale moves gradients up out of that hole; a fixed scale of
+    1 or a few moves nothing, and small gradients become zero: the model stops learning in part, quietly.
+
+How we know
+    The recorded optimizer: float16 with a fixed scale below 128. A dynamic scale looks after itself.
+
+What it costs
+    No time: it costs quality. Compare the loss with that of the float32 run.
+
+What to do
+    Let the scale find its own size, or take a larger one:
+
+        keras.mixed_precision.LossScaleOptimizer(optimizer)
+        keras.optimizers.Adam(loss_scale_factor=1024.0)
+
+When to ignore
+    When the loss follows that of the float32 run.
+
+Sources
+    TensorFlow's mixed precision guide (the limit of 2^-24, and a first scale of 2^15); Micikevicius et al.,
+    Mixed Precision Training, arXiv:1710.03740 (factors of 8 to 32K; 8 was enough for one network, others
+    needed 128 and more).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_count
+
+CODE, SLUG, TITLE = "MP202", "loss-scale-underflow", "The fixed loss scale is small"
+SPECIFICITY = GENERAL
+
+LEAST = 128.0
+"""What the networks of the paper needed, the most tolerant apart (Micikevicius et al.)."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if need(signals.compute_dtype) != "float16":
+        return Clear("the run does not compute in float16")
+    optimizer = need(signals.optimizer)
+    if optimizer.dynamic or optimizer.fixed_scale is None:
+        return Clear("the loss scale is dynamic, or there is none (MP102)")
+    if optimizer.fixed_scale >= LEAST:
+        return Clear(f"the fixed loss scale is {format_count(optimizer.fixed_scale)}")
+    return Found(
+        summary=f"the loss scale is fixed at {format_count(optimizer.fixed_scale)}, too small to keep small gradients from becoming zero",
+        remedy="LossScaleOptimizer(optimizer) with its dynamic scale, or loss_scale_factor=1024.0",
+        evidence=(evidence.count("fixed loss scale", optimizer.fixed_scale, LEAST),),
+        confidence="medium",
+        severity="warning",
+    )

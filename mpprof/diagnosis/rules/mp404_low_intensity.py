@@ -1,0 +1,79 @@
+"""Matrix kernels on Tensor Cores that wait for memory.
+
+What it means
+    With few channels or a small batch a matrix kernel does little work on each byte. It runs on Tensor Cores
+    and still only as fast as memory delivers: at most twice as fast in 16 bits, however fast the Tensor Cores.
+
+How we know
+    FLOPs and bytes of each kernel from its shapes, against the device's ridge: peak rate over bandwidth.
+
+What it costs
+    Nothing that 16 bits could give back: it is the ceiling of this model on this card.
+
+What to do
+    Wider layers, a larger batch, and XLA to fuse what surrounds the kernels:
+
+        model.compile(..., jit_compile=True)
+
+When to ignore
+    When the sizes are the model's own.
+
+Sources
+    NVIDIA, Matrix Multiplication Background (arithmetic intensity); tf#40397 (channels 16, 32, 32 on a
+    2080 Ti: 20 -> 15 steps a second).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
+from mpprof.model.kernels import ACCELERATED
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP404", "low-intensity", "Matrix kernels on Tensor Cores wait for memory"
+SPECIFICITY = GENERAL
+
+NOTABLE_RATIO = 0.20
+"""A fifth of the step in such kernels bounds what Tensor Cores can do for the whole."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    account, peaks = need(signals.gpu_account), need(signals.peaks)
+    rate, bandwidth = peaks.flops_per_s.get(signals.half or "fp16"), peaks.bandwidth_bytes_per_s
+    if not rate or not bandwidth or not peaks.has_matrix_units:
+        return Clear("the device has no 16-bit matrix units, or their rates are not known")
+    rows = signals.select(
+        lambda cell: (
+            cell.role == "matmul" and cell.placement in ACCELERATED and cell.precision in HALF_PRECISIONS
+        )
+    )
+    stated = [row for row in rows if signals.cells[row].flops_per_step and signals.cells[row].bytes_per_step]
+    if rows and not stated:
+        return Unable("FLOPs and bytes of the matrix kernels are not known: the trace states no shapes")
+    ridge = rate / bandwidth
+    below = [
+        row
+        for row in stated
+        if (signals.cells[row].flops_per_step or 0.0) / (signals.cells[row].bytes_per_step or 1.0) < ridge
+    ]
+    ratio = signals.time(tuple(below)) / account.step_ns
+    if ratio < NOTABLE_RATIO:
+        return Clear(f"matrix kernels bound by memory take {format_ratio(ratio)} of the step")
+    names = [signals.cells[row].layer or signals.cells[row].op or "" for row in below]
+    return Found(
+        summary=(
+            f"{evidence.listed(names)}: on Tensor Cores, but bound by memory, "
+            f"{format_ratio(ratio)} of the step: at most twice as fast as in float32"
+        ),
+        remedy="wider layers, a larger batch, or jit_compile=True to fuse what surrounds them",
+        evidence=(
+            evidence.ratio("matrix kernels below the ridge in the step", ratio, NOTABLE_RATIO),
+            evidence.count("ridge of this device in FLOP per byte", ridge),
+        ),
+        confidence="medium",
+        severity="info",
+        layers=tuple(dict.fromkeys(n for row in below if (n := signals.cells[row].layer))),
+    )

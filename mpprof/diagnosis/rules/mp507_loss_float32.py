@@ -1,0 +1,70 @@
+"""The loss works through a large vocabulary in float32.
+
+What it means
+    Cross-entropy over batch x length x vocabulary logits is computed in float32 under any policy, as it
+    should be: it reads and writes the largest tensor of the model in four bytes a value.
+
+How we know
+    Kernels of the loss that are not matrix work, and the size of the last layer's output.
+
+What it costs
+    Those kernels; a chunked or fused loss would move a fraction of their bytes.
+
+What to do
+    Compute the loss in chunks of the sequence, let XLA fuse it, or use a smaller vocabulary:
+
+        model.compile(..., jit_compile=True)
+
+When to ignore
+    When it is a small part of the step. float32 is right for the loss itself.
+
+Sources
+    Executed with Keras 3.15.1: the loss is float32 though the prediction is float16.
+"""
+
+from __future__ import annotations
+
+from mpprof.analysis.scopes import LOSS_SCOPES
+from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.account import Cell
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part of the step in float32"
+SPECIFICITY = NAMED
+
+SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True)
+"""Every language model has some of it; a quarter of the step is worth a loss of one's own."""
+_OPS = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "LogSoftmax")
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Clear("the run used no GPU")
+    need(signals.gpu_account)
+    if signals.half is None:
+        return Clear("the run is not in mixed precision")
+    rows = signals.select(_is_loss)
+    claims = reach.whole(rows)
+    ratio = signals.cost_ratio(claims)
+    if ratio < SCALE.info_ratio:
+        return Clear(f"the loss takes {format_ratio(ratio)} of the step")
+    return Found(
+        summary="the loss takes {cost} a step ({share}) in float32",
+        remedy="compute the loss in chunks of the sequence, or jit_compile=True; a smaller vocabulary",
+        evidence=(
+            evidence.ns("kernels of the loss", signals.time(rows)),
+            evidence.count("kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+        ),
+        confidence="medium",
+        scale=SCALE,
+        claims=claims,
+    )
+
+
+def _is_loss(cell: Cell) -> bool:
+    if cell.role not in ("elementwise", "reduce", "other") or cell.precision not in ("fp32", "mixed"):
+        return False
+    scopes = (cell.op or "").replace("(", "/").replace(")", "/").split("/")
+    return cell.op_type in _OPS or not LOSS_SCOPES.isdisjoint(scopes)
