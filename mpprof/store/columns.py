@@ -19,6 +19,8 @@ INTEGERS = (
     "interval_ns", "duration_ns", "gap_ns", "input_wait_ns", "dispatch_ns", "skipped",
 )  # fmt: skip
 INT64 = 1 << 63
+MOST_COVERED = 1_000_000
+"""Steps that one call may claim; Keras' `steps_per_execution` is some hundred at most."""
 
 
 def sound_step(record: Record) -> bool:
@@ -28,8 +30,12 @@ def sound_step(record: Record) -> bool:
         if value is None:
             if key in REQUIRED:
                 return False
-        elif type(value) is not int or not -INT64 <= value < INT64:
+        elif type(value) is not int or not ABSENT <= value < INT64:
             return False
+    if not 1 <= (record.get("covers") or 1) <= MOST_COVERED or record.get("covers") == 0:
+        return False
+    if not isinstance(record.get("memory", []), list):
+        return False
     return all(
         number(record[key]) is not None for key in ("loss", "loss_scale") if record.get(key) is not None
     )
@@ -69,6 +75,10 @@ def _block(records: Sequence[Record]) -> dict[str, NDArray[Any]]:
             default = 1 if name == "covers" else ABSENT
             values = [record.get(name, default) for record in records]
         columns[name] = _int64(values)
+        if (columns[name] < ABSENT).any():
+            raise ValueError(f"{name} is negative")
+    if ((columns["covers"] < 1) | (columns["covers"] > MOST_COVERED)).any():
+        raise ValueError("a call covers no steps, or more than can be")
     for name in ("synced", "profiled"):
         columns[name] = np.array([record.get(name, False) is True for record in records], np.bool_)
     for name in ("loss", "loss_scale"):
@@ -107,7 +117,7 @@ def _memory(devices: Any) -> tuple[int, int]:
 
 
 def _largest(sizes: Iterable[Record], key: str) -> int:
-    found = [size[key] for size in sizes if type(size.get(key)) is int]
+    found = [size[key] for size in sizes if type(size.get(key)) is int and 0 <= size[key] < INT64]
     return max(found, default=ABSENT)
 
 

@@ -41,8 +41,9 @@ class Faults:
             said.append(f"{self.path}: empty; nothing was recorded before the process ended")
         if self.bad_lines:
             lines = "1 line" if self.bad_lines == 1 else f"{self.bad_lines} lines"
+            were = "was" if self.bad_lines == 1 else "were"
             said.append(
-                f"{self.path}: {lines} could not be read and were skipped, "
+                f"{self.path}: {lines} could not be read and {were} skipped, "
                 f"the first at byte {self.first_bad_at}"
             )
         if self.torn_at is not None:
@@ -59,6 +60,8 @@ def read_blocks(path: Path, family: str, faults: Faults) -> Iterator[list[Record
     The first line is the schema. Damage is written into `faults` and never raised; raised are
     `UnreadableError` where the file cannot be opened or is none of ours and `TooNewError`.
     """
+    if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
+        raise UnreadableError("is no regular file", where=str(path), next="Remove it, or give another run")
     try:
         with path.open("rb") as file:
             yield from _read_blocks(file, path, family, faults)

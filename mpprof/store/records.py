@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpprof.errors import NotFoundError
+import numpy as np
+
+from mpprof.errors import NotFoundError, TooNewError, UnreadableError
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 from mpprof.store import formats
@@ -69,12 +71,23 @@ def _read_steps(path: Path) -> tuple[StepTable | None, ValidationTable | None, b
         return None, None, True, (f"{path}: missing; there are no step records",)
     if unsound:
         faults.notes.append(f"{path}: {unsound} step lines hold values of the wrong type and were skipped")
-    return columns.table(), validation_table(validations), finished, faults.warnings()
+    table = columns.table()
+    if repeated := int(np.count_nonzero(np.diff(table.step) <= 0)):
+        faults.notes.append(
+            f"{path}: the step number does not grow at {repeated} lines: "
+            "a log written twice, or mixed from two runs"
+        )
+    return table, validation_table(validations), finished, faults.warnings()
 
 
 def _read_hardware(path: Path) -> tuple[HardwareTable | None, tuple[str, ...]]:
     faults = Faults(path)
-    samples = [record for records in read_blocks(path, "mpprof.hardware", faults) for record in records]
+    try:
+        samples = [record for records in read_blocks(path, "mpprof.hardware", faults) for record in records]
+    except TooNewError:
+        raise
+    except UnreadableError as error:  # samples are an extra: the run is readable without them
+        return None, (str(error),)
     if faults.missing:
         return None, ()  # samples are an extra: run.json's `absent` says why there are none
     return hardware_table(samples), faults.warnings()

@@ -316,3 +316,51 @@ def test_lines_that_span_blocks_are_whole(tmp_path: Path, monkeypatch: pytest.Mo
     assert records.steps is not None
     assert records.steps.step.tolist() == list(range(1, 51))
     assert "1 line could not be read" in " ".join(records.warnings)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"memory": {"device": "GPU:0"}},
+        {"covers": 0},
+        {"covers": 10**12},
+        {"interval_ns": -5},
+        {"t_ns": -2},
+        {"step": 2.5},
+    ],
+)
+def test_a_line_that_cannot_be_true_is_left_out_and_said(tmp_path: Path, odd: dict[str, object]) -> None:
+    lines = (
+        STEPS + step(1) + step(2, **{key: value for key, value in odd.items() if key not in ("step", "t_ns")})
+    )
+    if {"step", "t_ns"} & set(odd):
+        lines = STEPS + step(1) + json.dumps({"kind": "step", "step": 2, "fit": 1, "t_ns": 20, **odd}) + "\n"
+    records = read_records(run_with(tmp_path, lines + step(3)))
+    assert records.steps is not None
+    assert records.steps.step.tolist() == [1, 3]
+    assert any("wrong" in warning for warning in records.warnings)
+
+
+def test_a_memory_size_out_of_range_is_absent_and_nothing_more(tmp_path: Path) -> None:
+    records = read_records(run_with(tmp_path, STEPS + step(1, memory=[{"peak_bytes": 1 << 70}])))
+    assert records.steps is not None
+    assert records.steps.peak_bytes.tolist() == [-1]
+
+
+def test_a_log_written_twice_is_said_to_be(tmp_path: Path) -> None:
+    lines = "".join(step(number) for number in range(1, 9))
+    records = read_records(run_with(tmp_path, STEPS + lines + lines))
+    assert any("does not grow" in warning for warning in records.warnings)
+    assert not read_records(run_with(tmp_path / "once", STEPS + lines)).warnings
+
+
+def test_a_pipe_in_place_of_a_log_is_an_error_and_no_wait(tmp_path: Path) -> None:
+    root = run_with(tmp_path, STEPS + step(1))
+    os.mkfifo(root / "mpprof" / "hardware.jsonl")
+    records = read_records(root)
+    assert records.steps is not None
+    assert any("no regular file" in warning for warning in records.warnings)
+    (root / "mpprof" / "steps.jsonl").unlink()
+    os.mkfifo(root / "mpprof" / "steps.jsonl")
+    with pytest.raises(UnreadableError, match="no regular file"):
+        read_records(root)
