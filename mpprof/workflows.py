@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mpprof import traces
-from mpprof.analysis import accounting, devices, estimate, layers, memory, placement
+from mpprof.analysis import accounting, devices, estimate, layers, memory, placement, placement_host
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
 from mpprof.diagnosis.signals import Case
@@ -63,6 +63,7 @@ class Place:
     root: Path
     files: tuple[Path, ...]
     nested: tuple[Path, ...] = ()  # run roots under this one
+    found: bool = False  # a lone trace that was found in a directory, not named by the user
 
     def read(self) -> Run:
         """Reads the records; raises UnreadableError, TooNewError."""
@@ -82,7 +83,8 @@ def places(path: Path) -> tuple[Place, ...]:
 
     roots = store.find_runs(path)
     if not roots:
-        return tuple(Place(file.relative_to(path).as_posix(), file, (file,)) for file in traces.find(path))
+        lone = ((file.relative_to(path).as_posix(), file) for file in traces.find(path))
+        return tuple(Place(name, file, (file,), found=True) for name, file in lone)
     return tuple(_place(root, path, roots) for root in roots)
 
 
@@ -138,14 +140,21 @@ def load(path: str | Path, *, run: str | None = None) -> Run:
 def _lone(place: Place) -> Run:
     return Run(
         name=place.name, path=place.root, facts=None, steps=None, validations=None, hardware=None,
-        traces=(place.root,), finished=True,
+        traces=(place.root,), finished=True, warnings=_choice((place.root,)) if place.found else (),
     )  # fmt: skip
+
+
+def _choice(found: tuple[Path, ...]) -> tuple[str, ...]:
+    """What the reader has to say of choosing the last of these traces among several formats."""
+    said = traces.choice(found[-1]) if found else None
+    return (said,) if said else ()
 
 
 def _recorded(place: Place) -> Run:
     from mpprof import store
 
     records = store.read_records(place.root)
+    found = _traces_of(place, records)
     return Run(
         name=place.name,
         path=place.root,
@@ -153,9 +162,9 @@ def _recorded(place: Place) -> Run:
         steps=records.steps,
         validations=records.validations,
         hardware=records.hardware,
-        traces=_traces_of(place, records),
+        traces=found,
         finished=records.finished,
-        warnings=records.warnings,
+        warnings=(*records.warnings, *_choice(found)),
     )
 
 
@@ -186,6 +195,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     run, counted = _counted(run, trace, strict)
     placements = placement.place(trace, counted)
     ownership = layers.attribute(trace, run.facts.model if run.facts else None)
+    placements = placement_host.by_layers(trace, placements, ownership)
     account: Account | None = None
     try:
         account = accounting.account(trace, placements, ownership, run)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Protocol
 
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import Trace
 from mpprof.traces.chrome import ChromeReader
+from mpprof.traces.finding import choice, traces_under
 from mpprof.traces.nsys import NsysReader
 from mpprof.traces.xspace import XSpaceReader
 
-__all__ = ["READERS", "Reader", "find", "read"]
+__all__ = ["READERS", "Reader", "choice", "find", "read"]
 
 HEAD_BYTES = 64
 
@@ -36,6 +36,7 @@ READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader(), NsysReader())
 def find(path: Path) -> tuple[Path, ...]:
     """Trace files under a directory, oldest first (by time of change, then by name); or the file itself.
 
+    Of a directory that holds traces of several formats, those of one format: `traces.finding` has the rule.
     Empty: there is none. Raises NotFoundError where the path does not exist.
     """
     path = Path(path)
@@ -43,10 +44,7 @@ def find(path: Path) -> tuple[Path, ...]:
         raise NotFoundError("no such file or directory", where=str(path))
     if path.is_file():
         return (path,)
-    suffixes = tuple(suffix for reader in READERS for suffix in reader.suffixes)
-    found = [
-        Path(root, name) for root, _, names in os.walk(path) for name in names if name.endswith(suffixes)
-    ]
+    found = traces_under(path)
     return tuple(sorted(found, key=lambda file: (file.stat().st_mtime_ns, str(file))))
 
 

@@ -1,0 +1,82 @@
+"""Which files of a directory are traces, and which of them is read where one session left several.
+
+The rule: a directory is one session. Where it holds traces of several formats, only those of the first of
+these count: xspace, Kineto's chrome trace, another chrome trace, nsys. An exported Nsight Systems file stands
+for the report beside it. Among sessions the newest is the last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from mpprof.traces import chrome, nsys
+
+RANKS = ("xspace", "kineto", "chrome", "nsys", "nsys report")
+
+_BY_NAME = (
+    (".xplane.pb", "xspace"), (".xplane.pb.gz", "xspace"),
+    (".pt.trace.json", "kineto"), (".pt.trace.json.gz", "kineto"),
+    (".trace.json", "chrome"), (".trace.json.gz", "chrome"),
+    (".nsys-rep", "nsys report"), (".qdrep", "nsys report"),
+)  # fmt: skip
+_BY_LOOKS: tuple[tuple[str, str, Callable[[Path], bool]], ...] = (
+    (".json.gz", "kineto", chrome.looks_like_trace),
+    (".sqlite", "nsys", nsys.looks_like_trace),
+)
+
+
+def kind_of(path: Path) -> str | None:
+    """One of RANKS; None for a file that is no trace. Files whose names say too little are looked into."""
+    for suffix, kind in _BY_NAME:
+        if path.name.endswith(suffix):
+            return kind
+    for suffix, kind, looks in _BY_LOOKS:
+        if path.name.endswith(suffix):
+            try:
+                return kind if looks(path) else None
+            except OSError:
+                return None
+    return None
+
+
+def traces_under(folder: Path) -> list[Path]:
+    """The traces of every session under a directory, in no order."""
+    found = []
+    for root, _, names in os.walk(folder):
+        found += _chosen(Path(root, name) for name in names)
+    return found
+
+
+def _chosen(files: Iterable[Path]) -> list[Path]:
+    """Of the files of one directory those of its first format."""
+    kinds: dict[str, list[Path]] = {}
+    for file in files:
+        if (kind := kind_of(file)) is not None:
+            kinds.setdefault(kind, []).append(file)
+    return next((kinds[kind] for kind in RANKS if kind in kinds), [])
+
+
+def choice(path: Path) -> str | None:
+    """Words for what lies unread beside this trace because of its format; None where nothing does.
+
+    A trace viewer's export of the very same profile (`host.trace.json.gz` beside `host.xplane.pb`) is
+    no choice, and neither is a report beside its export.
+    """
+    mine = kind_of(path)
+    if mine is None:
+        return None
+    stem = path.name.partition(".")[0]
+    others = []
+    for file in sorted(path.parent.iterdir()):
+        kind = kind_of(file)
+        if kind in (None, mine) or (mine == "nsys" and kind == "nsys report"):
+            continue
+        if mine == "xspace" and kind == "chrome" and file.name.partition(".")[0] == stem:
+            continue
+        others.append(file.name)
+    if not others:
+        return None
+    shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    return f"this {mine} trace was read; of another format beside it, and not read: {shown}"
