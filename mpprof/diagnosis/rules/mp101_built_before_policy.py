@@ -38,6 +38,7 @@ from mpprof.analysis import layer_kinds as layers
 from mpprof.analysis.reach import REACHABLE_BANDWIDTH
 from mpprof.diagnosis import evidence, reach
 from mpprof.diagnosis.outcomes import OVERALL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.rules.mp507_loss_float32 import is_loss
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.model.run import LayerFacts
 
@@ -63,9 +64,7 @@ def judge(signals: Signals) -> Outcome:
     matrix = reach.matrix(signals, signals.fallbacks)
     norms = {layer.name for layer in facts if layers.is_norm(layer)} if not _fuses(signals) else set()
     memory_bound = signals.select(
-        lambda cell: (
-            cell.role in ("elementwise", "layout") and cell.layer is not None and cell.layer not in norms
-        )
+        lambda cell: cell.role in ("elementwise", "layout") and cell.layer not in norms and not is_loss(cell)
     )
     claims = matrix.claims + reach.halved(signals, memory_bound) if isinstance(matrix, reach.Reach) else ()
     claims = reach.lessened(signals, claims, _new_casts(signals, facts))

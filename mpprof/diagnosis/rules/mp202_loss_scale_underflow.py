@@ -48,7 +48,10 @@ def judge(signals: Signals) -> Outcome:
     if optimizer.fixed_scale >= LEAST:
         return Clear(f"the fixed loss scale is {format_count(optimizer.fixed_scale)}")
     return Found(
-        summary=f"the loss scale is fixed at {format_count(optimizer.fixed_scale)}, too small to keep small gradients from becoming zero",
+        summary=(
+            f"the loss scale is fixed at {format_count(optimizer.fixed_scale)}, too small to keep small "
+            "gradients from becoming zero"
+        ),
         remedy="LossScaleOptimizer(optimizer) with its dynamic scale, or loss_scale_factor=1024.0",
         evidence=(evidence.count("fixed loss scale", optimizer.fixed_scale, LEAST),),
         confidence="medium",

@@ -80,7 +80,10 @@ def judge(signals: Signals) -> Outcome:
     shown = evidence.listed([name.rsplit("/", 2)[-2] if "/" in name else name for name in names])
     return Found(
         summary=f"ops of {shown} run on the CPU, with copies there and back: " + "{cost} a step ({share})",
-        remedy='dtype="float32" for that layer, where its GPU kernel exists; a newer TensorFlow; or jit_compile=True',
+        remedy=(
+            'dtype="float32" for that layer, where its GPU kernel exists; a newer TensorFlow; or '
+            "jit_compile=True"
+        ),
         evidence=(
             evidence.text("ops", evidence.listed(names)),
             evidence.ns("their time on the host", held, LONG_NS),

@@ -55,8 +55,7 @@ def judge(signals: Signals) -> Outcome:
     if not suspects:
         return Clear("every 16-bit matrix kernel ran on matrix units with full alignment")
     sizes = {row: bad_sizes(signals, row) for row in suspects}
-    first = first_convolution(signals)
-    rows = [row for row in suspects if sizes[row] and signals.cells[row].layer != first]
+    rows = [row for row in suspects if sizes[row] and not takes_images(signals, row)]
     if not rows:
         if all(sizes[row] is None for row in suspects):
             return Unable(
@@ -116,6 +115,11 @@ def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
     return shapes.unaligned(sizes) if sizes else None
 
 
-def first_convolution(signals: Signals) -> str | None:
-    """The layer that takes the images in: its few channels are the data's, and a cause of their own (MP403)."""
-    return next((f.name for f in known(signals.layers) or () if layers.is_convolution(f)), None)
+def takes_images(signals: Signals, row: int) -> bool:
+    """The first convolution, with the few channels of its images: a cause of its own (MP403)."""
+    cell = signals.cells[row]
+    first = next((f for f in known(signals.layers) or () if layers.is_convolution(f)), None)
+    if first is None or cell.layer != first.name:
+        return False
+    sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
+    return min(sizes, default=shapes.ALIGNMENT) < shapes.ALIGNMENT

@@ -2,7 +2,7 @@
 
 What it means
     With few channels or a small batch a matrix kernel does little work on each byte. It runs on Tensor Cores
-    and still only as fast as memory delivers: at most twice as fast in 16 bits, however fast the Tensor Cores.
+    and still only as fast as memory delivers: at most twice as fast in 16 bits, whatever the Tensor Cores do.
 
 How we know
     FLOPs and bytes of each kernel from its shapes, against the device's ridge: peak rate over bandwidth.

@@ -70,7 +70,9 @@ def judge(signals: Signals) -> Outcome:
     words = evidence.listed([f"{name} ({size:,} values)" for name, size in tables.items()])
     return Found(
         summary=f"{words}: the whole table is updated every step, " + "{cost} ({share})",
-        remedy="a smaller table (hashed ids), an optimizer without slots, or an update of the touched rows alone",
+        remedy=(
+            "a smaller table (hashed ids), an optimizer without slots, or an update of the touched rows alone"
+        ),
         evidence=(
             evidence.ns("scatter kernels of its gradient", signals.time(scattered)),
             evidence.ns("optimizer kernels over the table", signals.time(updates)),

@@ -45,7 +45,7 @@ def judge(signals: Signals) -> Outcome:
     need(signals.gpu_account)
     if signals.half is None:
         return Clear("the run is not in mixed precision")
-    rows = signals.select(_is_loss)
+    rows = signals.select(is_loss)
     claims = reach.whole(rows)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
@@ -63,7 +63,8 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _is_loss(cell: Cell) -> bool:
+def is_loss(cell: Cell) -> bool:
+    """Work of the loss in float32 that is no matrix work."""
     if cell.role not in ("elementwise", "reduce", "other") or cell.precision not in ("fp32", "mixed"):
         return False
     scopes = (cell.op or "").replace("(", "/").replace(")", "/").split("/")
