@@ -1,23 +1,11 @@
-"""Chrome traces (`*.pt.trace.json.gz`, `*.trace.json.gz`): PyTorch's Kineto, and what TensorFlow exported.
-
-The text is read through a window and never held whole; memory stays below the columns kept of it, about
-twice the size of the text, plus 100 MB. Gzip is bounded as the text is unpacked.
-"""
+"""Chrome traces (`*.pt.trace.json.gz`, `*.trace.json.gz`): PyTorch's Kineto, and what TensorFlow exported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 from mpprof.errors import UnreadableError
-from mpprof.model.trace import Trace, TraceSource
-from mpprof.traces import chrome_kineto, chrome_kineto_trace, chrome_tensorflow
-from mpprof.traces.chrome_json import ChromeFile, Event, is_gzip, peek
-
-_MOST_BEFORE = 100_000
-"""Events that are looked at before the first that tells the dialect."""
+from mpprof.model.trace import Trace
 
 
 class ChromeReader:
@@ -31,56 +19,21 @@ class ChromeReader:
         if path.name.endswith(self.suffixes):
             return True
         if path.name.endswith((".json.gz", ".json")):
-            return is_gzip(head) or head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+            return head[:2] == b"\x1f\x8b" or head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
         return False
 
     def read(self, path: Path, *, strict: bool) -> Trace:
         """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
-        size = path.stat().st_size
-        if size == 0:
+        if path.stat().st_size == 0:
             raise UnreadableError("the file is empty", where=str(path), next="Record the trace again")
-        file = ChromeFile(path)
-        first, events = _dialect(file.events())
-        source = TraceSource(path, self.format, size, _host_name(path))
-        if first is not None and "cat" in first:
-            trace = chrome_kineto_trace.assemble(chrome_kineto.collect(events), file.header, source)
-        else:
-            trace = chrome_tensorflow.assemble(events, file, source)
-        return _checked(trace, file, strict=strict)
+        from mpprof.traces import chrome_read  # what another format does not need is not imported for it
+
+        return chrome_read.read(path, strict=strict)
 
 
 def looks_like_trace(path: Path) -> bool:
     """Whether a `.json.gz` of any name begins like a Chrome trace. Raises OSError."""
-    text = peek(path)
+    from mpprof.traces import chrome_json
+
+    text = chrome_json.peek(path)
     return '"traceEvents"' in text or ('"ph"' in text and '"ts"' in text) or '"deviceProperties"' in text
-
-
-def _dialect(events: Iterator[Event]) -> tuple[Event | None, Iterator[Event]]:
-    """The first interval (Kineto gives each a category, TensorFlow none), and all events from the start."""
-    before: list[Event] = []
-    for event in events:
-        before.append(event)
-        if event.get("ph") == "X":
-            return event, chain(before, events)
-        if len(before) >= _MOST_BEFORE:
-            break
-    return None, chain(before, events)
-
-
-def _checked(trace: Trace, file: ChromeFile, *, strict: bool) -> Trace:
-    path = str(file.path)
-    if file.damages and strict:
-        raise UnreadableError(file.damages[0], where=path, next="Without --strict what is whole is read")
-    if not (len(trace.kernels) or len(trace.host) or len(trace.allocations)):
-        why = f"no event is left: {file.damages[0]}" if file.damages else "it holds no event of a profiler"
-        raise UnreadableError(why, where=path, next="Record the trace again")
-    skipped = (f"{file.skipped} entries of traceEvents are no events",) if file.skipped else ()
-    return replace(trace, warnings=(*file.damages, *skipped, *trace.warnings))
-
-
-def _host_name(path: Path) -> str | None:
-    """PyTorch's TensorBoard handler names files `<host>_<pid>.<time>.pt.trace.json.gz`."""
-    name = path.name
-    for suffix in (".gz", ".json", ".trace", ".pt"):
-        name = name.removesuffix(suffix)
-    return name or None

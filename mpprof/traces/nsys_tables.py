@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
+from mpprof.traces.nsys import MAGIC
 
-MAGIC = b"SQLite format 3\x00"
+Int64 = NDArray[np.int64]
 
 _BATCH = 1 << 16
 _MAX_TEXT = 1 << 20
