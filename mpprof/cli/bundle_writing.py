@@ -28,7 +28,7 @@ _TRACE_SUFFIXES = (".xplane.pb", ".pt.trace.json.gz", ".trace.json.gz", ".json.g
 _STEP_LINE = re.compile(r'"kind"\s*:\s*"step"')
 NOT_REDACTED = (
     "names of the model, its layers, ops and kernels, shapes, and all numbers",
-    "in the trace: paths that are neither a home directory nor a Python source file",
+    "in the trace: paths within a longer text that are neither a home directory nor a Python source file",
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 SHORTEST_HOST = 4
@@ -21,6 +21,11 @@ _WINDOWS = re.compile(r"\b[A-Za-z]:\\[^\s\"',;]+")
 _PATH = re.compile(r"(?<![\w<>)/.])~?/(?:[^\s/\"',;:=<>]+/)+[^\s/\"',;:=<>]*")
 _HOME = re.compile(rb"(/home/|/Users/|\\Users\\)([A-Za-z0-9._@+-]+)")
 _SOURCE = re.compile(rb"/((?:[A-Za-z0-9._@+-]+/)+)([A-Za-z0-9._@+-]+\.py)\b")
+_PART = rb"[^\x00-\x1f\x7f\"'\\,;:=<>()|/]"
+_PATH_BYTES = rb"/(?:" + _PART + rb"+/)+" + _PART + rb"*"
+_QUOTED = re.compile(rb'(?<=")' + _PATH_BYTES + rb'(?=")')
+_WHOLE = re.compile(_PATH_BYTES)
+_SLASH = re.compile(rb"/(?=" + _PART + rb")")
 
 
 class Redactor:
@@ -61,7 +66,8 @@ class Redactor:
         return text
 
     def trace(self, content: bytes) -> bytes:
-        """The same number of bytes, with host names, home directories and source folders overwritten."""
+        """The same number of bytes, with host names, home directories, source folders and whole paths
+        overwritten."""
         for pattern in self._host_bytes:
             content, count = pattern.subn(lambda found: b"x" * len(found[0]), content)
             self.counts["host in traces"] += count
@@ -69,7 +75,8 @@ class Redactor:
         content, sources = _SOURCE.subn(
             lambda found: b"/" + re.sub(rb"[^/]", b"x", found[1]) + found[2], content
         )
-        self.counts["path in traces"] += homes + sources
+        content, whole = _without_whole_paths(content)
+        self.counts["path in traces"] += homes + sources + whole
         return content
 
 
@@ -80,3 +87,48 @@ def _in_trace(host: str) -> re.Pattern[bytes]:
     if len(host) > 127:
         return re.compile(word)
     return re.compile(rb"(?<=" + re.escape(bytes([len(host)])) + rb")" + name + rb"|" + word)
+
+
+def _without_whole_paths(content: bytes) -> tuple[bytes, int]:
+    """Overwrites every string that is an absolute path and nothing else; returns how many there were.
+
+    JSON puts a quote on both sides of it. A protobuf field has a tag and the string's length before it, and
+    without that length the first letters of a path cannot be told from the bytes around it.
+    """
+    content, quoted = _QUOTED.subn(lambda found: _overwritten(found[0]), content)
+    redacted = bytearray(content)
+    fields = 0
+    for slash in _SLASH.finditer(content):
+        start = slash.start()
+        for length in _lengths_before(content, start):
+            end = start + length
+            if _WHOLE.fullmatch(content, start, end) and _may_be_tag(content, end):
+                redacted[start:end] = _overwritten(content[start:end])
+                fields += 1
+                break
+    return bytes(redacted), quoted + fields
+
+
+def _overwritten(path: bytes) -> bytes:
+    """Only the slashes stay, and the name of a Python file: it says which code an op is from."""
+    folder, _, name = path.rpartition(b"/")
+    kept = name if name.endswith(b".py") else b"x" * len(name)
+    return re.sub(rb"[^/]", b"x", folder) + b"/" + kept
+
+
+def _lengths_before(content: bytes, start: int) -> Iterator[int]:
+    """What one or two bytes before `start` say as a length, where the tag of a string stands before them."""
+    if start and content[start - 1] < 0x80 and _is_tag(content, start - 2):
+        yield content[start - 1]
+    if start >= 2 and content[start - 2] >= 0x80 > content[start - 1] and _is_tag(content, start - 3):
+        yield content[start - 2] & 0x7F | content[start - 1] << 7
+
+
+def _is_tag(content: bytes, at: int) -> bool:
+    """Whether the tag of a string is here. A letter may look like one, but stands among letters."""
+    return at >= 0 and content[at] & 7 == 2 and not (at and 0x20 <= content[at - 1] < 0x7F)
+
+
+def _may_be_tag(content: bytes, at: int) -> bool:
+    """Whether a field could begin here: a longer name, of which a part looks like a path, goes on instead."""
+    return at == len(content) or (at < len(content) and content[at] & 7 in (0, 1, 2, 5))

@@ -144,6 +144,34 @@ def test_text(text: str, expected: str) -> None:
     assert Redactor(["node-a.corp"]).text(text) == expected
 
 
+# "2" could be a tag, "0" the length of all that follows.
+NAME = b"\x12\x40encoder/layer_20/self_attention/query/einsum_layer/ReadVariableO\x18\x01"
+LONG = b"/scratch/" + b"project/" * 20 + b"x.tfrecord"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        # One-byte length, then the next field's tag; a length that is a printable character; two bytes.
+        (b'R\x13/tmp/logs/.window-1"\x01a', b'R\x13/xxx/xxxx/xxxxxxxxx"\x01a'),
+        (b"R3/tmp/w/fe/train/logs/custom/mpprof/.window-26971-11", None),
+        (b"\x0a" + bytes([len(LONG) & 0x7F | 0x80, len(LONG) >> 7]) + LONG, None),
+        (b'{"a": "/data/alice/x.tfrecord"}', b'{"a": "/xxxx/xxxxx/xxxxxxxxxx"}'),
+        (b"\x0a\x12/data/al/proj/a.py", b"\x0a\x12/xxxx/xx/xxxx/a.py"),
+        # Devices and names of ops stay, even where a letter before a slash could be a length.
+        (b"\x0a\x0d/device:GPU:0", b"\x0a\x0d/device:GPU:0"),
+        (NAME, NAME),
+    ],
+)
+def test_whole_paths_leave_traces(content: bytes, expected: bytes | None) -> None:
+    redacted = Redactor([]).trace(content)
+    assert len(redacted) == len(content)
+    if expected is not None:
+        assert redacted == expected
+    else:
+        assert not any(word in redacted for word in (b"tmp", b"train", b"window", b"scratch", b"project"))
+
+
 def test_traces_keep_their_length() -> None:
     redactor = Redactor(["node-a.corp", "ab"])
     content = b"\x0bnode-a.corp\x32\x00 node-a anode-ab /home/bob/x C:\\Users\\bob\\y /srv/team/z/train.py ab"
