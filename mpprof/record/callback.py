@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from mpprof.record.announcing import ANNOUNCE, Announce, last_line
+from mpprof.record.announcing import ANNOUNCE, Announce, audit_lines, last_line
 from mpprof.record.aside import FAILURES
 from mpprof.record.probes import ASYNCHRONOUS, probe_for
 from mpprof.record.recorder import Recorder, say
@@ -31,6 +31,7 @@ class _Settings:
     hardware: bool
     verbose: int
     announce: Announce | str | None
+    audit: bool
     clock: Callable[[], int]
 
 
@@ -54,6 +55,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         verbose: 1 prints one line at the end of `fit`, 0 nothing.
         announce: gets the run's root and returns a sentence to print at the end of `fit`; the default is
             mpprof's own verdict. None for no verdict.
+        audit: print, once and before the first step, what of the model will not reach the Tensor Cores
+            (with `verbose`; nothing where the model is float32 or nothing was found).
         clock: a monotonic clock in nanoseconds.
 
     Known limits: on the torch backend there is no profile window yet. A `fit` that ends by an exception is
@@ -73,12 +76,13 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         hardware: bool = True,
         verbose: int = 1,
         announce: Announce | str | None = ANNOUNCE,
+        audit: bool = True,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         super().__init__()
         Plan.of(profile_steps)  # a wrong value is the caller's error, and raised here
         self._settings = _Settings(
-            os.fspath(logdir), profile_steps, read_every, hardware, verbose, announce, clock
+            os.fspath(logdir), profile_steps, read_every, hardware, verbose, announce, audit, clock
         )
         self._session: FitSession | None = None
         self._failed = False
@@ -147,6 +151,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._session.recorder.attempt("closing", self._session.abandon)
 
     def _train_begin(self) -> None:
+        first = self._session is None
         if self._session is None:
             settings = self._settings
             recorder = Recorder(settings.logdir, hardware=settings.hardware, clock=settings.clock)
@@ -156,13 +161,16 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
         self._session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
+        if first and self._settings.audit and self._settings.verbose:
+            for line in audit_lines(self._model, self._session.batch_size):
+                print(line, flush=True)
 
     def _train_end(self) -> None:
         if self._session is None:
             return
         self._session.end_fit(bool(getattr(self._model, "stop_training", False)))
         if self._settings.verbose and self._session.recorder.on:
-            root, summary = self._session.recorder.root, self._session.summary()
+            root, summary = self._session.recorder.root, self._session.summary
             with contextlib.suppress(OSError, ValueError):  # nobody reads: stdout is closed
                 print(last_line(self._settings.announce, root, summary), flush=True)
 

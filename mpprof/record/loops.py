@@ -97,7 +97,7 @@ class StepRecorder:
     ) -> None:
         self._attempt(self._session.finish, "finished" if kind is None else "interrupted")
         if self._verbose and self._recorder.on:
-            print(last_line(self._announce, self._recorder.root, self._session.summary()), flush=True)
+            print(last_line(self._announce, self._recorder.root, self._session.summary), flush=True)
         self._recorder.close()
 
     @contextlib.contextmanager

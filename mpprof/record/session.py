@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from mpprof.record.calls import CallLog, Line
 from mpprof.record.describe import describe_process, framework_facts
@@ -43,6 +43,9 @@ ASYNCHRONOUS_NOTE = (
 class FitSession:
     """Records all `fit` calls of one callback instance as one run."""
 
+    profiling: ClassVar[FitSession | None] = None
+    """Whose window runs. A process has one profiler, and an error in the user's code leaves it running."""
+
     def __init__(self, recorder: Recorder, probe: Probe, plan: Plan | None, read_every: int) -> None:
         self.recorder, self.probe, self.plan = recorder, probe, plan
         self.calls = CallLog(0)
@@ -57,6 +60,7 @@ class FitSession:
         self._read_at = 0
         if plan is not None:
             plan.means = self.runs_behind
+        self._batch_size: int | None = None
         self._in_fit = False
         self._end_unknown = False
         self._first_of_epoch = True
@@ -74,6 +78,9 @@ class FitSession:
         recorder = self.recorder
         if self._in_fit:
             self._end_fit("interrupted")
+        stale = FitSession.profiling  # no window of this fit can be open yet
+        if stale is not None:
+            stale.recorder.attempt("profile_windows", stale._close_window)
         first = not self.calls.fit
         if first:
             recorder.open()
@@ -301,6 +308,11 @@ class FitSession:
         return self.calls.step - self._fit_first_step
 
     @property
+    def batch_size(self) -> int | None:
+        """Global, of the running fit; None where its input does not state it."""
+        return self._batch_size
+
+    @property
     def _fit_first_step(self) -> int:
         fits = self.recorder.facts.get("fits") or []
         return int(fits[-1]["first_step"]) - 1 if len(fits) == self.calls.fit else self.calls.step
@@ -396,6 +408,8 @@ class FitSession:
             self._wait(self._last_queued())
         self._drain()
         window.start()
+        self.recorder.absent.pop("profile_windows", None)
+        FitSession.profiling = self
         self._lament(window)
         self._window = window
         self.calls.restart_interval(self._clock())
@@ -404,6 +418,8 @@ class FitSession:
         window, self._window, self.plan = self._window, None, None if self._window else self.plan
         if window is None:
             return
+        if FitSession.profiling is self:
+            FitSession.profiling = None
         self.recorder.attempt("markers", window.unmark)
         if self.runs_behind:
             self._wait(self._last_queued())
@@ -469,10 +485,10 @@ class FitSession:
 
     # --- the end ---------------------------------------------------------------------------------------
 
-    def summary(self) -> str:
-        """One line on the run so far."""
+    def summary(self, *, median: bool = True) -> str:
+        """One line on the run so far. `median`: with the median step time, for want of a verdict's."""
         parts = [f"{self.calls.step} steps"]
-        if self.intervals:
+        if self.intervals and median:
             parts.append(f"median {statistics.median(self.intervals) / 1e6:.3g} ms")
         if self.skipped is not None:
             parts.append(f"{self.skipped} skipped")

@@ -30,7 +30,8 @@ LEAST_FREE_BYTES = 256 << 20
 EARLIEST_STEP = 10
 SETTLED_CALLS = 8
 SETTLED_RATIO = 1.5
-PATIENCE_CALLS = 100
+PATIENCE_CALLS = 40
+LEAST_CALLS = 4
 
 ProfileSteps = Literal["auto"] | tuple[int, int] | None
 
@@ -39,7 +40,8 @@ ProfileSteps = Literal["auto"] | tuple[int, int] | None
 class Plan:
     """Which steps to profile. "auto": some after the 10th, once intervals have settled (the longest of the
     last 8 is within 1.5 times their median; where only means between two waits are known, the last of at
-    least 2); after 100 calls it waits no longer."""
+    least 2). It waits no longer after 40 calls, nor where the epoch has only just enough calls left: the
+    next epoch may never come."""
 
     first: int
     last: int | None  # None: `steps` calls from where it opens
@@ -74,7 +76,8 @@ class Plan:
             return self.last is None or next_step <= self.last
         if first_of_epoch or (calls_left is not None and calls_left < STEPS + 1):
             return False
-        return self._settled()
+        last_chance = calls_left == STEPS + 1 and self.calls >= LEAST_CALLS
+        return last_chance or self._settled()
 
     def _settled(self) -> bool:
         if self.calls >= PATIENCE_CALLS:

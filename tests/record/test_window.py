@@ -37,8 +37,8 @@ def test_auto_does_not_wait_for_ever_nor_start_where_the_epoch_ends() -> None:
     auto = plan()
     for step in range(200):
         auto.interval(10 if step % 2 else 1000)
-    auto.calls = 50
-    assert not auto.opens(51, None, False)
+    auto.calls = 30
+    assert not auto.opens(31, None, False)
     auto.calls = 100
     assert auto.opens(101, None, False)
     assert not auto.opens(101, None, True)
@@ -46,6 +46,15 @@ def test_auto_does_not_wait_for_ever_nor_start_where_the_epoch_ends() -> None:
     assert auto.opens(101, STEPS + 1, False)
     assert not auto.closes(106, STEPS - 1)
     assert auto.closes(106, STEPS)
+
+
+def test_auto_takes_the_last_chance_of_an_epoch() -> None:
+    auto = plan()
+    auto.calls = 12
+    assert not auto.opens(13, STEPS + 2, False)
+    assert auto.opens(14, STEPS + 1, False)
+    auto.calls = 1
+    assert not auto.opens(14, STEPS + 1, False)  # the first calls compile
 
 
 def test_given_steps_are_inclusive_and_counted_from_one() -> None:
