@@ -79,7 +79,8 @@ def steady(steps: StepTable) -> Bool:
             rows = rows & ~unwanted
     for fit in np.unique(steps.fit).tolist():
         own = np.flatnonzero((steps.fit == fit) & np.isfinite(time) & (time > 0) & ~steps.profiled)
-        end = warm_up(time[own])
+        # The first mean between two waits holds the compilation, however few means there are.
+        end = max(warm_up(time[own]), 1 if asynchronous(steps) else 0)
         rows[own[:end]] = False
     return rows
 

@@ -106,6 +106,15 @@ def test_between_waits_the_rows_that_waited_are_those_that_count() -> None:
     assert summary.steady == 79
 
 
+def test_the_first_mean_between_two_waits_is_never_steady() -> None:
+    interval = [37.4 if i == 15 else 0.156 if i == 31 else -1 for i in range(32)]
+    run = table(interval, synced=np.array([v >= 0 for v in interval]), dispatch_ns=np.full(32, 100_000))
+    assert np.flatnonzero(stepping.steady(run)).tolist() == [31]
+    summary = stepping.summarise(run, None)
+    assert summary is not None
+    assert summary.median_ns == 0.156 * MS
+
+
 def test_a_call_of_several_steps_is_divided() -> None:
     run = table([40.0] * 20, covers=[4] * 19 + [2], step=np.cumsum([4] * 19 + [2]))
     summary = stepping.summarise(run, None)
