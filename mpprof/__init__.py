@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Any
 from mpprof._version import __version__
 
 if TYPE_CHECKING:
+    from mpprof.auditing import audit
     from mpprof.record import MPProfilerCallback, StepRecorder
     from mpprof.workflows import compare, diagnose, load
 
 _LAZY = {
     "MPProfilerCallback": "mpprof.record",
     "StepRecorder": "mpprof.record",
+    "audit": "mpprof.auditing",
     "compare": "mpprof.workflows",
     "diagnose": "mpprof.workflows",
     "load": "mpprof.workflows",
 }
 
-__all__ = ["MPProfilerCallback", "StepRecorder", "__version__", "compare", "diagnose", "load"]
+__all__ = ["MPProfilerCallback", "StepRecorder", "__version__", "audit", "compare", "diagnose", "load"]
 
 
 def __getattr__(name: str) -> Any:

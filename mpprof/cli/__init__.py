@@ -16,6 +16,7 @@ from typing import NoReturn, Protocol
 
 from mpprof._version import __version__
 from mpprof.cli import output
+from mpprof.cli.audit import Audit
 from mpprof.cli.bundle import Bundle
 from mpprof.cli.classify import Classify
 from mpprof.cli.compare import Compare
@@ -56,6 +57,7 @@ COMMANDS: tuple[Command, ...] = (
     Counters(),
     Verify(),
     Explain(),
+    Audit(),
     Doctor(),
     Bundle(),
 )

@@ -63,7 +63,10 @@ class _Model:
 
     @property
     def half(self) -> tuple[LayerFacts, ...]:
-        return tuple(f for f in self.facts.layers if f.compute_dtype in HALF_DTYPES)
+        """Layers that compute in 16 bits; of a model without any, those that would under a mixed policy. The
+        cell of a recurrent layer is left out: it is the layer over again."""
+        layers = tuple(f for f in self.facts.layers if not f.class_name.endswith("Cell"))
+        return tuple(f for f in layers if f.compute_dtype in HALF_DTYPES) or layers
 
 
 def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
@@ -75,7 +78,8 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
     fit = run.last_fit
     capability = gpu.compute_capability if gpu else None
     judged = judge(Case(run), RECORDED)
-    notes = [note for found in judged.findings for note in _notes(found, fit)]
+    layers = {layer.name: layer for layer in model.layers} if model else {}
+    notes = [note for found in judged.findings for note in _notes(found, fit, layers)]
     clear = list(judged.clear)
     if model is not None:
         mine = _Model(model, fit, WIDE if capability and capability >= WIDE_SINCE else shapes.ALIGNMENT)
@@ -83,7 +87,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         for rule, check in CHECKS:
             found = [note for note in check(mine, rule) if note.layer is None or note.layer not in taken]
             notes += found
-            if not found:
+            if not found and rule not in RECORDED:
                 clear.append(rule.CODE)
     order = {rule.CODE: place for place, rule in enumerate((*RECORDED, *(rule for rule, _ in CHECKS)))}
     worst = {
@@ -97,7 +101,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         layers=len(model.layers) if model else 0,
         notes=tuple(sorted(notes, key=lambda n: (worst[n.code], order[n.code], _RANK[n.severity]))),
         unable=tuple(Unable(unable.code, unable.reason) for unable in judged.unable),
-        clear=tuple(dict.fromkeys(clear)),
+        clear=tuple(code for code in dict.fromkeys(clear) if code not in worst),
     )
 
 
@@ -112,7 +116,7 @@ def _own(fit: FitFacts | None) -> str | None:
 # --- causes of the catalogue, layer by layer ---------------------------------------------------------------
 
 
-def _notes(found: Finding, fit: FitFacts | None) -> Iterator[AuditNote]:
+def _notes(found: Finding, fit: FitFacts | None, layers: dict[str, LayerFacts]) -> Iterator[AuditNote]:
     named = dict.fromkeys(found.layers) if found.code not in _OF_THE_MODEL else {}
     for layer in named or {None: None}:
         yield AuditNote(
@@ -121,12 +125,18 @@ def _notes(found: Finding, fit: FitFacts | None) -> Iterator[AuditNote]:
             found.title,
             found.severity,
             layer,
-            found.summary,
+            _island(layers.get(layer or "")) if found.code == mp104_float32_island.CODE else found.summary,
             REMEDIES[found.code](layer or "", fit) if found.code in REMEDIES else found.remedy,
         )
 
 
 _OF_THE_MODEL = frozenset({"MP101", "MP102", "MP309"})
+
+
+def _island(layer: LayerFacts | None) -> str:
+    if layer is None or layer.compute_dtype == "float32":
+        return "computes in float32 by its own policy"
+    return f"computes in {layer.compute_dtype} and gives float32: it casts within"
 
 
 def _policy(layer: str, fit: FitFacts | None) -> str:
@@ -157,7 +167,7 @@ REMEDIES: dict[str, Callable[[str, FitFacts | None], str]] = {
 }
 
 
-# --- what only kernels could prove, named as a risk ----------------------------------------------------------
+# --- what only kernels could prove, named as a risk --------------------------------------------------------
 
 
 def _note(
@@ -169,6 +179,7 @@ def _note(
 def _sizes(model: _Model, rule: Rule) -> Iterator[AuditNote]:
     """Units, filters and features in that are no multiple of 8, or of 64 where that is better."""
     first = next((f.name for f in model.facts.layers if kinds.is_convolution(f)), None)
+    widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them
     end = model.facts.layers[-1].name if model.facts.layers else None
     for layer in model.half:
         if not kinds.is_matrix(layer) or _depthwise(layer):
@@ -178,11 +189,11 @@ def _sizes(model: _Model, rule: Rule) -> Iterator[AuditNote]:
         if width is not None and (note := _width(model, rule, layer, key, width, layer.name == end)):
             yield note
         inner = shapes.last_axis(layer.input_shape)
-        if inner is not None and inner % shapes.ALIGNMENT and layer.name != first:
+        if inner is not None and inner % shapes.ALIGNMENT and layer.name != first and inner not in widths:
             padded = _up(inner, shapes.ALIGNMENT)
             yield _note(
                 rule, "info", layer.name, f"reads {inner} features, no multiple of {shapes.ALIGNMENT}",
-                f"x = keras.ops.pad(x, [[0, 0]] * (x.ndim - 1) + [[0, {padded - inner}]])  # {inner} -> {padded}",
+                f"x = keras.ops.pad(x, [[0, 0]] * (x.ndim - 1) + [[0, {padded - inner}]])  # to {padded}",
             )  # fmt: skip
     batch = model.fit.batch_size if model.fit else None
     if batch is not None and batch % shapes.ALIGNMENT and model.half:
@@ -211,7 +222,7 @@ def _width(
 
 def _first_convolution(model: _Model, rule: Rule) -> Iterator[AuditNote]:
     first = next((f for f in model.facts.layers if kinds.is_convolution(f)), None)
-    if first is None or first.compute_dtype not in HALF_DTYPES:
+    if first is None or first not in model.half:
         return
     axis = 1 if first.config.get("data_format") == "channels_first" else -1
     shape = first.input_shape
@@ -233,7 +244,7 @@ def _depthwise_layers(model: _Model, rule: Rule) -> Iterator[AuditNote]:
         if _depthwise(layer):
             yield _note(
                 rule, "info", layer.name, "depthwise convolution has no Tensor Core kernel",
-                f'keras.layers.{layer.class_name}(..., dtype="float32")  # try both: some stacks are slower in 16 bits',
+                f'keras.layers.{layer.class_name}(..., dtype="float32")  # at times the faster one',
                 "Depthwise convolution gains nothing",
             )  # fmt: skip
 
@@ -260,14 +271,27 @@ def _grouped(model: _Model, rule: Rule) -> Iterator[AuditNote]:
             )  # fmt: skip
 
 
+def _xla_on_a_gpu(model: _Model, rule: Rule) -> Iterator[AuditNote]:
+    """On a machine without a GPU Keras has not yet decided against XLA for cuDNN's sake."""
+    if model.fit is not None and model.fit.jit_compile is True:
+        return
+    for layer in model.facts.layers:
+        if layer.config.get("use_cudnn") in ("auto", True) and layer.supports_jit:
+            yield _note(
+                rule, "info", layer.name, "on a GPU Keras takes cuDNN for it, and no XLA for the whole model",
+                f"keras.layers.{layer.class_name}(..., use_cudnn=False)  # if the rest is most of the step",
+                "A recurrent layer turns XLA off",
+            )  # fmt: skip
+
+
 def _clipping(model: _Model, rule: Rule) -> Iterator[AuditNote]:
     """Clipping that sees scaled gradients clips what is not there."""
     scaled = model.fit is not None and model.fit.optimizer.inner is not None
     if scaled and model.facts.train_step == "clips":
         yield _note(
             rule, "warning", None,
-            "train_step clips gradients itself, while the optimizer scales the loss: it clips scaled gradients",
-            "keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(..., global_clipnorm=1.0))  # after un-scaling",
+            "train_step clips gradients while the optimizer scales the loss: what it clips is scaled",
+            "keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(..., global_clipnorm=1.0))",
             "Gradients are clipped before they are un-scaled",
         )  # fmt: skip
 
@@ -281,6 +305,7 @@ CHECKS: tuple[tuple[Rule, Callable[[_Model, Rule], Iterator[AuditNote]]], ...] =
     (mp403_first_convolution, _first_convolution),
     (mp406_depthwise_convolution, _depthwise_layers),
     (mp407_grouped_convolution, _grouped),
+    (mp309_xla_off, _xla_on_a_gpu),
     (mp506_gradient_clipping, _clipping),
 )
 """Looked at layer by layer, under the code of the cause that kernels would prove."""

@@ -31,6 +31,7 @@ class ModelFacts:
     name: str | None
     parameters: int | None
     layers: tuple[LayerFacts, ...]
+    train_step: str | None = None  # "own": overridden; "clips": overridden, and its source clips gradients
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,9 @@ CONFIG = (
     "axis", "rate", "recurrent_dropout", "dropout", "return_sequences", "unroll", "reset_after",
     "go_backwards", "equation", "output_shape", "pool_size", "flash_attention", "quantization_mode",
     "lora_rank", "merge_mode", "max_tokens", "fused", "momentum", "epsilon", "seed",
+    "use_cudnn",
 )  # fmt: skip
+ATTRIBUTES = ("use_cudnn",)  # of which Keras' own get_config says nothing
 
 
 def model_facts(model: Any) -> Facts:
@@ -28,8 +31,18 @@ def model_facts(model: Any) -> Facts:
         "class": type(model).__name__,
         "parameters": _ask(model.count_params) if getattr(model, "built", False) else None,
         "layers": layers,
+        "train_step": _train_step(model),
     }
     return _known(facts)
+
+
+def _train_step(model: Any) -> str | None:
+    """ "own" where the model's class overrides train_step, "clips" where its source clips gradients."""
+    step = getattr(type(model), "train_step", None)
+    if step is None or step.__module__.partition(".")[0] in ("keras", "tf_keras"):
+        return None
+    source = _ask(lambda: inspect.getsource(step)) or ""
+    return "clips" if "clip_by_" in source or ".clip(" in source else "own"
 
 
 def walk(model: Any) -> Iterator[tuple[str, Any]]:
@@ -79,6 +92,7 @@ def _config(layer: Any) -> Facts:
     config = _ask(layer.get_config)
     if not isinstance(config, dict):
         config = {key: getattr(layer, key) for key in CONFIG if hasattr(layer, key)}
+    config = {**{key: getattr(layer, key) for key in ATTRIBUTES if hasattr(layer, key)}, **config}
     return {key: _simple(config[key]) for key in CONFIG if key in config and config[key] is not None}
 
 

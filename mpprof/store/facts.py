@@ -119,6 +119,7 @@ def _model(record: Json) -> ModelFacts:
         name=_str(record, "name"),
         parameters=_int(record, "parameters"),
         layers=_each(record, "layers", _layer),
+        train_step=_str(record, "train_step"),
     )
 
 

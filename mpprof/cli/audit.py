@@ -1,0 +1,42 @@
+"""`mpprof audit`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from mpprof.cli import output
+
+FORMATS = ("text", "json")
+
+
+class Audit:
+    """Before training: what of a saved model will not reach the Tensor Cores, and why.
+
+    MODEL is a file that Keras' model.save() wrote. In a script, mpprof.audit(model) says the same of a model
+    that was just built."""
+
+    name = "audit"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("model", metavar="MODEL.keras", type=Path, help="a saved Keras model")
+        parser.add_argument("--batch-size", metavar="N", type=int, help="the global batch size it will have")
+        parser.add_argument("--gpu", metavar="NAME|CC", help='the card it will train on: "A100" or "8.0"')
+        parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+        output.add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof import auditing
+        from mpprof.report import json as documents
+
+        output.check_output(args.output, force=args.force)
+        report = auditing.audit(args.model, batch_size=args.batch_size, gpu=args.gpu)
+        if args.format == "json":
+            text = documents.dumps({"schema": "mpprof.audit/1", **asdict(report)})
+        else:
+            from mpprof.report import words
+
+            text = "\n".join(words.plain(line) for line in str(report).split("\n"))
+        output.write(text, args.output, force=args.force)
+        return 0
