@@ -431,10 +431,13 @@ def rows_of(
         raise UnableError(mine.trace_problem or "no trace", where=str(mine.run.path), next=RECORD_A_WINDOW)
     if kind == "memory":
         return _memory_rows(mine)
-    from mpprof.analysis import tables
+    from mpprof.analysis import rates, tables
 
-    make = {"kernels": tables.kernels, "ops": tables.ops, "layers": tables.layers}[kind]
-    return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
+    if kind == "layers":
+        return tables.layers(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
+    make = {"kernels": tables.kernels, "ops": tables.ops}[kind]
+    known = rates.setting(mine.trace, mine.run)
+    return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps, known=known)
 
 
 def _memory_rows(mine: Analysis) -> list[dict[str, Any]]:

@@ -256,6 +256,8 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
     Transposition is not recorded: K is the size that both operands share (for square operands M, N and K are
     equal anyway). Convolutions are read as NHWC inputs with HWIO filters, Keras' default.
     """
+    # PyTorch's addmm has its bias first: vectors and scalars are no operands of the product.
+    tensors = [tensor for tensor in tensors if len(tensor.dims) >= 2]
     if len(tensors) < 2:
         return None
     first, second = tensors[0], tensors[1]
@@ -264,7 +266,9 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
         m, n, k = _contraction(first.dims[-2:], second.dims[-2:])
         return Product(family, precision, m, n, k)
     if family in ("conv_fprop", "conv_dgrad", "conv_wgrad", "depthwise"):
-        return _convolution(family, precision, tensors)
+        if "backward" in op_type:  # PyTorch: one op for both gradients, its operands in another order
+            return None
+        return _convolution(family, precision, tensors, channels_first=op_type.startswith("aten::"))
     return None
 
 
@@ -286,12 +290,19 @@ def _contraction(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int]:
     return -1, -1, -1
 
 
-def _convolution(family: Family, precision: Precision, tensors: Sequence[Tensor]) -> Product | None:
+def _convolution(
+    family: Family, precision: Precision, tensors: Sequence[Tensor], *, channels_first: bool = False
+) -> Product | None:
     filters = [tensor for tensor in tensors if len(tensor.dims) in (4, 5)]
     if len(filters) < 2:
         return None
     spatial = len(filters[0].dims) - 2
     data, other = filters[0].dims, filters[1].dims
+    if channels_first:  # PyTorch: images N, C, H, W whatever their memory format, filters O, I, H, W
+        return Product(
+            family, precision, n=other[0], channels=(other[1], other[0]), spatial_dims=spatial,
+            groups=data[1] // other[1] if other[1] > 0 and data[1] > other[1] else 1,
+        )  # fmt: skip
     if family == "conv_wgrad":  # input and gradient of the output
         channels = (data[-1], other[-1])
         return Product(family, precision, channels=channels, n=channels[1], spatial_dims=spatial)
@@ -310,11 +321,13 @@ def _convolution(family: Family, precision: Precision, tensors: Sequence[Tensor]
 
 
 def product_of_hlo(hlo: HloInstruction) -> Product | None:
-    """The product of an HLO dot from its operand and result shapes; None: no dot, or shapes are missing.
+    """The product of an HLO dot or of a call of a library's, from its operands' shapes; None: neither, or
+    shapes are missing.
 
     M, N, K are per batch: for a plain dot M·K, K·N and M·N are the operands' and the result's sizes.
     """
-    if hlo.opcode != "dot" or len(hlo.operand_shapes) < 2 or len(hlo.operand_dtypes) < 2:
+    product = hlo.opcode == "dot" or "gemm" in hlo.custom_call or "matmul" in hlo.custom_call
+    if not product or len(hlo.operand_shapes) < 2 or len(hlo.operand_dtypes) < 2:
         return None
     precision = _operand_precision(*hlo.operand_dtypes[:2])
     a, b = hlo.operand_shapes[0], hlo.operand_shapes[1]

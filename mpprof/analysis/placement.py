@@ -16,17 +16,26 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis import devices, scopes
-from mpprof.analysis.eligibility import Tensor, multiplies, parse_shapes, precision_of
+from mpprof.analysis import devices
+from mpprof.analysis.eligibility import multiplies, precision_of
 from mpprof.analysis.kernel_names import classify, without_tensor_cores
 from mpprof.analysis.kernel_names_ops import OWN_SCOPE, family_of, type_from_name
 from mpprof.analysis.kernel_names_parse import operands, spelled, values
+from mpprof.analysis.placement_host import on_host
+from mpprof.analysis.placement_ops import (
+    DOT_CODES,
+    NO_OP,
+    hlo_family,
+    hlo_types,
+    products,
+    role_of,
+    tensors_precision,
+)
 from mpprof.model.device import DeviceFacts
 from mpprof.model.kernels import (
     MATMUL_FAMILIES,
     UNKNOWN,
     Family,
-    Placement,
     Placements,
     Precision,
     Reason,
@@ -38,10 +47,6 @@ Counters = Mapping[tuple[str, str], Verdict]
 """Verdicts of hardware counters by (kernel name, card's name); card "" stands for any. Tools spell one
 kernel's name in several ways: `counters.of_devices` adds the common spelling."""
 
-_NO_OP = Op("", "")
-_GENERIC: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion", "other", "memset"))
-_NAMED_BY_ROOT = frozenset(("xla-loop-fusion", "xla-named-fusion"))
-"""XLA names a fusion after a few of its instructions; its HLO lists them all."""
 _TABLE_LIMIT = 1 << 24
 """Largest key space that is indexed by a table; above it keys are sorted."""
 
@@ -75,7 +80,7 @@ def place(trace: Trace, counters: Counters | None = None) -> Placements:
     verdict_of = np.empty(len(first), np.int32)
     for at, row in enumerate(first.tolist()):
         name = trace.strings[kernels.name[row]]
-        op = trace.ops[kernels.op[row]] if kernels.op[row] >= 0 else _NO_OP
+        op = trace.ops[kernels.op[row]] if kernels.op[row] >= 0 else NO_OP
         shapes = trace.strings[kernels.shapes[row]] if kernels.shapes[row] >= 0 else ""
         if trace.basis == "host":
             verdict = on_host(name, op, shapes)
@@ -221,44 +226,32 @@ def _by_op(named: Verdict, op: Op, shapes: str, card: _Card) -> Verdict:
         # A matrix op may launch helpers beside its product: without a name nothing tells which this is.
         if family in MATMUL_FAMILIES and named == UNKNOWN:
             text = f"a kernel of {op_type}: its product or a helper, its name does not tell"
-            return Verdict("unknown", _precision(op, shapes), family, Reason("op-without-name", text))
+            return Verdict("unknown", tensors_precision(op, shapes), family, Reason("op-without-name", text))
         return named
     text = f"a kernel of the op type {op_type}, which multiplies no matrices"
-    return Verdict("not_matmul", _precision(op, shapes), family, Reason("op-type", text), "op")
-
-
-_DOT_CODES = frozenset(("dot", "ragged-dot", "scaled-dot"))
-
-
-def _products(hlo: HloInstruction, depth: int = 4) -> list[HloInstruction]:
-    """The matrix products inside an instruction: itself, or those of the computations that it calls."""
-    if hlo.opcode in _DOT_CODES or hlo.opcode == "convolution":
-        return [hlo]
-    if depth == 0:
-        return []
-    return [product for inner in hlo.called for product in _products(inner, depth - 1)]
+    return Verdict("not_matmul", tensors_precision(op, shapes), family, Reason("op-type", text), "op")
 
 
 def _by_hlo(hlo: HloInstruction, card: _Card) -> Verdict | None:
     """A verdict from a compiled instruction; None where it does not state enough."""
-    products = _products(hlo)
-    if products:
-        return _product(products[0], card)
+    inside = products(hlo)
+    if inside:
+        return _product(inside[0], card)
     if hlo.opcode == "custom-call":
         return None  # a library's: its kernels include helpers
     if hlo.opcode == "fusion" and not hlo.called:
         return None
-    family = _hlo_family(hlo)
+    family = hlo_family(hlo)
     if family is None or family in MATMUL_FAMILIES:
         return None
-    precision = values(_hlo_types(hlo))
+    precision = values(hlo_types(hlo))
     text = f"the HLO {hlo.opcode} {hlo.name} holds no matrix product"
     return Verdict("not_matmul", precision, family, Reason("hlo", text), "op")
 
 
 def _product(product: HloInstruction, card: _Card) -> Verdict:
     """Where a product that XLA compiled itself (Triton, or the TPU's compiler) runs, by its operand types."""
-    family: Family = "gemm" if product.opcode in _DOT_CODES else "conv_fprop"
+    family: Family = "gemm" if product.opcode in DOT_CODES else "conv_fprop"
     types = [precision_of(dtype) for dtype in product.operand_dtypes[:2]]
     precision = operands(types)
     stated = " x ".join(product.operand_dtypes[:2]) or "unstated types"
@@ -281,74 +274,15 @@ def _product(product: HloInstruction, card: _Card) -> Verdict:
     return Verdict("tensor_core", precision, family, Reason("hlo-product", text), "op", "fp32")
 
 
-_SHAPE_ONLY = frozenset(
-    ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota", "reshape")
-)
-_RANK: tuple[Family, ...] = (
-    "gather_scatter",
-    "random",
-    "reduce",
-    "pool",
-    "norm",
-    "elementwise",
-    "cast",
-    "layout",
-)
-"""Of several instructions in one fusion the first family in this order is what it mainly does."""
-
-
-@lru_cache(maxsize=65536)
-def _hlo_family(hlo: HloInstruction) -> Family | None:
-    """The family of an instruction or of what a fusion holds; None: an opcode that is not known."""
-    if not hlo.called or hlo.opcode in (
-        "reduce",
-        "sort",
-        "scatter",
-        "map",
-        "reduce-window",
-        "select-and-scatter",
-    ):
-        return family_of(hlo.opcode)
-    inside = {family_of(inner.opcode) for inner in hlo.called if inner.opcode not in _SHAPE_ONLY}
-    for inner in hlo.called:
-        if inner.called and inner.opcode == "fusion":
-            inside.add(_hlo_family(inner))
-    return next(
-        (family for family in _RANK if family in inside), "layout" if not inside - {None} else "elementwise"
-    )
-
-
-def _hlo_types(hlo: HloInstruction) -> tuple[Precision, ...]:
-    return tuple(
-        precision
-        for dtype in (*hlo.operand_dtypes, hlo.dtype)
-        if (precision := precision_of(dtype)) != "unknown"
-    )
-
-
-@lru_cache(maxsize=65536)
-def _tensor_types(shapes: str) -> tuple[Tensor, ...]:
-    return parse_shapes(shapes)
-
-
-def _precision(op: Op, shapes: str) -> Precision:
-    """The precision of an op's operands, from the recorded shapes, else from its HLO."""
-    stated = [precision_of(tensor.dtype) for tensor in _tensor_types(shapes)]
-    stated = [precision for precision in stated if precision not in ("unknown", "int8")]
-    if not stated and op.hlo is not None:
-        stated = [precision for precision in _hlo_types(op.hlo) if precision != "int8"]
-    return values(stated)
-
-
 def _completed(verdict: Verdict, op: Op, shapes: str) -> Verdict:
     """What the name leaves open (precision, direction of a convolution, the op's role), from the op."""
-    if op is _NO_OP:
+    if op is NO_OP:
         return verdict
     if OWN_SCOPE.search(op.name):
         return replace(verdict, family="mpprof")
-    family = _role(verdict, op)
+    family = role_of(verdict, op)
     precision, reason = verdict.precision, verdict.reason
-    stated = _precision(op, shapes)
+    stated = tensors_precision(op, shapes)
     if precision == "unknown":
         precision = stated
     elif contradiction := _contradiction(verdict, stated, shapes):
@@ -376,70 +310,3 @@ def _contradiction(verdict: Verdict, stated: Precision, shapes: str) -> str:
         return ""
     source = shapes or "its HLO"
     return f"contradiction: the name says {verdict.precision}, the op's tensors are {stated} ({source[:80]})"
-
-
-def _role(verdict: Verdict, op: Op) -> Family:
-    """The family that the op gives to its kernel: the direction of a convolution, the optimizer's work."""
-    op_type = op.type if op.hlo is None else ""
-    of_type = family_of(op_type or type_from_name(op.name))
-    if op.hlo is not None and verdict.reason.code in _NAMED_BY_ROOT:
-        verdict = replace(verdict, family=_hlo_family(op.hlo) or verdict.family)
-    if verdict.family in MATMUL_FAMILIES:
-        return of_type if of_type in MATMUL_FAMILIES and verdict.family != "attention" else verdict.family
-    if verdict.placement != "not_matmul":
-        return verdict.family
-    if verdict.family in _GENERIC:
-        if of_type in ("optimizer", "loss_scale"):
-            return of_type
-        phase = scopes.parse(op.name, op.type).phase
-        if phase in ("optimizer", "loss_scale"):
-            return phase
-        if (
-            of_type is not None
-            and of_type not in MATMUL_FAMILIES
-            and verdict.family in ("elementwise", "fusion", "other")
-        ):
-            return of_type if of_type not in ("other", "copy") else verdict.family
-    return verdict.family
-
-
-# A trace without an accelerator ----------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=65536)
-def on_host(name: str, op: Op, shapes: str) -> Verdict:
-    """The verdict of one op on the host's CPU: matrix work is ordinary arithmetic there."""
-    family, what = _host_family(name, op)
-    if family is None:
-        return replace(UNKNOWN, precision=_precision(op, shapes)) if op is not _NO_OP else UNKNOWN
-    placement: Placement = "cuda_core" if family in MATMUL_FAMILIES else "not_matmul"
-    if placement == "cuda_core":
-        text = f"{what} on the CPU: matrix work with ordinary arithmetic"
-        return Verdict(placement, _host_operands(op, shapes), family, Reason("host-op", text), "op")
-    verdict = Verdict(
-        placement, _precision(op, shapes), family, Reason("host-op", f"{what} multiplies no matrices"), "op"
-    )
-    return replace(verdict, family=_role(verdict, op))
-
-
-def _host_family(name: str, op: Op) -> tuple[Family | None, str]:
-    if OWN_SCOPE.search(op.name):
-        return "mpprof", "an op that mpprof added"
-    if op.hlo is not None:
-        products = _products(op.hlo)
-        if products:
-            return (
-                "gemm" if products[0].opcode in _DOT_CODES else "conv_fprop"
-            ), f"the HLO {products[0].opcode}"
-        return _hlo_family(op.hlo), f"the HLO {op.hlo.opcode}"
-    for candidate in (op.type, type_from_name(op.name), type_from_name(name), name):
-        family = family_of(candidate)
-        if family is not None:
-            return family, f"the op type {candidate}"
-    return None, ""
-
-
-def _host_operands(op: Op, shapes: str) -> Precision:
-    if op.hlo is not None and (products := _products(op.hlo)):
-        return operands(precision_of(dtype) for dtype in products[0].operand_dtypes[:2])
-    return _precision(op, shapes)

@@ -138,8 +138,12 @@ def roof(work: Cost, placement: Placement, precision: Precision, peaks: DevicePe
     """
     if peaks is None:
         return None
-    key = precision if placement in ACCELERATED else f"{precision}_cuda"
-    rate, bandwidth = peaks.flops_per_s.get(key), peaks.bandwidth_bytes_per_s
+    rates = peaks.flops_per_s
+    rate = rates.get(precision) if placement in ACCELERATED else rates.get(f"{precision}_cuda")
+    if placement not in ACCELERATED and precision in ("fp16", "bf16"):
+        # Ordinary arithmetic may also convert to float32, which on many cards is the faster way.
+        rate = max((found for found in (rate, rates.get("fp32_cuda")) if found), default=None)
+    bandwidth = peaks.bandwidth_bytes_per_s
     compute = work.flops / rate * 1e9 if work.flops and rate else 0.0
     memory = work.bytes / bandwidth * 1e9 if work.bytes and bandwidth else 0.0
     if not compute and not memory:

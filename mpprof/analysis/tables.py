@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.grouping import cross, groups, longest_first, lookup, ratios, sums
 from mpprof.analysis.layers import Ownership
+from mpprof.analysis.rates import NO_RATE, Part, Setting, eligibility, part, setting, summed
 from mpprof.errors import UsageError
 from mpprof.model.account import PHASES
 from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, PLACEMENTS, PRECISIONS, Placements
+from mpprof.model.run import LayerFacts
 from mpprof.model.trace import CopyKind, Trace, WorkKind
 
 Row = dict[str, Any]
@@ -30,7 +33,6 @@ COPY_NAMES = {
     CopyKind.DEVICE_TO_DEVICE: "MemcpyD2D",
     CopyKind.PEER: "MemcpyP2P",
 }
-_DENSE = 1 << 22  # codes up to here are counted in an array, larger ones are sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +51,32 @@ def kernels(
     *,
     by_stream: bool = False,
     steps: tuple[int, int] | None = None,
+    known: Setting | None = None,
 ) -> list[Row]:
     """One row per device, kernel name, op and verdict (and stream): `{device, name, op, layer, placement,
-    precision, family, reason: {code, text}, calls, total_ns, ratio, strength}`, by device, longest first.
+    precision, family, reason: {code, text}, calls, total_ns, ratio, strength, flops_per_s}`, by device,
+    longest first.
 
     Copies and memsets are rows named by their kind. `op` and `layer` are None where they are not known.
+    `flops_per_s` is None where shapes do not tell; `known` is what the run adds to the trace for it.
     `steps`: first and last step, inclusive. Raises UsageError where the trace holds none of them.
     """
     table, work = trace.kernels, _work(trace, placements, steps)
+    known = known or setting(trace)
     copy = np.where(table.kind == WorkKind.KERNEL, 0, 2 + table.copy.astype(np.int64))
     copy[table.kind == WorkKind.MEMSET] = 1
     name = np.where(copy == 0, table.name, 0)
     columns = [table.device, copy, name, table.op, placements.index]
     if by_stream:
         columns.append(table.stream)
-    first, group = _groups([column[work.rows] for column in columns])
+    first, group = groups([column[work.rows] for column in columns])
     calls = np.bincount(group, minlength=len(first))
-    total = _sums(group, work.duration_ns, len(first))
+    total = sums(group, work.duration_ns, len(first))
     device = table.device[work.rows[first]]
-    ratio = _ratios(total, device, len(trace.devices))
+    ratio = ratios(total, device, len(trace.devices))
+    parts = _parts(trace, placements, ownership, work, group, known)
     result: list[Row] = []
-    for at in _longest_first(device, total):
+    for at in longest_first(device, total):
         kernel = int(work.rows[first[at]])
         verdict = placements.verdicts[placements.index[kernel]]
         op = int(table.op[kernel])
@@ -86,6 +93,7 @@ def kernels(
             "total_ns": int(total[at]),
             "ratio": float(ratio[at]),
             "strength": verdict.strength,
+            "flops_per_s": summed(parts.get(int(at), ()))["flops_per_s"],
         }
         if by_stream:
             row["stream"] = trace.streams[table.stream[kernel]].name
@@ -100,23 +108,30 @@ def ops(
     *,
     by_stream: bool = False,
     steps: tuple[int, int] | None = None,
+    known: Setting | None = None,
 ) -> list[Row]:
     """One row per device and op: `{device, op, type, layer, phase, calls, total_ns, ratio, matmul_ns,
-    tensor_core_ratio, placement, precision, placement_ns, precision_ns, eligible}`, longest first.
+    tensor_core_ratio, placement, precision, placement_ns, precision_ns, eligible, eligible_reason,
+    flops_per_call, bytes_per_call, flops_per_s, bytes_per_s, roofline_ratio, bound}`, longest first.
 
     `placement` and `precision` are those of most of its time (of its matrix time, where it has any);
     `tensor_core_ratio` is of its matrix time, None where it has none or where it could not be told.
-    `eligible`: it does matrix work; None where what its kernels do is not known. Kernels of no known op stand
-    in one row with `op` None. With `by_stream` there is a row per stream.
+    `eligible` says of its matrix work whether it "did", "could", "could_never" use Tensor Cores or "unknown",
+    and `eligible_reason` {code, text} why; both None for an op without any. The rates (`rates.summed`) are of
+    its matrix kernels, where it has any. Kernels of no known op stand in one row with `op` None. With
+    `by_stream` there is a row per stream. `known` is what the run adds to the trace.
     """
     table, work = trace.kernels, _work(trace, placements, steps)
+    known = known or setting(trace)
     columns = [table.device, table.op] + ([table.stream] if by_stream else [])
-    first, group = _groups([column[work.rows] for column in columns])
+    first, group = groups([column[work.rows] for column in columns])
     mix = _mix(placements, work, group, len(first))
     device = table.device[work.rows[first]]
-    ratio = _ratios(mix.total, device, len(trace.devices))
+    ratio = ratios(mix.total, device, len(trace.devices))
+    parts = _parts(trace, placements, ownership, work, group, known)
+    main = _main_matrix_rows(placements, work, group, len(first))
     result: list[Row] = []
-    for at in _longest_first(device, mix.total):
+    for at in longest_first(device, mix.total):
         kernel = int(work.rows[first[at]])
         op = int(table.op[kernel])
         row: Row = {
@@ -134,7 +149,8 @@ def ops(
             "precision": mix.main_precision(at),
             "placement_ns": _named(PLACEMENTS, mix.placement[at]),
             "precision_ns": _named(PRECISIONS, mix.precision[at]),
-            "eligible": mix.eligible(at),
+            **_eligibility(trace, placements, ownership, known, int(main[at])),
+            **(summed(parts.get(int(at), ())) if op >= 0 else NO_RATE),
         }
         if span := ownership.spans.get(op):
             row["spans"] = [{"layer": part.layer or None, "ratio": part.ratio} for part in span]
@@ -161,19 +177,19 @@ def layers(
     """
     table, work = trace.kernels, _work(trace, placements, steps)
     op = table.op[work.rows]
-    layer = np.where(op >= 0, _lookup(ownership.layer, op), -1)
-    phase = np.where(op >= 0, _lookup(ownership.phase, op), PHASES.index("other"))
+    layer = np.where(op >= 0, lookup(ownership.layer, op), -1)
+    phase = np.where(op >= 0, lookup(ownership.phase, op), PHASES.index("other"))
     spanning = np.zeros(len(trace.ops) + 1, np.bool_)
     spanning[list(ownership.spans)] = True
     columns = [table.device[work.rows], layer] + ([table.stream[work.rows]] if by_stream else [])
-    first, group = _groups(columns)
+    first, group = groups(columns)
     mix = _mix(placements, work, group, len(first))
-    by_phase = _cross(group, phase, work.duration_ns, len(first), len(PHASES))
-    fused = _sums(group, np.where(spanning[op], work.duration_ns, 0), len(first))
+    by_phase = cross(group, phase, work.duration_ns, len(first), len(PHASES))
+    fused = sums(group, np.where(spanning[op], work.duration_ns, 0), len(first))
     device = table.device[work.rows[first]]
-    ratio = _ratios(mix.total, device, len(trace.devices))
+    ratio = ratios(mix.total, device, len(trace.devices))
     result: list[Row] = []
-    for at in _longest_first(device, mix.total):
+    for at in longest_first(device, mix.total):
         kernel, index = int(work.rows[first[at]]), int(layer[first[at]])
         facts = ownership.facts[index] if 0 <= index < len(ownership.facts) else None
         forward, backward = (int(by_phase[at, PHASES.index(p)]) for p in ("forward", "backward"))
@@ -234,60 +250,78 @@ def _name(trace: Trace, kernel: int) -> str:
     return "Memset" if kind == WorkKind.MEMSET else trace.strings[trace.kernels.name[kernel]]
 
 
-# --- grouping ----------------------------------------------------------------------------------------------
+# --- eligibility and rates ---------------------------------------------------------------------------------
 
 
-def _groups(columns: Sequence[NDArray[Any]]) -> tuple[Int64, Int64]:
-    """First row of each group of rows that are equal in all columns, and each row's group."""
-    code = np.zeros(len(columns[0]), np.int64)
-    count = min(1, len(code))
-    for column in columns:
-        values = column.astype(np.int64) + 1  # -1 marks "none"
-        code, count = _compact(code * (int(values.max(initial=0)) + 1) + values)
-    first = np.full(count, len(code), np.int64)
-    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
-    return first, code
+def _is_matmul(placements: Placements) -> NDArray[np.bool_]:
+    """Per verdict: whether it is of a matrix kernel itself, not of a helper."""
+    return np.array(
+        [v.family in MATMUL_FAMILIES and v.placement != "not_matmul" for v in placements.verdicts], np.bool_
+    )
 
 
-def _compact(code: Int64) -> tuple[Int64, int]:
-    """The codes renumbered from 0 without holes, and how many there are."""
-    size = int(code.max(initial=-1)) + 1
-    if size > _DENSE:
-        distinct, inverse = np.unique(code, return_inverse=True)
-        return inverse.astype(np.int64).reshape(-1), len(distinct)
-    present = np.zeros(size, np.bool_)
-    present[code] = True
-    rank = np.cumsum(present) - 1
-    return rank[code], int(present.sum())
+def _parts(
+    trace: Trace, placements: Placements, ownership: Ownership, work: _Work, group: Int64, known: Setting
+) -> dict[int, list[Part]]:
+    """Per group its kernels by verdict and shapes: its matrix kernels, if it has any, else all of them."""
+    table = trace.kernels
+    first, pair = groups([group, work.verdict, table.op[work.rows], table.shapes[work.rows]])
+    calls, total = np.bincount(pair, minlength=len(first)), sums(pair, work.duration_ns, len(first))
+    matrix = _is_matmul(placements)[work.verdict[first]] if len(first) else np.zeros(0, np.bool_)
+    with_matrix = set(group[first[matrix]].tolist())
+    found: dict[int, list[Part]] = {}
+    for at, row in enumerate(first.tolist()):
+        owner, kernel = int(group[row]), int(work.rows[row])
+        if table.kind[kernel] != WorkKind.KERNEL or (owner in with_matrix and not matrix[at]):
+            continue
+        op, shapes = int(table.op[kernel]), int(table.shapes[kernel])
+        made = part(
+            trace.ops[op] if op >= 0 else None,
+            trace.strings[shapes] if shapes >= 0 else "",
+            placements.verdicts[work.verdict[row]],
+            calls=int(calls[at]),
+            total_ns=int(total[at]),
+            layer=_layer_facts(ownership, op),
+            batch=known.batch,
+            peaks=known.of(int(table.device[kernel]))[0],
+        )
+        found.setdefault(owner, []).append(made)
+    return found
 
 
-def _lookup(column: NDArray[Any], op: NDArray[np.int32]) -> Int64:
-    """`column[op]` where some ops are -1 (their value is of no account); a column may be empty."""
-    return np.append(column, -1)[op].astype(np.int64)
+def _layer_facts(ownership: Ownership, op: int) -> LayerFacts | None:
+    layer = int(ownership.layer[op]) if 0 <= op < len(ownership.layer) else -1
+    return ownership.facts[layer] if 0 <= layer < len(ownership.facts) else None
 
 
-def _sums(group: Int64, values: NDArray[Any], count: int) -> Int64:
-    """Sums per group. Exact: float64 holds whole nanoseconds up to 104 days."""
-    return np.rint(np.bincount(group, weights=values, minlength=count)).astype(np.int64)
+def _main_matrix_rows(placements: Placements, work: _Work, group: Int64, count: int) -> Int64:
+    """Per group the row of `Trace.kernels` whose verdict has most of its matrix time; -1 without any."""
+    main = np.full(count, -1, np.int64)
+    first, pair = groups([group, work.verdict])
+    if not len(first):
+        return main
+    total = sums(pair, work.duration_ns, len(first))
+    matrix = np.flatnonzero(_is_matmul(placements)[work.verdict[first]])
+    for at in matrix[np.argsort(total[matrix], kind="stable")].tolist():
+        main[group[first[at]]] = work.rows[first[at]]
+    return main
 
 
-def _cross(group: Int64, column: NDArray[Any], values: NDArray[Any], count: int, width: int) -> Int64:
-    """Sums per group and value of `column`: shape (count, width)."""
-    return _sums(group * width + column, values, count * width).reshape(count, width)
-
-
-def _ratios(total: Int64, device: NDArray[Any], devices: int) -> Float64:
-    whole = np.bincount(device, weights=total, minlength=devices)[device]
-    ratio: Float64 = np.divide(total, whole, out=np.zeros(len(total)), where=whole > 0)
-    return ratio
-
-
-def _longest_first(device: NDArray[Any], total: Int64) -> Int64:
-    return np.lexsort((-total, device)).astype(np.int64)
-
-
-def _named(names: Sequence[str], values: Int64) -> dict[str, int]:
-    return {name: int(value) for name, value in zip(names, values, strict=True) if value}
+def _eligibility(
+    trace: Trace, placements: Placements, ownership: Ownership, known: Setting, kernel: int
+) -> Row:
+    if kernel < 0:
+        return {"eligible": None, "eligible_reason": None}
+    table = trace.kernels
+    op, shapes = int(table.op[kernel]), int(table.shapes[kernel])
+    return eligibility(
+        trace.ops[op] if op >= 0 else None,
+        trace.strings[shapes] if shapes >= 0 else "",
+        placements.verdicts[placements.index[kernel]],
+        _layer_facts(ownership, op),
+        known.of(int(table.device[kernel]))[1],
+        known,
+    )
 
 
 # --- what ran where, per group -----------------------------------------------------------------------------
@@ -300,7 +334,6 @@ class _Mix:
     calls: Int64
     total: Int64
     matmul: Int64
-    unknown: Int64  # time of kernels of which nothing is known
     placement: Int64
     precision: Int64
     matmul_placement: Int64
@@ -322,31 +355,27 @@ class _Mix:
         times = self.matmul_precision if self.matmul[at] else self.precision
         return PRECISIONS[int(times[at].argmax())]
 
-    def eligible(self, at: int) -> bool | None:
-        if self.matmul[at]:
-            return True
-        return None if self.unknown[at] else False
-
 
 def _mix(placements: Placements, work: _Work, group: Int64, count: int) -> _Mix:
     verdicts = placements.verdicts
     placement = np.array([PLACEMENTS.index(v.placement) for v in verdicts], np.int64)
     precision = np.array([PRECISIONS.index(v.precision) for v in verdicts], np.int64)
-    family = np.array([v.family in MATMUL_FAMILIES for v in verdicts], np.bool_)
-    is_matmul = family & (placement != PLACEMENTS.index("not_matmul"))
+    is_matmul = _is_matmul(placements)
     matmul_ns = np.where(is_matmul[work.verdict], work.duration_ns, 0)
-    unknown = placement == PLACEMENTS.index("unknown")
     sizes = (len(PLACEMENTS), len(PRECISIONS))
     keys = (placement[work.verdict], precision[work.verdict])
-    by = [_cross(group, key, work.duration_ns, count, size) for key, size in zip(keys, sizes, strict=True)]
-    matmul_by = [_cross(group, key, matmul_ns, count, size) for key, size in zip(keys, sizes, strict=True)]
+    by = [cross(group, key, work.duration_ns, count, size) for key, size in zip(keys, sizes, strict=True)]
+    matmul_by = [cross(group, key, matmul_ns, count, size) for key, size in zip(keys, sizes, strict=True)]
     return _Mix(
         calls=np.bincount(group, minlength=count),
-        total=_sums(group, work.duration_ns, count),
-        matmul=_sums(group, matmul_ns, count),
-        unknown=_sums(group, np.where(unknown[work.verdict], work.duration_ns, 0), count),
+        total=sums(group, work.duration_ns, count),
+        matmul=sums(group, matmul_ns, count),
         placement=by[0],
         precision=by[1],
         matmul_placement=matmul_by[0],
         matmul_precision=matmul_by[1],
     )
+
+
+def _named(names: Sequence[str], values: Int64) -> dict[str, int]:
+    return {name: int(value) for name, value in zip(names, values, strict=True) if value}

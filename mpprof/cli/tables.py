@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "csv", "json")
 ROWS_OF_A_TABLE = 20
+FILTERS = ("placement", "precision", "reason")
 
 
 class _Table:
@@ -37,6 +38,8 @@ class _Table:
             parser.add_argument(
                 "--steps", metavar="FIRST:LAST", type=_steps, help="only these steps of the profiler window"
             )
+        if self.name in ("kernels", "ops"):
+            _add_filters(parser)
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -47,24 +50,26 @@ class _Table:
             mine = workflows.analyse(paths.load(args, path, args.run_id), strict=args.strict)
             for warning in mine.trace.warnings if mine.trace else ():
                 output.note(args, f"warning: {warning}")
-            text = self._written(self._rows(mine, args), args)
+            text = self._written(*self._rows(mine, args), args)
         output.write(text, args.output, force=args.force)
         return 0
 
-    def _rows(self, mine: Analysis, args: argparse.Namespace) -> list[Document]:
-        """All rows, grouped and in order."""
+    def _rows(self, mine: Analysis, args: argparse.Namespace) -> tuple[list[Document], list[Document]]:
+        """The rows that are asked for, grouped and in order; and all rows as they were."""
         from mpprof import workflows
         from mpprof.report import tables
 
         steps = getattr(args, "steps", None)
-        rows = workflows.rows_of(mine, self.name, by_stream=args.by == "stream", steps=steps)
+        whole = workflows.rows_of(mine, self.name, by_stream=args.by == "stream", steps=steps)
+        wanted = {key: values for key in FILTERS if (values := getattr(args, key, None))}
+        rows = tables.filtered(whole, wanted) if wanted else whole
         if args.by and self.name == "memory":
             rows = _only(rows, args.by)
         elif args.by and args.by != "stream":
             rows = tables.aggregate(rows, args.by)
-        return tables.ordered(rows, args.sort)
+        return tables.ordered(rows, args.sort), whole
 
-    def _written(self, rows: list[Document], args: argparse.Namespace) -> str:
+    def _written(self, rows: list[Document], whole: list[Document], args: argparse.Namespace) -> str:
         from mpprof.report import json as documents
         from mpprof.report import tables
 
@@ -77,7 +82,17 @@ class _Table:
             return tables.to_csv(shown)
         ascii_only = args.output is None and output.ascii_only()
         text = tables.to_text(shown, self.name, width=output.width(), ascii_only=ascii_only)
-        return text + _foot(rows, len(shown))
+        return text + _foot(rows, len(shown), whole)
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    filters = parser.add_argument_group("filters", "each may be given several times, for any of its values")
+    placements = "tensor_core, matrix_core, cuda_core, not_matmul, unknown"
+    filters.add_argument("--placement", action="append", metavar="P", help=f"where it ran: {placements}")
+    filters.add_argument(
+        "--precision", action="append", metavar="P", help="in what: fp16, bf16, tf32, fp32 ..."
+    )
+    filters.add_argument("--reason", action="append", metavar="CODE", help="the code of what decided it")
 
 
 class Kernels(_Table):
@@ -122,16 +137,16 @@ def _only(rows: list[Document], by: str) -> list[Document]:
     return [row for row in rows if row["by"] == by]
 
 
-def _foot(rows: list[Document], shown: int) -> str:
-    """What the table leaves out, and the unknown share, which always stands beside the known."""
+def _foot(rows: list[Document], shown: int, whole: list[Document]) -> str:
+    """What the table leaves out, and the unknown share of all, which always stands beside the known."""
     from mpprof.report import words
 
     lines = []
     if shown < len(rows):
         lines.append(f"{shown:,} of {len(rows):,} rows; --limit 0 shows all")
-    if rows and "placement" in rows[0] and "ratio" in rows[0]:
+    if whole and "placement" in whole[0] and "ratio" in whole[0]:
         unknown: dict[str, float] = {}
-        for row in rows:
+        for row in whole:
             share = row["ratio"] if row["placement"] == "unknown" else 0.0
             unknown[str(row["device"])] = unknown.get(str(row["device"]), 0.0) + share
         lines += [

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpprof.errors import UsageError
+from mpprof.model.kernels import PLACEMENTS, PRECISIONS
 from mpprof.model.source import Document
 from mpprof.report import words
 
@@ -21,6 +22,7 @@ ADDITIVE = (
     "calls", "total_ns", "ratio", "matmul_ns", "forward_ns", "backward_ns", "other_ns", "fused_ns", "bytes",
 )  # fmt: skip
 """Columns whose values of several rows may be summed."""
+_REASONS = ("reason", "eligible_reason")
 NARROWEST_NAME = 40
 
 
@@ -37,6 +39,10 @@ class Column:
 
 def _text(value: Any) -> str:
     return "-" if value is None else words.plain(str(value))
+
+
+def _rate(value: Any) -> str:
+    return "-" if value is None else words.quantity(value, "flops_per_s")
 
 
 _RATIO = Column("ratio", "share", words.percent, right=True)
@@ -57,6 +63,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "ops": (
         _RATIO, _TOTAL, _CALLS, _PERCENT_OR_DASH,
         Column("placement", "placement", _text), Column("precision", "prec", _text),
+        Column("eligible", "eligible", _text, optional=True),
+        Column("flops_per_s", "rate", _rate, right=True),
         Column("type", "type", _text, optional=True), Column("op", "op", _text),
     ),
     "layers": (
@@ -77,11 +85,38 @@ def flat(row: Document) -> Document:
     """One level of nesting spelled out: `reason` becomes `reason.code` and `reason.text`."""
     out: Document = {}
     for key, value in row.items():
-        if key == "reason" and isinstance(value, dict):
+        if key in _REASONS:
+            value = value if isinstance(value, dict) else {"code": None, "text": None}
             out |= {f"{key}.{inner}": item for inner, item in value.items()}
         else:
             out[key] = value
     return out
+
+
+def filtered(rows: Sequence[Document], wanted: dict[str, Sequence[str]]) -> list[Document]:
+    """Rows that have one of the wanted values in every column named: `{"precision": ["fp32", "tf32"]}`.
+
+    "reason" is the code of the row's reason (of an op: why its matrix work could not, or could but did not,
+    use Tensor Cores). Raises UsageError for a reason that no row has, and for a value that there is not.
+    """
+    for key, valid in (("placement", PLACEMENTS), ("precision", PRECISIONS)):
+        for value in wanted.get(key, ()):
+            if value not in valid:
+                raise UsageError(f"--{key} {value}: there is none", next=f"There are: {', '.join(valid)}")
+    codes = {_code(row) for row in rows}
+    if (missing := sorted(set(wanted.get("reason", ())) - codes)) and rows:
+        held = ", ".join(sorted(code for code in codes if code)) or "none"
+        raise UsageError(f"--reason {missing[0]}: no row has it", next=f"The reasons here are: {held}")
+    return [
+        row
+        for row in rows
+        if all((_code(row) if key == "reason" else row.get(key)) in values for key, values in wanted.items())
+    ]
+
+
+def _code(row: Document) -> str | None:
+    reason = row.get("reason", row.get("eligible_reason"))
+    return reason["code"] if isinstance(reason, dict) else None
 
 
 def aggregate(rows: Sequence[Document], by: str) -> list[Document]:

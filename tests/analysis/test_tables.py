@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mpprof.analysis import tables
 from mpprof.analysis.layers import attribute
+from mpprof.analysis.rates import NO_RATE
 from mpprof.errors import UsageError
 from mpprof.model.trace import Op
 from tests.analysis.pieces import (
@@ -52,7 +53,7 @@ def test_kernels_are_the_rows_of_the_contract() -> None:
     assert rows[2] | {"name": "", "op": "", "ratio": 0} == {
         "device": "/device:GPU:0", "name": "", "op": "", "layer": "dense", "placement": "tensor_core",
         "precision": "fp16", "family": "gemm", "reason": {"code": "test", "text": "said so by the test"},
-        "strength": rows[2]["strength"],
+        "strength": rows[2]["strength"], "flops_per_s": None,
         "calls": 2, "total_ns": 400, "ratio": 0,
     }  # fmt: skip
     assert sum(row["ratio"] for row in rows) == pytest.approx(1)
@@ -66,10 +67,10 @@ def test_ops_say_where_their_matrix_time_ran() -> None:
         "device": "/device:GPU:0", "op": OPS[0].name, "type": "MatMul", "layer": "dense", "phase": "forward",
         "calls": 2, "total_ns": 400, "ratio": 0, "matmul_ns": 400, "tensor_core_ratio": 1.0,
         "placement": "tensor_core", "precision": "fp16", "placement_ns": {"tensor_core": 400},
-        "precision_ns": {"fp16": 400}, "eligible": True,
+        "precision_ns": {"fp16": 400}, "eligible": "did", "eligible_reason": None, **NO_RATE,
     }  # fmt: skip
     assert rows[OPS[1].name]["tensor_core_ratio"] == 0.0
-    assert (rows[None]["eligible"], rows[None]["tensor_core_ratio"]) == (False, None)
+    assert (rows[None]["eligible"], rows[None]["tensor_core_ratio"]) == (None, None)
 
 
 def test_layers_split_their_time_by_pass() -> None:
