@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mpprof import traces
-from mpprof.analysis import accounting, devices, estimate, layers, memory, placement, placement_host
+from mpprof.analysis import accounting, devices, estimate, host, layers, memory, placement, placement_host
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
 from mpprof.diagnosis.signals import Case
@@ -199,6 +199,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     account: Account | None = None
     try:
         account = accounting.account(trace, placements, ownership, run)
+        account = replace(account, host_ns=host.need_ns(trace, account))
     except UnableError as error:
         problem = str(error)
     return Analysis(
@@ -304,6 +305,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
         warnings=warnings,
         absent=_absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {}),
         device=_main_device(mine),
+        whatif=judgement.whatif,
     )
     return replace(diagnosis, verdict=core.verdict(diagnosis))
 
@@ -403,6 +405,10 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
                 kernels=changes,
                 findings=step.findings,
                 labels=comparing.unlike(start.run, end.run),
+                examples_per_s=(
+                    comparing.examples_per_s(start.run, start.account),
+                    comparing.examples_per_s(end.run, end.account),
+                ),
             )
         )
     return Comparison(runs=tuple(judged), rungs=tuple(rungs))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from mpprof.analysis import layer_kinds
 from mpprof.analysis.added import added
@@ -32,6 +33,7 @@ _FRAMEWORK = (
     "keras", "backend", "backend_version", "cuda", "cudnn", "xla_flags", "matmul_precision",
     "command_buffers", "autotune_level",
 )  # fmt: skip
+_OTHER_BATCH = "the batch sizes differ: rates at one batch do not tell those at another"
 _PLAIN = "no expectation: plain difference from the baseline"
 
 
@@ -52,13 +54,15 @@ def speedup(
     if mixed is None or baseline is None:
         return _by_records(mixed_run, baseline_run, interval)
     absent = {} if interval else {"interval": no_interval}
+    scale = batch_ratio(baseline_run, mixed_run)
+    baseline = _scaled(baseline, scale)
     before, after = _aligned(baseline, mixed, baseline_run, mixed_run)
     target = _target(mixed_run, baseline_run, after, before)
     ratios = _ratios(before, after, target, peaks, mixed.trace_basis == "host")
     unknown = sum(before[role].ns for role, found in ratios.items() if found.reachable is None)
-    known = unknown <= NEGLIGIBLE * baseline.step_ns
+    known = unknown <= NEGLIGIBLE * baseline.step_ns and scale == 1.0
     if not known:
-        absent["expected"] = _why_not(before, ratios, mixed, peaks)
+        absent["expected"] = _OTHER_BATCH if scale != 1.0 else _why_not(before, ratios, mixed, peaks)
         ratios = {role: Ratio(1.0, found.ceiling, _PLAIN) for role, found in ratios.items()}
     extra = added(before, after, mixed_run, peaks) if known and target.becomes and not target.same else {}
     slices = _slices(before, after, ratios, extra)
@@ -85,7 +89,34 @@ def speedup(
         slices=slices,
         unexplained_ns=None,
         absent=absent or None,
+        per_example=scale != 1.0,
     )
+
+
+def batch_ratio(baseline: Run, mixed: Run) -> float:
+    """By what the baseline's times are multiplied to be those of as many examples as a mixed step has; 1
+    where the batches are alike or not both on record."""
+    first, last = (run.last_fit.batch_size if run.last_fit else None for run in (baseline, mixed))
+    return last / first if first and last else 1.0
+
+
+def examples_per_s(run: Run, account: Account | None) -> float | None:
+    """Examples per second of steady steps; None where the batch size or the step time is not known."""
+    from mpprof.analysis.steps import summarise
+
+    summary = summarise(run.steps, run.facts)
+    step_ns = (summary.median_ns if summary else None) or (account.step_ns if account else None)
+    batch = run.last_fit.batch_size if run.last_fit else None
+    return batch / step_ns * 1e9 if batch and step_ns else None
+
+
+def _scaled(account: Account, scale: float) -> Account:
+    """The account as if every part had taken so many times as long."""
+    if scale == 1.0:
+        return account
+    cells = tuple(replace(cell, ns_per_step=cell.ns_per_step * scale) for cell in account.main.cells)
+    main = replace(account.main, step_ns=account.main.step_ns * scale, cells=cells)
+    return replace(account, step_ns=account.step_ns * scale, main=main)
 
 
 # --- by records alone --------------------------------------------------------------------------------------
@@ -102,7 +133,8 @@ def _interval(mixed: Run, baseline: Run) -> tuple[tuple[float, float] | None, st
     (b_low, b_high), (m_low, m_high) = spans[0], spans[1]
     if m_low <= 0 or m_high <= 0:
         return None, "a step time of zero"
-    return (b_low / m_high, b_high / m_low), ""
+    scale = batch_ratio(baseline, mixed)
+    return (scale * b_low / m_high, scale * b_high / m_low), ""
 
 
 def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None) -> Speedup:
@@ -110,6 +142,8 @@ def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None)
 
     before, after = (summarise(run.steps, run.facts) for run in (baseline, mixed))
     b, m = (side.median_ns if side else None for side in (before, after))
+    scale = batch_ratio(baseline, mixed)
+    b = b * scale if b else b
     why = "needs the traces of both runs"
     absent = dict.fromkeys(("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices"), why)
     if not b or not m:
@@ -128,6 +162,7 @@ def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None)
         slices=(),
         unexplained_ns=None,
         absent=absent,
+        per_example=scale != 1.0,
     )
 
 
@@ -257,12 +292,17 @@ def _ceiling(baseline: Account, before: Mapping[Role, Part], ratios: Mapping[Rol
 def _with_host(
     baseline: Account, mixed: Account, before: Mapping[Role, Part], ratios: Mapping[Role, Ratio]
 ) -> tuple[float | None, str]:
-    """The expectation under the host's floor. Its need is known only where the device waits for it: then it
-    is the step itself, as the host never rests."""
-    waiting = sum(part.ns_per_step for part in mixed.main.slices if part.role in _HOST_CLASSES)
-    if waiting < HOST_BOUND * mixed.step_ns:
-        return None, "the device hardly waits for the host in the mixed run: its need per step was not seen"
-    need = mixed.step_ns
+    """The expectation under the host's floor: its need as the trace shows it, else, where the device waits
+    for it for long, the step itself, as the host never rests."""
+    need = mixed.host_ns
+    if need is None:
+        waiting = sum(part.ns_per_step for part in mixed.main.slices if part.role in _HOST_CLASSES)
+        if waiting < HOST_BOUND * mixed.step_ns:
+            return (
+                None,
+                "the trace does not show what the host needs per step, and the device hardly waits for it",
+            )
+        need = mixed.step_ns
     work = sum(
         part.ns / (ratios[role].reachable or 1.0)
         for role, part in before.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mpprof.analysis import whatif
 from mpprof.diagnosis import ledger
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.manual import codes, explain
@@ -17,6 +18,8 @@ from mpprof.model.quantities import format_ns, format_ratio
 
 __all__ = ["Case", "Judgement", "codes", "explain", "judge", "verdict"]
 
+_ON_THE_DEVICE = frozenset(("MP304", "MP307", "MP309"))
+"""Causes of the third hundred whose remedy shortens the device's work rather than the host's."""
 _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
@@ -39,6 +42,7 @@ class Judgement:
     clear: tuple[str, ...]
     speedup: Speedup | None
     warnings: tuple[str, ...] = ()
+    whatif: noun.WhatIf | None = None
 
 
 def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = False) -> Judgement:
@@ -74,7 +78,28 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
         speedup=_with_unexplained(case.speedup, shares),
         warnings=tuple(warnings),
+        whatif=_plan(granted, displaced, signals),
     )
+
+
+def _plan(
+    granted: Mapping[str, Sequence[Claim]], displaced: Mapping[str, str], signals: Signals
+) -> noun.WhatIf | None:
+    account = signals.case.account
+    if account is None:
+        return None
+    remedies = [
+        _remedy(code, ledger.cost_ns(claims, signals.cells))
+        for code, claims in granted.items()
+        if claims and code not in displaced
+    ]
+    return whatif.plan(
+        account.step_ns, account.host_ns, [remedy for remedy in remedies if remedy.gain_ns > 0]
+    )
+
+
+def _remedy(code: str, gain_ns: float) -> whatif.Remedy:
+    return whatif.Remedy(code, gain_ns, host=code[2:3] == "3" and code not in _ON_THE_DEVICE)
 
 
 def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> Outcome:
@@ -183,18 +208,10 @@ def _filled_in(summary: str, cost: float | None, whole_ns: float) -> str:
 
 
 def _whatif(rule: Rule, step_ns: float, cost: float, signals: Signals) -> float:
-    """The step with this finding's cells at what they could be.
-
-    The host is a floor: a remedy on the device gains nothing below what the host needs per step, where
-    that is known (from the comparison); remedies on the host side itself (MP3) move the floor.
-    """
-    speedup = signals.case.speedup
-    floor = 0.0
-    if speedup and speedup.baseline_step_ns and speedup.expected_with_host and rule.CODE[2] != "3":
-        floor = min(step_ns, speedup.baseline_step_ns / speedup.expected_with_host)
-        if speedup.expected is not None and speedup.expected <= speedup.expected_with_host:
-            floor = 0.0  # the host is not what limits
-    return max(floor, step_ns - cost)
+    """The step with this finding's cells at what they could be, and nothing else remedied."""
+    account = signals.case.account
+    host_ns = account.host_ns if account else None
+    return min(step_ns, whatif.step_after(step_ns, host_ns, [_remedy(rule.CODE, cost)]))
 
 
 def _worst_first(found: noun.Finding) -> tuple[int, int, float, tuple[int, str]]:

@@ -102,6 +102,7 @@ class Account:
     steps: tuple[int, ...]  # step numbers of the whole steps in the window, -1 where unnumbered
     step_source: str  # how steps were told apart: "mpprof", "keras", "group", "period", ...
     notes: tuple[str, ...] = ()
+    host_ns: float | None = None  # what the host needs per step, hidden or not; None: the trace does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,7 @@ class Speedup:
     unexplained_ns: float | None
     estimated: EstimatedSpeedup | None = None
     absent: dict[str, str] | None = None  # field -> reason
+    per_example: bool = False  # the batches differ: the baseline's times are scaled to this run's batch
 
 
 @dataclass(frozen=True, slots=True)

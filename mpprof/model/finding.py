@@ -53,6 +53,28 @@ class Unable:
 
 
 @dataclass(frozen=True, slots=True)
+class WhatIfStep:
+    """One remedy in the order to apply them: the step after it, what it gains there, and what of its gain
+    stays hidden behind the host."""
+
+    code: str
+    step_ns: float
+    gain_ns: float
+    hidden_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """All remedies in the order that pays first. `best_step_ns` is the step with all of them; `floor` says
+    what limits it then: "host" or "device". `host_ns`: what the host needs per step now; None: not known."""
+
+    order: tuple[WhatIfStep, ...]
+    best_step_ns: float
+    floor: Literal["host", "device"]
+    host_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """All that mpprof holds to be true of one run; the report is this, written out."""
 
@@ -69,6 +91,7 @@ class Diagnosis:
     warnings: tuple[str, ...]
     absent: dict[str, str] = field(default_factory=dict)
     verdict: str = ""
+    whatif: WhatIf | None = None  # None: there is no account to take a remedy's gain from
     device: DeviceFacts | None = None  # the main device as the trace (or else run.json) states it
 
 
@@ -97,6 +120,7 @@ class Rung:
     findings: tuple[Finding, ...]
     labels: tuple[str, ...] = ()
     refused: str | None = None
+    examples_per_s: tuple[float | None, float | None] = (None, None)  # of both runs; None: no batch on record
 
 
 @dataclass(frozen=True, slots=True)

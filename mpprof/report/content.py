@@ -17,6 +17,8 @@ SMALL_RATIO = 0.005
 """Slices below this share of the step are folded into one row, where there are more than two of them."""
 
 
+PAYING_RATIO = 0.01
+"""A remedy is worth a place in the plan from a hundredth of the step."""
 NEVER_FOLDED = ("unknown", "profiling")
 
 
@@ -173,24 +175,44 @@ def speedup(document: Document) -> list[str]:
 
 
 def _measured(gain: Document, absent: dict[str, str]) -> Iterable[str]:
-    observed = f"observed {words.speedup(gain['observed'])}{_interval(gain['interval'])}"
+    each = " per example" if gain.get("per_example") else ""
+    observed = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain['interval'])}"
     if gain["expected"] is None:
         observed += f", expected not known ({absent.get('speedup.expected', 'no reason recorded')})"
     else:
         observed += f", expected {words.speedup(gain['expected'])}"
-    if gain["expected_with_host"] is not None:
+    if _lowered(gain):
         observed += f" ({words.speedup(gain['expected_with_host'])} with the host as it is)"
     if gain["ceiling"] is not None:
         observed += f", ceiling {words.speedup(gain['ceiling'])}"
     yield observed
     if gain["gap_ns"] is not None:
-        gap = f"gap of {words.duration(gain['gap_ns'])} a step to what this device could reach"
-        if gain["unexplained_ns"] is not None:
-            gap += f", {words.duration(gain['unexplained_ns'])} of it unexplained"
-        yield gap
+        yield _gap(gain)
     if gain["baseline_id"]:
         base = f", {words.duration(gain['baseline_step_ns'])} a step" if gain["baseline_step_ns"] else ""
+        base += " (scaled to this run's batch)" if base and gain.get("per_example") else ""
         yield f"baseline: measured, run {words.plain(gain['baseline_id'])}{base}"
+
+
+def _lowered(gain: Document) -> bool:
+    """The host keeps the run from what its device could reach."""
+    with_host, expected = gain["expected_with_host"], gain["expected"]
+    return with_host is not None and (expected is None or with_host < 0.99 * expected)
+
+
+def _gap(gain: Document) -> str:
+    gap = gain["gap_ns"]
+    if gain["expected"] is None:
+        word = "longer" if gap > 0 else "shorter"
+        return f"the step is {words.duration(abs(gap))} {word} than the baseline's{_scaled(gain)}"
+    said = f"gap of {words.duration(gap)} a step to what this device could reach"
+    if gain["unexplained_ns"] is not None:
+        said += f", {words.duration(gain['unexplained_ns'])} of it unexplained"
+    return said
+
+
+def _scaled(gain: Document) -> str:
+    return " for as many examples" if gain.get("per_example") else ""
 
 
 def _interval(interval: list[float] | None) -> str:
@@ -273,6 +295,40 @@ def whatif(finding: Document, step_ns: float | None) -> str:
     return f"{words.duration(after)} a step{now}{gain}"
 
 
+def plan(document: Document) -> list[str]:
+    """The remedies in the order to apply them, the best step, and what limits it then; empty: none known."""
+    found = document.get("whatif")
+    now = step_ns(document)
+    if not found or not found["order"] or not now:
+        return []
+    paying = [step for step in found["order"] if step["gain_ns"] >= PAYING_RATIO * now]
+    hidden = [step["code"] for step in found["order"] if step not in paying and step["hidden_ns"] > 0]
+    lines = []
+    if paying:
+        path = ", ".join(f"{step['code']} -> {words.duration(step['step_ns'])}" for step in paying[:5])
+        more = f" and {len(paying) - 5} more" if len(paying) > 5 else ""
+        lines.append(f"{words.duration(now)} a step now; remedied in this order: {path}{more}")
+    best = found["best_step_ns"]
+    host = found["floor"]["host_ns"]
+    need = f" (it needs {words.duration(host)} a step now)" if host is not None else ""
+    if found["floor"]["by"] == "host":
+        lines.append(f"best reachable {words.duration(best)}, where the host is the floor{need}")
+    elif paying:
+        lines.append(f"best reachable {words.duration(best)}, limited by the device's work")
+    if hidden:
+        lines.append(f"nothing to gain before the host is relieved: {', '.join(hidden[:6])}")
+    return lines
+
+
+def throughput(rung: Document) -> str:
+    """Examples per second of both runs of a comparison; empty where no batch size is on record."""
+    rates = rung.get("examples_per_s") or {}
+    first, last = rates.get("from"), rates.get("to")
+    if first is None or last is None:
+        return ""
+    return f"{words.count(round(first))} -> {words.count(round(last))} examples/s"
+
+
 def step_ns(document: Document) -> float | None:
     """The step time that costs are held against: the account's, else the step log's median."""
     if document["time"]:
@@ -296,7 +352,7 @@ def not_judged(document: Document) -> list[tuple[str, list[str]]]:
 
 def not_measured(document: Document) -> list[tuple[str, list[str]]]:
     """What is absent, by reason; what another line of the report says already is left out."""
-    told = {"tensor_core", "speedup"} | {room for room in ("steps", "time") if document[room] is None}
+    told = {"tensor_core", "speedup", "whatif"} | {room for room in ("steps", "time") if document[room] is None}
     parts = ("tensor_core.", "speedup.", "memory.", *(("run.",) if "run" in document["absent"] else ()))
     fields = (
         (field, why)
@@ -378,7 +434,7 @@ def comparison(rung: Document) -> list[str]:
     """Observed against expected of one comparison, and in what the two runs are unlike."""
     if rung["refused"]:
         return [f"not compared: {rung['refused']}"]
-    lines: list[str] = []
+    lines: list[str] = [rate] if (rate := throughput(rung)) else []
     if rung["observed"] is not None:
         measured = rung | {"baseline_id": None}
         lines += _measured(measured, {f"speedup.{key}": why for key, why in rung["absent"].items()})

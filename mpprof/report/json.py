@@ -25,7 +25,7 @@ from mpprof.model.account import (
     Slice,
     Speedup,
 )
-from mpprof.model.finding import Comparison, Diagnosis, Finding, Rung
+from mpprof.model.finding import Comparison, Diagnosis, Finding, Rung, WhatIf
 from mpprof.model.source import Document
 from mpprof.model.steps import StepSummary
 
@@ -59,6 +59,9 @@ def document(diagnosis: Diagnosis) -> Document:
     }
     body["absent"] = _absent(diagnosis, body)
     body["verdict"] = diagnosis.verdict
+    body["whatif"] = _whatif(diagnosis.whatif)
+    if body["whatif"] is None:
+        body["absent"].setdefault("whatif", _why_null("whatif", diagnosis, body["absent"]))
     return _strict(body)  # type: ignore[no-any-return]
 
 
@@ -261,6 +264,25 @@ def _speedup(speedup: Speedup | None) -> Document | None:
         "baseline_step_ns": _ns(speedup.baseline_step_ns),
         "reach_ns": _ns(speedup.reach_ns),
         "gap_ns": _ns(speedup.gap_ns),
+        "per_example": speedup.per_example,
+    }
+
+
+def _whatif(plan: WhatIf | None) -> Document | None:
+    if plan is None:
+        return None
+    return {
+        "order": [
+            {
+                "code": step.code,
+                "step_ns": _ns(step.step_ns),
+                "gain_ns": _ns(step.gain_ns),
+                "hidden_ns": _ns(step.hidden_ns),
+            }
+            for step in plan.order
+        ],
+        "best_step_ns": _ns(plan.best_step_ns),
+        "floor": {"by": plan.floor, "host_ns": _ns(plan.host_ns)},
     }
 
 
@@ -274,6 +296,7 @@ def _gap_slices(slices: tuple[GapSlice, ...]) -> list[Document]:
             "mixed_ns": _ns(part.mixed_ns),
             "ratio": part.ratio,
             "ratio_source": part.ratio_source,
+            "added_ns": _ns(part.added_ns),
         }
         for part in slices
     ]
@@ -332,6 +355,8 @@ def _rung(rung: Rung) -> Document:
         "labels": list(rung.labels),
         "refused": rung.refused,
         "absent": dict(speedup.absent or {}) if speedup else {},
+        "per_example": speedup.per_example if speedup else False,
+        "examples_per_s": {"from": rung.examples_per_s[0], "to": rung.examples_per_s[1]},
     }
 
 

@@ -37,6 +37,7 @@ def render(document: Document) -> str:
     units = content.matrix_units(document)
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
+    lines += _facts("What if", content.plan(document))
     lines += _facts("Steps", [content.steps(document)])
     lines += _facts("Memory", content.memory(document))
     for bound in document["bounds"]:

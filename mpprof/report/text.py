@@ -155,6 +155,8 @@ def _facts(page: _Page, document: Document) -> None:
     page.lines.append("")
     facts = [(content.matrix_units(document), [content.tensor_core(document)])]
     facts.append(("Speedup", content.speedup(document)))
+    if plan := content.plan(document):
+        facts.append(("What if", plan))
     facts.append(("Steps", [content.steps(document)]))
     if memory := content.memory(document):
         facts.append(("Memory", memory))

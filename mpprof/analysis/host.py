@@ -1,0 +1,60 @@
+"""What the host needs for a step, also where the device hides it: the floor of every forecast.
+
+A step costs the host the way to its first launch (Python, the wait for input), its launches one after the
+other, and the way from the last result to the next step. The device may hide all of it behind longer kernels;
+when those become shorter, it comes to light.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis import timeline
+from mpprof.model.account import Account
+from mpprof.model.trace import HostKind, Trace
+
+_FEWEST = 3  # launches in a step from which their usual distance is taken
+
+
+def need_ns(trace: Trace, account: Account) -> float | None:
+    """Nanoseconds per step that the host needs for itself, at most the step; None where no step markers or
+    launches tell.
+
+    Per step: marker to first launch, launches times their median distance (the host runs ahead where it can,
+    so that most follow each other without waiting), and last launch or wait to the next marker.
+    """
+    marks = timeline.marks(trace)
+    if marks is None or account.trace_basis == "host":
+        return None
+    host = trace.host
+    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    launch = trace.kernels.launch[(trace.kernels.device == row) & (trace.kernels.launch >= 0)]
+    if not len(launch):
+        return None
+    order = np.argsort(host.start_ns[launch], kind="stable")
+    start = host.start_ns[launch][order]
+    end = start + host.duration_ns[launch][order]
+    waits = np.flatnonzero(host.kind == HostKind.SYNC)
+    waited = np.sort(host.start_ns[waits] + host.duration_ns[waits])
+    needs = [
+        _need(start, end, waited, int(begin), int(finish))
+        for begin, finish in zip(marks.start_ns[:-1], marks.start_ns[1:], strict=True)
+    ]
+    found = [need for need in needs if need is not None]
+    return min(float(np.median(found)), account.step_ns) if found else None
+
+
+def _need(
+    start: NDArray[np.int64], end: NDArray[np.int64], waited: NDArray[np.int64], begin: int, finish: int
+) -> float | None:
+    first, last = np.searchsorted(start, (begin, finish))
+    count = int(last - first)
+    if count < _FEWEST:
+        return None
+    until = int(end[last - 1])
+    after = int(np.searchsorted(waited, finish, side="right")) - 1
+    if after >= 0:
+        until = max(until, int(waited[after]))
+    distance = float(np.median(np.diff(start[first:last])))
+    return float(start[first] - begin) + (count - 1) * distance + float(max(0, finish - until))
