@@ -7,7 +7,6 @@ older or newer version lacks is missing, not wrong. Memory stays below 16 times 
 from __future__ import annotations
 
 import re
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from mpprof.traces.chrome_kineto import Collected
 from mpprof.traces.chrome_kineto_host import Ops, host_table, nest
 from mpprof.traces.devices import join_launches
 from mpprof.traces.hlo import Modules
-from mpprof.traces.nsys_tables import Database, missing_bytes, opened
+from mpprof.traces.nsys_tables import ERRORS, Database, missing_bytes, opened
 from mpprof.traces.ops import Ops as XplaneOps
 
 Int64 = NDArray[np.int64]
@@ -50,7 +49,7 @@ def read(path: Path, *, strict: bool) -> Trace:
     try:
         with opened(path) as database:
             return _checked(*_read(database, source), strict=strict)
-    except sqlite3.Error as error:
+    except ERRORS as error:
         raise UnreadableError(
             f"no readable SQLite file: {'; '.join((*_cut(path), str(error)))}",
             where=str(path),
@@ -63,7 +62,7 @@ def looks_like_trace(path: Path) -> bool:
     try:
         with opened(path) as database:
             return "StringIds" in database.tables
-    except sqlite3.Error:
+    except ERRORS:
         return False
 
 

@@ -20,9 +20,14 @@ from mpprof.traces.nsys import MAGIC
 
 Int64 = NDArray[np.int64]
 
+ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
+"""What reading a damaged file raises; Python cannot decode SQLite's message where it quotes the file."""
+
 _BATCH = 1 << 16
-_MAX_TEXT = 1 << 20
-"""Bytes of one value; kernel names reach some thousands."""
+_TEXT_BATCH = 1 << 11
+_LONGEST = 1 << 14
+"""Characters of a text that are read; kernel names reach some thousands."""
+_MAX_VALUE = 1 << 24
 _STEPS_PER_CALL = 1_000_000
 _STEPS_PER_BYTE = 20
 """Instructions of SQLite's machine for each byte of the file: an export takes fewer than one."""
@@ -37,6 +42,7 @@ class Database:
     connection: sqlite3.Connection
     tables: dict[str, frozenset[str]]  # name -> columns
     damages: list[str] = field(default_factory=list)
+    known: dict[str, str] = field(default_factory=dict)
 
     def numbers(self, table: str, columns: Sequence[str]) -> dict[str, Int64]:
         """Integer columns, one array each; -1 where a column, a table or a value is missing."""
@@ -55,29 +61,33 @@ class Database:
             return {}
         keep = None if wanted is None else set(wanted)
         found: dict[int, str] = {}
-        query = f"select cast({_quote(key)} as integer), cast({_quote(value)} as text) from {_quote(table)}"
-        for rows in self._rows(table, query):
+        query = f"select cast({_quote(key)} as integer), {_text(value)} from {_quote(table)}"
+        for rows in self._rows(table, query, _TEXT_BATCH):
             for id, text in rows:
                 if id is not None and text is not None and (keep is None or id in keep):
-                    found.setdefault(id, text)
+                    found.setdefault(id, self._shared(text))
         return found
 
     def column(self, table: str, name: str) -> list[str]:
         """A column of texts, row by row as `numbers` gives them; "" for none, empty where it is missing."""
         if name not in self.tables.get(table, frozenset()):
             return []
-        query = f"select ifnull(cast({_quote(name)} as text), '') from {_quote(table)}"
-        return [row[0] for rows in self._rows(table, query) for row in rows]
+        query = f"select ifnull({_text(name)}, '') from {_quote(table)}"
+        return [self._shared(row[0]) for rows in self._rows(table, query, _TEXT_BATCH) for row in rows]
 
-    def _rows(self, table: str, query: str) -> Iterator[list[tuple[Any, ...]]]:
+    def _shared(self, text: str) -> str:
+        """The same object for equal texts: a column's default takes no room in the file, however long."""
+        return self.known.setdefault(text, text)
+
+    def _rows(self, table: str, query: str, batch: int = _BATCH) -> Iterator[list[tuple[Any, ...]]]:
         """Batches of rows; a table that is damaged ends where the damage begins."""
         count = 0
         try:
             cursor = self.connection.execute(query)
-            while rows := cursor.fetchmany(_BATCH):
+            while rows := cursor.fetchmany(batch):
                 count += len(rows)
                 yield rows
-        except (sqlite3.Error, OverflowError) as error:
+        except ERRORS as error:
             note = f"table {table} is damaged after {count} rows ({error}); what is whole was read"
             if note not in self.damages:
                 self.damages.append(note)
@@ -85,12 +95,12 @@ class Database:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Database]:
-    """The database at `path`. Raises sqlite3.Error where it is none."""
+    """The database at `path`. Raises one of ERRORS where it is none."""
     size = path.stat().st_size
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_TEXT)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.set_progress_handler(_Budget(size * _STEPS_PER_BYTE), _STEPS_PER_CALL)
         for pragma in ("trusted_schema=off", "cell_size_check=on", "query_only=on", "mmap_size=0"):
@@ -120,6 +130,10 @@ def _tables(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
         info = connection.execute(f"pragma table_info({_quote(name)})").fetchmany(_MOST_COLUMNS)
         found[name] = frozenset(row[1] for row in info if isinstance(row[1], str))
     return found
+
+
+def _text(column: str) -> str:
+    return f"substr(cast({_quote(column)} as text), 1, {_LONGEST})"
 
 
 def _quote(name: str) -> str:
