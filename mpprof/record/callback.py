@@ -6,13 +6,14 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from mpprof.record.alarms import checked
 from mpprof.record.announcing import ANNOUNCE, Announce, audit_lines, last_line
 from mpprof.record.aside import FAILURES
 from mpprof.record.probes import ASYNCHRONOUS, probe_for
@@ -32,6 +33,7 @@ class _Settings:
     verbose: int
     announce: Announce | str | None
     audit: bool
+    stop_on: frozenset[str]
     clock: Callable[[], int]
 
 
@@ -57,6 +59,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             mpprof's own verdict. None for no verdict.
         audit: print, once and before the first step, what of the model will not reach the Tensor Cores
             (with `verbose`; nothing where the model is float32 or nothing was found).
+        stop_on: alarms that shall stop the training, some of "loss_scale_stuck", "loss_scale_low",
+            "loss_scale_runaway", "endless_skips", "non_finite_loss", "throttling". Each is said once, by a
+            warning of the log "mpprof", whether it stops training or not; it is raised when the state is
+            read, so at most `read_every` steps late.
         clock: a monotonic clock in nanoseconds.
 
     Known limits: on the torch backend there is no profile window yet. A `fit` that ends by an exception is
@@ -64,7 +70,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     worker processes each records a run of its own.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
-    of its own. Raises `UsageError` where `profile_steps` is none of these.
+    of its own. Raises `UsageError` where `profile_steps` or `stop_on` is none of these.
     """
 
     def __init__(
@@ -77,12 +83,21 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         verbose: int = 1,
         announce: Announce | str | None = ANNOUNCE,
         audit: bool = True,
+        stop_on: str | Iterable[str] = (),
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         super().__init__()
         Plan.of(profile_steps)  # a wrong value is the caller's error, and raised here
         self._settings = _Settings(
-            os.fspath(logdir), profile_steps, read_every, hardware, verbose, announce, audit, clock
+            os.fspath(logdir),
+            profile_steps,
+            read_every,
+            hardware,
+            verbose,
+            announce,
+            audit,
+            checked(stop_on),
+            clock,
         )
         self._session: FitSession | None = None
         self._failed = False
@@ -105,7 +120,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self._session is not None:
-            self._guard(self._session.end_epoch)
+            self._guard(self._session.end_epoch, logs)
 
     def on_test_begin(self, logs: Any = None) -> None:
         if self._session is not None:
@@ -157,13 +172,17 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             recorder = Recorder(settings.logdir, hardware=settings.hardware, clock=settings.clock)
             plan = Plan.of(settings.profile_steps)
             probe = probe_for(keras.backend.backend())
-            self._session = FitSession(recorder, probe, plan, settings.read_every)
+            self._session = FitSession(recorder, probe, plan, settings.read_every, settings.stop_on)
+            self._session.stop = self._stop_training
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
         self._session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
         if first and self._settings.audit and self._settings.verbose:
             for line in audit_lines(self._model, self._session.batch_size):
                 print(line, flush=True)
+
+    def _stop_training(self) -> None:
+        self._model.stop_training = True  # not by `self.model`: see above
 
     def _train_end(self) -> None:
         if self._session is None:

@@ -35,6 +35,7 @@ class HardwareSampler:
         self, put: Callable[[Sample], None], clock: Callable[[], int], zero_ns: int, absent: dict[str, str]
     ) -> None:
         self._put, self._clock, self._zero_ns, self._absent = put, clock, zero_ns, absent
+        self._throttled: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mpprof hardware", daemon=True)
 
@@ -46,6 +47,13 @@ class HardwareSampler:
         self._stop.set()
         self._thread.join(timeout_s)
 
+    def throttled(self) -> tuple[str, ...]:
+        """The throttle reasons of the samples since this was asked last."""
+        if not self._throttled:
+            return ()
+        reasons, self._throttled = self._throttled, set()
+        return tuple(reasons)
+
     def _run(self) -> None:
         try:
             machine = _process(self._absent)
@@ -55,6 +63,7 @@ class HardwareSampler:
                 now = self._clock() - self._zero_ns
                 shared = machine()
                 for sample in gpus() or [{}]:
+                    self._throttled.update(sample.get("throttle", ()))
                     self._put({"t_ns": now, **sample, **shared})
         except FAILURES as error:  # drivers fail in their own ways; the samples end here
             self._absent["hardware"] = f"sampling failed: {type(error).__name__}: {error}"[:500]

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from mpprof.errors import UsageError
+from mpprof.record.alarms import Seen, checked
 from mpprof.record.announcing import ANNOUNCE, Announce, last_line
 from mpprof.record.layers import model_facts
 from mpprof.record.probes import PROBES, Probe, probe_for
@@ -49,7 +50,8 @@ class StepRecorder:
             not. It is called every `read_every` steps, and step times are then means between two waits.
         backend: "tensorflow", "jax" or "torch"; None takes Keras' or the one that is imported.
         batch_size: global, for the record.
-        profile_steps, read_every, hardware, verbose, announce, clock: as for `MPProfilerCallback`.
+        profile_steps, read_every, hardware, verbose, announce, stop_on, clock: as for `MPProfilerCallback`.
+            An alarm of `stop_on` sets `stop_requested`, which the loop may look at.
 
     No failure in here stops the loop. Raises `UsageError` on wrong arguments and on a step within a step.
     """
@@ -68,20 +70,27 @@ class StepRecorder:
         hardware: bool = True,
         verbose: int = 1,
         announce: Announce | str | None = ANNOUNCE,
+        stop_on: str | Iterable[str] = (),
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         plan = Plan.of(profile_steps)
+        stopping = checked(stop_on)
         self._recorder = Recorder(logdir, hardware=hardware, clock=clock)
         self._loop = _Loop(model, optimizer if optimizer is not None else getattr(model, "optimizer", None))
         name = backend or _loaded_backend()
         if name != "none" and name not in PROBES:
             raise UsageError(f"no backend {name!r}", next=f"Give one of {', '.join(PROBES)}")
         probe = probe_for(name)
-        self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, batch_size)
+        self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, batch_size, stopping)
+        self._session.stop = self._request_stop
+        self.stop_requested = False  # by an alarm of `stop_on`: the loop's own matter to obey
         self._verbose, self._announce, self._clock = verbose, announce, clock
         self._batch = self._epoch = 0
         self._in_step = False
         self._values: dict[str, Any] = {}
+
+    def _request_stop(self) -> None:
+        self.stop_requested = True
 
     @property
     def root(self) -> Path | None:
@@ -187,8 +196,9 @@ class _LoopSession(FitSession):
         read_every: int,
         wait: Callable[[], Any] | None,
         batch_size: int | None,
+        stop_on: frozenset[str],
     ) -> None:
-        super().__init__(recorder, probe, plan, read_every)
+        super().__init__(recorder, probe, plan, read_every, stop_on)
         self.queues = False
         self.runs_behind = wait is not None
         self._device_wait = wait
@@ -231,6 +241,8 @@ class _LoopSession(FitSession):
             elif name not in RESERVED:
                 line[name] = float(value)
                 self.recorder.absent.pop(name, None)
+        if "loss" in values or "loss_scale" in values:
+            self._alarms(Seen(line["step"], 1, None, line.get("loss_scale"), line.get("loss")))
 
     def _wait_for_device(self) -> None:
         if self._device_wait is not None:

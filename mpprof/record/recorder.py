@@ -106,6 +106,10 @@ class Recorder:
             self.absent[part] = f"failed while recording: {type(error).__name__}: {error}"[:500]
             say("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
 
+    def throttled(self) -> tuple[str, ...]:
+        """Why GPUs were throttled in the samples since this was asked last."""
+        return self._sampler.throttled() if self._sampler is not None else ()
+
     def resume(self) -> None:
         """Training begins or goes on: write, and sample the hardware."""
         if not self.on or self._steps is not None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from mpprof.record.alarms import Alarm, Seen, Watch
 from mpprof.record.calls import CallLog, Line
 from mpprof.record.describe import describe_process, framework_facts
 from mpprof.record.fits import batch_size_of_running_fit, fit_facts
@@ -46,8 +47,20 @@ class FitSession:
     profiling: ClassVar[FitSession | None] = None
     """Whose window runs. A process has one profiler, and an error in the user's code leaves it running."""
 
-    def __init__(self, recorder: Recorder, probe: Probe, plan: Plan | None, read_every: int) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        probe: Probe,
+        plan: Plan | None,
+        read_every: int,
+        stop_on: frozenset[str] = frozenset(),
+    ) -> None:
         self.recorder, self.probe, self.plan = recorder, probe, plan
+        self.stop_on = stop_on
+        self.stop: Callable[[], None] | None = None  # asks the training to stop
+        self._watch = Watch()
+        self._seen_step = 0
+        self._new_intervals: list[int] = []
         self.calls = CallLog(0)
         self.queues = probe.asynchronous  # only begins are seen, and state is asked for in between
         self.runs_behind = probe.asynchronous
@@ -150,10 +163,12 @@ class FitSession:
         self.calls.start_epoch(epoch)
         self._first_of_epoch = True
 
-    def end_epoch(self) -> None:
+    def end_epoch(self, logs: dict[str, Any] | None = None) -> None:
         """The epoch's last call has run. Comes before validation, and again at Keras' own epoch end."""
         if not self._active():
             return
+        if logs and type(loss := logs.get("loss")) is float and self.queues:
+            self._alarms(Seen(self.calls.step, 0, loss=loss))  # where no step's loss is known
         line = self.calls.pending
         if self.queues:
             line = self.calls.dispatched(None, self._clock())
@@ -229,6 +244,7 @@ class FitSession:
                 if reading is not None:
                     self._note(line, reading)
             self._note_memory(line)
+            self._look_at(line)
 
     def _begin_asynchronous(self, batch: int, now_ns: int) -> None:
         before = self.calls.step
@@ -292,7 +308,9 @@ class FitSession:
             return
         self._read = found
         if not self._described and self._calls_run_in_fit() == 0:
-            self._skips = SkipCounter(getattr(self.model.optimizer, "dynamic_growth_steps", None))
+            growth = getattr(self.model.optimizer, "dynamic_growth_steps", None)
+            self._skips = SkipCounter(growth)
+            self._watch.growth_steps = growth
             reading = self.recorder.attempt("skipped", found)
             if reading is not None:
                 self._skips.start(_at_start(self.model.optimizer, reading))
@@ -347,6 +365,34 @@ class FitSession:
             if isinstance(memory, list):
                 line["memory"] = memory
 
+    def _look_at(self, line: Line) -> None:
+        """Whether a line that was read gives reason for an alarm."""
+        span, self._seen_step = line["step"] - self._seen_step, line["step"]
+        intervals, self._new_intervals = tuple(self._new_intervals), []
+        self._alarms(
+            Seen(
+                line["step"],
+                span,
+                line.get("skipped"),
+                line.get("loss_scale"),
+                line.get("loss"),
+                intervals,
+                self.recorder.throttled(),
+            )
+        )
+
+    def _alarms(self, seen: Seen) -> None:
+        for alarm in self._watch.see(seen):
+            self._raise_alarm(alarm)
+
+    def _raise_alarm(self, alarm: Alarm) -> None:
+        stops = alarm.kind in self.stop_on and self.stop is not None
+        say("mpprof: %s%s", alarm.text, "; training is stopped" if stops else "")
+        facts = {"kind": alarm.kind, "step": alarm.step, "text": alarm.text}
+        self.recorder.facts.setdefault("alarms", []).append(facts)
+        if stops and self.stop is not None:
+            self.stop()
+
     # --- lines -----------------------------------------------------------------------------------------
 
     def _drain(self, now_ns: int | None = None) -> None:
@@ -362,6 +408,7 @@ class FitSession:
                 reading = self.recorder.attempt("skipped", snapshot.reading)
                 if reading is not None:
                     self._note(line, reading)
+                    self._look_at(line)
             self._queued.popleft()
             self._emit(line)
 
@@ -372,6 +419,7 @@ class FitSession:
                 self.plan.interval(interval)
             if self._calls_run - line.get("interval_calls", 1) >= WARM_CALLS:
                 self.intervals.append(interval // line["covers"])
+                self._new_intervals.append(interval // line["covers"])
         self.recorder.put(line)
 
     def _emit_all(self, line: Line | None) -> None:

@@ -233,7 +233,9 @@ def put_in(monkeypatch: pytest.MonkeyPatch, place: str, kind: str, after: int) -
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    """All but the alarm: the loss of this training is not finite on purpose."""
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    return [text for text in said if "MP206" not in text]
 
 
 def check(caplog: pytest.LogCaptureFixture, root: Path, warned: tuple[int, int] = ONE) -> dict[str, str]:

@@ -31,7 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
-    assert "mpprof" not in ended.stderr  # nothing of ours failed
+    ours = [line for line in ended.stderr.splitlines() if "mpprof" in line and "MP206" not in line]
+    assert ours == []  # nothing of ours failed
     return out
 
 

@@ -1,0 +1,146 @@
+"""Alarms while training: what a reading of the run's state shows that should not wait for the report.
+
+Pure: a `Watch` is given what each reading showed and answers with the alarms that begin there, each kind
+once. Limits are those of the causes in the catalogue that they announce (MP201, MP203, MP206, MP807).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from mpprof.errors import UsageError
+
+Kind = Literal[
+    "loss_scale_stuck",
+    "loss_scale_low",
+    "loss_scale_runaway",
+    "endless_skips",
+    "non_finite_loss",
+    "throttling",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+STARTUP_STEPS = 20
+"""The default initial scale is 2^15: twenty halvings are more than any settling needs."""
+CONSECUTIVE_SKIPS = 10
+SKIPPED_RATIO, RATIO_STEPS = 0.05, 400
+RUNAWAY_SCALE = 2.0**24
+"""float16 spans 2^-24 to 2^16: a scale beyond 2^24 would lift its smallest number above 1."""
+STUCK_PERIODS = 3
+"""A dynamic scale doubles after each period of `growth_steps` without a skip: after three it is stuck."""
+DRIFT_RATIO, DRIFT_STEPS = 1.10, 64
+NO_FAULT = frozenset({"sync_boost"})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One reading. None: not read. `span`: steps since the reading before; `intervals_ns`: step times known
+    since then; `throttle`: the reasons that GPUs gave since then."""
+
+    step: int
+    span: int
+    skipped: int | None = None
+    loss_scale: float | None = None
+    loss: float | None = None
+    intervals_ns: tuple[int, ...] = ()
+    throttle: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    kind: Kind
+    step: int
+    text: str
+
+
+def checked(stop_on: str | Iterable[str]) -> frozenset[str]:
+    """The kinds of `stop_on`, which may be one. Raises `UsageError` for one that does not exist."""
+    wanted = (stop_on,) if isinstance(stop_on, str) else tuple(stop_on)
+    unknown = [kind for kind in wanted if kind not in KINDS]
+    if unknown:
+        raise UsageError(f"no alarm {unknown[0]!r}", next=f"Give some of {', '.join(KINDS)}")
+    return frozenset(wanted)
+
+
+@dataclass
+class Watch:
+    """`growth_steps`: of the dynamic loss scale, None where there is none."""
+
+    growth_steps: int | None = None
+    raised: set[Kind] = field(default_factory=set)
+    _streak: int = 0
+    _skips: deque[tuple[int, int]] = field(default_factory=deque)  # (skipped, steps) of the last readings
+    _scale: float | None = None
+    _good: int = 0  # steps without a skip or a change of scale
+    _usual: list[int] = field(default_factory=list)
+    _late: deque[int] = field(default_factory=lambda: deque(maxlen=DRIFT_STEPS))
+
+    def see(self, seen: Seen) -> list[Alarm]:
+        """The alarms that begin with this reading."""
+        found = []
+        for kind, text in self._look(seen):
+            if kind not in self.raised:
+                self.raised.add(kind)
+                found.append(Alarm(kind, seen.step, text))
+        return found
+
+    def _look(self, seen: Seen) -> Iterator[tuple[Kind, str]]:
+        if seen.loss is not None and not math.isfinite(seen.loss):
+            yield "non_finite_loss", f"the loss is {seen.loss} by step {seen.step} (MP206)"
+        if seen.skipped is not None:
+            yield from self._look_at_skips(seen, seen.skipped)
+        if seen.loss_scale is not None:
+            yield from self._look_at_scale(seen, seen.loss_scale)
+        yield from self._look_at_times(seen)
+
+    def _look_at_skips(self, seen: Seen, skipped: int) -> Iterator[tuple[Kind, str]]:
+        if seen.step <= STARTUP_STEPS:
+            return
+        self._streak = self._streak + skipped if skipped >= seen.span else 0
+        self._skips.append((skipped, seen.span))
+        while sum(steps for _, steps in self._skips) - self._skips[0][1] >= RATIO_STEPS:
+            self._skips.popleft()
+        steps, lost = sum(steps for _, steps in self._skips), sum(skips for skips, _ in self._skips)
+        if self._streak >= CONSECUTIVE_SKIPS:
+            yield "endless_skips", f"the last {self._streak} optimizer updates were all skipped (MP201)"
+        elif steps >= RATIO_STEPS and lost >= SKIPPED_RATIO * steps:
+            yield "endless_skips", f"{lost} of the last {steps} optimizer updates were skipped (MP201)"
+
+    def _look_at_scale(self, seen: Seen, scale: float) -> Iterator[tuple[Kind, str]]:
+        still = scale == self._scale and not seen.skipped
+        self._good, self._scale = (self._good + seen.span if still else 0), scale
+        if scale < 1.0:
+            yield (
+                "loss_scale_low",
+                f"the loss scale has fallen to {scale:g}: gradients overflow without it (MP201)",
+            )
+        if scale > RUNAWAY_SCALE or not math.isfinite(scale):
+            yield "loss_scale_runaway", f"the loss scale has grown to {scale:g}: nothing overflows (MP203)"
+        if self.growth_steps and self._good > STUCK_PERIODS * self.growth_steps:
+            yield (
+                "loss_scale_stuck",
+                f"the loss scale has been {scale:g} for {self._good} steps without a skip; it should have "
+                f"doubled every {self.growth_steps}",
+            )
+
+    def _look_at_times(self, seen: Seen) -> Iterator[tuple[Kind, str]]:
+        for interval in seen.intervals_ns:
+            if len(self._usual) < DRIFT_STEPS:
+                self._usual.append(interval)
+            else:
+                self._late.append(interval)
+        reasons = sorted(set(seen.throttle) - NO_FAULT)
+        if not reasons or len(self._late) < DRIFT_STEPS:
+            return
+        usual, late = statistics.median(self._usual), statistics.median(self._late)
+        if late >= DRIFT_RATIO * usual:
+            yield (
+                "throttling",
+                f"a step takes {late / 1e6:.3g} ms, {late / usual:.2f} times what it took at first, and "
+                f"the GPU throttles ({', '.join(reasons)}; MP807)",
+            )

@@ -1,0 +1,116 @@
+"""Alarms: pure detection, and what a training does with one."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.errors import UsageError
+from mpprof.record import StepRecorder
+from mpprof.record.alarms import Kind, Seen, Watch, checked
+from mpprof.store import read_records
+from tests.record.training import BATCH, callback, data, model
+
+
+def kinds(watch: Watch, *seen: Seen) -> list[tuple[Kind, int]]:
+    return [(alarm.kind, alarm.step) for one in seen for alarm in watch.see(one)]
+
+
+def test_skips_while_the_scale_settles_are_no_alarm_and_endless_ones_are() -> None:
+    settling = [Seen(step, 1, skipped=1, loss_scale=2.0 ** (16 - step)) for step in range(1, 12)]
+    assert kinds(Watch(), *settling) == []
+    endless = [Seen(step, 1, skipped=1) for step in range(1, 40)]
+    assert kinds(Watch(), *endless) == [("endless_skips", 30)]
+    interrupted = [Seen(step, 1, skipped=step % 10 != 0) for step in range(21, 121)]
+    assert kinds(Watch(), *interrupted) == []
+
+
+def test_one_step_in_twenty_skipped_over_hundreds_is_an_alarm() -> None:
+    at = [Seen(16 * k, 16, skipped=int(k % 5 != 0)) for k in range(2, 60)]  # 4 of 80: the limit
+    assert kinds(Watch(), *at) == [("endless_skips", 16 * 26)]
+    below = [Seen(16 * k, 16, skipped=int(k % 2 == 0)) for k in range(2, 200)]
+    assert kinds(Watch(), *below) == []
+
+
+@pytest.mark.parametrize(
+    ("scale", "kind"),
+    [(0.5, "loss_scale_low"), (1.0, None), (2.0**24, None), (2.0**25, "loss_scale_runaway"), (math.inf, "loss_scale_runaway")],
+)  # fmt: skip
+def test_the_limits_of_the_loss_scale(scale: float, kind: Kind | None) -> None:
+    said = kinds(Watch(), Seen(100, 1, 0, scale), Seen(101, 1, 0, scale))
+    assert said == ([(kind, 100)] if kind else [])
+
+
+def test_a_scale_that_should_have_doubled_is_stuck() -> None:
+    readings = [Seen(16 * k, 16, skipped=0, loss_scale=8.0) for k in range(1, 30)]
+    assert kinds(Watch(growth_steps=100), *readings) == [("loss_scale_stuck", 16 * 20)]
+    assert kinds(Watch(growth_steps=None), *readings) == []
+    skipping = [Seen(16 * k, 16, skipped=int(k % 10 == 0), loss_scale=8.0) for k in range(1, 30)]
+    assert kinds(Watch(growth_steps=100), *skipping) == []
+    growing = [Seen(16 * k, 16, skipped=0, loss_scale=2.0 ** (k // 10)) for k in range(1, 60)]
+    assert kinds(Watch(growth_steps=100), *growing) == []
+
+
+def test_slower_steps_are_an_alarm_where_the_gpu_throttles() -> None:
+    usual = [Seen(k, 1, intervals_ns=(1_000_000,)) for k in range(1, 65)]
+    slow = [Seen(k, 1, intervals_ns=(1_100_000,), throttle=("sw_thermal",)) for k in range(65, 140)]
+    assert kinds(Watch(), *usual, *slow) == [("throttling", 128)]
+    not_slow = [Seen(k, 1, intervals_ns=(1_090_000,), throttle=("sw_thermal",)) for k in range(65, 140)]
+    assert kinds(Watch(), *usual, *not_slow) == []
+    unthrottled = [Seen(k, 1, intervals_ns=(2_000_000,)) for k in range(65, 140)]
+    assert kinds(Watch(), *usual, *unthrottled) == []
+
+
+def test_an_alarm_that_does_not_exist_cannot_stop_anything() -> None:
+    assert checked("throttling") == {"throttling"}
+    with pytest.raises(UsageError, match="no alarm 'fire'"):
+        checked(["fire"])
+
+
+def test_a_loop_is_told_to_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    quiet: Any = {"hardware": False, "verbose": 0, "announce": None, "profile_steps": None}
+    with StepRecorder(tmp_path, stop_on="non_finite_loss", **quiet) as recorder:
+        for step in range(20):
+            if recorder.stop_requested:
+                break
+            with recorder.step():
+                pass
+            recorder.update(loss=math.nan if step == 6 else 0.5)
+    steps = read_records(tmp_path).steps
+    assert steps is not None
+    assert len(steps) == 7
+    assert "training is stopped" in caplog.text
+
+
+@pytest.mark.framework
+def test_training_is_warned_once_and_stopped_where_that_is_wanted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keras = pytest.importorskip("keras")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("Keras runs on another backend in this process")
+    x, y = data(60, bad_steps=(40,))
+    made = model()
+    for name, stop_on, steps in (("warned", (), 60), ("stopped", ("non_finite_loss",), 48)):
+        caplog.clear()
+        made.fit(
+            x,
+            y,
+            batch_size=BATCH,
+            shuffle=False,
+            verbose=0,
+            callbacks=[callback(tmp_path / name, stop_on=stop_on)],
+        )
+        assert [r.getMessage() for r in caplog.records if "the loss is nan" in r.getMessage()] == [
+            "mpprof: the loss is nan by step 48 (MP206)" + ("; training is stopped" if stop_on else "")
+        ]
+        read = read_records(tmp_path / name)
+        assert read.steps is not None
+        assert len(read.steps) == steps
+        alarms = json.loads((tmp_path / name / "mpprof" / "run.json").read_text())["alarms"]
+        assert [(alarm["kind"], alarm["step"]) for alarm in alarms] == [("non_finite_loss", 48)]
+        made = model()
