@@ -127,7 +127,11 @@ def periods(trace: Trace, device: int) -> Periods:
 def _attempts(trace: Trace, device: int, rows: Int64) -> Iterator[Periods]:
     found = marks(trace)
     if found is not None:
-        yield _by_host_time(trace, found, rows) if trace.basis == "host" else _by_launch(trace, found, rows)
+        called = rows if trace.basis == "device" else _called(trace, rows)
+        if len(called):
+            yield _by_launch(trace, found, called)
+        if trace.basis == "host":
+            yield _by_host_time(trace, found, rows)
     yield _by_group(trace, rows)
     yield _by_steps_line(trace, device)
     if found is None:
@@ -135,6 +139,17 @@ def _attempts(trace: Trace, device: int, rows: Int64) -> Iterator[Periods]:
 
 
 # --- markers -----------------------------------------------------------------------------------------------
+
+
+def _called(trace: Trace, rows: Int64) -> Int64:
+    """Of the ops of a host those that another event started: a call that returned before they ran. Empty
+    where they take less than half of the time."""
+    kernels, host = trace.kernels, trace.host
+    launch, total = kernels.launch[rows], int(kernels.duration_ns[rows].sum())
+    rows, launch = rows[launch >= 0], launch[launch >= 0]
+    other = host.name[launch] != kernels.name[rows]
+    time = int(kernels.duration_ns[rows[other]].sum())
+    return rows[other] if 2 * time > total else rows[:0]
 
 
 def _by_host_time(trace: Trace, found: Marks, rows: Int64) -> Periods:
@@ -149,7 +164,7 @@ def _by_host_time(trace: Trace, found: Marks, rows: Int64) -> Periods:
     edges = found.start_ns
     notes: tuple[str, ...] = ()
     if not _ran_under(found, trace.kernels.start_ns[rows]):
-        first = _first_of_each(trace, rows, len(found))
+        first = _first_of_each(trace, rows, found)
         if first is None:
             return nothing("ops ran after the step markers under which they were dispatched")
         edges = first
@@ -157,27 +172,29 @@ def _by_host_time(trace: Trace, found: Marks, rows: Int64) -> Periods:
     return Periods(edges[:-1][whole], edges[1:][whole], found.number[:-1][whole], found.family, notes)
 
 
-def _ran_under(found: Marks, start: Int64) -> bool:
-    """Whether the ops of each step ran under its marker: all of them, and about as many under each."""
+def _ran_under(found: Marks, start: Int64, may_be_late: float = 0.0) -> bool:
+    """Whether the work of each step ran under its marker: all of it (but for so many steps' at the end), and
+    about as much under each."""
     marker = found.at(start)
     late = np.count_nonzero(start >= found.end_ns[-1])
     count = np.bincount(marker[marker >= 0], minlength=len(found))[:-1]  # the last may be cut
     usual = median(count)
     even = (count >= usual / _UNEVEN).all() and (count <= usual * _UNEVEN).all()
-    return bool(even and late <= _MOST_LATE * len(start))
+    return bool(even and late <= max(_MOST_LATE * len(start), may_be_late * usual))
 
 
-def _first_of_each(trace: Trace, rows: Int64, times: int) -> Int64 | None:
-    """When the op that ran exactly this many times, and before the others that did, ran."""
+def _first_of_each(trace: Trace, rows: Int64, found: Marks) -> Int64 | None:
+    """When the first of the ops that ran once for each marker, each time after its marker, ran."""
     kernels = trace.kernels
     _, code, count = np.unique(
         kernels.name[rows] * np.int64(len(trace.ops) + 1) + kernels.op[rows],
         return_inverse=True, return_counts=True,
     )  # fmt: skip
-    often = np.flatnonzero(count[code] == times)
+    often = np.flatnonzero(count[code] == len(found))
     if not len(often):
         return None
-    return np.asarray(kernels.start_ns[rows[code == code[often[0]]]])
+    start = np.asarray(kernels.start_ns[rows[code == code[often[0]]]])
+    return start if (start >= found.start_ns).all() else None
 
 
 def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
@@ -196,6 +213,11 @@ def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
     inside = marker >= 0
     # Written last to first, so that the first kernel of each marker stays.
     first[marker[inside][::-1]] = start[inside][::-1]
+    if _lagging(trace, found, rows[linked]):
+        own = _first_of_each(trace, rows[linked], found)
+        where = "where a step begins is not sure" if own is None else "a step begins with the program's first"
+        notes.append(f"another thread launched kernels after their step markers had passed: {where}")
+        first = first if own is None else own
     cut = np.zeros(len(found), np.bool_)
     missing = launches = np.zeros(len(found), np.int64)
     if linked.any():
@@ -218,6 +240,16 @@ def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
     return Periods(
         first[:-1][whole], first[1:][whole], found.number[:-1][whole], found.family, tuple(notes), ratio
     )
+
+
+def _lagging(trace: Trace, found: Marks, rows: Int64) -> bool:
+    """Whether a thread of its own launched these kernels, and not under their step markers."""
+    host, launch = trace.host, trace.kernels.launch[rows]
+    if len(found) < 2 or not len(rows):
+        return False
+    own = 2 * np.count_nonzero(host.thread[launch] == found.thread) > len(rows)
+    # A step that the window cuts has launches, but its marker was never closed: one step may be late.
+    return not own and not _ran_under(found, host.start_ns[launch], may_be_late=1.0)
 
 
 def _launches(trace: Trace, found: Marks) -> tuple[Int64, Int64]:

@@ -129,7 +129,7 @@ def test_a_host_trace_takes_the_markers_times() -> None:
     b = TraceBuilder(basis="host", planes=("/host:CPU",))
     for n in range(3):
         b.marker(n, 100 * n, 100 * n + 90)
-        b.kernel("MatMul", 100 * n + 20, 100 * n + 70)
+        b.kernel("MatMul", 100 * n + 20, 100 * n + 70, launch=None)
     found = periods(b.build(), 0)
     assert edges(found) == [(0, 0, 100), (1, 100, 200)]
 
@@ -138,13 +138,64 @@ def test_a_host_that_runs_ahead_of_its_ops_takes_the_op_that_begins_the_program(
     b = TraceBuilder(basis="host", planes=("/host:CPU",))
     for n in range(4):
         b.marker(n + 1, 10 * n, 10 * n + 10)  # only dispatch
-        b.kernel("convert", 100 * n + 25, 100 * n + 30)
+        b.kernel("convert", 100 * n + 25, 100 * n + 30, launch=None)
         for at in range(3):
-            b.kernel("dot", 100 * n + 30 + 10 * at, 100 * n + 40 + 10 * at)
-        b.kernel("add", 100 * n + 60, 100 * n + 70)
+            b.kernel("dot", 100 * n + 30 + 10 * at, 100 * n + 40 + 10 * at, launch=None)
+        b.kernel("add", 100 * n + 60, 100 * n + 70, launch=None)
     found = periods(b.build(), 0)
     assert edges(found) == [(1, 25, 125), (2, 125, 225), (3, 225, 325)]
     assert "runs ahead" in found.notes[0]
+
+
+def test_ops_of_a_host_that_a_call_started_belong_to_the_marker_of_the_call() -> None:
+    b = TraceBuilder(basis="host", planes=("/host:CPU",))
+    for n in range(4):
+        b.marker(n + 1, 10 * n, 10 * n + 10)
+        # Two of the ops of each program: no op runs once per step, so only the calls tell the steps apart.
+        for at in range(2):
+            b.kernel("dot", 100 * n + 30 + 10 * at, 100 * n + 40 + 10 * at, launch=(10 * n + 2, 10 * n + 9))
+        b.kernel("host op", 100 * n + 90, 100 * n + 95, launch=None)
+    found = periods(b.build(), 0)
+    assert edges(found) == [(1, 30, 130), (2, 130, 230), (3, 230, 330)]
+    assert not found.notes
+
+
+def lagging(count: int = 4, per_step: int = 1) -> TraceBuilder:
+    """A thread of its own launches each step's kernels long after the marker has passed."""
+    b = TraceBuilder()
+    for n in range(count):
+        b.marker(n + 1, 20 * n, 20 * n + 20)
+        begin = 20 + 130 * n
+        for at in range(per_step):
+            launch = (begin + at, begin + at + 1)
+            b.kernel("begin", begin + 10 + at, begin + 11 + at, launch=launch, thread="launcher")
+        for at in range(20):
+            launch = (begin + 20 + at, begin + 21 + at)
+            b.kernel("gemm", begin + 30 + at, begin + 31 + at, launch=launch, thread="launcher")
+    return b
+
+
+def test_launches_that_lag_behind_the_markers_are_anchored_at_the_kernel_that_begins_the_program() -> None:
+    found = periods(lagging().build(), 0)
+    assert edges(found) == [(1, 30, 160), (2, 160, 290), (3, 290, 420)]
+    assert "begins with the program's first" in found.notes[0]
+
+
+def test_lagging_launches_without_a_kernel_that_runs_once_per_step_are_said_to_be_unsure() -> None:
+    found = periods(lagging(per_step=3).build(), 0)
+    assert any("not sure" in note for note in found.notes)
+
+
+def test_a_thread_of_its_own_that_keeps_up_is_joined_through_launches() -> None:
+    b = three_steps()
+    late = TraceBuilder()
+    for n in range(3):
+        late.marker(n + 7, 100 * n, 100 * n + 100)
+        for name, at in (("a", 10), ("b", 50)):
+            start = 100 * n + 250 + at
+            launch = (100 * n + at, 100 * n + at + 2)
+            late.kernel(name, start, start + 30, launch=launch, thread="launcher")
+    assert edges(periods(late.build(), 0)) == edges(periods(b.build(), 0))
 
 
 def test_groups_of_the_file_without_markers() -> None:
