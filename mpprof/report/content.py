@@ -181,7 +181,7 @@ def _measured(gain: Document, absent: dict[str, str]) -> Iterable[str]:
         observed += f", expected not known ({absent.get('speedup.expected', 'no reason recorded')})"
     else:
         observed += f", expected {words.speedup(gain['expected'])}"
-    if _lowered(gain):
+    if lowered_by_host(gain):
         observed += f" ({words.speedup(gain['expected_with_host'])} with the host as it is)"
     if gain["ceiling"] is not None:
         observed += f", ceiling {words.speedup(gain['ceiling'])}"
@@ -194,8 +194,8 @@ def _measured(gain: Document, absent: dict[str, str]) -> Iterable[str]:
         yield f"baseline: measured, run {words.plain(gain['baseline_id'])}{base}"
 
 
-def _lowered(gain: Document) -> bool:
-    """The host keeps the run from what its device could reach."""
+def lowered_by_host(gain: Document) -> bool:
+    """Whether the host keeps the run from what its device could reach; `gain` is a report's `speedup`."""
     with_host, expected = gain["expected_with_host"], gain["expected"]
     return with_host is not None and (expected is None or with_host < 0.99 * expected)
 
@@ -352,7 +352,9 @@ def not_judged(document: Document) -> list[tuple[str, list[str]]]:
 
 def not_measured(document: Document) -> list[tuple[str, list[str]]]:
     """What is absent, by reason; what another line of the report says already is left out."""
-    told = {"tensor_core", "speedup", "whatif"} | {room for room in ("steps", "time") if document[room] is None}
+    told = {"tensor_core", "speedup", "whatif"} | {
+        room for room in ("steps", "time") if document[room] is None
+    }
     parts = ("tensor_core.", "speedup.", "memory.", *(("run.",) if "run" in document["absent"] else ()))
     fields = (
         (field, why)

@@ -216,3 +216,11 @@ def test_context_refuses_a_run_that_is_not_listed() -> None:
 
     with pytest.raises(NotFoundError):
         _ = Context(FakeSource(), ENTRIES, Choice("nowhere")).run
+
+
+@pytest.mark.parametrize(("with_host", "shown"), [(1.2, True), (9.9, False), (None, False)])
+def test_the_host_is_named_only_where_it_holds_the_run_back(with_host: float | None, shown: bool) -> None:
+    document = mixed_document()
+    document["speedup"]["expected_with_host"] = with_host
+    tile = json.dumps(verdict._speedup_tile(document).to_plotly_json(), default=str)
+    assert ("with this host" in tile) is shown

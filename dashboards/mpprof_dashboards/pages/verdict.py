@@ -8,6 +8,7 @@ from dash import html
 
 from mpprof.model.source import Document
 from mpprof.report import words
+from mpprof.report.content import lowered_by_host
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
@@ -103,7 +104,7 @@ def _speedup_tile(document: Document) -> html.Div:
             f"{words.speedup(expected)} expected" if expected is not None else "",
             f"{words.speedup(ceiling)} ceiling" if expected is None and ceiling is not None else "",
             f"{words.speedup(speedup['expected_with_host'])} with this host"
-            if speedup.get("expected_with_host") is not None
+            if lowered_by_host(speedup)
             else "",
         ]
         return cards.tile(
