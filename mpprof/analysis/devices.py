@@ -1,9 +1,12 @@
 """What a device could do at best: peak rates by name, or inferred from its SMs and clock.
 
 The table is `devices.csv`: one row per product, rates dense in TFLOP/s as the vendor's named document
-states them. GeForce cards accumulate fp16 products in float32 at half rate, so `fp16` is the rate with
-float32 accumulation, which is what mixed precision asks for, and `fp16_acc16` that with half. GTX 16, MX and
-T400 to T1200 share compute capability 7.5 with the T4 and have no Tensor Cores.
+states them. `checked` names what a row was compared with: another published table, or what its SMs, its clock
+and the rate of one SM give; a row without says so in its `source`.
+
+GeForce cards accumulate fp16 products in float32 at half rate, so `fp16` is the rate with float32
+accumulation, which is what mixed precision asks for, and `fp16_acc16` that with half. GTX 16, MX and T400 to
+T1200 share compute capability 7.5 with the T4 and have no Tensor Cores.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pathlib import Path
 
 from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 
+UNCHECKED = "not compared with a second source"
 _CUDA_RATES = ("fp32_cuda", "fp16_cuda", "fp64_cuda")
 _MATRIX_RATES = ("fp64", "fp32", "tf32", "fp16", "fp16_acc16", "bf16", "fp8", "int8", "fp4")
 
@@ -85,7 +89,7 @@ def _product(row: dict[str, str]) -> Product:
         sm_clock_khz=int(row["sm_clock_mhz"]) * 1000 if row["sm_clock_mhz"] else None,
         rates={key: float(row[key]) * 1e12 for key in (*_CUDA_RATES, *_MATRIX_RATES) if row[key]},
         bandwidth_bytes_per_s=float(row["bandwidth_gb_per_s"]) * 1e9 if row["bandwidth_gb_per_s"] else None,
-        source=row["source"],
+        source=row["source"] if row["checked"] else f"{row['source']}; {UNCHECKED}",
     )
 
 

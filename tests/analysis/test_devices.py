@@ -186,3 +186,48 @@ def test_rates_are_in_a_sensible_order(product: devices.Product) -> None:
         if wide in rates and narrow in rates:
             assert rates[narrow] >= rates[wide], (wide, narrow)
     assert product.source
+
+
+# What the table was compared with --------------------------------------------------------------------------
+
+MOST_USED = (
+    "Tesla P100-SXM2-16GB", "Tesla V100-SXM2-16GB", "Tesla V100-PCIE-16GB", "Tesla T4", "NVIDIA A10", "NVIDIA A30",
+    "NVIDIA A40", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe", "NVIDIA L4", "NVIDIA L40S",
+    "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "NVIDIA H200", "NVIDIA H800", "NVIDIA B200", "NVIDIA GeForce RTX 4090",
+    "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 2080 Ti", "NVIDIA GeForce RTX 5090", "AMD Instinct MI300X",
+    "AMD Instinct MI325X", "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOST_USED)
+def test_the_most_used_rows_were_compared_with_a_second_source(name: str) -> None:
+    product = next(product for product in devices.products() if product.name == name)
+    assert devices.UNCHECKED not in product.source
+
+
+def test_a_row_that_was_not_compared_says_so_wherever_it_is_used() -> None:
+    peaks = devices.peaks(DeviceFacts("gpu", "Tesla K80"))
+    assert peaks is not None
+    assert peaks.source.endswith(devices.UNCHECKED)
+
+
+CLOCKED = [
+    product
+    for product in devices.products()
+    if product.vendor == "nvidia"
+    and product.compute_capability in devices._PER_SM
+    and product.sm_clock_khz
+    # NVIDIA states the rates of Hopper's Tensor Cores at a lower clock than its largest, and the H20's apart.
+    and product.compute_capability != (9, 0)
+]
+
+
+@pytest.mark.parametrize("product", CLOCKED, ids=lambda product: product.name)
+def test_rates_follow_from_sms_clock_and_generation(product: devices.Product) -> None:
+    per_sm = devices._PER_SM[product.compute_capability]  # type: ignore[index]
+    for arithmetic, rate in per_sm.items():
+        if arithmetic in product.rates:
+            of_clock = rate * product.sm_count * product.sm_clock_khz * 1e3  # type: ignore[operator]
+            # Half where float32 accumulation, or the whole product, is held to half the rate.
+            ratios = (product.rates[arithmetic] / of_clock, 2 * product.rates[arithmetic] / of_clock)
+            assert min(abs(ratio - 1) for ratio in ratios) < 0.035, arithmetic
