@@ -1,0 +1,433 @@
+"""Chrome traces of PyTorch and TensorFlow: what is written is what is read, whole or damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpprof import traces
+from mpprof.analysis import eligibility, layers, placement, timeline
+from mpprof.errors import MpprofError, UnreadableError
+from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
+from tests.traces.conftest import SHARED
+from tests.traces.kineto import Kineto, small
+
+RECORDED = sorted(
+    path
+    for folder in ("h100-torch", "b200-torch", "a100-v100-torch")
+    for path in (SHARED / folder).glob("*.gz")
+)
+recorded = pytest.mark.parametrize(
+    "path",
+    RECORDED
+    or [pytest.param(None, marks=pytest.mark.skip(reason=f"no recorded torch traces under {SHARED}"))],
+    ids=lambda path: path.name.removesuffix(".json.gz") if path else "none",
+)
+
+
+def read(tmp_path: Path, kineto: Kineto, name: str = "w.pt.trace.json", *, strict: bool = False) -> Trace:
+    return traces.read(kineto.write(tmp_path / name), strict=strict)
+
+
+def name_of(trace: Trace, row: int) -> str:
+    return trace.strings[trace.kernels.name[row]]
+
+
+def op_of(trace: Trace, row: int) -> str:
+    return trace.ops[trace.kernels.op[row]].name
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    return read(tmp_path, small())
+
+
+# --- Kineto ------------------------------------------------------------------------------------------------
+
+
+def test_kernels_have_times_exact_to_the_nanosecond(trace: Trace) -> None:
+    """Given times with three decimals, counted from a base; then they are whole nanoseconds from the first."""
+    assert len(trace.kernels) == 12
+    assert trace.kernels.start_ns[0] == 40_500
+    assert trace.kernels.duration_ns[0] == 10_125
+    assert trace.origin_unix_ns == 1_700_000_000_000_000_000
+
+
+def test_late_times_lose_no_digit(tmp_path: Path) -> None:
+    """A float has 0.25 µs at today's epoch; the file has nanoseconds."""
+    path = tmp_path / "w.pt.trace.json"
+    event = (
+        '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%s,"dur":%s,"args":{"device":0,"stream":7}}'
+    )
+    events = [event % ("1761000000000000.001", "1.999"), event % ("1761000000000005.123", "0.5")]
+    path.write_text(f'{{"traceEvents":[{",".join(events)}]}}')
+    trace = traces.read(path)
+    assert trace.origin_unix_ns == 1_761_000_000_000_000_001
+    assert trace.kernels.start_ns.tolist() == [0, 5_122]
+    assert trace.kernels.duration_ns.tolist() == [1_999, 500]
+
+
+def test_a_kernel_belongs_to_the_innermost_op_around_its_launch_and_to_its_modules(trace: Trace) -> None:
+    assert op_of(trace, 0) == "Net_0/Linear_0/aten::addmm"
+    assert trace.ops[trace.kernels.op[0]].type == "aten::addmm"
+    assert trace.strings[trace.kernels.shapes[0]] == "(half[32,64];half[64,16])"
+    assert [t.dims for t in eligibility.parse_shapes("(half[32,64];half[64,16])")] == [(32, 64), (64, 16)]
+
+
+def test_a_backward_op_gets_the_modules_of_its_forward_op_and_the_phase(trace: Trace) -> None:
+    assert op_of(trace, 1) == "Net_0/Linear_0/AddmmBackward0 aten::mm"
+    owner = layers.attribute(trace, None)
+    assert owner.phase_of(int(trace.kernels.op[1])) == "backward"
+    assert op_of(trace, 2) == "Optimizer.step#Adam.step aten::_foreach_add_"
+    assert owner.phase_of(int(trace.kernels.op[2])) == "optimizer"
+
+
+def test_steps_come_from_profiler_steps(trace: Trace) -> None:
+    found = timeline.periods(trace, 0)
+    assert found.source == "torch"
+    assert found.number.tolist() == [4, 5]
+    assert (found.end_ns - found.start_ns).tolist() == [1_000_000, 1_000_000]
+
+
+def test_copies_have_a_direction_and_a_size(trace: Trace) -> None:
+    row = int(np.flatnonzero(trace.kernels.kind == WorkKind.MEMCPY)[0])
+    assert trace.kernels.copy[row] == CopyKind.HOST_TO_DEVICE
+    assert trace.kernels.bytes[row] == 4096
+    assert trace.host.kind[trace.kernels.launch[row]] == HostKind.COPY
+
+
+def test_the_card_and_what_the_launch_needed_are_kept(trace: Trace) -> None:
+    facts = trace.devices[0].facts
+    assert (facts.name, facts.vendor, facts.compute_capability) == ("NVIDIA H100 80GB HBM3", "nvidia", (9, 0))
+    assert (facts.memory_bytes, facts.sm_count) == (85018279936, 132)
+    assert trace.strings[trace.kernels.details[0]] == "regs:90 shared:49152 grid:4,1,1 block:128,1,1"
+
+
+def test_memory_events_become_allocations_with_their_op(trace: Trace) -> None:
+    assert trace.allocations.bytes.tolist() == [2048] * 3
+    assert trace.allocations.live_bytes.tolist() == [12_048] * 3
+    assert trace.ops[trace.allocations.op[0]].name == "Net_0/Linear_0/aten::addmm"
+    assert "allocations" not in trace.lacks
+
+
+def test_python_frames_are_no_ops_and_no_host_events(tmp_path: Path) -> None:
+    kineto = small()
+    kineto.host("python_function", "threading.py(1032): _bootstrap", 0, 5000)
+    trace = read(tmp_path, kineto)
+    assert not any("_bootstrap" in trace.strings[row] for row in trace.host.name.tolist())
+    assert not any("_bootstrap" in op.name for op in trace.ops)
+
+
+def test_an_old_external_id_that_repeats_the_correlation_names_no_op(tmp_path: Path) -> None:
+    """torch 1.12 writes the correlation id as external id; an op with that number is somebody else."""
+    kineto = Kineto()
+    kineto.op("aten::relu", 0, 10, **{"External id": 5})
+    kineto.op("aten::mm", 20, 10, **{"External id": 6})
+    kineto.work("k1", 100, 5, correlation=5, **{"External id": 5})
+    kineto.work("k2", 110, 5, correlation=9, **{"External id": 6})
+    trace = read(tmp_path, kineto)
+    assert trace.kernels.op[0] == -1
+    assert op_of(trace, 1) == "aten::mm"
+
+
+def test_one_step_is_taken_from_its_projection_onto_the_device(tmp_path: Path) -> None:
+    kineto = Kineto()
+    kineto.host("user_annotation", "ProfilerStep#6", 0, 100)
+    kineto.launch("k", 10, 20, 5)
+    kineto.launch("k", 30, 60, 20)
+    kineto.work("ProfilerStep#6", 20, 60, cat="gpu_user_annotation")
+    trace = read(tmp_path, kineto)
+    assert len(trace.kernels) == 2  # the projection is no kernel
+    found = timeline.periods(trace, 0)
+    assert (found.source, found.number.tolist()) == ("steps_line", [6])
+    assert (found.end_ns - found.start_ns).tolist() == [60_000]
+
+
+def test_without_a_card_the_innermost_ops_are_the_kernels(tmp_path: Path) -> None:
+    kineto = Kineto(header={"deviceProperties": []})
+    kineto.op("aten::linear", 0, 100)
+    kineto.op("aten::addmm", 10, 80)
+    kineto.op("aten::relu", 200, 5)
+    trace = read(tmp_path, kineto)
+    assert trace.basis == "host"
+    assert [name_of(trace, row) for row in range(len(trace.kernels))] == ["aten::addmm", "aten::relu"]
+    assert "device" in trace.lacks
+
+
+def test_what_the_file_lacks_is_said(tmp_path: Path) -> None:
+    kineto = Kineto()
+    kineto.op("aten::mm", 0, 10)
+    kineto.launch("k", 1, 5, 5)
+    lacks = read(tmp_path, kineto).lacks
+    assert {"allocations", "markers", "shapes", "layers", "hlo"} <= lacks.keys()
+    assert "record_shapes=True" in lacks["shapes"]
+
+
+# --- TensorFlow's export -----------------------------------------------------------------------------------
+
+
+def tensorflow(
+    process: str = "/device:GPU:0", threads: tuple[str, ...] = ("stream:13", "TensorFlow Ops")
+) -> dict[str, Any]:
+    """*Synthetic*: laid out as tsl/profiler's trace_events_to_json.cc shows; numbers in args as text."""
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": process}},
+        {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/host:CPU"}},
+    ]
+    for tid, name in enumerate(threads, 13):
+        events.append({"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": name}})
+    for step in range(3):
+        at = step * 1000
+        events.append(
+            {
+                "ph": "X",
+                "pid": 2,
+                "tid": 5,
+                "ts": at,
+                "dur": 900,
+                "name": "train",
+                "args": {"step_num": str(step)},
+            }
+        )
+        events.append(
+            {
+                "ph": "X",
+                "pid": 2,
+                "tid": 5,
+                "ts": at + 10,
+                "dur": 5.5,
+                "name": "cuLaunchKernel",
+                "args": {"correlation_id": str(step)},
+            }
+        )
+        for tid in range(13, 13 + len(threads)):
+            args = {
+                "correlation_id": str(step),
+                "tf_op": "model/dense/MatMul:MatMul",
+                "tensor_shapes": "(half[32,128];half[128,64])",
+            }
+            events.append(
+                {
+                    "ph": "X",
+                    "pid": 1,
+                    "tid": tid,
+                    "ts": at + 20,
+                    "dur": 40.25,
+                    "name": "volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn",
+                    "args": args,
+                }
+            )
+    return {"displayTimeUnit": "ns", "traceEvents": events}
+
+
+def test_tensorflows_export_gives_streams_and_no_derived_line(tmp_path: Path) -> None:
+    path = tmp_path / "host.trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(tensorflow()).encode()))
+    trace = traces.read(path)
+    assert len(trace.kernels) == 3
+    assert [stream.name for stream in trace.streams] == ["stream:13"]
+    assert trace.ops[trace.kernels.op[0]].type == "MatMul"
+    assert trace.kernels.launch.tolist() != [-1, -1, -1]
+    assert timeline.periods(trace, 0).number.tolist() == [0, 1]
+    verdict = placement.place(trace)
+    assert verdict.verdicts[verdict.index[0]].placement == "tensor_core"
+    assert "facts" in trace.lacks
+
+
+def test_tensorflow_1_lists_each_stream_twice(tmp_path: Path) -> None:
+    """*Synthetic*: client/timeline.py writes a process of all streams and one for each."""
+    document = tensorflow("/device:GPU:0/stream:all Compute", ("",))
+    document["traceEvents"] += [
+        {"ph": "M", "pid": 3, "name": "process_name", "args": {"name": "/device:GPU:0/stream:13 Compute"}},
+        {"ph": "M", "pid": 4, "name": "process_name", "args": {"name": "/device:GPU:0 Compute"}},
+        {"ph": "X", "pid": 3, "tid": 0, "ts": 20, "dur": 40, "name": "k", "args": {}},
+        {"ph": "X", "pid": 4, "tid": 0, "ts": 20, "dur": 40, "name": "MatMul", "args": {}},
+    ]
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps(document))
+    assert len(traces.read(path).kernels) == 3
+
+
+# --- damage ------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_off_file_gives_what_is_whole_and_names_the_byte(tmp_path: Path) -> None:
+    text = small().text()
+    place = text.rindex(b'"Optimizer.step#Adam.step"') + 5
+    path = tmp_path / "w.pt.trace.json"
+    path.write_bytes(text[:place])
+    trace = traces.read(path)
+    assert 0 < len(trace.kernels) < 12
+    begin = text.rindex(b"{", 0, place)
+    assert any(f"byte {begin}" in warning for warning in trace.warnings)
+    with pytest.raises(UnreadableError, match=f"byte {begin}"):
+        traces.read(path, strict=True)
+
+
+def test_a_damaged_event_is_passed_over_and_the_rest_is_read(tmp_path: Path) -> None:
+    text = small().text()
+    place = text.index(b'"AddmmBackward0"')
+    path = tmp_path / "w.pt.trace.json"
+    path.write_bytes(text[:place] + b"\x00" + text[place + 1 :])
+    trace = traces.read(path)
+    assert len(trace.kernels) == 12
+    assert any("left out" in warning for warning in trace.warnings)
+
+
+def test_a_cut_off_gzip_gives_what_is_whole(tmp_path: Path) -> None:
+    path = small().write(tmp_path / "w.pt.trace.json.gz")
+    path.write_bytes(path.read_bytes()[:-60])
+    trace = traces.read(path)
+    assert 0 < len(trace.kernels) <= 12
+    assert any("damaged" in warning for warning in trace.warnings)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello",
+        b"{}",
+        b"[]",
+        b"[1, 2]",
+        b'{"traceEvents": []}',
+        b'{"traceEvents": 5}',
+        b"\x1f\x8b\x08garbage",
+        b'{"a":' * 5000,
+    ],
+    ids=["empty", "text", "object", "array", "numbers", "no events", "no list", "no gzip", "deep"],
+)
+def test_what_is_no_trace_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "w.trace.json"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableError) as caught:
+        traces.read(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bomb_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.trace.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20), 9))
+    with pytest.raises(UnreadableError, match="200 times its size"):
+        traces.read(path)
+
+
+def test_hostile_values_are_left_out_or_bounded(tmp_path: Path) -> None:
+    kineto = small()
+    kineto.work("no time", 0, 1)
+    kineto.events[-1]["ts"] = "soon"
+    kineto.work("negative", 50, -3)
+    kineto.work("far", 10**300, 1)
+    kineto.work("device", 60, 1)
+    kineto.events[-1]["args"]["device"] = 10**9
+    kineto.work("\ud800 lone", 70, 1, correlation=[], grid="x")
+    kineto.events += [None, 5, "x", {"ph": "X"}, {"ph": "X", "cat": 5, "name": []}]  # type: ignore[list-item]
+    trace = read(tmp_path, kineto)
+    assert len(trace.kernels) == 14
+    assert any("3 events have no usable time or device" in warning for warning in trace.warnings)
+    assert any("negative duration" in warning for warning in trace.warnings)
+    for text in trace.strings:
+        text.encode()
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    """Flip, cut, repeat or replace some bytes."""
+    pieces = (
+        b"{",
+        b"}",
+        b"[",
+        b'"',
+        b",",
+        b"null",
+        b"1e999",
+        b"-9223372036854775808",
+        b"\xff",
+        b'{"a":' * 40,
+    )
+    for _ in range(rng.choice((1, 2, 8, 30))):
+        at = rng.randrange(len(data))
+        piece = rng.choice(pieces)
+        match rng.randrange(4):
+            case 0:
+                data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
+            case 1:
+                data = data[:at] + piece + data[at:]
+            case 2:
+                data = data[:at] + data[at + rng.choice((1, 10, 100)) :]
+            case _:
+                end = at + rng.choice((4, 40, 400))
+                data = data[:end] + data[at:end] + data[end:]
+    return data
+
+
+@pytest.mark.parametrize("dialect", ["kineto", "tensorflow", "gzip"])
+def test_mutations_give_a_trace_or_one_clear_error(tmp_path: Path, dialect: str) -> None:
+    """3 x 400 mutations; 20,000 ran without a failure when this was written."""
+    rng = random.Random(7)
+    source = small().text() if dialect != "tensorflow" else json.dumps(tensorflow()).encode()
+    source = gzip.compress(source) if dialect == "gzip" else source
+    path = tmp_path / ("w.trace.json.gz" if dialect == "gzip" else "w.trace.json")
+    whole = 0
+    for _ in range(400):
+        path.write_bytes(mutated(rng, source))
+        try:
+            trace = traces.read(path)
+        except MpprofError:
+            continue
+        whole += 1
+        placement.place(trace)
+        assert (trace.kernels.duration_ns >= 0).all()
+        assert trace.kernels.launch.max(initial=-1) < max(1, len(trace.host))
+    assert whole > (0 if dialect == "gzip" else 200)
+
+
+# --- recorded ----------------------------------------------------------------------------------------------
+
+
+@recorded
+def test_every_kernel_is_counted_once_with_its_duration(path: Path) -> None:
+    """Against a count by the standard library's JSON with decimal numbers."""
+    document = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)
+    calls: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for event in document["traceEvents"]:
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            calls[event["name"]] += 1
+            total[event["name"]] += int(Decimal(event["dur"]) * 1000)
+    trace = traces.read(path)
+    assert sum(calls.values()) > 50
+    names = [name_of(trace, row) for row in range(len(trace.kernels))]
+    assert Counter(names) == calls
+    summed: Counter[str] = Counter()
+    for name, duration in zip(names, trace.kernels.duration_ns.tolist(), strict=True):
+        summed[name] += duration
+    assert summed == total
+    assert not trace.warnings
+
+
+@recorded
+def test_recorded_kernels_have_a_placement(path: Path) -> None:
+    trace = traces.read(path)
+    found = placement.place(trace)
+    unknown = np.array([verdict.placement == "unknown" for verdict in found.verdicts])[found.index]
+    time = trace.kernels.duration_ns
+    assert time[unknown].sum() < 0.02 * time.sum()
+
+
+@recorded
+def test_recorded_kernels_are_launched_before_they_start(path: Path) -> None:
+    """All but those whose launch lies before the window have one, and clocks agree to a microsecond or two."""
+    trace = traces.read(path)
+    linked = trace.kernels.launch >= 0
+    assert linked.mean() > 0.7
+    early = trace.host.start_ns[trace.kernels.launch[linked]] - trace.kernels.start_ns[linked]
+    assert early.max() < 5_000
