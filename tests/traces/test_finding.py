@@ -1,0 +1,72 @@
+"""Which file of a directory is read: by rule, and said where there was a choice."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+from mpprof import traces, workflows
+from tests.traces.kineto import small
+from tests.traces.test_nsys import export
+
+
+def names(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in traces.find(folder)]
+
+
+def test_one_format_of_a_session_is_read_in_the_order_of_the_rule(tmp_path: Path) -> None:
+    export(tmp_path / "w.sqlite")
+    assert names(tmp_path) == ["w.sqlite"]
+    (tmp_path / "host.trace.json").write_text("{}")
+    assert names(tmp_path) == ["host.trace.json"]
+    small().write(tmp_path / "rank0.json.gz")  # a Kineto trace under a name of somebody's own
+    assert names(tmp_path) == ["rank0.json.gz"]
+    (tmp_path / "host.xplane.pb").write_bytes(b"")
+    assert names(tmp_path) == ["host.xplane.pb"]
+
+
+def test_every_host_of_a_session_and_every_session_is_found_newest_last(tmp_path: Path) -> None:
+    for at, name in enumerate(("b/one.xplane.pb", "b/two.xplane.pb", "a/w.pt.trace.json.gz")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        small().write(path)
+        os.utime(path, (1000 + at, 1000 + at))
+    assert names(tmp_path) == ["b/one.xplane.pb", "b/two.xplane.pb", "a/w.pt.trace.json.gz"]
+
+
+def test_other_files_are_no_traces(tmp_path: Path) -> None:
+    (tmp_path / "data.json.gz").write_bytes(gzip.compress(b'{"rows": [1, 2, 3]}'))
+    (tmp_path / "broken.json.gz").write_bytes(b"no gzip")
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "folder.sqlite").mkdir()
+    assert names(tmp_path) == []
+
+
+def test_a_report_counts_where_its_export_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "run.nsys-rep").write_bytes(b"x")
+    assert names(tmp_path) == ["run.nsys-rep"]
+    export(tmp_path / "run.sqlite")
+    assert names(tmp_path) == ["run.sqlite"]
+    assert traces.choice(tmp_path / "run.sqlite") is None
+
+
+def test_the_choice_is_said_in_the_run(tmp_path: Path) -> None:
+    small().write(tmp_path / "w.pt.trace.json")
+    export(tmp_path / "w.sqlite")
+    (run,) = workflows.runs(tmp_path)
+    assert run.traces == (tmp_path / "w.pt.trace.json",)
+    assert run.warnings == (
+        "this kineto trace was read; of another format beside it, and not read: w.sqlite",
+    )
+
+
+def test_a_file_that_is_named_is_no_choice_and_nor_is_the_viewers_export(tmp_path: Path) -> None:
+    small().write(tmp_path / "w.pt.trace.json")
+    export(tmp_path / "w.sqlite")
+    assert workflows.load(tmp_path / "w.sqlite").warnings == ()
+    folder = tmp_path / "jax"
+    folder.mkdir()
+    (folder / "host.xplane.pb").write_bytes(b"")
+    (folder / "host.trace.json.gz").write_bytes(b"")
+    assert traces.choice(folder / "host.xplane.pb") is None

@@ -1,0 +1,282 @@
+"""Nsight Systems exports: what the tables hold is what is read, whole, damaged or hostile."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpprof import traces
+from mpprof.analysis import placement, timeline
+from mpprof.errors import MpprofError, UnreadableError
+from mpprof.model.trace import CopyKind, Trace, WorkKind
+from tests.traces.conftest import SHARED
+
+H100 = SHARED / "h100-nsys" / "h100_2gpu_1s.sqlite"
+needs_h100 = pytest.mark.skipif(not H100.exists(), reason=f"no {H100}")
+
+FIRST, SECOND = 5 << 24, 6 << 24
+"""Global ids of two processes; a thread's is its process' plus its own number."""
+
+SCHEMA = """
+create table StringIds (id integer primary key, value text not null);
+create table TARGET_INFO_GPU (id integer, name text, computeMajor integer, computeMinor integer,
+    totalMemory integer, smCount integer, clockRate integer, memoryBandwidth integer);
+create table TARGET_INFO_SESSION_START_TIME (utcEpochNs integer, systemClockNs integer);
+create table CUPTI_ACTIVITY_KIND_KERNEL (start integer, end integer, deviceId integer, contextId integer,
+    streamId integer, correlationId integer, globalPid integer, demangledName integer, shortName integer,
+    graphId integer, registersPerThread integer, staticSharedMemory integer, dynamicSharedMemory integer,
+    gridX integer, gridY integer, gridZ integer, blockX integer, blockY integer, blockZ integer);
+create table CUPTI_ACTIVITY_KIND_MEMCPY (start integer, end integer, deviceId integer, contextId integer,
+    streamId integer, correlationId integer, globalPid integer, bytes integer, copyKind integer);
+create table CUPTI_ACTIVITY_KIND_RUNTIME (start integer, end integer, globalTid integer,
+    correlationId integer, nameId integer);
+create table NVTX_EVENTS (start integer, end integer, eventType integer, text text, textId integer,
+    globalTid integer);
+"""
+NAMES = {1: "void gemm<float>()", 2: "gemm", 3: "cudaLaunchKernel_v7000", 4: "forward", 5: "relu"}
+
+
+def export(path: Path, *, extra: str = "") -> Path:
+    """*Synthetic*, by NVIDIA's schema reference: two processes whose correlation ids are the same."""
+    with sqlite3.connect(path) as db:
+        db.executescript(SCHEMA)
+        db.executemany("insert into StringIds values (?, ?)", NAMES.items())
+        db.execute(
+            "insert into TARGET_INFO_GPU values (0, 'NVIDIA H100', 9, 0, 85000000000, 132, 1980000000, 3352000000000)"
+        )
+        db.execute("insert into TARGET_INFO_SESSION_START_TIME values (1700000000000000000, 500)")
+        for process, device in ((FIRST, 0), (SECOND, 1)):
+            for step in range(3):
+                at, number = 1000 + 1000 * step, 10 + step
+                db.execute(
+                    "insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, ?, ?, 3)",
+                    (at + 10, at + 20, process + 1 + device, number),
+                )
+                db.execute(
+                    "insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?, ?, 1, 7, ?, ?, 1, 2, null, 32, 0, 1024, 4, 1, 1, 128, 1, 1)",
+                    (at + 100 + device, at + 150, device, number, process),
+                )
+                tid = process + 1 + device
+                db.execute(
+                    "insert into NVTX_EVENTS values (?, ?, 59, ?, null, ?)",
+                    (at, at + 900, f"step {step}", tid),
+                )
+                db.execute("insert into NVTX_EVENTS values (?, ?, 59, null, 4, ?)", (at + 2, at + 500, tid))
+                db.execute(
+                    "insert into NVTX_EVENTS values (?, ?, 59, ?, null, ?)",
+                    (at + 5, at + 50, f"aten::mm, op_id = {step}", tid),
+                )
+        db.execute(
+            f"insert into CUPTI_ACTIVITY_KIND_MEMCPY values (1300, 1320, 0, 1, 8, 99, {FIRST}, 4096, 1)"
+        )
+        db.executescript(extra)
+    db.close()
+    return path
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    return traces.read(export(tmp_path / "w.sqlite"))
+
+
+def test_correlation_ids_are_joined_within_their_process(trace: Trace) -> None:
+    kernels = trace.kernels
+    rows = np.flatnonzero(kernels.kind == WorkKind.KERNEL)
+    assert len(rows) == 6
+    assert (trace.host.start_ns[kernels.launch[rows]] < kernels.start_ns[rows]).all()
+    threads = [trace.threads[trace.host.thread[row]] for row in kernels.launch[rows].tolist()]
+    assert threads == ["thread 1"] * 3 + ["thread 2"] * 3
+
+
+def test_an_op_lies_in_the_ranges_around_its_launch(trace: Trace) -> None:
+    row = int(np.flatnonzero(trace.kernels.kind == WorkKind.KERNEL)[0])
+    op = trace.ops[trace.kernels.op[row]]
+    assert (op.name, op.type) == ("forward/aten::mm", "aten::mm")
+
+
+def test_ranges_that_name_steps_are_markers(trace: Trace) -> None:
+    found = timeline.periods(trace, 0)
+    assert (found.source, found.number.tolist()) == ("nvtx", [0, 1])
+    assert (found.end_ns - found.start_ns).tolist() == [1000, 1000]
+
+
+def test_times_names_and_launches_are_the_tables(trace: Trace) -> None:
+    kernels = trace.kernels
+    assert trace.origin_unix_ns == 1_700_000_000_000_000_500
+    assert kernels.start_ns.tolist() == [100, 300, 1100, 2100, 101, 1101, 2101]
+    assert kernels.duration_ns.tolist() == [50, 20, 50, 50, 49, 49, 49]
+    assert trace.strings[kernels.name[0]] == "void gemm<float>()"
+    assert (
+        trace.strings[kernels.details[0]]
+        == "regs:32 static_shared:0 dynamic_shared:1024 grid:4,1,1 block:128,1,1"
+    )
+    assert (kernels.copy[1], kernels.bytes[1]) == (CopyKind.HOST_TO_DEVICE, 4096)
+
+
+def test_the_card_is_known_where_the_export_states_it(trace: Trace) -> None:
+    first, second = (device.facts for device in trace.devices)
+    assert (first.name, first.compute_capability, first.sm_clock_khz) == ("NVIDIA H100", (9, 0), 1_980_000)
+    assert first.memory_bandwidth_bytes_per_s == 3.352e12
+    assert (second.name, second.vendor) == (None, "nvidia")
+
+
+def test_processes_that_number_their_cards_themselves(tmp_path: Path) -> None:
+    extra = """create table TARGET_INFO_CUDA_DEVICE (gpuId integer, cudaId integer, pid integer);
+        insert into TARGET_INFO_CUDA_DEVICE values (3, 0, 5), (2, 1, 6);"""
+    trace = traces.read(export(tmp_path / "w.sqlite", extra=extra))
+    assert [device.ordinal for device in trace.devices] == [2, 3]
+    assert np.bincount(trace.kernels.device).tolist() == [3, 4]
+
+
+def test_a_graph_recorded_as_a_whole_is_work_that_nobody_knows(tmp_path: Path) -> None:
+    extra = f"""create table CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start integer, end integer, deviceId integer,
+        contextId integer, streamId integer, correlationId integer, globalPid integer, graphId integer);
+        insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE values (5000, 6000, 0, 1, 7, 50, {FIRST}, 4);"""
+    trace = traces.read(export(tmp_path / "w.sqlite", extra=extra))
+    row = int(np.flatnonzero(trace.kernels.graph == 4)[0])
+    assert trace.kernels.duration_ns[row] == 1000
+    found = placement.place(trace)
+    assert found.verdicts[found.index[row]].placement == "unknown"
+    assert any("--cuda-graph-trace=node" in warning for warning in trace.warnings)
+
+
+def test_a_report_says_how_to_export_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.nsys-rep"
+    path.write_bytes(b"whatever")
+    with pytest.raises(UnreadableError, match=r"nsys export --type sqlite run\.nsys-rep"):
+        traces.read(path)
+
+
+# --- damage ------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_off_file_names_the_byte(tmp_path: Path) -> None:
+    path = export(tmp_path / "w.sqlite")
+    whole = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: whole - 4096])
+    try:
+        warnings = traces.read(path).warnings
+    except UnreadableError as error:
+        warnings = (str(error),)
+    assert any(f"byte {whole - 4096} of {whole}" in warning for warning in warnings)
+    with pytest.raises(UnreadableError):
+        traces.read(path, strict=True)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"SQLite format 3\x00", b"SQLite format 3\x00" + b"\xff" * 5000, b"text"]
+)
+def test_what_is_no_database_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "w.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableError) as caught:
+        traces.read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_another_applications_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("create table runs (id integer)")
+    db.close()
+    with pytest.raises(UnreadableError, match="no table StringIds"):
+        traces.read(path)
+    assert traces.find(tmp_path) == ()
+
+
+def test_a_view_that_never_ends_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "w.sqlite"
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            """create table StringIds (id integer primary key, value text);
+            create view CUPTI_ACTIVITY_KIND_KERNEL as with recursive r(n) as
+                (select 1 union all select n + 1 from r) select n as start, n as end, 0 as deviceId from r;"""
+        )
+    db.close()
+    with pytest.raises(UnreadableError, match="no CUDA activity"):
+        traces.read(path)
+
+
+def test_texts_in_columns_of_numbers_are_no_times(tmp_path: Path) -> None:
+    extra = f"""insert into CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, globalPid, demangledName)
+        values ('soon', x'ff', 0, {FIRST}, 1), (9e300, 5, 0, 0, 1), (7000, 6000, 0, 0, 77), (8000, 8001, null, 0, 1);"""
+    trace = traces.read(export(tmp_path / "w.sqlite", extra=extra))
+    assert (
+        len(trace.kernels) == 9
+    )  # 'soon' is 0 for SQLite, and the one that ends before it starts has no length
+    assert any("2 events have no usable time or device" in warning for warning in trace.warnings)
+    assert "(name lost)" in trace.strings
+
+
+def test_a_name_is_no_sql(tmp_path: Path) -> None:
+    extra = """create table "a"" b; drop table StringIds; --" ("x"" y" integer);"""
+    assert len(traces.read(export(tmp_path / "w.sqlite", extra=extra)).kernels) == 7
+
+
+def test_mutations_give_a_trace_or_one_clear_error(tmp_path: Path) -> None:
+    """400 mutations; 7,000 of a recorded one ran without a failure when this was written."""
+    rng = random.Random(3)
+    source = export(tmp_path / "whole.sqlite").read_bytes()
+    path = tmp_path / "w.sqlite"
+    whole = 0
+    for _ in range(400):
+        data = bytearray(source)
+        for _ in range(rng.choice((1, 4, 30))):
+            at = rng.randrange(len(data))
+            data[at : at + rng.choice((1, 4))] = rng.randbytes(rng.choice((1, 4)))
+        path.write_bytes(data)
+        try:
+            trace = traces.read(path)
+        except MpprofError:
+            continue
+        whole += 1
+        placement.place(trace)
+        assert (trace.kernels.duration_ns >= 0).all()
+    assert whole > 40
+
+
+# --- recorded ----------------------------------------------------------------------------------------------
+
+
+@needs_h100
+def test_every_kernel_of_a_recorded_export_is_counted_once() -> None:
+    with sqlite3.connect(f"file:{H100}?immutable=1", uri=True) as db:
+        rows = db.execute(
+            "select s.value, k.deviceId, count(*), sum(k.end - k.start) from CUPTI_ACTIVITY_KIND_KERNEL k "
+            "join StringIds s on s.id = k.demangledName group by 1, 2"
+        ).fetchall()
+        launched = db.execute(  # the file is one second cut out of a run: others were launched before it
+            "select count(*) from CUPTI_ACTIVITY_KIND_KERNEL k join CUPTI_ACTIVITY_KIND_RUNTIME r on "
+            "r.correlationId = k.correlationId and (r.globalTid & ~16777215) = k.globalPid"
+        ).fetchone()[0]
+    db.close()
+    expected = {(name, device): (calls, total) for name, device, calls, total in rows}
+    trace = traces.read(H100)
+    kernels = trace.kernels
+    calls: Counter[tuple[str, int]] = Counter()
+    total: Counter[tuple[str, int]] = Counter()
+    for row in np.flatnonzero(kernels.kind == WorkKind.KERNEL).tolist():
+        key = (trace.strings[kernels.name[row]], trace.devices[kernels.device[row]].ordinal)
+        calls[key] += 1
+        total[key] += int(kernels.duration_ns[row])
+    assert len(expected) > 80
+    assert {key: (calls[key], total[key]) for key in calls} == expected
+    assert launched > 1000
+    assert np.count_nonzero(kernels.launch[kernels.kind == WorkKind.KERNEL] >= 0) == launched
+
+
+@needs_h100
+def test_recorded_xmma_kernels_that_say_ffma_are_no_tensor_core_work() -> None:
+    trace = traces.read(H100)
+    found = placement.place(trace)
+    verdicts = {
+        found.verdicts[found.index[row]].placement
+        for row, name in enumerate(trace.kernels.name.tolist())
+        if "ffma" in trace.strings[name]
+    }
+    assert verdicts == {"cuda_core"}
