@@ -1,0 +1,223 @@
+"""Counter truth: which kernels use Tensor Cores by the GPU's own counters, and how often `classify` is right.
+
+    python -m tests.gpu.counter_truth collect OUT.csv [--framework torch] [--only SUBSTRING]    runs ncu
+    python -m tests.gpu.counter_truth agree OUT.csv                                            needs no GPU
+
+`collect` runs the cases of each framework under Nsight Compute (in one process per framework and TF32 mode) and
+writes one row per kernel name: its counters, its time, the verdict that follows from the counters. `agree`
+compares `mpprof classify` with such a table, by name and by time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpprof.analysis import counters
+from mpprof.analysis.kernel_names import classify
+from mpprof.cli.verify import arguments, available, complain, found
+from mpprof.errors import MpprofError
+from tests.gpu.counter_truth_cases import FRAMEWORKS, cases, work
+
+TIME = "gpu__time_duration"
+MOST_LAUNCHES = 100_000
+COLUMNS = ("kernel_name", "gpu", "compute_capability", "placement", "precision", "launches", "time_ns", "counters", "frameworks")  # fmt: skip
+
+
+@dataclass(slots=True)
+class Row:
+    """One kernel name on one card."""
+
+    name: str
+    capability: str = ""
+    launches: int = 0
+    time_ns: float = 0.0
+    frameworks: str = ""
+
+
+# Collecting ------------------------------------------------------------------------------------------------
+
+
+def run(framework: str, only: str, mode: str) -> int:
+    """Computes the cases of a framework, each twice: a library may try algorithms first. Returns how many
+    could be computed; what a framework lacks is said on stderr and left out."""
+    done = 0
+    for case in cases():
+        if case.framework != framework or only not in case.name or (case.dtype == "tf32") != (mode == "tf32"):
+            continue
+        try:
+            compute = work(case)
+            compute()
+            compute()
+            done += 1
+        except Exception as error:  # noqa: BLE001 - each framework raises its own for what it lacks
+            print(f"left out: {case.name}: {str(error).splitlines()[0][:160]}", file=sys.stderr)
+    return done
+
+
+def command(framework: str, only: str, mode: str) -> list[str]:
+    """The process that computes the cases of one framework in one TF32 mode."""
+    return [sys.executable, "-m", "tests.gpu.counter_truth", "run", framework, "--only", only, "--mode", mode]
+
+
+def collect(out: Path, frameworks: Sequence[str], only: str, gpu: str) -> int:
+    """Counts all cases and writes the table; returns its number of rows."""
+    ncu = found(None)
+    metrics = (TIME, *available(ncu))
+    rows: dict[str, Row] = {}
+    lines: list[str] = []
+    for framework in frameworks:
+        for mode in ("plain", "tf32"):
+            counted = count(ncu, metrics, framework, only, mode)
+            for name, row in timed(counted).items():
+                into = rows.setdefault(name, Row(name, row.capability))
+                into.launches += row.launches
+                into.time_ns += row.time_ns
+                into.frameworks = " ".join(dict.fromkeys([*into.frameworks.split(), framework]))
+            lines += counted if not lines else body(counted)
+    verdicts = counters.verdicts(lines, card=gpu, where="ncu")
+    write(out, rows.values(), verdicts, gpu)
+    return len(verdicts)
+
+
+def count(ncu: str, metrics: Sequence[str], framework: str, only: str, mode: str) -> list[str]:
+    """The CSV of one process."""
+    environment = {
+        **os.environ,
+        "CUPY_TF32": str(int(mode == "tf32")),
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "ncu.csv"
+        full = [*arguments(ncu, metrics, log, MOST_LAUNCHES), *command(framework, only, mode)]
+        done = subprocess.run(full, env=environment, check=False)
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    complain(lines, done.returncode, full)
+    return lines
+
+
+def body(lines: Iterable[str]) -> list[str]:
+    """The launches of a raw page, without its header and its units."""
+    table = [line for line in lines if line.startswith('"')]
+    return [line for line in table if not line.startswith(('"ID"', '"",'))]
+
+
+def timed(lines: Iterable[str]) -> dict[str, Row]:
+    """Launches and time of each kernel name of a raw page."""
+    reader = csv.DictReader(line for line in lines if line.startswith('"'))
+    rows: dict[str, Row] = {}
+    for launch in reader:
+        name = launch["Kernel Name"]
+        if not name:
+            continue
+        row = rows.setdefault(name, Row(name, launch.get("CC", "")))
+        row.launches += 1
+        row.time_ns += float((launch.get(f"{TIME}.sum") or "0").replace(",", ""))
+    return rows
+
+
+def write(out: Path, rows: Iterable[Row], verdicts: dict, gpu: str) -> None:  # type: ignore[type-arg]
+    with out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in sorted(rows, key=lambda row: -row.time_ns):
+            verdict = verdicts.get((row.name, gpu))
+            if verdict is not None:
+                said = (verdict.placement, verdict.precision, row.launches, round(row.time_ns))
+                writer.writerow([row.name, gpu, row.capability, *said, verdict.reason.text, row.frameworks])
+
+
+# Comparing -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of `classify` with counters: whether Tensor Cores were used. Ratios are of what was decided."""
+
+    names: int
+    unknown: int
+    wrong: tuple[str, ...]
+    by_name: float | None
+    by_time: float | None
+    unknown_time: float
+
+
+def agree(table: Path) -> Agreement:
+    """Raises MpprofError for a table without rows."""
+    with table.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        raise MpprofError("holds no kernels", where=str(table), next="Write it with `collect`")
+    wrong: list[str] = []
+    time = {"right": 0.0, "wrong": 0.0, "unknown": 0.0}
+    unknown = 0
+    for row in rows:
+        major, _, minor = row["compute_capability"].partition(".")
+        verdict = classify(row["kernel_name"], (int(major), int(minor or 0)) if major else None, "nvidia")
+        if verdict.placement == "unknown":
+            outcome, unknown = "unknown", unknown + 1
+        elif (verdict.placement == "tensor_core") == (row["placement"] == "tensor_core"):
+            outcome = "right"
+        else:
+            outcome = "wrong"
+            wrong.append(row["kernel_name"])
+        time[outcome] += float(row["time_ns"])
+    decided, decided_time = len(rows) - unknown, time["right"] + time["wrong"]
+    return Agreement(
+        names=len(rows),
+        unknown=unknown,
+        wrong=tuple(wrong),
+        by_name=(decided - len(wrong)) / decided if decided else None,
+        by_time=time["right"] / decided_time if decided_time else None,
+        unknown_time=time["unknown"] / (sum(time.values()) or 1.0),
+    )
+
+
+def report(found: Agreement) -> str:
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{value:.1%}"
+
+    return "\n".join(
+        [
+            f"{found.names} kernel names; unknown {found.unknown} ({percent(found.unknown_time)} of the time)",
+            f"of those decided right: {percent(found.by_name)} of the names, {percent(found.by_time)} of the time",
+            *(f"wrong: {name[:160]}" for name in found.wrong),
+        ]
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    actions = parser.add_subparsers(dest="action", required=True)
+    one = actions.add_parser("run")
+    one.add_argument("framework", choices=FRAMEWORKS)
+    one.add_argument("--mode", choices=("plain", "tf32"), default="plain")
+    many = actions.add_parser("collect")
+    many.add_argument("out", type=Path)
+    many.add_argument("--framework", action="append", choices=FRAMEWORKS)
+    many.add_argument("--gpu", default="", help="the card's name, for the table")
+    for action in (one, many):
+        action.add_argument("--only", default="", help="cases whose name holds this")
+    actions.add_parser("agree").add_argument("table", type=Path)
+    args = parser.parse_args(argv)
+    if args.action == "run":
+        print(f"{run(args.framework, args.only, args.mode)} cases", file=sys.stderr)
+    elif args.action == "collect":
+        count_ = collect(args.out, args.framework or FRAMEWORKS, args.only, args.gpu)
+        print(f"{count_} kernel names in {args.out}")
+    else:
+        print(report(agree(args.table)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
