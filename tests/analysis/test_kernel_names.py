@@ -14,14 +14,11 @@ from mpprof.analysis.kernel_names import RULES, candidates, classify
 from mpprof.analysis.kernel_names_parse import Card, parse, readable
 from mpprof.analysis.kernel_names_rule import Rule, literals
 from mpprof.model.kernels import FAMILIES, PLACEMENTS, PRECISIONS
+from tests.benchmarks.tensor_core_truth import by_fragments
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TRUTH = DATA / "kernel_truth.csv"
 SEEN = DATA / "kernel_names.csv"
-
-# The list by which XProf calls a kernel one that uses Tensor Cores: tensorflow/profiler,
-# kernel_stats_utils.cc (kTensorCoreKernelNamePatterns).
-XPROF = ["16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group", "first_layer_wgrad_kernel", "h1688", "h884", "hmma", "i16832", "i8816", "s884", "s1688", "xmma_gemm", "xmma_implicit_gemm", "xmma_sparse_conv", "xmma_sparse_gemm", "xmma_warp_specialized_implicit_gemm"]  # fmt: skip
 
 UNDECIDABLE = "gemm_lowprec_t<"  # a user's kernel: nothing in its name says how it multiplies
 
@@ -113,7 +110,7 @@ def test_the_fragment_list_of_the_field_is_beaten_on_the_same_rows() -> None:
         row["kernel_name"]: classify(row["kernel_name"], _capability(row["gpu"])).placement == "tensor_core"
         for row in rows
     }
-    rival = {row["kernel_name"]: any(part in row["kernel_name"] for part in XPROF) for row in rows}
+    rival = {row["kernel_name"]: by_fragments(row["kernel_name"]) for row in rows}
     our_yes, our_no = recalls(ours)  # `unknown` counts as a miss
     rival_yes, rival_no = recalls(rival)
     assert (round(our_yes, 3), round(our_no, 3)) == (0.909, 1.0)
