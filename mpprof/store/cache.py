@@ -1,0 +1,169 @@
+"""What was read of a foreign trace, kept as Parquet, so that a slow format is parsed once.
+
+An entry is a directory named by a digest of the trace's whole content and of the code that read it. It is
+written beside its place, synced and renamed, so a reader sees all of it or nothing; its files carry digests,
+so a damaged entry counts as none. The least recently used entries go once all of them outgrow the limit.
+Nothing here ever fails a command: a cache that cannot be used is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mpprof.model.trace import Trace
+
+LIMIT_BYTES = 2 << 30
+"""Of all entries together."""
+
+_ABANDONED_S = 3600
+"""A directory that is still being written after this long belongs to a writer that was killed."""
+_META = "meta.json"
+_PARTS = "part-"
+
+
+def folder() -> Path | None:
+    """The directory of the cache: MPPROF_CACHE, else the platform's own; None where it is "off"."""
+    chosen = os.environ.get("MPPROF_CACHE")
+    if chosen is not None:
+        return None if chosen.lower() in ("", "off", "0") else Path(chosen).expanduser()
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "mpprof"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "mpprof" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "mpprof"
+
+
+def trace(path: Path, version: str, read: Callable[[], Trace], *, limit_bytes: int = LIMIT_BYTES) -> Trace:
+    """The trace at `path`, from the cache or else by `read`, whose result is then kept.
+
+    `version` stands for the code that reads: another one makes other entries. Errors of `read` pass through,
+    and what it raises is not kept. A trace with compiled programs is not kept (its format is read fast).
+    """
+    root = folder()
+    if root is None:
+        return read()
+    cache = Cache(root / "traces", limit_bytes)
+    try:
+        key = digest(path, version)
+    except OSError:
+        return read()
+    found = cache.load(key)
+    if found is not None:
+        return replace(found, source=replace(found.source, path=path))
+    result = read()
+    cache.save(key, result)
+    return result
+
+
+def digest(path: Path, version: str) -> str:
+    """Of the whole content (about 1 GB/s) and the version; a copy has another time of change."""
+    hashed = hashlib.blake2b(version.encode(), digest_size=20)
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The entries under one directory. No method raises for what is on disk."""
+
+    root: Path
+    limit_bytes: int = LIMIT_BYTES
+
+    def load(self, key: str) -> Trace | None:
+        """The entry's trace, None where there is none that is whole."""
+        from mpprof.store import cache_format
+
+        entry = self.root / key
+        try:
+            meta = json.loads((entry / _META).read_bytes())
+            files = {name: (entry / name).read_bytes() for name in cache_format.FILES}
+            if any(_digest(files[name]) != meta["files"][name] for name in files) or (
+                _digest(json.dumps(meta["body"], sort_keys=True).encode()) != meta["digest"]
+            ):
+                return None
+            found = cache_format.decode(meta["body"], files)
+            os.utime(entry / _META)
+        except FileNotFoundError:
+            return None
+        except (OSError, *cache_format.ERRORS):
+            return None  # damaged, or of a version that nobody knows: it is read afresh and replaced
+        return found
+
+    def save(self, key: str, kept: Trace) -> None:
+        """Keep the trace; another process that does the same at the same time does no harm."""
+        from mpprof.store import cache_format
+
+        part = self.root / f"{_PARTS}{os.getpid()}-{secrets.token_hex(4)}"
+        try:
+            encoded = cache_format.encode(kept)
+            if encoded is None or sum(map(len, encoded.files.values())) > self.limit_bytes // 2:
+                return
+            body = encoded.body
+            meta = {
+                "files": {name: _digest(content) for name, content in encoded.files.items()},
+                "body": body,
+                "digest": _digest(json.dumps(body, sort_keys=True).encode()),
+            }
+            part.mkdir(parents=True, mode=0o700)
+            for name, content in (*encoded.files.items(), (_META, json.dumps(meta).encode())):
+                _write(part / name, content)
+            self._place(part, self.root / key)
+            self._evict()
+        except (OSError, *cache_format.ERRORS):
+            shutil.rmtree(part, ignore_errors=True)  # a full or read-only disk: nothing is kept
+
+    def _place(self, part: Path, entry: Path) -> None:
+        """Rename into place; what stands there is damaged, or was written meanwhile and is as good."""
+        with suppress(OSError):
+            part.rename(entry)
+            return
+        old = part.with_name(f"{part.name}-old")
+        with suppress(OSError):
+            entry.rename(old)
+            part.rename(entry)
+        for rest in (part, old):
+            shutil.rmtree(rest, ignore_errors=True)
+
+    def _evict(self) -> None:
+        """Remove what killed writers left, then the least recently used entries above the limit."""
+        now = time.time()
+        entries: list[tuple[float, int, Path]] = []
+        for entry in self.root.iterdir():
+            with suppress(OSError):
+                if entry.name.startswith(_PARTS):
+                    if now - entry.stat().st_mtime > _ABANDONED_S:
+                        shutil.rmtree(entry, ignore_errors=True)
+                    continue
+                size = sum(file.stat().st_size for file in entry.iterdir())
+                used = entry / _META
+                entries.append((used.stat().st_mtime if used.exists() else 0.0, size, entry))
+        total = sum(size for _, size, _ in entries)
+        for _, size, entry in sorted(entries):
+            if total <= self.limit_bytes:
+                return
+            shutil.rmtree(entry, ignore_errors=True)
+            total -= size
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
