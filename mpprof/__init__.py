@@ -16,6 +16,7 @@ from mpprof._version import __version__
 
 if TYPE_CHECKING:
     from mpprof.auditing import audit
+    from mpprof.policies import compare_policies
     from mpprof.record import MPProfilerCallback, StepRecorder
     from mpprof.workflows import compare, diagnose, load
 
@@ -24,11 +25,21 @@ _LAZY = {
     "StepRecorder": "mpprof.record",
     "audit": "mpprof.auditing",
     "compare": "mpprof.workflows",
+    "compare_policies": "mpprof.policies",
     "diagnose": "mpprof.workflows",
     "load": "mpprof.workflows",
 }
 
-__all__ = ["MPProfilerCallback", "StepRecorder", "__version__", "audit", "compare", "diagnose", "load"]
+__all__ = [
+    "MPProfilerCallback",
+    "StepRecorder",
+    "__version__",
+    "audit",
+    "compare",
+    "compare_policies",
+    "diagnose",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

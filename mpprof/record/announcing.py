@@ -27,17 +27,17 @@ ANNOUNCE = "mpprof.workflows:announce"
 def last_line(announce: Announce | str | None, root: Path, summary: Callable[..., str]) -> str:
     """What was recorded, the verdict, and the command that shows more. `summary` is asked for a median step
     time only where no verdict states one: two figures of one thing are one too many."""
-    verdict = _verdict(announce, root)
-    said = summary(median=verdict is None)
-    return " ".join(filter(None, [f"mpprof: {said}.", verdict, f"More: mpprof report {_shown(root)}"]))
+    sentence = verdict(announce, root)
+    said = summary(median=sentence is None)
+    return " ".join(filter(None, [f"mpprof: {said}.", sentence, f"More: mpprof report {_shown(root)}"]))
 
 
-def _verdict(announce: Announce | str | None, root: Path) -> str | None:
+def verdict(announce: Announce | str | None, root: Path) -> str | None:
     """The sentence, or None: judging is an extra, and its failure is no failure of recording."""
     try:
         if isinstance(announce, str):
             announce = _named(announce)
-        return aside(announce, root, deadline_s=PATIENCE_SECONDS) if callable(announce) else None
+        return aside(announce, root, deadline_s=PATIENCE_SECONDS) if announce is not None else None
     except FAILURES as error:  # see above; `mpprof report` will say what is wrong
         log.debug("no verdict", exc_info=error)
         return None

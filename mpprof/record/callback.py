@@ -13,12 +13,16 @@ from typing import Any
 
 import keras
 
+from mpprof.errors import UnableError
 from mpprof.record.alarms import checked
 from mpprof.record.announcing import ANNOUNCE, Announce, audit_lines, last_line
 from mpprof.record.aside import FAILURES
 from mpprof.record.probes import ASYNCHRONOUS, probe_for
 from mpprof.record.recorder import Recorder, say
+from mpprof.record.result import RunResult
 from mpprof.record.session import FitSession
+from mpprof.record.sinks import Sink
+from mpprof.record.tensorboard import EventFile
 from mpprof.record.window import Plan, ProfileSteps
 
 log = logging.getLogger("mpprof")
@@ -34,6 +38,8 @@ class _Settings:
     announce: Announce | str | None
     audit: bool
     stop_on: frozenset[str]
+    sinks: tuple[Sink, ...]
+    tensorboard: bool
     clock: Callable[[], int]
 
 
@@ -63,6 +69,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             "loss_scale_runaway", "endless_skips", "non_finite_loss", "throttling". Each is said once, by a
             warning of the log "mpprof", whether it stops training or not; it is raised when the state is
             read, so at most `read_every` steps late.
+        tensorboard: write the series as TensorBoard scalars, too (`mpprof/loss_scale`, ...), into the run's
+            directory. Off unless asked for: the records say the same and more, and `mpprof serve` shows them.
+        sinks: other places for the same series, see `mpprof.record.sinks.Sink`.
         clock: a monotonic clock in nanoseconds.
 
     Known limits: on the torch backend there is no profile window yet. A `fit` that ends by an exception is
@@ -84,6 +93,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         announce: Announce | str | None = ANNOUNCE,
         audit: bool = True,
         stop_on: str | Iterable[str] = (),
+        tensorboard: bool = False,
+        sinks: Iterable[Sink] = (),
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         super().__init__()
@@ -97,6 +108,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             announce,
             audit,
             checked(stop_on),
+            tuple(sinks),
+            tensorboard,
             clock,
         )
         self._session: FitSession | None = None
@@ -176,10 +189,24 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._session.stop = self._stop_training
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
+        if first:
+            self._session.opened = self._open_sinks
         self._session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
         if first and self._settings.audit and self._settings.verbose:
             for line in audit_lines(self._model, self._session.batch_size):
                 print(line, flush=True)
+
+    def _open_sinks(self, recorder: Recorder) -> None:
+        own = [EventFile(recorder.folder)] if self._settings.tensorboard else []
+        recorder.sinks.extend([*own, *self._settings.sinks])
+
+    def result(self) -> RunResult:
+        """The run so far, for scripts and notebooks (where it shows itself as a page). Raises `UnableError`
+        where nothing was recorded."""
+        root = self.root
+        if self._session is None or root is None:
+            raise UnableError("nothing was recorded yet", next="Call fit with this callback first")
+        return self._session.result(root)
 
     def _stop_training(self) -> None:
         self._model.stop_training = True  # not by `self.model`: see above
@@ -201,3 +228,18 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         super().__init__()
         self.__dict__.update(state)
         self._session, self._failed = None, False
+
+
+def stop_after(steps: int) -> Any:
+    """A callback that ends a training after so many steps."""
+
+    class StopAfter(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+        begun = 0
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            # Not at a batch's end: see MPProfilerCallback. The step that begins here is the last.
+            self.begun += 1
+            if self.begun >= steps:
+                self._model.stop_training = True
+
+    return StopAfter()

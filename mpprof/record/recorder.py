@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from mpprof.record.aside import FAILURES, aside
 from mpprof.record.hardware import HardwareSampler
+from mpprof.record.sinks import Series, Sink
 from mpprof.store import formats
 from mpprof.store.writing import LineWriter, claim, write_run
 
@@ -45,6 +46,8 @@ class Recorder:
         self._off: set[str] = set()
         self._saying = threading.Lock()
         self._known: frozenset[str] = frozenset()  # files that this run has begun
+        self.sinks: list[Sink] = []
+        self._series = Series()
         self._steps: LineWriter | None = None
         self._samples: LineWriter | None = None
         self._sampler: HardwareSampler | None = None
@@ -115,7 +118,7 @@ class Recorder:
         if not self.on or self._steps is not None:
             return
         try:
-            self._steps = aside(self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA)
+            self._steps = aside(self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA, self._feed)
         except FAILURES as error:
             self._vanished(self._folder / formats.STEPS_FILE, error)
             return
@@ -144,10 +147,27 @@ class Recorder:
         sampler.start()
         return sampler
 
-    def _writer(self, name: str, schema: str) -> LineWriter:
+    def _writer(
+        self, name: str, schema: str, seen: Callable[[dict[str, Any]], None] | None = None
+    ) -> LineWriter:
         """New for the run's first fit, going on for its later ones."""
         known, self._known = name in self._known, self._known | {name}
-        return LineWriter(self._folder / name, None if known else schema, self._vanished)
+        return LineWriter(self._folder / name, None if known else schema, self._vanished, seen)
+
+    def _feed(self, line: dict[str, Any]) -> None:
+        """Hand a line that was written on to the sinks, in the writer's thread."""
+        if line.get("kind") == "fit_end":
+            for sink in self.sinks:
+                self.attempt(_name(sink), sink.close)
+        elif self.sinks and (values := self._series.see(line)):
+            unix_s = (self.facts["clock"]["unix_ns"] + line["t_ns"]) / 1e9
+            for sink in self.sinks:
+                self.attempt(_name(sink), sink.scalars, line["step"], unix_s, values)
+
+    @property
+    def folder(self) -> Path:
+        """Of this run's own files; only after `open`."""
+        return self._folder
 
     def _vanished(self, path: Path, error: BaseException) -> None:
         with self._saying:  # both writers may find out at once
@@ -159,6 +179,10 @@ class Recorder:
         """In a forked child: the run, its threads and its files belong to the parent."""
         self.on = False
         self._steps = self._samples = self._sampler = None
+
+
+def _name(sink: Sink) -> str:
+    return f"sink.{type(sink).__name__}"
 
 
 def say(message: str, *values: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from mpprof.record.alarms import Alarm, Seen, Watch
@@ -19,6 +20,7 @@ from mpprof.record.layers import model_facts
 from mpprof.record.probes.base import Absent, Facts, Probe, Snapshot
 from mpprof.record.reading import Reading, Schedule, SkipCounter
 from mpprof.record.recorder import Recorder, say
+from mpprof.record.result import RunResult
 from mpprof.record.window import Plan, Window
 
 WARM_CALLS = 8
@@ -58,6 +60,7 @@ class FitSession:
         self.recorder, self.probe, self.plan = recorder, probe, plan
         self.stop_on = stop_on
         self.stop: Callable[[], None] | None = None  # asks the training to stop
+        self.opened: Callable[[Recorder], None] | None = None  # told when the run has its directory
         self._watch = Watch()
         self._seen_step = 0
         self._new_intervals: list[int] = []
@@ -101,6 +104,8 @@ class FitSession:
         if not recorder.on:
             return
         if first:
+            if self.opened is not None:
+                self.recorder.attempt("sinks", self.opened, recorder)
             self.calls = CallLog(recorder.zero_ns)
             self.calls.runs_behind = self.runs_behind
             recorder.at_exit = self.at_exit
@@ -532,6 +537,16 @@ class FitSession:
         self.recorder.facts["model"] = model_facts(self.model)
 
     # --- the end ---------------------------------------------------------------------------------------
+
+    def result(self, root: Path) -> RunResult:
+        return RunResult(
+            path=root,
+            steps=self.calls.step,
+            skipped=self.skipped,
+            median_step_ns=statistics.median(self.intervals) if self.intervals else None,
+            alarms=tuple(alarm["text"] for alarm in self.recorder.facts.get("alarms", ())),
+            finished=not self._in_fit,
+        )
 
     def summary(self, *, median: bool = True) -> str:
         """One line on the run so far. `median`: with the median step time, for want of a verdict's."""

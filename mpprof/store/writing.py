@@ -55,10 +55,14 @@ class LineWriter:
     once, from the thread; from then on records are dropped and what is on disk stays readable.
     """
 
-    def __init__(self, path: Path, schema: str | None, trouble: Trouble) -> None:
-        """Creates the file, which must not exist; without a `schema` goes on with one that does.
+    def __init__(
+        self, path: Path, schema: str | None, trouble: Trouble, seen: Callable[[Record], None] | None = None
+    ) -> None:
+        """Creates the file, which must not exist; without a `schema` goes on with one that does. `seen` is
+        given each record after it was written, in the writer's thread; it must not raise.
 
         Raises OSError."""
+        self._seen = seen
         self.path = path
         self._trouble = trouble
         self._queue: deque[Record] = deque()
@@ -113,9 +117,11 @@ class LineWriter:
         count = len(self._queue)
         try:
             while count > 0 and not self._broken:
-                lines = [formats.line(self._queue.popleft()) for _ in range(min(count, LINES_AT_ONCE))]
-                self._write("\n".join(lines) + "\n")
-                count -= len(lines)
+                records = [self._queue.popleft() for _ in range(min(count, LINES_AT_ONCE))]
+                self._write("\n".join(map(formats.line, records)) + "\n")
+                count -= len(records)
+                for record in records if self._seen is not None else ():
+                    self._seen(record)  # type: ignore[misc]  # known not to be None
                 if pause_s:
                     time.sleep(pause_s)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - nobody would hear of it from this thread

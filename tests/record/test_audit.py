@@ -159,7 +159,7 @@ def test_the_callback_says_it_once_and_can_be_silenced(
 ) -> None:
     x = np.zeros((16, 8), "float32")
     model = built(lambda: keras.Input((8,)), lambda: layers.Dense(300, name="odd"))
-    recorded = callback(tmp_path / "a", verbose=1)
+    recorded = callback(tmp_path / "a", verbose=1, audit=True)
     for _ in range(2):
         model.fit(x, np.zeros((16, 300)), batch_size=8, verbose=0, callbacks=[recorded])
     out = capsys.readouterr().out

@@ -67,7 +67,8 @@ def callback(logdir: Path, **more: Any) -> Any:
     from mpprof.record import MPProfilerCallback
 
     return MPProfilerCallback(
-        logdir, **{"hardware": False, "profile_steps": None, "verbose": 0, "announce": None, **more}
+        logdir,
+        **{"hardware": False, "profile_steps": None, "verbose": 0, "announce": None, "audit": False, **more},
     )
 
 

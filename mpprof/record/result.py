@@ -1,0 +1,57 @@
+"""What `callback.result()` gives to scripts and notebooks."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mpprof.record.announcing import ANNOUNCE, verdict
+
+log = logging.getLogger("mpprof")
+
+INLINE = "mpprof.inline:page"
+FRAME_PIXELS = 720
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run so far. Numbers are None where they were not recorded.
+
+    In a notebook it shows itself as the report's page, inline: no server, no port, nothing fetched."""
+
+    path: Path
+    steps: int
+    skipped: int | None
+    median_step_ns: float | None
+    alarms: tuple[str, ...]
+    finished: bool
+
+    @cached_property
+    def verdict(self) -> str | None:
+        """One sentence; worked out when first asked for, None where nothing can be said."""
+        return verdict(ANNOUNCE, self.path)
+
+    def __str__(self) -> str:
+        parts = [f"{self.steps} steps"]
+        if self.median_step_ns is not None:
+            parts.append(f"median {self.median_step_ns / 1e6:.3g} ms")
+        if self.skipped is not None:
+            parts.append(f"{self.skipped} skipped")
+        said = [", ".join(parts), *([self.verdict] if self.verdict else []), *self.alarms]
+        return "\n".join([*said, f"More: mpprof report {self.path}"])
+
+    def _repr_html_(self) -> str:
+        try:
+            module, _, name = INLINE.partition(":")
+            page = getattr(importlib.import_module(module), name)(self.path)
+        except Exception as error:
+            log.debug("no inline view", exc_info=error)
+            return f"<pre>{html.escape(str(self))}</pre>"
+        return (
+            f'<iframe sandbox="allow-scripts" style="width:100%;height:{FRAME_PIXELS}px;border:0" '
+            f'srcdoc="{html.escape(page, quote=True)}"></iframe>'
+        )
