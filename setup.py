@@ -12,8 +12,10 @@ except ImportError:
     extensions = []
 else:
     extensions = cythonize(
-        [Extension("mpprof.traces._walk", ["mpprof/traces/_walk.pyx"], optional=True)],
+        [Extension("mpprof.traces._walk", ["mpprof/traces/_walk.pyx"])],
         compiler_directives={"language_level": 3},
     )
+    for extension in extensions:  # cythonize makes new ones and drops the flag
+        extension.optional = True
 
 setup(ext_modules=extensions)

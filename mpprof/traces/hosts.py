@@ -175,17 +175,16 @@ def _take(column: NDArray[_T], rows: Int64 | None) -> NDArray[_T]:
 
 
 _ON_PIPELINE = frozenset((HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKind.INPUT))
-_ON_NEXT = frozenset((HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKind.INPUT_PIPELINE))
 
 
 def _kind(events: PlaneEvents, threads: Sequence[str]) -> Int8:
-    """By name and thread: tf.data's own threads produce batches, and the one that runs GetNext stands for
-    the step that waits for it. A call of a tf.function that traces is compilation."""
+    """By name and thread: tf.data's own threads produce batches, and what the one that runs GetNext does in
+    the iterator stands for the step that waits for it; what it hands on afterwards does not. A call of a tf.function that traces is compilation."""
     plain = _kinds(events.plane)
     tables = {
         "": np.array(plain, np.int8),
         "pipeline": np.array([HostKind.INPUT_PIPELINE if k in _ON_PIPELINE else k for k in plain], np.int8),
-        "next": np.array([HostKind.INPUT if k in _ON_NEXT else k for k in plain], np.int8),
+        "next": np.array([HostKind.INPUT if k == HostKind.INPUT_PIPELINE else k for k in plain], np.int8),
     }
     kind = np.empty(len(events), np.int8)
     bounds = events.raw.bounds.tolist()

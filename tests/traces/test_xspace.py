@@ -226,13 +226,16 @@ def test_host_events_are_told_by_thread_and_by_tracing(read) -> None:  # type: i
     gpu(space)
     host = space.plane("/host:CPU")
     host.line(1, "tf_data_private_threadpool/1").event("GatherV2:GatherV2", 0, 10, display="GatherV2")
-    host.line(2, "tf_data_iterator_get_next/2").event("Iterator::Root", 0, 10)
+    fetching = host.line(2, "tf_data_iterator_get_next/2")
+    fetching.event("Iterator::Root", 0, 10)
+    fetching.event("ExecutorState::ProcessAsync::Done", 20, 900)  # goes on with the step: nobody waits for input
     main = host.line(3, "python")
     main.event("train_step", 0, 10, {"tf_function_call": Ref("traced-nonXla")})
     main.event("train_step", 20, 10, {"tf_function_call": Ref("notTraced-nonXla")})
     kinds = read(space).host.kind.tolist()
-    assert kinds[:3] == [HostKind.INPUT_PIPELINE, HostKind.INPUT, HostKind.COMPILE]
-    assert kinds[3] != HostKind.COMPILE
+    assert kinds[:3] == [HostKind.INPUT_PIPELINE, HostKind.INPUT, HostKind.EXECUTOR]
+    assert kinds[3] == HostKind.COMPILE
+    assert kinds[4] != HostKind.COMPILE
 
 
 def test_lines_of_one_thread_are_one_thread_parents_first(read) -> None:  # type: ignore[no-untyped-def]
