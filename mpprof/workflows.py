@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mpprof import traces
-from mpprof.analysis import accounting, devices, estimate, host, layers, memory, placement, placement_host
+from mpprof.analysis import (
+    accounting,
+    devices,
+    estimate,
+    host,
+    layers,
+    memory,
+    memory_saved,
+    placement,
+    placement_host,
+)  # fmt: skip
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
 from mpprof.diagnosis.signals import Case
@@ -244,11 +254,21 @@ def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:
     if not run.traces:
         return None, _why_no_trace(run)
     try:
-        return traces.read(run.traces[-1], strict=strict), None
+        return _trace(run.traces[-1], strict), None
     except UnreadableError as error:
         if strict or run.steps is None:
             raise
         return None, f"{error.where}: {error.what}" if error.where else error.what
+
+
+def _trace(path: Path, strict: bool) -> Trace:
+    """Read afresh, or from the cache where the format is slow to parse. Damage must be met to be refused,
+    so nothing is cached where `strict` is set."""
+    if strict or not traces.is_slow(path):
+        return traces.read(path, strict=strict)
+    from mpprof.store import cache
+
+    return cache.trace(path, traces.version(), lambda: traces.read(path))
 
 
 def _why_no_trace(run: Run) -> str:
@@ -279,10 +299,11 @@ def diagnose(run: Run, baseline: Run | None = None, *, strict: bool = False) -> 
     return judge(analyse(run, strict=strict), analyse(baseline, strict=strict) if baseline else None)
 
 
-def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
-    """The judgement of what was already analysed."""
+def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = False) -> Diagnosis:
+    """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
     speedup = _speedup(mine, baseline)
     case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
+    case = replace(case, ladder=ladder)
     judgement = core.judge(case)
     proof = _proof(mine, baseline)
     warnings = (
@@ -291,6 +312,10 @@ def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
         *(mine.account.notes if mine.account else ()),
         *judgement.warnings,
     )
+    held = memory_saved.against(mine.memory, mine.steps, baseline.steps if baseline else None)
+    absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
+    if held is not None:
+        absent.pop("memory", None)
     diagnosis = Diagnosis(
         run=mine.run,
         steps=mine.steps,
@@ -298,12 +323,12 @@ def judge(mine: Analysis, baseline: Analysis | None = None) -> Diagnosis:
         tensor_core=mine.tensor_core,
         speedup=judgement.speedup,
         bounds=proof.bounds if proof else (),
-        memory=mine.memory,
+        memory=held,
         findings=judgement.findings,
         unable=judgement.unable,
         clear=judgement.clear,
         warnings=warnings,
-        absent=_absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {}),
+        absent=absent,
         device=_main_device(mine),
         whatif=judgement.whatif,
     )
@@ -389,10 +414,11 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
 
     if len(analyses) < 2:
         raise MpprofError("a comparison needs two runs or more", next="mpprof compare BASELINE RUN [RUN ...]")
-    judged = [judge(analyses[0]), *(judge(mine, analyses[0]) for mine in analyses[1:])]
+    ladder = len(analyses) > 2
+    judged = [judge(analyses[0]), *(judge(mine, analyses[0], ladder=ladder) for mine in analyses[1:])]
     rungs = []
     for index, (start, end) in enumerate(pairwise(analyses)):
-        step = judged[index + 1] if index == 0 else judge(end, start)
+        step = judged[index + 1] if index == 0 else judge(end, start, ladder=ladder)
         changes = (
             comparing.kernel_changes(start.account, end.account) if start.account and end.account else ()
         )

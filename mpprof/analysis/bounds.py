@@ -13,6 +13,7 @@ import numpy as np
 from mpprof.analysis.roofline import model_flops
 from mpprof.model.account import Bound
 from mpprof.model.device import DevicePeaks
+from mpprof.model.quantities import format_flops_per_s
 from mpprof.model.run import Run
 
 BUSY = 0.95
@@ -68,6 +69,8 @@ def prove(
         )
     if peaks is None:
         return Proof(tuple(bounds), "the card's peak rates are not known")
+    if not peaks.has_matrix_units:
+        return Proof(tuple(bounds), None)  # nothing ran on units that it does not have
     proven = _needs_matrix_units(flops, mixed, peaks)
     if proven is not None:
         bounds.append(proven)
@@ -81,7 +84,7 @@ def prove(
     bounds.extend(
         _rates(most, peaks, ("only if both runs are bound by the GPU, which is not known", _DIRECT))
     )
-    return Proof(tuple(bounds), None if proven else _host_not_excluded(most, mixed, baseline))
+    return Proof(tuple(bounds), None if proven else _host_not_excluded(most, mixed, baseline, peaks))
 
 
 def from_records(
@@ -98,7 +101,12 @@ def from_records(
     flops = counted.training * fit.batch_size / (run.facts.replicas or 1 if run.facts else 1)
     if baseline is not None and tf32 is None and baseline.facts is not None:
         tf32 = baseline.facts.tf32_enabled
-    return prove(flops, side, _side(baseline) if baseline else None, peaks, tf32=tf32)
+    before = _side(baseline) if baseline else None
+    if before is not None and baseline is not None and baseline.last_fit and baseline.last_fit.batch_size:
+        # as long as the baseline would take for as many examples
+        scale = fit.batch_size / baseline.last_fit.batch_size
+        before = Side(before.step_ns * scale, before.utilization_ratio, before.input_wait_ratio)
+    return prove(flops, side, before, peaks, tf32=tf32)
 
 
 def _side(run: Run) -> Side | None:
@@ -158,19 +166,33 @@ def _rates(most: float | None, peaks: DevicePeaks, assumptions: tuple[str, ...])
     return found
 
 
-def _host_not_excluded(most: float | None, mixed: Side, baseline: Side) -> str:
+def _host_not_excluded(most: float | None, mixed: Side, baseline: Side, peaks: DevicePeaks) -> str:
     kernels = (
-        f"its matrix kernels ran at {most / 1e12:.0f} TFLOP/s at most"
+        f"then its matrix kernels ran at {format_flops_per_s(most)} at most{_of_peak(most, peaks)}"
         if most is not None
-        else "its matrix kernels were not the limit"
+        else "then with the rest of its work and not with its matrix kernels"
     )
-    said = [
-        f"utilisation {side.utilization_ratio:.0%} in the {name} run"
-        for name, side in (("float32", baseline), ("mixed", mixed))
-        if side.utilization_ratio is not None
-    ]
-    evidence = f" ({', '.join(said)})" if said else " (no utilisation or input wait on record)"
     return (
-        f"a host bound is not excluded{evidence}: either input or host limits both runs, or, if the GPU "
-        f"does, {kernels}. A profile window of a few steps separates the two: MPProfilerCallback(logdir)"
+        "a host bound is not excluded, so two explanations remain: input or host limits both runs "
+        f"({_speaks_for_the_host(mixed, baseline)}), or the GPU does, and {kernels}; a profile window of "
+        "a few steps settles it: MPProfilerCallback(logdir)"
+    )
+
+
+def _of_peak(rate: float, peaks: DevicePeaks) -> str:
+    peak = peaks.flops_per_s.get("fp16")
+    return f", {rate / peak:.0%} of the matrix units' peak" if peak else ""
+
+
+def _speaks_for_the_host(mixed: Side, baseline: Side) -> str:
+    """Which way the recorded utilisation points."""
+    used = [side.utilization_ratio for side in (baseline, mixed) if side.utilization_ratio is not None]
+    if not used:
+        return "no utilisation or input wait is on record to tell"
+    said = " and ".join(f"{ratio:.0%}" for ratio in used)
+    if max(used) > BUSY:
+        return f"utilisation was {said}"
+    return (
+        f"the likelier: at a utilisation of {said} the GPU had nothing to do for {1 - max(used):.0%} of the "
+        "time or more"
     )

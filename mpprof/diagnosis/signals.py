@@ -50,6 +50,7 @@ class Case:
     peaks: DevicePeaks | None = None
     trace_problem: str | None = None
     baseline: Case | None = None
+    ladder: bool = False  # compared as one rung of several: runs differ by design
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,12 @@ from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 NOTABLE_GAP_RATIO, NOTABLE_STEP_RATIO = 0.20, 0.10
 """A fifth of the gap or a tenth of the step: what a normal cost must come to for the sentence to name it."""
+CLEAR_GAIN = 1.5
+"""Below it a speedup wants an explanation even where the records leave two."""
+NOTABLE_MEMORY_RATIO = 0.80
+"""A fifth of the memory saved is worth saying."""
+_NO_EXPLANATION = frozenset(("MP910", "MP911"))
+"""Too little was recorded: true, and the cause of nothing that was measured."""
 HIDDEN_IDLE_RATIO = 0.20
 """A fifth of the step without a cause is more than most causes."""
 _POLICY_NAMES = {"float16": "mixed_float16", "bfloat16": "mixed_bfloat16", "float32": "float32"}
@@ -30,14 +36,15 @@ def verdict(diagnosis: Diagnosis) -> str:
             trace_problem=diagnosis.absent.get("time"),
         )
     )
-    parts = [_what_happened(signals, diagnosis.speedup), _why(signals, diagnosis.findings)]
+    parts = [_what_happened(signals, diagnosis), _why(signals, diagnosis)]
     sentence = "; ".join(part for part in parts if part)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
-def _what_happened(signals: Signals, speedup: Speedup | None) -> str:
+def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
+    speedup = diagnosis.speedup
     if speedup is not None and speedup.baseline == "measured" and speedup.observed is not None:
-        return _against_baseline(signals, speedup)
+        return _against_baseline(signals, speedup) + _memory(diagnosis)
     share = signals.case.tensor_core
     step = _step(signals)
     if share is not None and share.ratio is not None:
@@ -53,7 +60,8 @@ def _what_happened(signals: Signals, speedup: Speedup | None) -> str:
         return f"a step takes {step}, and {ran}" if step else ran
     if share is not None and signals.case.account and signals.case.account.trace_basis == "device":
         return f"a step takes {step}; {share.reason or 'the trace does not show where its matrix work ran'}"
-    policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "")
+    # Kernels in 16 bits alone are no evidence of a policy.
+    policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "") if known(signals.fit) else ""
     run = f"this {policy} run" if policy else "this run"
     if step and signals.on_cpu:
         why = f"which emulates {known(signals.compute_dtype)} and" if signals.half else "which"
@@ -66,18 +74,28 @@ def _what_happened(signals: Signals, speedup: Speedup | None) -> str:
     return f"of {run} neither step times nor a usable trace are there"
 
 
+def _memory(diagnosis: Diagnosis) -> str:
+    """What was saved of the memory, where it is worth a manager's time."""
+    held = diagnosis.memory
+    if held is None or held.saved_bytes is None or held.peak_bytes + held.saved_bytes <= 0:
+        return ""
+    ratio = held.peak_bytes / (held.peak_bytes + held.saved_bytes)
+    return f", with {format_ratio(ratio)} of the memory" if ratio <= NOTABLE_MEMORY_RATIO else ""
+
+
 def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     assert speedup.observed is not None
     low, high = speedup.interval or (speedup.observed, speedup.observed)
     number = format_speedup(speedup.observed)
     if speedup.interval and low <= 1.0 <= high:
-        got = f"as long as in float32 ({number}: no measurable difference)"
+        got = f"takes as long as in float32 ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
-        got = f"longer than in float32 ({number})"
+        got = f"takes longer than in float32 ({number})"
     else:
-        got = f"{number} as fast as in float32"
+        got = f"is {number} as fast as in float32"
     policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "") if signals.half else ""
-    said = f"{f'with {policy} ' if policy else ''}the step is {got}"
+    what = "an example" if speedup.per_example else "the step"
+    said = f"{f'with {policy} ' if policy else ''}{what} {got}"
     if signals.on_cpu and signals.half:
         said += f" on a CPU, which emulates {known(signals.compute_dtype)}"
     if speedup.expected is not None:
@@ -87,9 +105,19 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     return said
 
 
-def _why(signals: Signals, findings: Sequence[Finding]) -> str:
-    top = next((f for f in findings if f.severity != "info"), None) or _costliest(signals, findings)
-    case = signals.case
+def _why(signals: Signals, diagnosis: Diagnosis) -> str:
+    findings, case = diagnosis.findings, signals.case
+    serious = [f for f in findings if f.severity != "info"]
+    top = next((f for f in serious if f.code not in _NO_EXPLANATION), None)
+    open_ = diagnosis.absent.get("bounds")
+    if (
+        top is None
+        and open_
+        and case.speedup is not None
+        and (case.speedup.observed or CLEAR_GAIN) < CLEAR_GAIN
+    ):
+        return open_
+    top = top or next(iter(serious), None) or _costliest(signals, findings)
     if signals.on_cpu and (top is None or top.severity == "info"):
         return ""  # what costs time on a CPU says nothing about a GPU
     hidden = known(signals.unattributed_idle_ratio) or 0.0

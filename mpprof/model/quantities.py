@@ -10,6 +10,7 @@ import math
 
 NOT_KNOWN = "not known"
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_RATE_UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 _BYTE_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -79,6 +80,17 @@ def format_ratio(value: float | None) -> str:
     return f"{percent:,.0f} %"
 
 
+def format_flops_per_s(value: float | None) -> str:
+    """A rate of arithmetic with three significant digits: `18.0 TFLOP/s`, `840 GFLOP/s`."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NOT_KNOWN
+    for scale, unit in _RATE_UNITS:
+        if abs(value) >= scale * 0.9995:
+            return f"{_significant(value / scale)} {unit}"
+    return f"{value:,.0f} FLOP/s"
+
+
 def format_speedup(value: float | None) -> str:
     """A speedup with two decimals: `1.07x`; from 10 on with one."""
     special = _special(value)
@@ -115,5 +127,7 @@ def format_quantity(value: float | int | str | bool | None, unit: str) -> str:
         return formats[unit](value)
     if unit == "speedup":
         return format_speedup(value)
+    if unit == "FLOP/s":
+        return format_flops_per_s(value)
     words = _special(value) or _significant(float(value))
     return words if unit in ("", "text") else f"{words} {unit}"

@@ -61,6 +61,8 @@ def test_the_published_convnet() -> None:
     assert proof.unable is not None
     assert "a host bound is not excluded" in proof.unable
     assert "72%" in proof.unable
+    assert "the likelier" in proof.unable
+    assert "14% of the matrix units' peak" in proof.unable
     assert "MPProfilerCallback" in proof.unable
 
 

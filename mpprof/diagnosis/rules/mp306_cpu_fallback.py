@@ -6,8 +6,8 @@ What it means
     back: slowdowns of 10 to 500 times were reported.
 
 How we know
-    In the trace an op of the executor holds the host for long and launches nothing, and copies from and to
-    the device carry its name.
+    In the trace an op of the executor holds the host for long, right after a copy from the device and right
+    before one to it.
 
 What it costs
     The op's time on the host, in which nothing can be launched, and its copies.
@@ -39,7 +39,7 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
-from mpprof.model.trace import HostKind, Trace
+from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 
 CODE, SLUG, TITLE = "MP306", "cpu-fallback", "An op runs on the CPU"
 SPECIFICITY = CONFIGURED
@@ -48,8 +48,10 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 """XProf's limits for input, which also waits on the host."""
 LONG_NS = 100_000.0
 """Launching an op takes some 10 µs; ten times that is work."""
+NEAR_NS = 500_000
+"""So close to the op do its copies begin and end: a wake-up and a launch lie between."""
 _PLUMBING = re.compile(
-    r"Iterator|_Send|_Recv|^(NoOp|Identity|Const|StatefulPartitionedCall|PartitionedCall|If|While|Case|Call)$"
+    r"Iterator|_Send|_Recv|^(NoOp|Identity|Const|StatefulPartitionedCall|PartitionedCall|If|While|Case|Call|RemoteCall)$"
 )
 
 
@@ -61,19 +63,12 @@ def judge(signals: Signals) -> Outcome:
         return Unable("there is no trace of this run")
     if not (trace.host.kind == HostKind.OP).any():
         return Unable("the trace holds no ops of the host; record with host tracer level 2")
-    slow = _ops_on_host(trace, account)
-    moved = {
-        signals.cells[row].op
-        for row in signals.select(lambda cell: cell.role == "copy" and cell.op is not None)
-    }
-    slow = {op: ns for op, ns in slow.items() if op in moved}
+    slow, around = _ops_on_host(trace, account)
     if not slow:
-        return Clear("no op held the host for long with copies from and to the device")
-    copies = signals.select(lambda cell: cell.role == "copy" and cell.op in slow)
-    idle = signals.select(lambda cell: cell.role == "idle_launch")
+        return Clear("no op held the host for long between copies from and to the device")
+    copies = signals.select(lambda cell: cell.role == "copy" and cell.op in around)
     held = sum(slow.values())
-    claims = tuple(Claim(row) for row in copies)
-    claims += tuple(Claim(row, max(0.0, signals.cells[row].ns_per_step - held)) for row in idle)
+    claims = tuple(Claim(row) for row in copies) + _idle(signals, held)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("ops on the CPU cost next to nothing")
     names = sorted(slow, key=lambda op: -slow[op])
@@ -95,20 +90,43 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _ops_on_host(trace: Trace, account: Account) -> Mapping[str, float]:
-    """Op -> ns per step of ops that hold an executor thread for long, in the whole steps of the window."""
+def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
+    """The idle time that the ops account for: while the host computes it launches nothing."""
+    claims = []
+    for role in ("idle_launch", "idle_other", "idle_sync"):
+        for row in signals.select(lambda cell, role=role: cell.role == role):  # type: ignore[misc]
+            taken = min(held_ns, signals.cells[row].ns_per_step)
+            held_ns -= taken
+            if taken > 0:
+                claims.append(Claim(row, signals.cells[row].ns_per_step - taken))
+    return tuple(claims)
+
+
+def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], frozenset[str]]:
+    """(op -> ns per step, ops of the copies): ops that hold an executor thread for long, between a copy from
+    the device and one to it, in the whole steps of the window."""
     device = next((i for i, d in enumerate(trace.devices) if d.plane == account.main.device), 0)
     steps = timeline.periods(trace, device)
     if not len(steps):
-        return {}
-    host = trace.host
+        return {}, frozenset()
+    host, kernels = trace.host, trace.kernels
     inside = (host.start_ns >= steps.start_ns[0]) & (host.start_ns < steps.end_ns[-1])
     rows = np.flatnonzero(
         (host.kind == HostKind.OP) & (host.duration_ns >= LONG_NS) & (host.op >= 0) & inside
     )
+    moved = np.flatnonzero((kernels.device == device) & (kernels.kind == WorkKind.MEMCPY))
+    down = moved[kernels.copy[moved] == CopyKind.DEVICE_TO_HOST]
+    up = moved[kernels.copy[moved] == CopyKind.HOST_TO_DEVICE]
     total: dict[str, float] = defaultdict(float)
+    around: set[str] = set()
     for row in rows.tolist():
-        op = trace.ops[int(host.op[row])]
-        if not _PLUMBING.search(op.type or op.name.rsplit("/", 1)[-1]):
-            total[op.name] += float(host.duration_ns[row]) / len(steps)
-    return total
+        op, start = trace.ops[int(host.op[row])], int(host.start_ns[row])
+        end = start + int(host.duration_ns[row])
+        before = down[np.abs(kernels.start_ns[down] + kernels.duration_ns[down] - start) <= NEAR_NS]
+        after = up[np.abs(kernels.start_ns[up] - end) <= NEAR_NS]
+        if _PLUMBING.search(op.type or op.name.rsplit("/", 1)[-1]) or not len(before) or not len(after):
+            continue
+        total[op.name] += (end - start) / len(steps)
+        copies = np.concatenate((before, after))
+        around |= {trace.ops[at].name for at in kernels.op[copies].tolist() if at >= 0}
+    return total, frozenset(around)

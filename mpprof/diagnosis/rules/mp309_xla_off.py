@@ -54,10 +54,10 @@ def judge(signals: Signals) -> Outcome:
         obstacles.append(facts.distribution)
     if facts.deterministic_ops:
         obstacles.append("deterministic ops")
-    if not obstacles:
-        return Clear("XLA is off, and nothing that was recorded stands in its way")
     # On a CPU fusion says nothing about what a GPU would gain.
     share = None if signals.on_cpu else known(signals.share(*FUSIBLE))
+    if not obstacles:
+        return _by_choice(signals, share)
     return Found(
         summary=f"XLA is off because of {evidence.listed(obstacles)}"
         + (f", with {format_ratio(share)} of the step in work that it would fuse" if share else ""),
@@ -74,4 +74,17 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="medium",
         severity="warning" if share is not None and share >= WARNING_RATIO else "info",
+    )
+
+
+def _by_choice(signals: Signals, share: float | None) -> Outcome:
+    """Nothing stands in its way: worth a mention where XLA would have something to fuse."""
+    if signals.half is None or share is None or share < WARNING_RATIO:
+        return Clear("XLA is off, and nothing that was recorded stands in its way")
+    return Found(
+        summary=f"XLA is off, with {format_ratio(share)} of the step in work that it would fuse",
+        remedy="model.compile(..., jit_compile=True)",
+        evidence=(evidence.ratio("norms, casts and elementwise work", share, WARNING_RATIO),),
+        confidence="medium",
+        severity="info",
     )

@@ -42,6 +42,8 @@ FEWEST_STEPS = 20
 """With fewer steps nothing can be said about settling (MP911 says so)."""
 NEAR_STEPS, STILL_LONGER = 5, 1.25
 """The window is in warm-up where the five steps before it take a quarter more than a steady one."""
+FIRST_EPOCH_RATIO = 0.2
+"""With a fifth of it start-up, the first epoch's time misleads: it is what most people look at first."""
 MOSTLY_WARM_UP_RATIO = 0.5
 """Above half of the recorded time, totals per epoch say more about the start-up than about training."""
 
@@ -97,7 +99,31 @@ def judge(signals: Signals) -> Outcome:
             ),
             severity="info",
         )
+    first_epoch = _of_first_epoch(table, max(0.0, excess_ns))
+    if first_epoch >= FIRST_EPOCH_RATIO:
+        return Found(
+            summary=(
+                f"start-up is {format_ratio(first_epoch)} of the first epoch, {format_ns(excess_ns)}: "
+                "compare steady steps, or later epochs"
+            ),
+            remedy="leave the first epoch out of comparisons; the median of the steady steps is shown here",
+            evidence=(
+                *shown,
+                evidence.ratio("start-up in the first epoch", first_epoch, FIRST_EPOCH_RATIO),
+            ),
+            severity="info",
+        )
     return Clear(f"warm-up ended at step {summary.first_steady} and is left out")
+
+
+def _of_first_epoch(table: StepTable, excess_ns: float) -> float:
+    """The start-up's share of the first epoch, where there are others to compare it with; else 0."""
+    first = table.epoch == table.epoch[0]
+    if first.all():
+        return 0.0
+    times = np.where(table.interval_ns >= 0, table.interval_ns, table.duration_ns)[first]
+    whole = float(times[times >= 0].sum())
+    return min(1.0, excess_ns / whole) if whole > 0 else 0.0
 
 
 def _unsettled(table: StepTable, summary: StepSummary, window: list[int]) -> bool:

@@ -24,6 +24,8 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
@@ -38,6 +40,8 @@ def judge(signals: Signals) -> Outcome:
     from mpprof.analysis import compare  # only where there is a baseline
 
     differences = compare.unlike(baseline.case.run, signals.case.run)
+    if signals.case.ladder:
+        return _of_a_ladder(differences, also_mixed=also_mixed)
     if also_mixed:
         return Found(
             summary=f"the baseline computes in {baseline.compute_dtype} itself: it is no float32 baseline",
@@ -56,3 +60,15 @@ def judge(signals: Signals) -> Outcome:
         need(signals.facts)
         need(baseline.facts)
     return Clear("the runs differ in nothing that was recorded but their precision")
+
+
+def _of_a_ladder(differences: Sequence[str], *, also_mixed: bool) -> Outcome:
+    """Rungs differ by design: what differs is told, and nothing is wrong with it."""
+    if not differences:
+        return Clear("both rungs compute in 16 bits" if also_mixed else "the rungs differ in precision alone")
+    return Found(
+        summary=f"beside any change of precision the rungs differ in {'; '.join(differences)}",
+        remedy="none needed where it is what the rung is about; else change one thing at a time",
+        evidence=tuple(evidence.text("difference", difference) for difference in differences),
+        severity="info",
+    )

@@ -1,0 +1,55 @@
+"""Traces of older frameworks, recorded in environments of their own and compared with XProf.
+
+`make versions` makes the environments in `.versions` (or in MPPROF_VERSIONS); without them everything here skips.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mpprof import traces
+from tests.traces.conftest import record_with
+from tests.traces.peer import events_agree, ops_agree
+from tests.traces.test_damage import check
+
+ENVIRONMENTS = Path(os.environ.get("MPPROF_VERSIONS", Path(__file__).resolve().parents[2] / ".versions"))
+PYTHONS = sorted(ENVIRONMENTS.glob("*/bin/python"))
+CASES = [
+    (python, "jax" if python.parents[1].name.startswith("jax") else "tensorflow", policy, jit)
+    for python in PYTHONS
+    for policy in ("float32", "mixed_float16")
+    for jit in (False, True)
+    if jit or not python.parents[1].name.startswith("jax")
+]
+
+pytestmark = [
+    pytest.mark.framework,
+    pytest.mark.skipif(not PYTHONS, reason=f"no environments in {ENVIRONMENTS}: `make versions` makes them"),
+]
+
+
+@pytest.mark.parametrize(
+    ("python", "backend", "policy", "jit"),
+    CASES,
+    ids=[f"{p.parents[1].name}-{policy}-{'xla' if jit else 'ops'}" for p, _, policy, jit in CASES],
+)
+def test_older_versions_are_read_and_agree_with_xprof(
+    python: Path, backend: str, policy: str, jit: bool, tmp_path: Path
+) -> None:
+    path = record_with(python, backend, policy, jit, tmp_path / "host.xplane.pb")
+    trace = traces.read(path, strict=True)
+    check(trace)
+    assert trace.basis == "host"
+    assert trace.markers.number.tolist() == [6, 7, 8]
+    (scratch := tmp_path / "peer").mkdir()
+    if not jit:
+        assert ops_agree(trace, path, scratch) > 150
+    elif not len(trace.kernels):  # compiled as one program, of whose parts nothing is recorded
+        assert "kernels" in trace.lacks
+        assert "tf216" in str(python)
+    else:
+        assert events_agree(trace, path, scratch) > 20
+        assert all(trace.ops[row].hlo is not None for row in set(trace.kernels.op.tolist()))
