@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         args = build_parser().parse_args(argv)
-        code: int = args.run(args)
+        code = _run(args)
         sys.stdout.flush()
     except MpprofError as error:
         output.complain(str(error))
@@ -95,6 +95,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         output.complain("interrupted")
         return INTERRUPTED
+    return code
+
+
+def _run(args: argparse.Namespace) -> int:
+    code: int
+    if not args.no_cache:
+        code = args.run(args)
+        return code
+    from mpprof.store import cache
+
+    with cache.switched_off():
+        code = args.run(args)
     return code
 
 
@@ -132,7 +144,7 @@ def _options(default: object) -> _Parser:
     flags = {
         "--quiet": "no progress and no notes on stderr",
         "--no-color": "no colour, even on a terminal (NO_COLOR does the same)",
-        "--no-cache": "compute everything afresh (this version keeps nothing between commands)",
+        "--no-cache": "read every trace afresh, and keep nothing of it for the next time",
         "--strict": "a cut-off or damaged trace is an error, not a warning",
     }
     for flag, text in flags.items():

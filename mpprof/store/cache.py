@@ -15,8 +15,8 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,8 +31,24 @@ _META = "meta.json"
 _PARTS = "part-"
 
 
+_switched_off = False
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """Within it nothing is taken from the cache or kept there, in any thread."""
+    global _switched_off
+    before, _switched_off = _switched_off, True
+    try:
+        yield
+    finally:
+        _switched_off = before
+
+
 def folder() -> Path | None:
     """The directory of the cache: MPPROF_CACHE, else the platform's own; None where it is "off"."""
+    if _switched_off:
+        return None
     chosen = os.environ.get("MPPROF_CACHE")
     if chosen is not None:
         return None if chosen.lower() in ("", "off", "0") else Path(chosen).expanduser()

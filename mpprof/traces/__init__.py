@@ -10,9 +10,10 @@ from mpprof.model.trace import Trace
 from mpprof.traces.chrome import ChromeReader
 from mpprof.traces.finding import choice, traces_under
 from mpprof.traces.nsys import NsysReader
+from mpprof.traces.slow import is_slow, version
 from mpprof.traces.xspace import XSpaceReader
 
-__all__ = ["READERS", "Reader", "choice", "find", "read"]
+__all__ = ["READERS", "Reader", "choice", "find", "is_slow", "read", "version"]
 
 HEAD_BYTES = 64
 
@@ -44,7 +45,8 @@ def find(path: Path) -> tuple[Path, ...]:
         raise NotFoundError("no such file or directory", where=str(path))
     if path.is_file():
         return (path,)
-    found = traces_under(path)
+    # A link that leads nowhere has no time, and opening a pipe would wait for a writer for ever.
+    found = [file for file in traces_under(path) if file.is_file()]
     return tuple(sorted(found, key=lambda file: (file.stat().st_mtime_ns, str(file))))
 
 
@@ -59,6 +61,8 @@ def read(path: Path, *, strict: bool = False) -> Trace:
         raise UnreadableError(
             "is a directory, not a trace file", where=str(path), next="Give one of the files in it."
         )
+    if path.exists() and not path.is_file():
+        raise UnreadableError("is no regular file", where=str(path), next="Give a trace file.")
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
