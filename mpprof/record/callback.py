@@ -74,6 +74,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         sinks: other places for the same series, see `mpprof.record.sinks.Sink`.
         clock: a monotonic clock in nanoseconds.
 
+    A further window in a training that runs: create a file `window-please` in the run's `mpprof` directory;
+    within about a second it disappears and the next 5 steps are profiled.
+
     Known limits: on the torch backend there is no profile window yet. A `fit` that ends by an exception is
     closed by the next `fit` or when the process ends; until then hardware samples go on. Of several
     worker processes each records a run of its own.

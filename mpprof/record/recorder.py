@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from mpprof.record.aside import FAILURES, aside
 from mpprof.record.hardware import HardwareSampler
 from mpprof.record.sinks import Series, Sink
+from mpprof.record.window import WISH
 from mpprof.store import formats
 from mpprof.store.writing import LineWriter, claim, write_run
 
@@ -46,6 +47,7 @@ class Recorder:
         self._off: set[str] = set()
         self._saying = threading.Lock()
         self._known: frozenset[str] = frozenset()  # files that this run has begun
+        self.wished: Callable[[], None] | None = None  # a further window is asked for
         self.sinks: list[Sink] = []
         self._series = Series()
         self._steps: LineWriter | None = None
@@ -118,7 +120,9 @@ class Recorder:
         if not self.on or self._steps is not None:
             return
         try:
-            self._steps = aside(self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA, self._feed)
+            self._steps = aside(
+                self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA, self._feed, self._heed
+            )
         except FAILURES as error:
             self._vanished(self._folder / formats.STEPS_FILE, error)
             return
@@ -148,11 +152,26 @@ class Recorder:
         return sampler
 
     def _writer(
-        self, name: str, schema: str, seen: Callable[[dict[str, Any]], None] | None = None
+        self,
+        name: str,
+        schema: str,
+        seen: Callable[[dict[str, Any]], None] | None = None,
+        each_second: Callable[[], None] | None = None,
     ) -> LineWriter:
         """New for the run's first fit, going on for its later ones."""
         known, self._known = name in self._known, self._known | {name}
-        return LineWriter(self._folder / name, None if known else schema, self._vanished, seen)
+        return LineWriter(self._folder / name, None if known else schema, self._vanished, seen, each_second)
+
+    def _heed(self) -> None:
+        """Look whether somebody asks for a further window, in the writer's thread."""
+        if self.wished is not None:
+            self.attempt("window-please", self._look_for_wish, self.wished)
+
+    def _look_for_wish(self, wished: Callable[[], None]) -> None:
+        wish = self._folder / WISH
+        if wish.exists():
+            wish.unlink()
+            wished()
 
     def _feed(self, line: dict[str, Any]) -> None:
         """Hand a line that was written on to the sinks, in the writer's thread."""

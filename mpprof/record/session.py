@@ -109,6 +109,7 @@ class FitSession:
             self.calls = CallLog(recorder.zero_ns)
             self.calls.runs_behind = self.runs_behind
             recorder.at_exit = self.at_exit
+            recorder.wished = self.wish_window
             self._describe_process(model)
         self.model = model
         self.calls.start_fit(getattr(model, "steps_per_execution", 1) or 1, steps_per_epoch)
@@ -155,6 +156,11 @@ class FitSession:
             return {}
         memory = self.recorder.attempt("memory", self.probe.memory)
         return {"memory": memory} if isinstance(memory, list) else {}
+
+    def wish_window(self) -> None:
+        """Open a further window as soon as may be; nothing where one is open or planned. From any thread."""
+        if self.plan is None and self._window is None:
+            self.plan = Plan.now(self.calls.step)
 
     # --- epochs and validation -------------------------------------------------------------------------
 

@@ -30,6 +30,9 @@ LEAST_FREE_BYTES = 256 << 20
 EARLIEST_STEP = 10
 SETTLED_CALLS = 8
 SETTLED_RATIO = 1.5
+WISH = "window-please"
+"""A file of this name in the `mpprof` folder of a run that is being recorded asks for a further window."""
+
 PATIENCE_CALLS = 40
 LEAST_CALLS = 4
 
@@ -63,6 +66,11 @@ class Plan:
         raise UsageError(
             f"profile_steps is {wanted!r}", next='Give "auto", None, or (first, last) counted from 1'
         )
+
+    @classmethod
+    def now(cls, step: int) -> Plan:
+        """From the next call on, after `step` steps."""
+        return cls(step + 1, None, False)
 
     def interval(self, interval_ns: int) -> None:
         self._intervals.append(interval_ns)

@@ -56,13 +56,19 @@ class LineWriter:
     """
 
     def __init__(
-        self, path: Path, schema: str | None, trouble: Trouble, seen: Callable[[Record], None] | None = None
+        self,
+        path: Path,
+        schema: str | None,
+        trouble: Trouble,
+        seen: Callable[[Record], None] | None = None,
+        each_second: Callable[[], None] | None = None,
     ) -> None:
         """Creates the file, which must not exist; without a `schema` goes on with one that does. `seen` is
-        given each record after it was written, in the writer's thread; it must not raise.
+        given each record after it was written and `each_second` called, both in the writer's thread; they
+        must not raise.
 
         Raises OSError."""
-        self._seen = seen
+        self._seen, self._each_second = seen, each_second
         self.path = path
         self._trouble = trouble
         self._queue: deque[Record] = deque()
@@ -106,6 +112,8 @@ class LineWriter:
         while not self._wake.wait(FLUSH_SECONDS):
             with self._writing:
                 self._drain(PAUSE_SECONDS)
+            if self._each_second is not None:
+                self._each_second()
         with self._writing:
             self._drain()
             with contextlib.suppress(OSError):  # what could be said of it, the last write has said

@@ -575,3 +575,27 @@ def test_two_replicas_count_a_step_once(tmp_path: Path) -> None:
     assert read.facts.fits[0].batch_size == 8
     assert read.steps.step[-1] == 24
     assert total_skipped(read) == 2
+
+
+def test_a_further_window_opens_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpprof.store.writing.FLUSH_SECONDS", 0.01)
+    wish, begun = tmp_path / "mpprof" / "window-please", threading.Event()
+    recorded = callback(tmp_path, profile_steps=(3, 5))
+
+    class Ask(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch == 20:
+                wish.touch()
+                while wish.exists():
+                    begun.wait(0.005)  # the writer's thread takes it away
+                while recorded._session.plan is None:
+                    begun.wait(0.005)
+
+    x, y = data(40)
+    fit(model(), x, y, Ask(), recorded)
+    facts = records(tmp_path).facts
+    assert facts is not None
+    assert [(w.first_step, w.last_step, w.status) for w in facts.profile_windows] == [
+        (3, 5, "done"),
+        (21, 25, "done"),
+    ]
