@@ -180,6 +180,11 @@ def _assemble(
         parts.streams += streams
         table = host.table
         parts.lacks["device"] = "no accelerator in this trace: kernels are the ops of the host's executor"
+        if not len(kernels):
+            parts.lacks["kernels"] = (
+                "the trace holds no op that ran: older versions of XLA run a program on the CPU as one and "
+                "record none of its parts, and a trace made without the host tracer has no ops"
+            )
     if not len(host.allocations.time_ns):
         parts.lacks["allocations"] = "the trace holds no allocator events"
     if parts.damages:

@@ -38,9 +38,11 @@ if backend == "tensorflow":
     wait = lambda: None
 else:
     import jax
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level, options.host_tracer_level = 0, 2
-    start, stop = (lambda: jax.profiler.start_trace(log, profiler_options=options)), jax.profiler.stop_trace
+    more = {}
+    if hasattr(jax.profiler, "ProfileOptions"):  # older versions have none, and trace Python's frames, too
+        more["profiler_options"] = jax.profiler.ProfileOptions()
+        more["profiler_options"].python_tracer_level, more["profiler_options"].host_tracer_level = 0, 2
+    start, stop = (lambda: jax.profiler.start_trace(log, **more)), jax.profiler.stop_trace
     mark = lambda n: jax.profiler.StepTraceAnnotation("mpprof_step", step_num=n)
     wait = lambda: jax.block_until_ready(list(model._jax_state["trainable_variables"]))
 
@@ -71,20 +73,26 @@ def needs_shared() -> pytest.MarkDecorator:
     return pytest.mark.skipif(not V100.exists(), reason=f"no recorded traces at {SHARED}")
 
 
+def record_with(python: str | Path, backend: str, policy: str, jit: bool, target: Path) -> Path:
+    """Train a tiny Keras model in a process of this interpreter and profile its steps 6 to 8."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("PYTHONPATH", None)  # another interpreter's packages are not ours
+    arguments = [str(python), "-c", _RECORD, backend, policy, str(int(jit)), str(target)]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300)
+    assert target.exists(), done.stderr[-2000:]
+    return target
+
+
 @pytest.fixture(scope="session")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, bool], Path]:
-    """Train a tiny Keras model in a process of its own and profile its steps 6 to 8; each case once."""
+    """Record with the frameworks of this environment; each case once."""
     made: dict[tuple[str, str, bool], Path] = {}
 
     def run(backend: str, policy: str, jit: bool) -> Path:
         key = (backend, policy, jit)
         if key not in made:
             target = tmp_path_factory.mktemp("recorded") / f"{backend}_{policy}_{int(jit)}.xplane.pb"
-            environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-            arguments = [sys.executable, "-c", _RECORD, backend, policy, str(int(jit)), str(target)]
-            done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300)
-            assert target.exists(), done.stderr[-2000:]
-            made[key] = target
+            made[key] = record_with(sys.executable, backend, policy, jit, target)
         return made[key]
 
     return run

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -17,36 +13,10 @@ from mpprof import traces
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 from mpprof.traces import walk, walk_reference
 from tests.traces.conftest import SHARED, V100, needs_shared, shared_xplanes
+from tests.traces.peer import events_agree, ops_agree, xprof
 from tests.traces.test_damage import check
 
 Record = Callable[[str, str, bool], Path]
-
-_XPROF = """
-import json, sys
-from xprof.convert import raw_to_tool_data
-text = raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], sys.argv[2], {})[0]
-sys.stdout.write(json.dumps(json.loads(text)))
-"""
-
-
-def xprof(path: Path, tool: str, scratch: Path) -> list[dict[str, object]]:
-    """The rows of one of XProf's tables. In a process of its own: it keeps state, and writes beside its input."""
-    pytest.importorskip("xprof", reason="XProf, the peer to compare with, is not installed")
-    copy = scratch / path.name
-    shutil.copy(path, copy)
-    done = subprocess.run(
-        [sys.executable, "-c", _XPROF, str(copy), tool], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    tables = json.loads(done.stdout)
-    rows = []
-    for table in tables if isinstance(tables, list) else [tables]:
-        ids = [column["id"] for column in table["cols"]]
-        rows += [
-            dict(zip(ids, [cell["v"] if cell else None for cell in row["c"]], strict=True))
-            for row in table["rows"]
-        ]
-    return rows
 
 
 def kernels_by_name(trace: Trace) -> dict[str, tuple[int, int]]:
@@ -155,37 +125,8 @@ def test_tensorflow_on_the_cpu_gives_leaf_ops(policy: str, record: Record, tmp_p
     assert HostKind.INPUT_PIPELINE in trace.host.kind
     assert not any(trace.ops[row].name.startswith("GatherV2") for row in trace.kernels.op.tolist())
 
-    theirs = {
-        (str(row["operation"]), str(row["type"])): (float(row["occurrences"]), float(row["total_self_time"]))  # type: ignore[arg-type]
-        for row in xprof(path, "framework_op_stats", tmp_path)
-        if row["host_or_device"] == "Host"
-    }
-    compared = 0
-    for op in set(trace.kernels.op.tolist()):
-        rows = trace.kernels.op == op
-        key = (trace.ops[op].name, trace.ops[op].type)
-        if key in theirs:
-            count, total_us = theirs[key]
-            # XProf counts an op again after each event inside it (`ParallelFor`), with the same total time
-            assert count == rows.sum() + events_inside(trace, rows), key
-            assert trace.kernels.duration_ns[rows].sum() / 1e3 == pytest.approx(total_us, abs=0.01 * count), (
-                key
-            )
-            compared += 1
-    assert compared > 50
+    assert ops_agree(trace, path, tmp_path) > 50
     overlap_free(trace)
-
-
-def events_inside(trace: Trace, kernels: np.ndarray) -> int:
-    """How many host events with a duration lie within these kernels on their own threads."""
-    host, inside = trace.host, 0
-    for row in trace.kernels.launch[kernels].tolist():
-        end = host.start_ns[row] + host.duration_ns[row]
-        within = (
-            (host.thread == host.thread[row]) & (host.start_ns > host.start_ns[row]) & (host.start_ns < end)
-        )
-        inside += int((within & (host.duration_ns > 0)).sum())
-    return inside
 
 
 def overlap_free(trace: Trace) -> None:
@@ -200,8 +141,11 @@ def overlap_free(trace: Trace) -> None:
 @pytest.mark.parametrize(
     ("backend", "policy"), [("tensorflow", "mixed_float16"), ("jax", "mixed_float16"), ("jax", "float32")]
 )
-def test_xla_on_the_cpu_gives_instructions_with_their_hlo(backend: str, policy: str, record: Record) -> None:
-    trace = traces.read(record(backend, policy, True), strict=True)
+def test_xla_on_the_cpu_gives_instructions_with_their_hlo(
+    backend: str, policy: str, record: Record, tmp_path: Path
+) -> None:
+    path = record(backend, policy, True)
+    trace = traces.read(path, strict=True)
     check(trace)
     assert trace.basis == "host"
     assert trace.markers.number.tolist() == [6, 7, 8]
@@ -214,6 +158,7 @@ def test_xla_on_the_cpu_gives_instructions_with_their_hlo(backend: str, policy: 
     assert any(scope in op.name for op in ops), sorted({op.name for op in ops})
     assert not any(trace.strings[row].startswith("end: ") for row in trace.kernels.name.tolist())
     assert any(op.hlo.flops for op in ops if op.hlo)
+    assert events_agree(trace, path, tmp_path) > 20
     if backend == "jax":  # the calls were made under the markers, what they started ran later
         launch = trace.kernels.launch
         assert {trace.strings[row] for row in trace.host.name[launch].tolist()} == {
