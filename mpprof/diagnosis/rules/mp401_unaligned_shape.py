@@ -40,6 +40,8 @@ from mpprof.model.account import Cell
 CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are no multiple of 8"
 SPECIFICITY = NAMED
 
+TPU_WIDTH = 128
+"""TensorFlow's mixed precision guide: multiples of 128 on TPUs."""
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 """As for every named layer: 3 % is the least worth editing a model for."""
 
@@ -47,6 +49,8 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Clear("the run used no GPU: the rule of eight is the Tensor Cores'")
+    if known(signals.accelerator) == "tpu":
+        return _on_a_tpu(signals)
     need(signals.gpu_account)
     matmul = signals.select(lambda cell: cell.role == "matmul")
     if not matmul:
@@ -123,3 +127,20 @@ def takes_images(signals: Signals, row: int) -> bool:
         return False
     sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
     return min(sizes, default=shapes.ALIGNMENT) < shapes.ALIGNMENT
+
+
+def _on_a_tpu(signals: Signals) -> Outcome:
+    """By the recorded layers: a TPU's matrix unit is 128 wide, and pads what is not."""
+    widths = {f.name: shapes.width(f) for f in need(signals.layers) if layers.is_matrix(f)}
+    odd = {name: size for name, size in widths.items() if size and size % TPU_WIDTH}
+    if not odd:
+        return Clear(f"every layer's width is a multiple of {TPU_WIDTH}")
+    words = evidence.listed([f"{name} ({size})" for name, size in odd.items()])
+    return Found(
+        summary=f"{words}: no multiple of {TPU_WIDTH}, to which a TPU pads every side of a product",
+        remedy=f"round units and filters up to a multiple of {TPU_WIDTH}, and the batch with them",
+        evidence=(evidence.text("widths", words, f"multiples of {TPU_WIDTH}"),),
+        confidence="medium",
+        severity="info",
+        layers=tuple(odd),
+    )
