@@ -22,19 +22,22 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     launches tell.
 
     Per step: marker to first launch, launches times their median distance (the host runs ahead where it can,
-    so that most follow each other without waiting), and last launch or wait to the next marker.
+    so that most follow each other without waiting), and the end of the last work or wait to the next marker.
     """
     marks = timeline.marks(trace)
     if marks is None or account.trace_basis == "host":
         return None
     host = trace.host
     row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
-    launch = trace.kernels.launch[(trace.kernels.device == row) & (trace.kernels.launch >= 0)]
-    if not len(launch):
+    kernels = trace.kernels
+    rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
+    if not len(rows):
         return None
-    order = np.argsort(host.start_ns[launch], kind="stable")
-    start = host.start_ns[launch][order]
-    end = start + host.duration_ns[launch][order]
+    rows = rows[np.argsort(host.start_ns[kernels.launch[rows]], kind="stable")]
+    start = host.start_ns[kernels.launch[rows]]
+    end = np.maximum(
+        start + host.duration_ns[kernels.launch[rows]], kernels.start_ns[rows] + kernels.duration_ns[rows]
+    )
     waits = np.flatnonzero(host.kind == HostKind.SYNC)
     waited = np.sort(host.start_ns[waits] + host.duration_ns[waits])
     needs = [
@@ -52,7 +55,7 @@ def _need(
     count = int(last - first)
     if count < _FEWEST:
         return None
-    until = int(end[last - 1])
+    until = int(end[first:last].max())  # waiting for the device shows as no event on some backends
     after = int(np.searchsorted(waited, finish, side="right")) - 1
     if after >= 0:
         until = max(until, int(waited[after]))

@@ -1,0 +1,112 @@
+"""Rules about small batches, embeddings, the loss, fixed scales and memory-bound products, on both sides of
+their limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpprof.model.run import OptimizerFacts
+from tests.builders import cases as c
+from tests.diagnosis.saying import finding, says
+
+
+def of(layers, *cells, **changed):
+    return c.case(records=c.facts(layers=(*layers, *c.HEALTHY_LAYERS)), account=c.account(*cells), **changed)
+
+
+# --- MP202 loss-scale-underflow
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "said"),
+    [
+        (OptimizerFacts("LossScaleOptimizer", "Adam", False, fixed_scale=1.0), "warning"),
+        (OptimizerFacts("LossScaleOptimizer", "Adam", False, fixed_scale=127.0), "warning"),
+        (OptimizerFacts("LossScaleOptimizer", "Adam", False, fixed_scale=128.0), "clear"),
+        (OptimizerFacts("LossScaleOptimizer", "Adam", True, 2.0**15, 2000), "clear"),
+    ],
+)
+def test_mp202_limits(optimizer, said) -> None:
+    records = c.facts(fits=(c.fit(optimizer=optimizer),))
+    assert says("MP202", c.case(records=records)) == said
+
+
+def test_mp202_is_about_float16() -> None:
+    fit = c.fit("mixed_bfloat16", OptimizerFacts("Adam", fixed_scale=1.0))
+    assert says("MP202", c.case(records=c.facts("mixed_bfloat16", fits=(fit,)))) == "clear"
+
+
+# --- MP303 batch-not-raised
+
+
+@pytest.mark.parametrize(("peak_gib", "said"), [(8.1, "clear"), (7.9, "info")])
+def test_mp303_limits(peak_gib, said) -> None:
+    summary = c.summary(peak_memory_bytes=int(peak_gib * 2**30))
+    assert says("MP303", c.case(steps=summary)) == said
+
+
+def test_mp303_needs_a_peak_and_mixed_precision() -> None:
+    assert "not on record" in says("MP303", c.case(steps=c.summary()))
+    summary = c.summary(peak_memory_bytes=1 << 30)
+    assert says("MP303", c.case(records=c.facts("float32"), steps=summary)) == "clear"
+
+
+# --- MP404 low-intensity
+
+
+def product(flops_per_byte: float, ms: float = 30.0):
+    facts = {"flops_per_step": flops_per_byte * 1e9, "bytes_per_step": 1e9, "layer": "dense"}
+    return c.healthy(ms, **facts)
+
+
+def test_mp404_is_a_ceiling_below_the_ridge() -> None:
+    ridge = 125e12 / 900e9  # about 139 FLOP per byte
+    rest = c.cell("optimizer", 70)
+    assert says("MP404", c.case(account=c.account(product(ridge * 0.9), rest))) == "info"
+    assert says("MP404", c.case(account=c.account(product(ridge * 1.1), rest))) == "clear"
+    assert says("MP404", c.case(account=c.account(product(1.0, 19.0), c.cell("optimizer", 81)))) == "clear"
+    assert finding("MP404", c.case(account=c.account(product(1.0), rest))).cost_ns_per_step is None
+    assert "states no shapes" in says("MP404", c.case(account=c.account()))
+
+
+# --- MP505 sparse-embedding
+
+TABLE = c.layer("embedding", "Embedding", parameters=2_000_000)
+UPDATE = {"shapes": "(float[2000000])", "phase": "optimizer"}
+
+
+def test_mp505_has_the_scatter_and_the_update_of_the_table() -> None:
+    scatter = c.cell("gather_scatter", 6, layer="embedding", phase="backward")
+    gather = c.cell("gather_scatter", 5, layer="embedding", phase="forward")
+    other = c.cell("optimizer", 7, shapes="(float[1000])", phase="optimizer")
+    got = finding("MP505", of((TABLE,), scatter, gather, c.cell("optimizer", 8, **UPDATE), other))
+    assert got.cost_ns_per_step == pytest.approx(14 * c.MS)
+    assert got.layers == ("embedding",)
+
+
+@pytest.mark.parametrize(("ms", "said"), [(2.9, "clear"), (3.1, "info"), (10.1, "warning"), (40.1, "error")])
+def test_mp505_limits(ms, said) -> None:
+    assert says("MP505", of((TABLE,), c.cell("optimizer", ms, **UPDATE))) == said
+
+
+def test_mp505_small_tables_and_traces_without_shapes() -> None:
+    small = c.layer("embedding", "Embedding", parameters=999_999)
+    assert says("MP505", of((small,), c.cell("optimizer", 30, **UPDATE))) == "clear"
+    assert "states no shapes" in says("MP505", of((TABLE,), c.cell("optimizer", 30, phase="optimizer")))
+
+
+# --- MP507 loss-float32
+
+LOSS = {"op": "StatefulPartitionedCall/compile_loss/sparse/Softmax", "precision": "fp32"}
+
+
+@pytest.mark.parametrize(("ms", "said"), [(4.9, "clear"), (5.1, "info"), (25.1, "warning"), (50.1, "error")])
+def test_mp507_limits(ms, said) -> None:
+    assert says("MP507", c.case(account=c.account(c.cell("elementwise", ms, **LOSS)))) == said
+
+
+def test_mp507_other_float32_work_is_not_the_loss() -> None:
+    other = c.cell("elementwise", 30, op="model/dense/Relu", precision="fp32")
+    assert says("MP507", c.case(account=c.account(other))) == "clear"
+    compiled = c.cell("reduce", 30, op="jit(train_step)/jvp(compile_loss)/crossentropy", precision="fp32")
+    assert says("MP507", c.case(account=c.account(compiled))) == "warning"
