@@ -45,8 +45,7 @@ def find(path: Path) -> tuple[Path, ...]:
         raise NotFoundError("no such file or directory", where=str(path))
     if path.is_file():
         return (path,)
-    # A link that leads nowhere has no time, and opening a pipe would wait for a writer for ever.
-    found = [file for file in traces_under(path) if file.is_file()]
+    found = traces_under(path)
     return tuple(sorted(found, key=lambda file: (file.stat().st_mtime_ns, str(file))))
 
 

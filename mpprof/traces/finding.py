@@ -35,7 +35,7 @@ def kind_of(path: Path) -> str | None:
     for suffix, kind, looks in _BY_LOOKS:
         if path.name.endswith(suffix):
             try:
-                return kind if looks(path) else None
+                return kind if path.is_file() and looks(path) else None
             except OSError:
                 return None
     return None
@@ -50,10 +50,13 @@ def traces_under(folder: Path) -> list[Path]:
 
 
 def _chosen(files: Iterable[Path]) -> list[Path]:
-    """Of the files of one directory those of its first format."""
+    """Of the files of one directory those of its first format.
+
+    A link that leads nowhere is none, nor is a pipe: opening it would wait for a writer for ever.
+    """
     kinds: dict[str, list[Path]] = {}
     for file in files:
-        if (kind := kind_of(file)) is not None:
+        if (kind := kind_of(file)) is not None and file.is_file():
             kinds.setdefault(kind, []).append(file)
     return next((kinds[kind] for kind in RANKS if kind in kinds), [])
 

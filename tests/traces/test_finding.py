@@ -6,7 +6,10 @@ import gzip
 import os
 from pathlib import Path
 
+import pytest
+
 from mpprof import traces, workflows
+from mpprof.errors import UnreadableError
 from tests.traces.kineto import small
 from tests.traces.test_nsys import export
 
@@ -70,3 +73,16 @@ def test_a_file_that_is_named_is_no_choice_and_nor_is_the_viewers_export(tmp_pat
     (folder / "host.xplane.pb").write_bytes(b"")
     (folder / "host.trace.json.gz").write_bytes(b"")
     assert traces.choice(folder / "host.xplane.pb") is None
+
+
+def test_links_that_lead_nowhere_and_pipes_are_no_traces(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    small().write(tmp_path / "run" / "a.pt.trace.json.gz")
+    (tmp_path / "run" / "gone.pt.trace.json.gz").symlink_to("nowhere")
+    (tmp_path / "run" / "self.pt.trace.json.gz").symlink_to("self.pt.trace.json.gz")
+    (tmp_path / "run" / "gone.xplane.pb").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "run" / "pipe.pt.trace.json.gz")
+    os.mkfifo(tmp_path / "run" / "pipe.json.gz")
+    assert names(tmp_path) == ["run/a.pt.trace.json.gz"]
+    with pytest.raises(UnreadableError, match="regular file"):
+        traces.read(tmp_path / "run" / "pipe.pt.trace.json.gz")
