@@ -292,16 +292,21 @@ def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said:
     types = tuple(t for t in name.types() if t != "fp32")
     precision: Precision = operands(types)
     if precision == "unknown":
-        precision = {"imma": "int8", "dmma": "fp64", "qgmma": "fp8"}.get(match["word"], "unknown")  # type: ignore[assignment]
+        precision = {"imma": "int8", "dmma": "fp64", "qgmma": "fp8"}.get(match["word"] or "", "unknown")  # type: ignore[assignment]
     return Said("tensor_core", precision, _template_family(name.text))
 
 
-def _tile_gemm(name: Name, match: re.Match[str], card: Card) -> Said:
+def _tile_gemm(name: Name, match: re.Match[str], card: Card) -> Said | None:
     letter = match["letter"]
+    if _HINT.search(name.head) or (letter == "h" and not re.search(r"magma|lds|largek", name.head)):
+        return None  # a kernel of somebody's own; half products are what Tensor Cores are for
     types = name.types()
     return Said(
         "cuda_core", operands(types) if types else _LETTER.get(letter, "unknown"), "gemm", _LETTER.get(letter)
     )
+
+
+_HINT = re.compile(r"mma|tensor|tf32|(?<![a-z0-9])tc(?![a-z0-9])|ptx|tcgen")
 
 
 REDUCTION_RULES: tuple[Rule, ...] = (
@@ -414,8 +419,8 @@ RULES: tuple[Rule, ...] = (
 
 WORD_RULES: tuple[Rule, ...] = (
     Rule(
-        "named-instruction", r"(?<![a-z0-9])(?P<word>wmma|hmma|wgmma|imma|dmma|qgmma|utcmma|mma_sync|mma|tcgen05)(?![a-z])",
-        _named_mma, "a word of the function's name is a Tensor Core instruction",
+        "named-instruction", r"(?<![a-z0-9])(?P<word>wmma|hmma|wgmma|gmma|imma|dmma|qgmma|utcmma|umma|mma_sync|mma|tcgen05|tensorop|m16n8k(?:4|8|16|32|64)|m16n16k16|(?<!no_)(?<!non_)tensor_?cores?)(?![a-z])|(?P<glued>tensorcore)(?:gemm|matmul|conv)",
+        _named_mma, "a word of the function's name is a Tensor Core instruction, or says Tensor Core itself",
         "PTX ISA: wmma, mma, wgmma, tcgen05", "Volta and later",
         "void gemm_wmma_t<128, 128, 3>(const __half *, const __half *, float *, int, int, int)",
         whole=False,

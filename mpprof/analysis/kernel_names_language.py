@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from mpprof.analysis.kernel_names_parse import Card, Name, operands
-from mpprof.analysis.kernel_names_rule import Rule, Said, always, floats, plain
+from mpprof.analysis.kernel_names_rule import Rule, Said, always, floats, ordinary, plain
 from mpprof.model.kernels import Precision
 
 
@@ -47,6 +47,16 @@ def _paged_attention(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("cuda_core", types, "attention")
 
 
+def _half_mma(name: Name, match: re.Match[str], card: Card) -> Said:
+    return Said("tensor_core", "fp16", "gemm", "fp32")
+
+
+def _ggml_attention(name: Name, match: re.Match[str], card: Card) -> Said:
+    if match["how"]:
+        return Said("cuda_core", "fp16" if "f16" in match.group() else "fp32", "attention")
+    return Said("tensor_core", "fp16", "attention")
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "deep-gemm-helper", r"deep_gemm::(?:\w{1,40}::)?(?:transpose|pack|smxx_|clean_logits|get_\w{0,40}layout)\w*",
@@ -75,6 +85,21 @@ RULES: tuple[Rule, ...] = (
         "vLLM's own decode attention takes dot products with ordinary arithmetic",
         "vllm-project/vllm csrc/attention/attention_kernels.cuh, csrc/rocm/attention.cu", "Volta and later",
         "void vllm::paged_attention_v2_kernel<__nv_bfloat16, __nv_bfloat16, 128, 16, 128, 0, false>(float*)", whole=False,
+    ),
+    Rule(
+        "awq", r"gemm_forward_4bit_cuda_m16n\w*", _half_mma, "AWQ unpacks 4-bit weights and multiplies them by mma.m16n8k16",
+        "mit-han-lab/llm-awq awq/kernels/csrc", "Ampere and later",
+        "gemm_forward_4bit_cuda_m16n128k32(int, __half*, int*, __half*, int*, int, int, int, __half*)", whole=False,
+    ),
+    Rule(
+        "half-fma-gemm", r"gemm_half_q_half\w*|kgemm_4bit_inference_naive\w*", ordinary("gemm"),
+        "unpacks narrow weights and multiplies them with half2 arithmetic", "turboderp/exllama; bitsandbytes csrc/kernels.cu",
+        "Pascal and later", "void vllm::gptq::gemm_half_q_half_gptq_4bit_kernel<true, 8>(__half const*)", whole=False,
+    ),
+    Rule(
+        "ggml-attention", r"\bflash_attn_(?P<how>vec_|tile_)?ext_f(?:16|32)", _ggml_attention,
+        "llama.cpp's attention: wmma or mma, its vector and tile variants ordinary arithmetic",
+        "ggml-org/llama.cpp ggml/src/ggml-cuda/fattn*.cu", "Volta and later", "void flash_attn_ext_f16<128, 128, 8, 8>(char const*)", whole=False,
     ),
     Rule(
         "quantise-kernel", r"^(?!\S*(?:gemm|matmul|moe|dot))\S*per_(?:token|tensor|channel|block)\w*_quant\w*", plain("cast"),

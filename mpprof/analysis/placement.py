@@ -263,6 +263,8 @@ def _product(product: HloInstruction, card: _Card) -> Verdict:
     if card.tensor_cores is False or card.matrix_units is False:
         text = f"{what}, and {card.described} has no matrix units"
         return Verdict("cuda_core", precision, family, Reason("card-without-matrix-units", text), "op")
+    if precision == "fp32" and (said := _float32_product(product, card, family, what)) is not None:
+        return said
     if card.tensor_cores is None or precision in ("unknown", "fp32", "fp64", "mixed"):
         text = f"{what}: compiled by XLA, as TF32 or with ordinary arithmetic, which nothing states"
         return Verdict("unknown", precision, family, Reason("hlo-product-open", text))
@@ -272,6 +274,23 @@ def _product(product: HloInstruction, card: _Card) -> Verdict:
         return Verdict("cuda_core", precision, family, Reason("type-without-tensor-core", text), "op")
     text = f"{what}: compiled by XLA into mma instructions"
     return Verdict("tensor_core", precision, family, Reason("hlo-product", text), "op", "fp32")
+
+
+def _float32_product(product: HloInstruction, card: _Card, family: Family, what: str) -> Verdict | None:
+    """A float32 product that XLA compiled itself: as TF32 where the card has it and no more is asked for
+    (xla/service/gpu: IsTf32Allowed), else with ordinary arithmetic. None where that is not stated."""
+    if card.compute_capability is None:
+        return None
+    if not multiplies("tf32", card.compute_capability):
+        text = f"{what}, and {card.described} has no TF32"
+    elif product.precision in ("high", "highest"):
+        text = f"{what} at {product.precision} precision, for which XLA does not use TF32"
+    elif product.precision == "default":
+        text = f"{what} at default precision: XLA multiplies it as TF32, unless the process has that off"
+        return Verdict("tensor_core", "tf32", family, Reason("hlo-product-tf32", text), "op", "fp32")
+    else:
+        return None
+    return Verdict("cuda_core", "fp32", family, Reason("hlo-product-fp32", text), "op", "fp32")
 
 
 def _completed(verdict: Verdict, op: Op, shapes: str) -> Verdict:

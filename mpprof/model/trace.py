@@ -170,6 +170,7 @@ class HloInstruction:
     custom_call: str = ""
     flops: float | None = None
     operands: tuple[str, ...] = ()  # names of the instructions it reads, seen through tuples and bitcasts
+    precision: str = ""  # what a product asks for its operands: "default", "high", "highest"; "" not stated
 
 
 @dataclass(frozen=True, slots=True)

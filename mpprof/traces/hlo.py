@@ -112,6 +112,7 @@ class _Instruction:
     dot: list[Field] | None = None
     convolution: list[Field] | None = None
     window: list[Field] | None = None
+    precision: str = ""
     backend_config: str = ""
 
 
@@ -261,6 +262,8 @@ def _parse(module: _Module, start: int, end: int) -> _Instruction:
             made.custom_call = text(buffer, value, stop)
         elif number == 30:
             made.dot = _fields(buffer, value, stop)
+        elif number == 51:
+            made.precision = _precision(buffer, _fields(buffer, value, stop))
         elif number == 43:
             made.backend_config = text(buffer, value, min(stop, value + (1 << 16)))
     made.operands = _varints(buffer, fields, 36)
@@ -299,7 +302,14 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
         custom_call=made.custom_call,
         flops=flops,
         operands=_sources(module, made) if depth == 0 else (),
+        precision=made.precision,
     )
+
+
+def _precision(buffer: Bytes, config: list[Field]) -> str:
+    """The highest precision that a PrecisionConfig asks for one of the operands (xla_data.proto)."""
+    asked = max(_varints(buffer, config, 1), default=-1)
+    return {0: "default", 1: "high", 2: "highest"}.get(asked, "")
 
 
 def _sources(module: _Module, made: _Instruction) -> tuple[str, ...]:

@@ -157,6 +157,21 @@ def test_without_evidence_there_is_no_verdict(name: str) -> None:
     assert verdict.strength == "none"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sgemm_tf32_mma_kernel",
+        "sgemm_ptx_64x64x16_nn_kernel",
+        "hgemm_tc_128x128x32_kernel",
+        "hgemm_t_8x8_sliced_k_f16x8_pack_kernel",
+        "gemm_no_tensor_core_kernel",
+    ],
+)
+def test_a_blas_letter_alone_decides_no_kernel_of_somebodys_own(name: str) -> None:
+    assert classify(name, (8, 0), "nvidia").placement != "cuda_core"
+    assert classify("gemm_no_tensor_core_kernel").placement == "unknown"
+
+
 def test_words_decide_only_where_every_word_is_a_known_task() -> None:
     assert classify("fused_bias_gelu_kernel").family == "elementwise"
     assert classify("fused_bias_gelu_kernel").strength == "family"

@@ -510,6 +510,7 @@ tensor_core bf16 gemm cutlass-tensorop | 12.0 | void cutlass::Kernel2<cutlass_80
 tensor_core fp4 gemm cutlass3-tensorop | 12.0 | cutlass3x_sm120_bstensorop_s16864gemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32_bf16_bf16_128x128x128_1x1x1_0_tnn_align32_warpspecialized_pingpong
 # blackwell, small: seen in public traces and issue reports (12.1)
 tensor_core bf16 gemm nvjet | 12.1 | nvjet_sm121_tst_mma_128x128x64_3_64x32x64_tmaAB_splitK_TNNN
+
 """
 
 

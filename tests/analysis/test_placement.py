@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -267,6 +268,27 @@ def test_a_triton_product_is_judged_by_its_hlo_and_card(
         "gemm_fusion_dot_3", Op("jit(f)/dot_general", "fusion", fusion(dot(dtype), dtype=dtype)), "", facts
     )
     assert (verdict.placement, verdict.precision, verdict.family) == (placement, precision, "gemm")
+
+
+@pytest.mark.parametrize(
+    ("asked", "facts", "placement", "precision"),
+    [
+        ("default", A100, "tensor_core", "tf32"),
+        ("high", A100, "cuda_core", "fp32"),
+        ("highest", A100, "cuda_core", "fp32"),
+        ("", A100, "unknown", "fp32"),
+        ("default", V100, "cuda_core", "fp32"),
+        ("", V100, "cuda_core", "fp32"),
+    ],
+)
+def test_a_float32_product_of_xla_is_tf32_where_card_and_asked_precision_allow_it(
+    asked: str, facts: DeviceFacts, placement: str, precision: str
+) -> None:
+    product = replace(dot("f32"), precision=asked)
+    verdict = one(
+        "gemm_fusion_dot_3", Op("jit(f)/dot_general", "fusion", fusion(product, dtype="f32")), "", facts
+    )
+    assert (verdict.placement, verdict.precision) == (placement, precision)
 
 
 @pytest.mark.parametrize(

@@ -23,29 +23,11 @@ from mpprof.model.kernels import ACCELERATED
 from mpprof.model.trace import WorkKind
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-FRAGMENTS = tuple(
-    [
-        "16816",
-        "c1688",
-        "conv1x1",
-        "conv2d_c1_k1",
-        "dgrad_1x1_stride_2x2",
-        "direct_group",
-        "first_layer_wgrad_kernel",
-        "h1688",
-        "h884",
-        "hmma",
-        "i16832",
-        "i8816",
-        "s884",
-        "s1688",
-        "xmma_gemm",
-        "xmma_implicit_gemm",
-        "xmma_sparse_conv",
-        "xmma_sparse_gemm",
-        "xmma_warp_specialized_implicit_gemm",
-    ]
-)
+FRAGMENTS = (
+    "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group",
+    "first_layer_wgrad_kernel", "h1688", "h884", "hmma", "i16832", "i8816", "s884", "s1688", "xmma_gemm",
+    "xmma_implicit_gemm", "xmma_sparse_conv", "xmma_sparse_gemm", "xmma_warp_specialized_implicit_gemm",
+)  # fmt: skip
 OUTSIDE = {"Blackwell (CC 12.0)": (12, 0)}
 
 

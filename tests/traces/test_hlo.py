@@ -29,6 +29,8 @@ def conv(groups):
     return run
 cases = {
     "dot": (lambda a, b: a @ b, [((64, 48), f32), ((48, 80), f32)]),
+    "high": (lambda a, b: jnp.dot(a, b, precision="high"), [((8, 16), f32), ((16, 4), f32)]),
+    "highest": (lambda a, b: jnp.dot(a, b, precision="highest"), [((8, 16), f32), ((16, 4), f32)]),
     "dot_f16": (lambda a, b: a @ b, [((8, 16), f16), ((16, 4), f16)]),
     "batched": (lambda a, b: jnp.einsum("bij,bkj->bik", a, b), [((5, 16, 24), bf16), ((5, 32, 24), bf16)]),
     "conv": (conv(1), [((2, 12, 12, 6), f32), ((3, 5, 6, 8), f32)]),
@@ -95,6 +97,22 @@ def test_flops_dtypes_and_shapes_are_those_of_jaxlib(
     product = next(hlo for hlo in found if hlo and hlo.opcode in ("dot", "convolution"))
     assert len(product.operand_shapes) == len(product.operand_dtypes) == 2
     assert product.op_name.startswith("jit(")
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(("case", "asked"), [("dot", "default"), ("high", "high"), ("highest", "highest")])
+def test_the_precision_that_a_product_asks_for(
+    case: str, asked: str, modules: tuple[Path, dict[str, dict[str, object]]], tmp_path: Path
+) -> None:
+    folder, facts = modules
+    names = [
+        line.strip().removeprefix("ROOT ").split(" = ")[0].lstrip("%")
+        for line in str(facts[case]["text"]).splitlines()
+        if " dot(" in line
+    ]
+    (found,) = trace_with((folder / case).read_bytes(), names, tmp_path / "h.xplane.pb")
+    assert found is not None
+    assert found.precision == asked
 
 
 @needs_shared()
