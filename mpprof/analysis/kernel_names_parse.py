@@ -202,6 +202,10 @@ def readable(mangled: str) -> str:
             at = digits.end() + length
             separator = "::" if scopes and scopes[-1] == "N" else " "
             out.append(separator)
+        elif letter.islower() or letter == "_":  # a builtin type; nothing else begins with one
+            if letter in _BUILTIN and scopes and scopes[-1] != "N":
+                out.append(_BUILTIN[letter] + ", ")
+            at += 1
         elif letter in "NIFXJ":
             scopes.append(letter if letter in "NI" else "?")
             if letter == "I":
@@ -223,7 +227,5 @@ def readable(mangled: str) -> str:
             scopes.append("L")
             at += 1
         else:
-            if letter in _BUILTIN and scopes and scopes[-1] != "N":
-                out.append(_BUILTIN[letter] + ", ")
             at += 1
     return re.sub(r"(?:::| )(?=<)|::(?= |$)", "", "".join(out)).strip()
