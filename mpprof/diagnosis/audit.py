@@ -117,8 +117,8 @@ def _own(fit: FitFacts | None) -> str | None:
 
 
 def _notes(found: Finding, fit: FitFacts | None, layers: dict[str, LayerFacts]) -> Iterator[AuditNote]:
-    named = dict.fromkeys(found.layers) if found.code not in _OF_THE_MODEL else {}
-    for layer in named or {None: None}:
+    named: tuple[str | None, ...] = tuple(dict.fromkeys(found.layers))
+    for layer in (None,) if found.code in _OF_THE_MODEL else named or (None,):
         yield AuditNote(
             found.code,
             found.slug,
