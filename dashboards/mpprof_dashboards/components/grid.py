@@ -61,6 +61,8 @@ def _unit(field: str) -> str:
     return (
         "nanoseconds"
         if "_ns" in field
+        else "FLOP/s"
+        if field == "flops_per_s"
         else "bytes"
         if "bytes" in field
         else "a ratio from 0 to 1"

@@ -25,7 +25,7 @@ _KERNELS = (
 _OPS = (
     Column("op", "Op", flex=4, width=300, mono=True, shown="op_text"),
     Column("type", "Type", flex=2, width=120),
-    tables.TIME, tables.SHARE, *tables.PLACED, tables.CALLS,
+    tables.TIME, tables.SHARE, *tables.PLACED, tables.CALLS, *tables.ELIGIBLE,
     Column("layer", "Layer", flex=2, width=130),
     Column("phase", "Phase", width=110),
     tables.DEVICE,

@@ -25,6 +25,10 @@ def _prepared(row: Document) -> dict[str, Any]:
     for field, value in row.items():
         if field == "reason" and isinstance(value, dict):
             flat["reason"], flat["reason_code"] = value.get("text", ""), value.get("code", "")
+        elif field == "eligible_reason" and isinstance(value, dict):
+            flat["eligible_text"], flat["eligible_code"] = value.get("text", ""), value.get("code", "")
+        elif field == "eligible":
+            flat[field] = value.replace("_", " ") if isinstance(value, str) else value
         elif field == "placement":
             flat[field] = theme.PLACEMENT_LABELS.get(value, value)
         elif field in ("op", "layer", "name") and not value:
@@ -39,6 +43,8 @@ def _prepared(row: Document) -> dict[str, Any]:
             flat[f"{field}_text"] = words.duration(value)
         elif field.endswith(_RATIOS):
             flat[f"{field}_text"] = words.percent(value)
+        elif field == "flops_per_s":
+            flat["flops_per_s_text"] = "" if value is None else words.quantity(value, field)
         elif field == "calls":
             flat["calls_text"] = words.count(value)
     return flat
@@ -52,6 +58,14 @@ PLACED = (
     Column("precision", "Precision", width=110),
     Column("family", "Family", width=120),
     Column("reason", "Because", flex=3, width=220, tooltip="reason"),
+    Column("reason_code", "Reason code", width=130),
+)
+ELIGIBLE = (
+    Column("eligible", "Used Tensor Cores", width=130, tooltip="eligible_text"),
+    Column("eligible_code", "Why not", width=110, tooltip="eligible_text"),
+    Column("flops_per_s", "Rate", width=125, number=True, shown="flops_per_s_text"),
+    Column("roofline_ratio", "Of roofline", width=110, number=True, shown="roofline_ratio_text"),
+    Column("bound", "Bound by", width=105),
 )
 DEVICE = Column("device", "Device", width=130)
 
