@@ -11,6 +11,7 @@ from tests.builders.gpus import A100, GTX1080TI, H100, T4, V100, Gpu
 from tests.builders.simulate import Host, Training
 from tests.builders.workloads import (
     FLOAT32,
+    GRADIENT,
     MIXED_BFLOAT16,
     MIXED_FLOAT16,
     MODEL,
@@ -251,6 +252,21 @@ def rest_of_the_device() -> list[Planted]:
     cast = g.followed(text, lambda w: w.op.endswith("/BiasAdd"), g.casts_behind(V100, F16, 2.0e7))
     cases.append(single(
         "MP503", run("tf-v100-casts", V100, F16, cast), run("healthy", V100, F16, text), run("float32", V100, FLOAT32, floats),
+    ))  # fmt: skip
+    shape = {"batch": 8192}
+    fed = g.followed(
+        tf.mlp(V100, F16, **shape),
+        lambda w: w.op in (f"{MODEL}/dense_1/Relu", f"{GRADIENT}/dense_2/ReluGrad"),
+        g.casts_into(V100, "dense_2", 8192 * 2048),
+    )
+    cases.append(single(
+        "MP107", run("tf-v100-fed-float32", V100, F16, fed), run("healthy", V100, F16, tf.mlp(V100, F16, **shape)),
+        run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, **shape)),
+    ))  # fmt: skip
+    kept = {"dense_1": FLOAT32}
+    cases.append(single(
+        "MP104", run("tf-v100-island-cast-by-the-next", V100, F16, g.cast_by_the_next(tf.mlp(V100, F16, overrides=kept, **shape), "dense_1", "dense_2")),
+        run("healthy", V100, F16, tf.mlp(V100, F16, **shape)), run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, **shape)), unseen=True,
     ))  # fmt: skip
     clipped = g.appended(tf.mlp(V100, F16, batch=512), g.clipping(V100, 4.2e7, 160))
     cases.append(single(

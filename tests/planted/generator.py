@@ -173,6 +173,31 @@ def casts_behind(gpu: Gpu, n: Numerics, elements: float) -> Callable[[Work], lis
     ]
 
 
+def casts_into(gpu: Gpu, layer: str, elements: float) -> Callable[[Work], list[Work]]:
+    """A float32 tensor that a layer is fed and casts down, and the same for its gradient."""
+    return lambda work: [
+        cast(
+            gpu,
+            f"{GRADIENT if 'gradient' in work.op else MODEL}/{layer}",
+            "float",
+            "half",
+            elements,
+            "Cast_2",
+        )
+    ]
+
+
+def cast_by_the_next(model: Model, island: str, following: str) -> Model:
+    """Keras' way: a layer's float32 output is cast down in the scope of the layer that takes it."""
+
+    def moved(work: Work) -> list[Work]:
+        if work.op == f"{MODEL}/{island}/Cast_out":
+            return [replace(work, op=f"{MODEL}/{following}/Cast_2")]
+        return [work]
+
+    return remade(model, moved)
+
+
 def clipping(gpu: Gpu, parameters: float, variables: int) -> list[Work]:
     each = parameters / variables
     scope = "StatefulPartitionedCall/global_norm"

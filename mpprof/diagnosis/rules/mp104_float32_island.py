@@ -30,10 +30,13 @@ Sources
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from mpprof.analysis import added
 from mpprof.analysis import layer_kinds as layers
 from mpprof.diagnosis import evidence, reach
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.rules.mp107_autocast_inputs import activation_casts
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.model.finding import Confidence
 from mpprof.model.run import LayerFacts
@@ -100,7 +103,7 @@ def _claims(signals: Signals, names: frozenset[str]) -> tuple[tuple[Claim, ...],
     mine = signals.select(lambda cell: cell.layer in names)
     fallbacks = frozenset(signals.fallbacks)
     matrix = reach.matrix(signals, [row for row in mine if row in fallbacks])
-    casts = _casts(signals, mine)
+    casts = _casts(signals, mine) + reach.whole(_casts_behind(signals, names))
     bytes_bound = reach.halved(
         signals, [r for r in mine if signals.cells[r].role in ("elementwise", "reduce", "layout", "other")]
     )
@@ -123,3 +126,10 @@ def _casts(signals: Signals, mine: tuple[int, ...]) -> tuple[Claim, ...]:
         keep = min(1.0, later / signals.time(tuple(own)))
         claims += [Claim(row, signals.cells[row].ns_per_step * keep) for row in own]
     return tuple(claims)
+
+
+def _casts_behind(signals: Signals, names: frozenset[str]) -> tuple[int, ...]:
+    """Casts by which the layers that follow an island take its float32 output in."""
+    facts = known(signals.layers) or ()
+    behind = {after.name for before, after in pairwise(facts) if before.name in names} - names
+    return tuple(row for row in activation_casts(signals) if signals.cells[row].layer in behind)
