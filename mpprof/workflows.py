@@ -23,6 +23,7 @@ from mpprof.analysis import (
     memory_saved,
     placement,
     placement_host,
+    tensor_cores,
 )  # fmt: skip
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
@@ -211,7 +212,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         account = accounting.account(trace, placements, ownership, run)
         account = replace(account, host_ns=host.need_ns(trace, account))
     except UnableError as error:
-        problem = str(error)
+        problem = error.what
     return Analysis(
         run=run,
         steps=steps,
@@ -219,7 +220,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         placements=placements,
         ownership=ownership,
         account=account,
-        tensor_core=_tensor_core(account, trace, placements) if account else None,
+        tensor_core=_tensor_core(account, trace, placements, ownership),
         memory=memory.at_peak(trace, ownership, steps),
         peaks=_peaks(run, trace),
         trace_problem=problem,
@@ -243,9 +244,15 @@ def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Count
     return run, counters.of_devices(stored, [device.facts for device in trace.devices])
 
 
-def _tensor_core(account: Account, trace: Trace, placements: Placements) -> TensorCoreShare:
-    share = accounting.tensor_core_share(account)
-    if not any(verdict.strength == "counter" for verdict in placements.verdicts):
+def _tensor_core(
+    account: Account | None, trace: Trace, placements: Placements, ownership: layers.Ownership
+) -> TensorCoreShare | None:
+    """Of the steps of the account, else of the whole window."""
+    if account is not None:
+        share: TensorCoreShare | None = tensor_cores.tensor_core_share(account)
+    else:
+        share = accounting.tensor_core_share_of_window(trace, placements, ownership)
+    if share is None or not any(verdict.strength == "counter" for verdict in placements.verdicts):
         return share
     return replace(share, verified_ratio=placement.verified_ratio(trace, placements))
 

@@ -18,6 +18,7 @@ from mpprof.analysis import steps as stepping
 from mpprof.analysis.intervals import Intervals, crowded, gaps, sweep, union
 from mpprof.analysis.layers import Ownership
 from mpprof.analysis.roofline import weighed
+from mpprof.analysis.tensor_cores import share_of
 from mpprof.analysis.window import Window, window_of
 from mpprof.errors import UnableError
 from mpprof.model.account import (
@@ -32,8 +33,7 @@ from mpprof.model.account import (
     Slice,
     TensorCoreShare,
 )
-from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, Family, Placements, Verdict
-from mpprof.model.quantities import format_ratio
+from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placements, Verdict
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace, WorkKind
 
@@ -41,8 +41,6 @@ Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-_LEAST_DECIDED = 0.5
-"""A Tensor Core share of less than half of the matrix time would be a guess about the rest."""
 
 _ROLES: dict[Family, Class] = {
     "norm": "norm", "softmax": "elementwise", "pool": "elementwise", "elementwise": "elementwise",
@@ -83,16 +81,16 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     """
     summary = stepping.summarise(run.steps, run.facts) if run is not None else None
     windows: list[Window] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for device in range(len(trace.devices)):
         found = window_of(trace, device, run, summary)
         if isinstance(found, Window):
             windows.append(found)
         elif (trace.kernels.device == device).any():
-            refused.append(f"{trace.devices[device].plane}: {found}")
+            refused[trace.devices[device].plane] = found
     if not windows:
         raise UnableError(
-            "; ".join(refused) or "no kernel is in the trace",
+            _together(refused) or trace.lacks.get("kernels", "no kernel is in the trace"),
             where=trace.source.path.name,
             next='record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
         )
@@ -113,9 +111,17 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         devices=(main, *(devices[row] for row in order[1:])),
         steps=tuple(window.periods.number.tolist()),
         step_source=window.periods.source,
-        notes=(*window.periods.notes, *window.notes(trace), *refused),
+        notes=(*window.periods.notes, *window.notes(trace), *(f"{p}: {why}" for p, why in refused.items())),
     )
     return weighed(result, trace, ownership, run)
+
+
+def _together(refused: dict[str, str]) -> str:
+    """Each reason once; the devices are named where there is more than one reason."""
+    reasons = dict.fromkeys(refused.values())
+    if len(reasons) < 2:
+        return next(iter(reasons), "")
+    return "; ".join(f"{', '.join(p for p in refused if refused[p] == why)}: {why}" for why in reasons)
 
 
 # --- one device --------------------------------------------------------------------------------------------
@@ -337,46 +343,20 @@ def _against_the_wall(main: DeviceAccount, wall_ns: float | None) -> DeviceAccou
 # --- Tensor Cores ------------------------------------------------------------------------------------------
 
 
-def tensor_core_share(account: Account) -> TensorCoreShare:
-    """How much of the matrix time ran on matrix units, and in what precision.
-
-    `ratio` is of the matrix time whose placement is known, helpers (split-K reductions, transforms) apart;
-    it is None where there is no such time, where it is less than half of the matrix time, and for a trace
-    of the host."""
-    cells = [cell for cell in account.main.cells if cell.placement is not None]
-    matmul = [cell for cell in cells if cell.role == "matmul"]
-    units = [cell for cell in matmul if cell.placement in ACCELERATED]
-    by_precision: dict[str, float] = {}
-    for cell in units:
-        precision = cell.precision or "unknown"
-        by_precision[precision] = by_precision.get(precision, 0.0) + cell.ns_per_step
-    on_units = _ns(units)
-    fallback = _ns([cell for cell in matmul if cell.placement == "cuda_core"])
-    unknown = _ns([cell for cell in matmul if cell.placement == "unknown"])
-    kernels = [cell for cell in cells if cell.role != "copy"]
-    busy = math.fsum(cell.busy_ns_per_step for cell in kernels)
-    not_known = math.fsum(cell.busy_ns_per_step for cell in kernels if cell.placement == "unknown")
-    reason = _no_share(account, on_units + fallback, unknown)
-    return TensorCoreShare(
-        matmul_ns_per_step=_ns(matmul),
-        ratio=on_units / (on_units + fallback) if reason is None else None,
-        reason=reason,
-        by_precision=by_precision,
-        fallback_ns_per_step=fallback,
-        unknown_ratio=not_known / busy if busy else 0.0,
-    )
-
-
-def _no_share(account: Account, decided_ns: float, unknown_ns: float) -> str | None:
-    if account.trace_basis == "host":
-        return "the trace holds no accelerator: ops ran on the host's CPU"
-    if decided_ns + unknown_ns <= 0.0:
-        return "no matrix work was seen in the whole steps of the window"
-    if decided_ns < _LEAST_DECIDED * (decided_ns + unknown_ns):
-        share = format_ratio(unknown_ns / (decided_ns + unknown_ns))
-        return f"it is not known where {share} of the matrix time ran"
-    return None
-
-
-def _ns(cells: list[Cell]) -> float:
-    return math.fsum(cell.ns_per_step for cell in cells)
+def tensor_core_share_of_window(
+    trace: Trace, placements: Placements, ownership: Ownership
+) -> TensorCoreShare | None:
+    """The share over everything that the busiest device ran: for a trace of which no step can be told apart.
+    None without an accelerator, or where it ran no kernel."""
+    table = trace.kernels
+    work = np.where(table.kind == WorkKind.KERNEL, table.duration_ns, 0)
+    busy = np.bincount(table.device, work, len(trace.devices))
+    if trace.basis == "host" or not busy.any():
+        return None
+    device = int(np.argmax(busy))
+    rows = np.flatnonzero(table.device == device)
+    start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
+    whole = timeline.Periods(start[:1], end.max(keepdims=True), np.full(1, -1, np.int64), "window")
+    window = Window(device, whole, 1, rows, idle.ClockShift(0, rows[:0]))
+    _, cells, _ = _busy(trace, placements, ownership, window, whole.instants())
+    return replace(share_of(cells, on_host=False), of="window")

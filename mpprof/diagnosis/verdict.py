@@ -57,9 +57,13 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
         ran = (
             f"{where} of the matrix time ran on {_units(signals)}{_in_precision(share.by_precision)}{unknown}"
         )
+        if share.of == "window":
+            ran += " in the whole profiler window"
         return f"a step takes {step}, and {ran}" if step else ran
     if share is not None and signals.case.account and signals.case.account.trace_basis == "device":
         return f"a step takes {step}; {share.reason or 'the trace does not show where its matrix work ran'}"
+    if share is not None and share.of == "window" and share.reason:
+        return f"a step takes {step}; {share.reason}" if step else share.reason
     # Kernels in 16 bits alone are no evidence of a policy.
     policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "") if known(signals.fit) else ""
     run = f"this {policy} run" if policy else "this run"
@@ -125,6 +129,8 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> str:
         return f"the device idles {format_ratio(hidden)} of the step, and the trace does not show what for"
     if top is not None:
         return _cause(top)
+    if case.tensor_core is not None and case.tensor_core.of == "window":
+        return "its steps cannot be told apart"
     if case.account is None and not signals.on_cpu:
         return str(signals.account)
     if signals.half is None and case.speedup is None:
@@ -173,7 +179,9 @@ def _step(signals: Signals) -> str | None:
 
 
 def _units(signals: Signals) -> str:
+    share = signals.case.tensor_core
     others = any(cell.placement == "matrix_core" for cell in signals.cells)
+    others = others or (share is not None and share.unit == "matrix_core")
     return "matrix cores" if others else "Tensor Cores"
 
 

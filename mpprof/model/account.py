@@ -108,7 +108,8 @@ class Account:
 @dataclass(frozen=True, slots=True)
 class TensorCoreShare:
     """How much of the matrix time ran on matrix units. `ratio` is None with a `reason` where there is no
-    matrix work or no way to know; `unknown_ratio` is the unknown share of the device's kernel time."""
+    matrix work or no way to know; `unknown_ratio` is the unknown share of the device's kernel time.
+    Where no step can be told apart, the whole window stands for one: `of` says so."""
 
     matmul_ns_per_step: float
     ratio: float | None
@@ -117,6 +118,8 @@ class TensorCoreShare:
     fallback_ns_per_step: float
     unknown_ratio: float
     verified_ratio: float | None = None  # of the matrix time, decided by hardware counters; None: none was
+    of: Literal["step", "window"] = "step"
+    unit: Placement = "tensor_core"  # the matrix unit it is a share of: never NVIDIA's name for another's
 
 
 @dataclass(frozen=True, slots=True)

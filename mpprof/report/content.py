@@ -127,6 +127,7 @@ def matrix_units(document: Document) -> str:
     """What this device's matrix units are called: another vendor's never go by NVIDIA's name."""
     slices = document["time"]["slices"] if document["time"] else []
     placements = {share["placement"] for part in slices for share in part["by"]}
+    placements |= {(document["tensor_core"] or {}).get("unit")}
     return (
         "Matrix cores" if "matrix_core" in placements and "tensor_core" not in placements else "Tensor Cores"
     )
@@ -142,10 +143,11 @@ def tensor_core(document: Document) -> str:
         unknown += f"; verified by hardware counters: {words.percent(share['verified_ratio'])} of matrix time"
     if share["ratio"] is None:
         return f"no share: {share['reason']}; {unknown}"
+    of = " in the whole window" if share.get("of") == "window" else ""
     precisions = sorted(share["by_precision"].items(), key=lambda item: -item[1])
     by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in precisions if ns)
     return (
-        f"{words.percent(share['ratio'])} of {words.duration(share['matmul_ns_per_step'])} matrix time"
+        f"{words.percent(share['ratio'])} of {words.duration(share['matmul_ns_per_step'])} matrix time{of}"
         f"{f' ({by})' if by else ''}; fallback {words.duration(share['fallback_ns_per_step'])}; {unknown}"
     )
 
@@ -346,8 +348,12 @@ def grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
 
 
 def not_judged(document: Document) -> list[tuple[str, list[str]]]:
-    """The causes that could not be judged, by reason."""
-    return grouped((unable["code"], unable["reason"]) for unable in document["unable"])
+    """The causes that could not be judged, by reason; that of the missing account stands above."""
+    why = document["absent"].get("time") if (document["tensor_core"] or {}).get("of") == "window" else None
+    return grouped(
+        (unable["code"], "the step has no account" if unable["reason"] == why else unable["reason"])
+        for unable in document["unable"]
+    )
 
 
 def not_measured(document: Document) -> list[tuple[str, list[str]]]:

@@ -40,7 +40,7 @@ def document(diagnosis: Diagnosis) -> Document:
     Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
     slices sum to the step.
     """
-    body = {
+    body: Document = {
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
@@ -233,8 +233,10 @@ def _tensor_core(diagnosis: Diagnosis) -> Document | None:
     share = diagnosis.tensor_core
     if share is None or _on_host(diagnosis):
         return None
-    verified = {} if share.verified_ratio is None else {"verified_ratio": share.verified_ratio}
-    return verified | {
+    more: Document = {} if share.verified_ratio is None else {"verified_ratio": share.verified_ratio}
+    if share.of == "window":
+        more |= {"of": "window", "unit": share.unit}
+    return more | {
         "matmul_ns_per_step": _ns(share.matmul_ns_per_step),
         "ratio": share.ratio,
         "reason": share.reason,

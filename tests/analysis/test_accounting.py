@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpprof.analysis.accounting import account, role_of, tensor_core_share
+from mpprof.analysis.accounting import account, role_of, tensor_core_share_of_window
+from mpprof.analysis.tensor_cores import tensor_core_share
 from mpprof.analysis.timeline import periods
 from mpprof.errors import UnableError
 from mpprof.model.account import CLASSES, PHASES, Account
@@ -344,6 +345,39 @@ def test_the_main_device_is_the_one_that_is_longest_busy() -> None:
     assert "profiling" not in {s.role for s in found.devices[1].slices}
 
 
+def test_without_a_whole_step_the_share_is_of_the_window_of_the_busiest_device() -> None:
+    b = TraceBuilder(planes=("/device:GPU:0", "/device:GPU:1"))
+    b.kernel("other", 0, 10, launch=None)
+    b.kernel(
+        "fast",
+        0,
+        30,
+        device=1,
+        stream=1,
+        family="gemm",
+        placement="tensor_core",
+        precision="fp16",
+        launch=None,
+    )
+    b.kernel("slow", 50, 60, device=1, stream=1, family="gemm", placement="cuda_core", launch=None)
+    b.kernel("what", 70, 80, device=1, stream=1, placement="unknown", launch=None)
+    trace = b.build()
+    with pytest.raises(UnableError, match="no whole step") as refused:
+        account(trace, b.placements(), b.ownership(), None)
+    assert str(refused.value).count("no whole step") == 1  # one reason of two devices is said once
+    share = tensor_core_share_of_window(trace, b.placements(), b.ownership())
+    assert share is not None
+    assert (share.of, share.ratio, share.matmul_ns_per_step) == ("window", 0.75, 40)
+    assert share.unknown_ratio == pytest.approx(0.2)
+    assert share.by_precision == {"fp16": 30}
+
+
+def test_a_host_has_no_share_of_its_window() -> None:
+    b = TraceBuilder(basis="host", planes=("/host:CPU",))
+    b.kernel("MatMul", 0, 30, family="gemm", placement="cuda_core", launch=None)
+    assert tensor_core_share_of_window(b.build(), b.placements(), b.ownership()) is None
+
+
 def test_a_device_without_a_whole_step_is_named_and_the_others_are_accounted_for() -> None:
     b = steps(TraceBuilder(planes=("/device:GPU:0", "/device:GPU:1")), 2)
     b.kernel("lone", 10, 20, device=1, stream=9)
@@ -427,7 +461,7 @@ def test_the_share_of_matrix_time_with_its_precision() -> None:
 def test_unknown_is_never_shown_as_zero() -> None:
     none = tensor_core_share(judged(steps(TraceBuilder(), 1)))
     assert none.ratio is None
-    assert none.reason == "no matrix work was seen in the whole steps of the window"
+    assert none.reason == "no matrix work was seen in the window"
     mostly = tensor_core_share(matmuls((100, "tensor_core", "fp16"), (300, "unknown", "unknown")))
     assert mostly.ratio is None
     assert mostly.reason is not None

@@ -12,7 +12,8 @@ import pytest
 
 from mpprof import store, traces
 from mpprof.analysis import layers, placement
-from mpprof.analysis.accounting import account, tensor_core_share
+from mpprof.analysis.accounting import account
+from mpprof.analysis.tensor_cores import tensor_core_share
 from mpprof.errors import UnableError
 from mpprof.model.account import Account
 from mpprof.model.run import Run
@@ -58,7 +59,7 @@ def test_the_bert_window_holds_no_matrix_kernel_and_says_so() -> None:
     assert found.step_source == "steps_line"
     share = tensor_core_share(found)
     assert share.ratio is None
-    assert share.reason == "no matrix work was seen in the whole steps of the window"
+    assert share.reason == "no matrix work was seen in the window"
     # Kernels and copies of the main device lie one after another or overlap: never more than their sum.
     assert found.main.busy_ns <= math.fsum(c.busy_ns_per_step for c in found.main.cells) + 1e-6
 

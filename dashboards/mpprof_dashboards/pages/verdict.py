@@ -127,7 +127,8 @@ def _tensor_core_tile(document: Document) -> html.Div:
     if share.get("ratio") is None:
         return cards.missing(label, f"{share.get('reason') or 'no matrix work'}; {unknown}")
     by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in (share.get("by_precision") or {}).items())
-    detail = "; ".join(text for text in ("of the matrix time", by, unknown) if text)
+    of = "of the matrix time" + (" in the whole window" if share.get("of") == "window" else "")
+    detail = "; ".join(text for text in (of, by, unknown) if text)
     return cards.tile(label, words.percent(share["ratio"]), detail, id="tensor-core-share")
 
 
