@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from mpprof.cli import output
@@ -14,7 +16,8 @@ from mpprof.errors import MpprofError
 if TYPE_CHECKING:
     from mpprof.model.run import Run
 
-PATH_HELP = "log directory, run, trace file, or bundle (.zip)"
+PATH_HELP = "log directory, run, trace file, or bundle (.zip); also at https://, s3:// or gs://"
+_ADDRESS = re.compile(r"^[a-z][a-z0-9+]+:/")
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
@@ -34,21 +37,59 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 def opened(path: Path) -> Iterator[Path]:
     """The path itself, or the directory that a bundle was unpacked to for as long as it is needed.
 
-    Errors within the context name the bundle, not the directory that is gone when they are read.
+    Errors within the context name the bundle, not the directory that is gone when they are read. What lies
+    at an address is fetched into the cache; with --no-cache, for as long as it is needed.
     """
+    if _is_address(path):
+        with _fetched(path) as local:
+            yield local
+        return
     if path.suffix.lower() != ".zip" or not path.is_file():
         yield path
         return
     from mpprof.cli.bundle_reading import unpacked
 
-    with unpacked(path) as folder:
-        try:
-            yield folder
-        except MpprofError as error:
-            what, where, next_ = (
-                renamed(text, folder, path) for text in (error.what, error.where, error.next)
-            )
-            raise type(error)(what, where=where, next=next_) from error
+    with unpacked(path) as folder, _named(folder, path):
+        yield folder
+
+
+@contextmanager
+def _named(folder: Path, given: Path) -> Iterator[None]:
+    """Errors within it speak of the path that was given, not of where its files were put."""
+    try:
+        yield
+    except MpprofError as error:
+        what, where, next_ = (renamed(text, folder, given) for text in (error.what, error.where, error.next))
+        raise type(error)(what, where=where, next=next_) from error
+
+
+@contextmanager
+def _fetched(path: Path) -> Iterator[Path]:
+    from mpprof.store import cache
+    from mpprof.traces import remote
+
+    address = remote.address_of(path)
+    if address is None:
+        yield path
+        return
+    kept = cache.folder()
+    with TemporaryDirectory(prefix="mpprof-") if kept is None else nullcontext(str(kept)) as folder:
+        local = remote.fetch(address, Path(folder) / "fetched")
+        with _named(local, path), opened(local) as run:
+            yield run
+
+
+def shown(path: Path) -> str:
+    """A path as it was given; an address without passwords and signatures."""
+    if not _is_address(path):
+        return str(path)
+    from mpprof.traces import remote
+
+    return remote.shown(_ADDRESS.sub(lambda match: f"{match[0]}/", path.as_posix()))
+
+
+def _is_address(path: Path) -> bool:
+    return _ADDRESS.match(path.as_posix()) is not None and not path.exists()
 
 
 def renamed(value: Any, folder: Path, given: Path) -> Any:
@@ -56,7 +97,7 @@ def renamed(value: Any, folder: Path, given: Path) -> Any:
     if folder == given:
         return value
     if isinstance(value, str):
-        return value.replace(str(folder), str(given))
+        return value.replace(str(folder), shown(given))
     if isinstance(value, list):
         return [renamed(item, folder, given) for item in value]
     if isinstance(value, dict):

@@ -74,5 +74,5 @@ def _written(document: Document, args: argparse.Namespace, steps: StepTable | No
         color=not to_file and output.color(args),
         width=output.width(),
         ascii_only=not to_file and output.ascii_only(),
-        path=str(args.path),
+        path=paths.shown(args.path),
     )

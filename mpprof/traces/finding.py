@@ -27,6 +27,22 @@ _BY_LOOKS: tuple[tuple[str, str, Callable[[Path], bool]], ...] = (
 )
 
 
+def rank_by_name(name: str) -> int | None:
+    """A place in RANKS by a file's name alone; None where the name does not tell a trace."""
+    kinds = (*_BY_NAME, *((suffix, kind) for suffix, kind, _ in _BY_LOOKS))
+    return next((RANKS.index(kind) for suffix, kind in kinds if name.endswith(suffix)), None)
+
+
+def first_formats(names: Iterable[str]) -> list[str]:
+    """Of each directory's names (with slashes) those of its first format, by names alone."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        rank = rank_by_name(name)
+        if rank is not None:
+            found.setdefault(name.rpartition("/")[0], []).append((rank, name))
+    return [name for listed in found.values() for rank, name in listed if rank == min(listed)[0]]
+
+
 def kind_of(path: Path) -> str | None:
     """One of RANKS; None for a file that is no trace. Files whose names say too little are looked into."""
     for suffix, kind in _BY_NAME:
