@@ -172,9 +172,26 @@ _TASKS: dict[str, Family] = {
     **dict.fromkeys(["softmax", "logsoftmax"], "softmax"),
     **dict.fromkeys(["layernorm", "rmsnorm", "batchnorm", "groupnorm", "norm", "normalize"], "norm"),
     **dict.fromkeys(
-        ["reduce", "reduction", "sum", "mean", "argmax", "argmin", "max", "min", "cumsum", "scan"], "reduce"
+        [
+            "reduce",
+            "reduction",
+            "sum",
+            "absmax",
+            "amax",
+            "mean",
+            "argmax",
+            "argmin",
+            "max",
+            "min",
+            "cumsum",
+            "scan",
+        ],
+        "reduce",
     ),
-    **dict.fromkeys(["transpose", "permute", "concat", "concatenate", "pad", "slice", "copy"], "layout"),
+    **dict.fromkeys(
+        ["transpose", "permute", "concat", "concatenate", "pad", "padding", "unpadding", "slice", "copy"],
+        "layout",
+    ),
     **dict.fromkeys(["gather", "scatter", "embedding", "topk", "sort", "index", "indices"], "gather_scatter"),
     **dict.fromkeys(["cast", "convert", "quantize", "dequantize"], "cast"),
     **dict.fromkeys(["dropout", "random", "rng", "philox"], "random"),
@@ -226,6 +243,17 @@ _NEUTRAL = frozenset(
         "v3",
         "native",
         "static",
+        "dynamic",
+        "generic",
+        "multi",
+        "scaled",
+        "per",
+        "token",
+        "channel",
+        "group",
+        "fp8",
+        "fp4",
+        "rms",
     ]
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

@@ -141,11 +141,14 @@ _NVJET_LETTER: dict[str, Precision] = {
 
 
 def _nvjet(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`nvjet_[sm<cc>_]<types>_<tile>…`: operands first, then the compute type, then the result.
+    """`nvjet_[sm<cc>_]<types>_<tile>_<k tile>x<stages>_<cluster>_…_<layouts>`: the types of a product.
 
-    Three letters are (both operands, compute, result): `hsh` half, `tst` bfloat16; four and five name the
-    operands apart (`qqtst` fp8). The letters are not documented; they agree with the operand types that
-    frameworks record beside the launches.
+    Three letters are (both operands, compute, result): `hsh` half, `tst` bfloat16, `hss` and `tss` with a
+    float32 result. Five are (A, B, C, compute, result): `qqtst` fp8, `ootst` and `oosss` fp4. NVIDIA does not
+    document them. What is known: `t` and `h` agree with the operand types that PyTorch records beside the
+    launches; `qq` stands under `_scaled_mm` of fp8, with `Avec32UE8M0` for MXFP8; `oo` carries
+    `Avec16UE4M3`, the scales of NVFP4; `sss` occurs as `sss_tf32`. Of `d`, `i`, `j`, `r` no example was seen:
+    they are read as cuBLAS writes them elsewhere. `mma` on sm120 is mma.sync where others are wgmma or tcgen05.
     """
     letters = match["letters"]
     inputs = {

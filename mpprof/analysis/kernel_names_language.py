@@ -81,6 +81,11 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
+        "cute-dsl-blackwell", r"^kernel_cutlass_\w{0,400}?sm1\d\dblockscaled\w*", always("tensor_core", "unknown", "gemm"),
+        "CuTe DSL's block-scaled products exist as tcgen05 instructions only", "NVIDIA/cutlass examples/python/CuTeDSL/blackwell",
+        "Blackwell", "kernel_cutlass_kernel_bs_gemm_exampleSm100BlockScaledPersistentDenseGemmKernel_object_at__0", whole=False,
+    ),
+    Rule(
         "paged-attention", r"paged_attention_(?:v1|v2|ll4mi)\w*", _paged_attention,
         "vLLM's own decode attention takes dot products with ordinary arithmetic",
         "vllm-project/vllm csrc/attention/attention_kernels.cuh, csrc/rocm/attention.cu", "Volta and later",

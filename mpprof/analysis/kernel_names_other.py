@@ -134,7 +134,7 @@ MOVE_RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "collective", r"multimem_\w*|\b(?:one|two)_?shot_all_?reduce\w*|cross_device_reduce\w*|nvshmem\w*|\bdeep_ep::\w*|(?:lamport|trtllm)_?\w*all_?reduce\w*|\ball_?reduce_\w*|all_?gather\w*kernel|reduce_?scatter\w*kernel|all_?to_?all\w*|allreduce\w*kernel\w*",
+        "collective", r"multimem_\w*|\b(?:one|two)_?shot_all_?reduce\w*|cross_device_reduce\w*|nvshmem\w*|\buserbuffers_\w*|\bdeep_ep::\w*|(?:lamport|trtllm)_?\w*all_?reduce\w*|\ball_?reduce_\w*|all_?gather\w*kernel|reduce_?scatter\w*kernel|all_?to_?all\w*|allreduce\w*kernel\w*",
         always("not_matmul", "unknown", "comm"), "communication between devices", "pytorch/pytorch symm_mem; deepseek-ai/DeepEP; vllm-project/vllm",
         "all", "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
         whole=False,

@@ -511,6 +511,22 @@ tensor_core fp4 gemm cutlass3-tensorop | 12.0 | cutlass3x_sm120_bstensorop_s1686
 # blackwell, small: seen in public traces and issue reports (12.1)
 tensor_core bf16 gemm nvjet | 12.1 | nvjet_sm121_tst_mma_128x128x64_3_64x32x64_tmaAB_splitK_TNNN
 
+# hopper: seen in public traces and issue reports (9.0)
+tensor_core fp8 gemm nvjet | 9.0 | nvjet_qqtst_112x128_128x7_2x1_v_bz_coopA_algo2_TNN
+tensor_core fp8 gemm nvjet | 9.0 | nvjet_qqhsh_128x128_128x5_2x1_v_bz_TNT
+not_matmul unknown norm norm-kernel | 9.0 | _add_rms_norm_kernel
+not_matmul unknown reduce words | 9.0 | absmax_kernel
+not_matmul unknown elementwise words | 9.0 | silu_inplace
+unknown unknown other no-evidence | 9.0 | quantize_fp8_kernel_generic
+not_matmul unknown layout words | 9.0 | multi_padding_kernel
+not_matmul unknown cast words | 9.0 | block_scaled_1d_cast_transpose_kernel
+# blackwell: seen in public traces and issue reports (10.0)
+tensor_core fp4 gemm nvjet | 10.0 | nvjet_sm100_oosss_128x256_256x5_2x1_2cta_v_bz_Avec16UE4M3_Bvec16UE4M3_TNT
+tensor_core fp4 gemm nvjet | 10.0 | nvjet_sm100_oohsh_128x256_256x5_2x2_2cta_h_bz_Avec16UE4M3_Bvec16UE4M3_TNT
+tensor_core fp8 gemm nvjet | 10.0 | nvjet_qqtst_128x256_128x6_2x2_2cta_h_bz_Avec32UE8M0_Bvec32UE8M0_TNT
+tensor_core fp4 gemm cutlass3-tensorop | 10.0 | cutlass3x_sm100_bstensorop_s256x192x64gemm_block_scaled_ue4m3xf4_ue4m3xf4_f32_f16_f16_256x192x256_0_tnn_align32_o_vs16_2sm_bias_f16_relu
+not_matmul unknown comm collective | 10.0 | userbuffers_fp16_sum_inplace_gpu_mc_rmsnorm
+tensor_core unknown gemm cute-dsl-blackwell | 10.0 | kernel_cutlass_kernel_bs_gemm_exampleSm100BlockScaledPersistentDenseGemmKernel_object
 """
 
 

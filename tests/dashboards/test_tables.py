@@ -22,7 +22,7 @@ def test_eligibility_reason_code_and_rates_stand_beside_their_words() -> None:
         "cublas-fma",
     )
     assert "33709" in row["eligible_text"]
-    assert (row["flops_per_s_text"], row["roofline_ratio_text"]) == ("12.5 TFLOP/s", "35 %")
+    assert (row["flops_per_s_text"], row["roofline_ratio_text"]) == ("12.5 TFLOP/s", "35.0 %")
 
 
 def test_a_row_without_a_rate_shows_none() -> None:
