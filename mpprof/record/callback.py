@@ -44,7 +44,8 @@ class _Settings:
 
 
 class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
-    """Record a training: every step, loss scale and skips, memory, and a short profiler window.
+    """Record a training: every step, loss scale and skips, memory, and a short profiler window. For Keras 3
+    on TensorFlow, JAX and torch, and for tf_keras.
 
         model.fit(data, callbacks=[MPProfilerCallback("logs/run1")])
 
@@ -164,6 +165,17 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
                     self._session.end(logs)
                 except FAILURES as error:  # as above
                     self._give_up(error)
+
+    # Keras 2 (tf_keras) takes this callback, too, and asks it these. Its logs then are plain numbers.
+    _supports_tf_logs = False
+
+    def _implements_train_batch_hooks(self) -> bool:
+        return True
+
+    def _implements_test_batch_hooks(self) -> bool:
+        return False
+
+    _implements_predict_batch_hooks = _implements_test_batch_hooks
 
     def _guard(self, work: Callable[..., None], *arguments: Any) -> None:
         if self._failed:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-import sys
 from typing import Any
 
 from mpprof.record import machine
 from mpprof.record.aside import aside
+from mpprof.record.flavour import KERAS_2, keras_of
 from mpprof.record.probes.base import Absent, Facts, Probe
 from mpprof.record.recorder import Recorder
 
@@ -30,11 +30,12 @@ def _devices(probe: Probe) -> list[Facts]:
     return aside(lambda: [*machine.with_nvml(probe.devices()), machine.cpu()])
 
 
-def framework_facts(probe: Probe) -> Facts:
-    """run.json's `framework`; Keras only where it is in use."""
-    keras = sys.modules.get("keras")
+def framework_facts(probe: Probe, model: Any = None) -> Facts:
+    """run.json's `framework`; Keras only where it is in use: that of the model."""
+    keras = keras_of(model)
     facts = {
         "keras": getattr(keras, "__version__", None),
+        "keras_package": KERAS_2 if keras is not None and keras.__name__ == KERAS_2 else None,
         "backend": probe.backend,
         "python": platform.python_version(),
         **probe.framework(),

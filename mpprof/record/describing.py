@@ -34,7 +34,7 @@ def run_of(model: Any, batch_size: int | None = None) -> Run:
     record = {
         "run_id": "audit",
         "created_unix_ns": time.time_ns(),
-        "framework": framework_facts(probe),
+        "framework": framework_facts(probe, model),
         **settings,
         **distribution,
         "devices": devices,

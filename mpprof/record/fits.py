@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from mpprof.record.flavour import global_policy, keras_of, steps_per_execution
+
 Facts = dict[str, Any]
 
 
@@ -22,7 +24,7 @@ def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, 
             "batch_size": batch,
             "jit_compile": getattr(model, "jit_compile", None),
             "run_eagerly": getattr(model, "run_eagerly", None),
-            "steps_per_execution": getattr(model, "steps_per_execution", None),
+            "steps_per_execution": steps_per_execution(model),
             "gradient_accumulation_steps": getattr(inner, "gradient_accumulation_steps", None) or 1,
         }
     )
@@ -30,10 +32,10 @@ def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, 
 
 def policy_facts(model: Any) -> Facts:
     """The process' policy and the model's own types."""
-    keras = sys.modules.get("keras")  # a loop without Keras has no policy
+    keras = keras_of(model)  # a loop without Keras has no policy
     return _known(
         {
-            "global": None if keras is None else str(keras.config.dtype_policy().name),
+            "global": None if keras is None else global_policy(keras),
             "compute_dtype": getattr(model, "compute_dtype", None),
             "variable_dtype": getattr(model, "variable_dtype", None),
         }
@@ -53,11 +55,15 @@ def optimizer_facts(optimizer: Any) -> Facts:
         if (value := getattr(applies, name, None)) is not None
     }
     fixed = getattr(applies, "loss_scale_factor", None)
+    if getattr(optimizer, "dynamic", None) is False:  # Keras 2: a LossScaleOptimizer may hold a fixed scale
+        fixed, inner_scales = optimizer.initial_scale, False
+    else:
+        inner_scales = inner is not None
     return _known(
         {
             "class": type(optimizer).__name__,
             "inner": None if inner is None else type(inner).__name__,
-            "dynamic": True if inner is not None else (False if fixed is not None else None),
+            "dynamic": True if inner_scales else (False if fixed is not None else None),
             "initial_scale": _float(getattr(optimizer, "initial_scale", None)),
             "growth_steps": getattr(optimizer, "dynamic_growth_steps", None),
             "fixed_scale": _float(fixed),
@@ -78,10 +84,25 @@ def batch_size_of_running_fit() -> int | None:
             iterator = frame.f_locals.get("epoch_iterator")
             size = getattr(getattr(iterator, "data_adapter", None), "batch_size", None)
             return int(size) if isinstance(size, int) and size > 0 else None
+        if frame.f_code.co_name == "fit" and "data_handler" in frame.f_code.co_varnames:
+            return _batch_size_of_keras_2(frame.f_locals.get("data_handler"))
         if frame.f_back is None:
             return None
         frame = frame.f_back
     return None
+
+
+def _batch_size_of_keras_2(handler: Any) -> int | None:
+    """From its adapter, or of a data set from the shape of its elements."""
+    adapter = getattr(handler, "_adapter", None)
+    size = adapter.batch_size() if adapter is not None else None
+    if size is None and adapter is not None:
+        specification = adapter.get_dataset().element_spec
+        while isinstance(specification, tuple | list) and specification:
+            specification = specification[0]
+        shape = getattr(specification, "shape", None) or (None,)
+        size = shape[0]
+    return int(size) if size else None
 
 
 def _float(value: Any) -> float | None:

@@ -62,7 +62,12 @@ def walk(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _children(layer: Any) -> list[Any]:
-    return list(getattr(layer, "_layers", None) or [])
+    inner = getattr(layer, "_layers", None)
+    if inner is None:  # Keras 2 keeps them among everything it tracks
+        inner = [
+            one for one in getattr(layer, "_self_tracked_trackables", ()) if hasattr(one, "count_params")
+        ]
+    return list(inner)
 
 
 def layer_facts(path: str, layer: Any) -> Facts:

@@ -50,10 +50,14 @@ class Settled:
 
 
 class SkipCounter:
-    """Counts skipped updates exactly: steps that ran, less the growth of the optimizer's own counter."""
+    """Counts skipped updates: exactly, as steps that ran less the growth of the optimizer's own counter.
 
-    def __init__(self, growth_steps: int | None = None) -> None:
-        self._growth_steps = growth_steps
+    Keras 2 counts skipped steps there, too (`counts_skipped`). Then the counter says how many steps ran, and
+    the skips follow from how the loss scale moved: exact where it is read after every step; in between, skips
+    at a scale of 1, which that Keras does not halve, count once."""
+
+    def __init__(self, growth_steps: int | None = None, counts_skipped: bool = False) -> None:
+        self._growth_steps, self._counts_skipped = growth_steps, counts_skipped
         self._last: Reading | None = None
 
     @property
@@ -70,6 +74,10 @@ class SkipCounter:
         if before is None or before.iterations is None or reading.iterations is None:
             return None
         grown = reading.iterations - before.iterations
+        if self._counts_skipped:
+            if not 0 <= claimed - grown <= missing:
+                return None
+            return Settled(grown, self._by_scale(before, reading, grown))
         for absent in range(missing + 1):
             skipped = claimed - absent - grown
             if skipped >= 0 and self._agrees(before, reading, grown, skipped):
@@ -77,6 +85,30 @@ class SkipCounter:
         if missing or not 0 <= grown <= claimed or reading.loss_scale is None:
             return None
         return Settled(claimed, claimed - grown)
+
+    def _by_scale(self, before: Reading, after: Reading, ran: int) -> int:
+        """The fewest skips among `ran` steps that explain the scale and its counter of good steps."""
+        if (
+            not before.loss_scale
+            or not after.loss_scale
+            or before.good_steps is None
+            or after.good_steps is None
+        ):
+            return 0
+        halvings = round(math.log2(before.loss_scale / after.loss_scale))
+        growth = self._growth_steps or 0
+        for doublings in range(ran + 1):
+            skips = halvings + doublings
+            good = before.good_steps + ran - skips - doublings * growth
+            if skips == 0 and good == after.good_steps:
+                return 0
+            # After a skip the counter begins anew: it holds at most the steps since then.
+            reached = doublings == 0 or before.good_steps + ran >= growth > 0
+            if 0 < skips <= ran - after.good_steps and reached:
+                return skips
+            if not growth:
+                break
+        return int(ran > 0 and after.good_steps < before.good_steps + ran)
 
     def _agrees(self, before: Reading, after: Reading, grown: int, skipped: int) -> bool:
         """Whether so many skips explain how the scale and its counter moved.

@@ -16,6 +16,7 @@ from mpprof.record.alarms import Alarm, Seen, Watch
 from mpprof.record.calls import CallLog, Line
 from mpprof.record.describe import describe_process, framework_facts
 from mpprof.record.fits import batch_size_of_running_fit, fit_facts
+from mpprof.record.flavour import counts_skipped_steps, steps_per_execution
 from mpprof.record.layers import model_facts
 from mpprof.record.probes.base import Absent, Facts, Probe, Snapshot
 from mpprof.record.reading import Reading, Schedule, SkipCounter
@@ -103,6 +104,7 @@ class FitSession:
         recorder.resume()
         if not recorder.on:
             return
+        self.model = model
         if first:
             if self.opened is not None:
                 self.recorder.attempt("sinks", self.opened, recorder)
@@ -111,8 +113,7 @@ class FitSession:
             recorder.at_exit = self.at_exit
             recorder.wished = self.wish_window
             self._describe_process(model)
-        self.model = model
-        self.calls.start_fit(getattr(model, "steps_per_execution", 1) or 1, steps_per_epoch)
+        self.calls.start_fit(steps_per_execution(model), steps_per_epoch)
         # Any call of several steps may then have run fewer than it claims: each is read.
         self._end_unknown = self.calls.per_call > 1 and steps_per_epoch is None
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
@@ -308,9 +309,13 @@ class FitSession:
     # --- readings --------------------------------------------------------------------------------------
 
     def _find_counters(self) -> None:
-        # With one step a call, the counter of good steps could tell nothing more.
+        optimizer = getattr(self.model, "optimizer", None)
+        # With one step a call, the counter of good steps could tell nothing more (but see Keras 2).
         found = self.recorder.attempt(
-            "skipped", self.probe.counters, getattr(self.model, "optimizer", None), self.calls.per_call > 1
+            "skipped",
+            self.probe.counters,
+            optimizer,
+            self.calls.per_call > 1 or counts_skipped_steps(optimizer),
         )
         if found is None or isinstance(found, Absent):
             self._read = None
@@ -320,7 +325,7 @@ class FitSession:
         self._read = found
         if not self._described and self._calls_run_in_fit() == 0:
             growth = getattr(self.model.optimizer, "dynamic_growth_steps", None)
-            self._skips = SkipCounter(growth)
+            self._skips = SkipCounter(growth, counts_skipped_steps(self.model.optimizer))
             self._watch.growth_steps = growth
             reading = self.recorder.attempt("skipped", found)
             if reading is not None:
@@ -522,7 +527,7 @@ class FitSession:
             absent["input_wait_ns"] = "Keras fetches data inside the train function: see the profile window"
 
     def _framework(self) -> Facts:
-        return framework_facts(self.probe)
+        return framework_facts(self.probe, self.model)
 
     def _batch(self) -> int | None:
         return batch_size_of_running_fit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,3 +95,34 @@ def test_readings_come_closely_at_the_start_and_after_a_change() -> None:
 def test_every_step_can_be_read() -> None:
     schedule = Schedule(1)
     assert all(schedule.due(step - 1, step) for step in range(1, 200))
+
+
+def test_skips_of_a_counter_that_counts_them_too() -> None:
+    """Keras 2, simulated step by step and read every few of them."""
+    random = np.random.default_rng(3)
+    for every, growth in ((1, 7), (4, 200), (16, 200)):
+        scale, good, counter = 2.0**100, 0, SkipCounter(growth, counts_skipped=True)
+        counter.start(Reading(0, scale, good))
+        told, truth, since = 0, 0, 0
+        for step in range(1, 401):
+            since += 1
+            if random.random() < 0.05:
+                scale, good, truth = max(1.0, scale / 2), 0, truth + 1
+            elif good + 1 >= growth:
+                scale, good = scale * 2, 0
+            else:
+                good += 1
+            if step % every == 0:
+                settled = counter.settle(since, Reading(step, scale, good))
+                assert settled is not None
+                assert settled.ran == since
+                told, since = told + settled.skipped, 0
+        assert told == truth
+
+
+def test_steps_that_did_not_run_and_a_scale_that_cannot_fall() -> None:
+    counter = SkipCounter(2000, counts_skipped=True)
+    counter.start(Reading(0, 1.0, 5))
+    assert counter.settle(8, Reading(6, 1.0, 11), missing=7) == Settled(6, 0)
+    assert counter.settle(1, Reading(7, 1.0, 0)) == Settled(1, 1)
+    assert counter.settle(8, Reading(9, 1.0, 2)) is None  # more are missing than can be

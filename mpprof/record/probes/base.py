@@ -170,6 +170,9 @@ def counters_of(optimizer: Any) -> Counters | Absent:
     iterations = getattr(inner, "_iterations", None)
     if iterations is None:
         return Absent(f"{type(inner).__name__} has no counter of its steps")
+    state = getattr(optimizer, "_loss_scale", None)  # Keras 2 keeps both in an object of their own
     return Counters(
-        iterations, getattr(optimizer, "dynamic_scale", None), getattr(optimizer, "step_counter", None)
+        iterations,
+        getattr(optimizer, "dynamic_scale", getattr(state, "current_loss_scale", None)),
+        getattr(optimizer, "step_counter", getattr(state, "counter", None)),
     )

@@ -89,7 +89,10 @@ class TensorFlowProbe(Unanswered):
 
 def _reader(variable: Any) -> Callable[[], Any] | None:
     """Reads a variable's value with the bare op: `.numpy()` of a Keras variable costs three times that."""
+    # A variable of Keras 3 holds TensorFlow's in `value`; Keras 2 uses TensorFlow's own, whose `value` is a
+    # method.
     value = getattr(variable, "value", None)
+    value = variable if callable(value) else value
     # Under a strategy the variable is mirrored: all copies hold the same, the first local one will do.
     local = (getattr(value, "values", None) or [value])[0]
     if not hasattr(local, "handle"):

@@ -1,0 +1,35 @@
+"""Which Keras a model is of: Keras 3, or Keras 2 as the package tf_keras. They differ in a few names."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+KERAS_2 = "tf_keras"
+
+
+def keras_of(model: Any) -> ModuleType | None:
+    """The Keras that made this model, an optimizer or a layer; Keras 3 where that cannot be told. None: no
+    Keras is imported."""
+    parts = (model, getattr(model, "model", None), getattr(model, "optimizer", None))
+    packages = {kind.__module__.partition(".")[0] for part in parts for kind in type(part).__mro__}
+    return sys.modules.get(KERAS_2 if KERAS_2 in packages else "keras")
+
+
+def global_policy(keras: ModuleType) -> str:
+    """The name of the process' dtype policy."""
+    if keras.__name__ == KERAS_2:
+        return str(keras.mixed_precision.global_policy().name)
+    return str(keras.config.dtype_policy().name)
+
+
+def steps_per_execution(model: Any) -> int:
+    """Keras 2 keeps it in a variable."""
+    return int(getattr(model, "steps_per_execution", None) or 1)
+
+
+def counts_skipped_steps(optimizer: Any) -> bool:
+    """Whether the optimizer's counter advances on steps whose update was skipped. In Keras 2 it does: read in
+    tf_keras 2.21, `LossScaleOptimizerV3.apply_gradients`."""
+    return hasattr(optimizer, "_loss_scale") and hasattr(optimizer, "inner_optimizer")

@@ -1,0 +1,160 @@
+"""Real training with Keras 2, the package tf_keras, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.store import Records, read_records
+from tests.record.test_fit_jax import REPOSITORY
+from tests.record.training import BATCH, CLASSES, FEATURES, callback, data
+
+pytest.importorskip("tf_keras", reason="tf_keras is not installed")
+pytestmark = pytest.mark.framework
+
+
+def model(optimizer: Any = "adam", **compiling: Any) -> Any:
+    import tf_keras
+
+    tf_keras.utils.set_random_seed(11)
+    tf_keras.mixed_precision.set_global_policy("mixed_float16")
+    layers = tf_keras.layers
+    inner = tf_keras.Sequential(
+        [layers.Dense(16, activation="relu", name="wide"), layers.Dropout(0.2)], name="encoder"
+    )
+    made = tf_keras.Sequential(
+        [
+            tf_keras.Input((FEATURES,)),
+            inner,
+            layers.Dense(CLASSES, name="head"),
+            layers.Activation("softmax", dtype="float32"),
+        ]
+    )
+    made.compile(loss="sparse_categorical_crossentropy", optimizer=optimizer, **compiling)
+    return made
+
+
+def weights(made: Any) -> str:
+    import hashlib
+
+    values = [*made.weights, *made.optimizer.variables]
+    return hashlib.sha256(b"".join(value.numpy().tobytes() for value in values)).hexdigest()
+
+
+def fit(made: Any, x: Any, y: Any, *callbacks: Any, **more: Any) -> None:
+    made.fit(
+        x, y, **{"batch_size": BATCH, "shuffle": False, "verbose": 0, "callbacks": list(callbacks), **more}
+    )
+
+
+def everything(out: Path) -> dict[str, Any]:
+    import tensorflow as tf
+    import tf_keras
+
+    x, y = data(70, bad_steps=(3, 40, 41))
+    digests = []
+    for callbacks in ([], [callback(out / "skips", profile_steps=(50, 54))]):
+        made = model()
+        fit(made, x, y, *callbacks, validation_data=(x[:16], y[:16]))
+        digests.append(weights(made))
+    answers = {
+        "identical": digests[0] == digests[1],
+        "counter": int(made.optimizer.inner_optimizer.iterations),
+    }
+    x, y = data(38, bad_steps=(2, 37))
+    fit(model(steps_per_execution=8), x, y, callback(out / "several"), epochs=2)
+    fixed = tf_keras.mixed_precision.LossScaleOptimizer(
+        tf_keras.optimizers.SGD(), dynamic=False, initial_scale=64
+    )
+    fit(model(fixed), x, y, callback(out / "fixed"))
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+    model().fit(batches, verbose=0, callbacks=[callback(out / "dataset")])
+    return answers
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("tf_keras")
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(REPOSITORY)}
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.record.test_fit_tf_keras", str(out)],
+        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    ours = [line for line in ended.stderr.splitlines() if "mpprof" in line and "MP206" not in line]
+    assert ours == []
+    return out
+
+
+def records(root: Path) -> Records:
+    read = read_records(root)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.warnings == ()
+    return read
+
+
+def test_weights_are_the_same_bit_by_bit_and_every_skip_is_found(folder: Path) -> None:
+    answers = json.loads((folder / "answers.json").read_text())
+    assert answers["identical"]
+    read = records(folder / "skips")
+    steps = read.steps
+    assert steps is not None
+    assert steps.step.tolist() == list(range(1, 71))
+    assert int(steps.skipped[steps.skipped > 0].sum()) == 3
+    assert answers["counter"] == 70  # Keras 2 counts skipped steps, too
+    assert steps.loss_scale[1:4].tolist() == [2.0**15, 2.0**14, 2.0**14]
+    assert steps.loss_scale[-1] == 2.0**12
+    assert read.validations is not None
+    assert len(read.validations.t_ns) == 1
+    assert steps.loss_known.all()
+
+
+def test_the_facts_of_the_run(folder: Path) -> None:
+    import tf_keras
+
+    facts = records(folder / "skips").facts
+    assert facts is not None
+    assert facts.framework["keras"] == tf_keras.__version__
+    assert facts.framework["keras_package"] == "tf_keras"
+    (told,) = facts.fits
+    assert (told.batch_size, told.steps_per_execution, told.policy.global_name) == (BATCH, 1, "mixed_float16")
+    assert (told.optimizer.class_name, told.optimizer.inner) == ("LossScaleOptimizerV3", "Adam")
+    assert (told.optimizer.dynamic, told.optimizer.initial_scale) == (True, 2.0**15)
+    assert facts.model is not None
+    layers = {layer.name: layer for layer in facts.model.layers}
+    assert layers["head"].compute_dtype == "float16"
+    assert layers["head"].parameters == 68
+    assert layers["encoder/wide"].config["units"] == 16
+    assert facts.profile_windows[0].status == "done"
+
+
+def test_calls_of_several_steps_and_one_that_is_not_full(folder: Path) -> None:
+    steps = records(folder / "several").steps
+    assert steps is not None
+    assert steps.step[-1] == 76
+    assert steps.covers.tolist() == [8, 8, 8, 8, 6] * 2
+    assert steps.skipped.tolist() == [1, 0, 0, 0, 1] * 2
+
+
+def test_a_fixed_scale_and_the_batch_size_of_a_data_set(folder: Path) -> None:
+    read = records(folder / "fixed")
+    assert read.facts is not None
+    assert read.steps is not None
+    assert (read.facts.fits[0].optimizer.dynamic, read.facts.fits[0].optimizer.fixed_scale) == (False, 64.0)
+    assert not read.steps.loss_scale_known.any()
+    assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 0
+    dataset = records(folder / "dataset").facts
+    assert dataset is not None
+    assert dataset.fits[0].batch_size == BATCH
+
+
+if __name__ == "__main__":
+    folder_ = Path(sys.argv[1])
+    (folder_ / "answers.json").write_text(json.dumps(everything(folder_)))
