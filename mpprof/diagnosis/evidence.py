@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from mpprof.model.finding import Evidence
 
+_LONGEST = 48
+"""Longer names would fill a line by themselves."""
+
 
 def ratio(name: str, value: float | None, limit: float | None = None) -> Evidence:
     return Evidence(name, value, "ratio", limit)
@@ -33,7 +36,14 @@ def text(name: str, value: str | bool | None, limit: str | None = None) -> Evide
 
 def listed(names: Sequence[str], most: int = 4) -> str:
     """The first `most` of the names, and how many there are beyond: "a, b and 3 more"."""
-    shown = list(dict.fromkeys(names))
+    shown = list(dict.fromkeys(map(_short, names)))
     if len(shown) <= most:
         return ", ".join(shown)
     return f"{', '.join(shown[:most])} and {len(shown) - most} more"
+
+
+def _short(name: str) -> str:
+    """A long path by its end, which tells layers apart: ".../attention_1/query"."""
+    if len(name) <= _LONGEST or "/" not in name:
+        return name
+    return ".../" + "/".join(name.split("/")[-2:])

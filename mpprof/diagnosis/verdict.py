@@ -84,7 +84,7 @@ def _memory(diagnosis: Diagnosis) -> str:
     if held is None or held.saved_bytes is None or held.peak_bytes + held.saved_bytes <= 0:
         return ""
     ratio = held.peak_bytes / (held.peak_bytes + held.saved_bytes)
-    return f", with {format_ratio(ratio)} of the memory" if ratio <= NOTABLE_MEMORY_RATIO else ""
+    return f", and memory is down to {format_ratio(ratio)}" if ratio <= NOTABLE_MEMORY_RATIO else ""
 
 
 def _against_baseline(signals: Signals, speedup: Speedup) -> str:
@@ -122,6 +122,7 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> str:
     ):
         return open_
     top = top or next(iter(serious), None) or _costliest(signals, findings)
+    gain = _ceiling(signals, findings) if top is None else None
     if signals.on_cpu and (top is None or top.severity == "info"):
         return ""  # what costs time on a CPU says nothing about a GPU
     hidden = known(signals.unattributed_idle_ratio) or 0.0
@@ -135,7 +136,7 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> str:
         return str(signals.account)
     if signals.half is None and case.speedup is None:
         return ""
-    nothing = "no cause of lost time was found"
+    nothing = "no cause of lost time was found" + (f"; {gain}" if gain else "")
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and not measured and not signals.on_cpu:
         return f"{nothing}; for the speedup, {RECORD_BASELINE}"
@@ -150,14 +151,32 @@ def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:
 
 
 def _costliest(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
-    """The costliest of findings that are normal, where that is worth a manager's time."""
+    """The costliest of findings that are only worth a mention, where that is worth a manager's time."""
     costly = [
         f
         for f in findings
-        if (f.gap_ratio or 0.0) >= NOTABLE_GAP_RATIO
-        or (signals.whole_ns and (f.cost_ns_per_step or 0.0) / signals.whole_ns >= NOTABLE_STEP_RATIO)
+        if f.cost_ns_per_step
+        and (
+            (f.gap_ratio or 0.0) >= NOTABLE_GAP_RATIO
+            or (signals.whole_ns and f.cost_ns_per_step / signals.whole_ns >= NOTABLE_STEP_RATIO)
+        )
     ]
     return max(costly, key=lambda f: f.cost_ns_per_step or 0.0, default=None)
+
+
+def _ceiling(signals: Signals, findings: Sequence[Finding]) -> str | None:
+    """What every healthy run of this kind leaves on the table, where that is much."""
+    step_ns = signals.case.account.step_ns if signals.case.account else 0.0
+    found = [f for f in findings if f.whatif_step_ns is not None and f.cost_ns_per_step is None]
+    best = min(found, key=lambda f: f.whatif_step_ns or 0.0, default=None)
+    if best is None or best.whatif_step_ns is None or step_ns <= 0:
+        return None
+    if 1.0 - best.whatif_step_ns / step_ns < NOTABLE_STEP_RATIO:
+        return None
+    return (
+        f"the most that is left to gain: {best.summary} ({best.code} {best.slug}), and it would take "
+        f"{format_ns(best.whatif_step_ns)}"
+    )
 
 
 def _cause(top: Finding) -> str:

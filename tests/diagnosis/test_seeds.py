@@ -247,7 +247,7 @@ def test_a_quarter_of_the_memory_and_30_percent_less_time(tmp_path) -> None:
     assert found.speedup.observed == pytest.approx(1 / 0.7, rel=0.01)
     assert found.memory is not None
     assert found.memory.saved_bytes == 6_000_000_000
-    assert "1.43x as fast as in float32, with 25.0 % of the memory" in found.verdict
+    assert "1.43x as fast as in float32, and memory is down to 25.0 %" in found.verdict
     assert "saved against the baseline" in text.render(documents.document(found))
 
 
@@ -258,5 +258,5 @@ def test_a_card_without_tensor_cores_saves_memory_and_no_time(tmp_path) -> None:
     mixed = Recorded("mixed", card, "float16", net("float16"), 32, 100.1, peak_bytes=2_000_000_000)
     found = against(tmp_path, mixed, single)
     assert "no measurable difference" in found.verdict or "longer" in found.verdict
-    assert "with 25.0 % of the memory" in found.verdict
+    assert "memory is down to 25.0 %" in found.verdict
     assert "MP801" in codes(found)

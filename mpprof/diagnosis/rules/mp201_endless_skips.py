@@ -30,6 +30,8 @@ Sources
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mpprof.diagnosis import evidence
@@ -76,7 +78,7 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"{format_count(skipped)} of {format_count(steps)} updates after the start were skipped "
             f"({format_ratio(ratio)})"
-            + (f"; the loss scale has fallen to {last:g}" if last is not None and last < 1 else "")
+            + (f"; the loss scale has fallen to {_scale(last)}" if last is not None and last < 1 else "")
         ),
         remedy=(
             "find the first value that is not finite with tf.debugging.enable_check_numerics(), put "
@@ -107,3 +109,9 @@ def _ends_skipping(history: SkipHistory) -> bool:
     whole = np.flatnonzero(history.skipped < history.span)
     tail = history.skipped[whole[-1] + 1 :] if len(whole) else history.skipped
     return int(tail.sum()) >= CONSECUTIVE
+
+
+def _scale(value: float) -> str:
+    """A loss scale as people know it: powers of two by their exponent."""
+    exponent = math.log2(value) if value > 0 else 0.5
+    return f"2^{exponent:.0f}" if exponent.is_integer() else f"{value:.3g}"

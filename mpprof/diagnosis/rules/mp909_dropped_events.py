@@ -45,7 +45,7 @@ def judge(signals: Signals) -> Outcome:
     more = len(trace.warnings) - 1
     return Found(
         summary=f"the trace is not whole: {trace.warnings[0]}"
-        + (f" (and {more} more warnings)" if more else ""),
+        + (f" (and {more} more warning{'s' if more > 1 else ''})" if more else ""),
         remedy="profile fewer steps (five are enough), and copy the file whole",
         evidence=tuple(evidence.text("warning", warning) for warning in trace.warnings[:SHOWN]),
         confidence="medium",
