@@ -107,6 +107,11 @@ RULES: tuple[Rule, ...] = (
         "ggml-org/llama.cpp ggml/src/ggml-cuda/fattn*.cu", "Volta and later", "void flash_attn_ext_f16<128, 128, 8, 8>(char const*)", whole=False,
     ),
     Rule(
+        "sage-attention", r"\bqk_int[48]_sv_f(?:8|16)\w*", always("tensor_core", "mixed", "attention"),
+        "SageAttention multiplies Q and K as int8 or int4 and P and V as fp16 or fp8, all by mma", "thu-ml/SageAttention csrc/qattn",
+        "Ampere and later", "void qk_int8_sv_f8_accum_f32_fuse_v_scale_attn_kernel<128, 64, 32, 64, 128>(signed char*)", whole=False,
+    ),
+    Rule(
         "quantise-kernel", r"^(?!\S*(?:gemm|matmul|moe|dot))\S*per_(?:token|tensor|channel|block)\w*_quant\w*", plain("cast"),
         "converts to a narrow type with a scale per group", "sgl-project/sglang sgl-kernel; vllm-project/vllm csrc/quantization", "Ampere and later",
         "void per_token_group_quant_8bit_kernel<c10::BFloat16, c10::Float8_e4m3fn>(void const*, void*, float*, int)", whole=False,

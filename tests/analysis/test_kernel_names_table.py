@@ -510,7 +510,6 @@ tensor_core bf16 gemm cutlass-tensorop | 12.0 | void cutlass::Kernel2<cutlass_80
 tensor_core fp4 gemm cutlass3-tensorop | 12.0 | cutlass3x_sm120_bstensorop_s16864gemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32_bf16_bf16_128x128x128_1x1x1_0_tnn_align32_warpspecialized_pingpong
 # blackwell, small: seen in public traces and issue reports (12.1)
 tensor_core bf16 gemm nvjet | 12.1 | nvjet_sm121_tst_mma_128x128x64_3_64x32x64_tmaAB_splitK_TNNN
-
 # hopper: seen in public traces and issue reports (9.0)
 tensor_core fp8 gemm nvjet | 9.0 | nvjet_qqtst_112x128_128x7_2x1_v_bz_coopA_algo2_TNN
 tensor_core fp8 gemm nvjet | 9.0 | nvjet_qqhsh_128x128_128x5_2x1_v_bz_TNT
@@ -531,7 +530,7 @@ tensor_core unknown gemm cute-dsl-blackwell | 10.0 | kernel_cutlass_kernel_bs_ge
 
 
 def _rows() -> list[tuple[str, str, str]]:
-    lines = [line for line in CASES.strip().splitlines() if not line.startswith("#")]
+    lines = [line for line in CASES.strip().splitlines() if line and not line.startswith("#")]
     rows = [tuple(line.split(" | ", 2)) for line in lines]
     return [(expected, card, name) for expected, card, name in rows]
 
