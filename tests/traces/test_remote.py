@@ -1,0 +1,261 @@
+"""Traces at an address: fetched once, within bounds, with one clear line where they are not."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from mpprof.cli import main
+from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
+from mpprof.traces import remote
+from tests.traces.kineto import small
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+
+pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
+
+
+class Server:
+    """A directory over HTTP; `requests` are those it answered, as "GET /path"."""
+
+    def __init__(self, folder: Path) -> None:
+        self.requests: list[str] = []
+        seen = self.requests
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def log_message(self, *_: Any) -> None:
+                seen.append(f"{self.command} {self.path}")
+
+        handler = functools.partial(Handler, directory=str(folder))
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    def gets(self, suffix: str) -> int:
+        return sum(line.startswith("GET") and line.endswith(suffix) for line in self.requests)
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[Server]:
+    folder = tmp_path / "web"
+    folder.mkdir()
+    server = Server(folder)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "web"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    filesystem = fsspec.filesystem("memory")
+    yield filesystem
+    filesystem.rm("/", recursive=True)
+
+
+# --- HTTP --------------------------------------------------------------------------------------------------
+
+
+def test_a_report_of_an_address_is_that_of_the_file(
+    web: Server, folder: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = small().write(folder / "w.pt.trace.json.gz")
+    assert main(["kernels", str(path), "--format", "json"]) == 0
+    here = capsys.readouterr().out
+    assert main(["kernels", f"{web.url}/w.pt.trace.json.gz", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(here)
+
+
+def test_a_second_look_fetches_nothing_and_a_change_is_fetched(
+    web: Server, folder: Path, tmp_path: Path
+) -> None:
+    path = small().write(folder / "w.pt.trace.json")
+    first = remote.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept")
+    assert first.read_bytes() == path.read_bytes()
+    assert remote.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept") == first
+    assert web.gets(".json") == 1
+    path.write_bytes(path.read_bytes() + b" ")
+    assert remote.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept").read_bytes() == path.read_bytes()
+    assert web.gets(".json") == 2
+
+
+def test_of_a_log_directory_the_records_and_one_format_are_fetched(
+    web: Server, folder: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = folder / "logs" / "run"
+    for file in SAMPLE.rglob("*"):
+        if file.is_file():
+            target = run / file.relative_to(SAMPLE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    session = next(run.rglob("*.xplane.pb"))
+    (session.parent / "host.trace.json.gz").write_bytes(b"the same for the trace viewer")
+    (run / "weights.h5").write_bytes(b"x" * 1000)
+    assert main(["report", str(SAMPLE), "--format", "json"]) == 0
+    here = json.loads(capsys.readouterr().out)
+    assert main(["report", f"{web.url}/logs/run", "--format", "json"]) == 0
+    there = json.loads(capsys.readouterr().out)
+    assert there["time"] == here["time"]
+    assert there["run"]["name"] == "run"
+    assert web.gets(".h5") == web.gets(".trace.json.gz") == 0
+    assert web.gets(".xplane.pb") == 1
+
+
+def test_with_no_cache_nothing_stays(
+    web: Server, folder: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small().write(folder / "w.pt.trace.json")
+    assert main(["kernels", f"{web.url}/w.pt.trace.json", "--no-cache"]) == 0
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("none.xplane.pb", "nothing lies at this address"),
+        ("none/", "nothing lies"),
+        ("w.txt", "no trace"),
+        ("empty/", "no trace"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    web: Server, folder: Path, cache: Path, name: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "w.txt").write_text("hello")
+    (folder / "empty").mkdir()
+    assert main(["report", f"{web.url}/{name}"]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert f"{web.url}/{name.rstrip('/')}" in said
+    assert said.count("\n") == 1
+
+
+def test_no_connection_is_said_as_such(web: Server, tmp_path: Path) -> None:
+    url = web.url
+    web.close()
+    with pytest.raises(UnreadableError, match="cannot be reached"):
+        remote.fetch(f"{url}/w.json.gz", tmp_path)
+
+
+def test_an_error_in_the_file_names_the_address(
+    web: Server, folder: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "w.xplane.pb").write_text("no profile")
+    assert main(["report", f"{web.url}/w.xplane.pb"]) == 2
+    said = capsys.readouterr().err
+    assert f"{web.url}/w.xplane.pb" in said
+    assert str(cache) not in said
+
+
+def test_passwords_and_signatures_are_not_shown(web: Server, tmp_path: Path) -> None:
+    address = web.url.replace("//", "//me:secret@") + "/none.json.gz?signature=abc"
+    with pytest.raises(MpprofError) as caught:
+        remote.fetch(address, tmp_path)
+    assert "secret" not in str(caught.value)
+    assert "abc" not in str(caught.value)
+
+
+# --- any filesystem ----------------------------------------------------------------------------------------
+
+
+def test_another_filesystem_is_walked_the_same_way(memory: Any, tmp_path: Path) -> None:
+    memory.pipe("/logs/plugins/profile/a/host.xplane.pb", b"xplane")
+    memory.pipe("/logs/plugins/profile/a/host.trace.json.gz", b"viewer")
+    memory.pipe("/logs/plugins/profile/b/host.pt.trace.json", b"kineto")
+    memory.pipe("/logs/mpprof/run.json", b"{}")
+    memory.pipe("/logs/mpprof/counters.bin", b"no record of ours")
+    found = remote.fetch("memory://logs", tmp_path)
+    names = sorted(
+        p.relative_to(found).as_posix() for p in found.rglob("*") if p.is_file() and p.name[0] != "."
+    )
+    assert names == [
+        "mpprof/run.json",
+        "plugins/profile/a/host.xplane.pb",
+        "plugins/profile/b/host.pt.trace.json",
+    ]
+
+
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hostile:
+        def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
+            return [{"name": f"{path}/../../../outside.xplane.pb", "type": "file", "size": 5, "ETag": "1"}]
+
+    monkeypatch.setattr(remote, "_connect", lambda address: (Hostile(), "root/logs"))
+    with pytest.raises(UnreadableError, match="leads elsewhere"):
+        remote.fetch("s3://root/logs", tmp_path / "kept")
+    assert not list(tmp_path.rglob("outside*"))
+
+
+def test_a_listing_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless:
+        def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
+            return [{"name": f"{path}/{at}", "type": "directory"} for at in range(50)]
+
+    monkeypatch.setattr(remote, "_connect", lambda address: (Endless(), "logs"))
+    with pytest.raises(UnreadableError, match="more than 20000 files"):
+        remote.fetch("s3://logs", tmp_path)
+
+
+def test_a_download_that_breaks_off_leaves_nothing(
+    memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.pipe("/w.json.gz", b"12345")
+    monkeypatch.setattr(
+        type(memory), "info", lambda self, path, **_: {"name": path, "size": 9, "type": "file", "ETag": "1"}
+    )
+    with pytest.raises(UnreadableError, match="byte 5 of 9"):
+        remote.fetch("memory://w.json.gz", tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_missing_package_and_an_unknown_scheme_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(address: str) -> None:
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(remote, "_connect", missing)
+    with pytest.raises(UsageError, match="pip install s3fs"):
+        remote.fetch("s3://bucket/w.json.gz", tmp_path)
+    with pytest.raises(UsageError, match="ftp:// is not fetched"):
+        remote.address_of(Path("ftp://host/w.json.gz"))
+
+
+def test_what_was_used_longest_ago_goes(memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LIMIT_BYTES", 1500)
+    for name in ("a", "b"):
+        memory.pipe(f"/{name}.json.gz", b"x" * 1000)
+        remote.fetch(f"memory://{name}.json.gz", tmp_path)
+    assert [path.name for path in tmp_path.rglob("*.json.gz")] == ["b.json.gz"]
+
+
+def test_an_address_survives_being_a_path() -> None:
+    assert remote.address_of(Path("https://host/a/b")) == "https://host/a/b"
+    assert remote.address_of(Path("gs://bucket/run")) == "gs://bucket/run"
+    assert remote.address_of(Path("logs/run")) is None
+    assert remote.address_of(Path("C:/logs")) is None
+    with pytest.raises(NotFoundError):
+        remote.fetch("memory://nothing", Path("unused"))
