@@ -106,15 +106,16 @@ def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], f
     """(op -> ns per step, ops of the copies): ops that hold an executor thread for long, between a copy from
     the device and one to it, in the whole steps of the window."""
     device = next((i for i, d in enumerate(trace.devices) if d.plane == account.main.device), 0)
+    host, kernels = trace.host, trace.kernels
+    rows = np.flatnonzero((host.duration_ns >= LONG_NS) & (host.kind == HostKind.OP) & (host.op >= 0))
+    # Most traces have none, or copy nothing: then the steps need not be told apart once more.
+    moved = np.flatnonzero((kernels.kind == WorkKind.MEMCPY) & (kernels.device == device))
+    if not len(rows) or not len(moved):
+        return {}, frozenset()
     steps = timeline.periods(trace, device)
     if not len(steps):
         return {}, frozenset()
-    host, kernels = trace.host, trace.kernels
-    inside = (host.start_ns >= steps.start_ns[0]) & (host.start_ns < steps.end_ns[-1])
-    rows = np.flatnonzero(
-        (host.kind == HostKind.OP) & (host.duration_ns >= LONG_NS) & (host.op >= 0) & inside
-    )
-    moved = np.flatnonzero((kernels.device == device) & (kernels.kind == WorkKind.MEMCPY))
+    rows = rows[(host.start_ns[rows] >= steps.start_ns[0]) & (host.start_ns[rows] < steps.end_ns[-1])]
     down = moved[kernels.copy[moved] == CopyKind.DEVICE_TO_HOST]
     up = moved[kernels.copy[moved] == CopyKind.HOST_TO_DEVICE]
     total: dict[str, float] = defaultdict(float)
