@@ -14,7 +14,7 @@ from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components.context import Context
 from mpprof_dashboards.components.graph import CONFIG
 from mpprof_dashboards.export import render
-from mpprof_dashboards.pages import PAGES, verdict
+from mpprof_dashboards.pages import PAGES, memory, verdict
 
 from mpprof.errors import UsageError
 from mpprof.model.source import RunEntry
@@ -224,3 +224,11 @@ def test_the_host_is_named_only_where_it_holds_the_run_back(with_host: float | N
     document["speedup"]["expected_with_host"] = with_host
     tile = json.dumps(verdict._speedup_tile(document).to_plotly_json(), default=str)
     assert ("with this host" in tile) is shown
+
+
+def test_a_peak_of_the_records_is_not_shown_as_one_of_the_trace() -> None:
+    document = mixed_document()
+    with_events = json.dumps(memory._summary(document).to_plotly_json(), default=str)
+    assert memory._NO_EVENTS not in with_events
+    document["memory"]["at_peak"] = []
+    assert memory._NO_EVENTS in json.dumps(memory._summary(document).to_plotly_json(), default=str)

@@ -17,6 +17,8 @@ from mpprof_dashboards.figures import steps as step_figures
 
 _BY = (("kind", "By kind"), ("dtype", "By type"), ("layer", "By layer"), ("op", "By op"))
 
+_NO_EVENTS = "No allocator events were recorded."
+
 
 def layout(context: Context) -> list[Any]:
     return content(context.report(), context.source.steps(context.run))
@@ -32,10 +34,13 @@ def _summary(document: Document) -> html.Section:
     recorded = (document.get("steps") or {}).get("peak_memory_bytes")
     if peak is None and recorded is None:
         return cards.section("Memory", cards.empty("No memory was measured", why_absent(document, "memory")))
+    # Without allocator events the account's peak is the records' own: it must not pass for a second witness.
+    in_trace = peak if memory.get("at_peak") else None
+    why = why_absent(document, "memory") if peak is None else _NO_EVENTS
     return cards.section(
         "Memory",
         cards.tiles(
-            _tile("Peak in the trace", peak, why_absent(document, "memory"), "peak-bytes"),
+            _tile("Peak in the trace", in_trace, why, "peak-bytes"),
             _tile(
                 "Peak in the records",
                 recorded,
@@ -71,7 +76,7 @@ def _at_peak(document: Document) -> html.Section | None:
     drawn = [(by, title, figures.at_peak(memory, by)) for by, title in _BY]
     parts = [graph(figure, f"peak-{by}", title=title) for by, title, figure in drawn if figure is not None]
     if not parts:
-        parts = [cards.empty("Nothing is known of what was live", "The trace holds no allocator events.")]
+        parts = [cards.empty("Nothing is known of what was live", _NO_EVENTS)]
     return cards.section("Live at the peak", html.Div(parts, className="mp-grid-2"))
 
 
