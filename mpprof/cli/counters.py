@@ -55,6 +55,7 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
     """The verdicts of a CSV, kept with the run that is named; raises MpprofError."""
     from mpprof import store
     from mpprof.analysis import counters
+    from mpprof.report import words
 
     run = target(args)
     verdicts = counters.verdicts(lines, card=args.gpu or (_card(run) if run else ""), where=where)
@@ -67,7 +68,7 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
             raise MpprofError(
                 f"cannot be written ({error.strerror})", where=str(run.path), next="Check its permissions"
             ) from error
-        output.note(args, f"{len(verdicts)} kernels verified; kept in {path}")
+        output.note(args, f"{words.plural(len(verdicts), 'kernel')} verified; kept in {path}")
     return verdicts
 
 
