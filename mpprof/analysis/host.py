@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis import timeline
+from mpprof.analysis.quantiles import median
 from mpprof.model.account import Account
 from mpprof.model.trace import HostKind, Trace
 
@@ -33,8 +34,10 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
     if not len(rows):
         return None
-    rows = rows[np.argsort(host.start_ns[kernels.launch[rows]], kind="stable")]
     start = host.start_ns[kernels.launch[rows]]
+    if (start[1:] < start[:-1]).any():
+        rows = rows[np.argsort(start, kind="stable")]
+        start = host.start_ns[kernels.launch[rows]]
     end = np.maximum(
         start + host.duration_ns[kernels.launch[rows]], kernels.start_ns[rows] + kernels.duration_ns[rows]
     )
@@ -45,7 +48,7 @@ def need_ns(trace: Trace, account: Account) -> float | None:
         for begin, finish in zip(marks.start_ns[:-1], marks.start_ns[1:], strict=True)
     ]
     found = [need for need in needs if need is not None]
-    return min(float(np.median(found)), account.step_ns) if found else None
+    return min(median(np.array(found)), account.step_ns) if found else None
 
 
 def _need(
@@ -59,5 +62,5 @@ def _need(
     after = int(np.searchsorted(waited, finish, side="right")) - 1
     if after >= 0:
         until = max(until, int(waited[after]))
-    distance = float(np.median(np.diff(start[first:last])))
+    distance = median(np.diff(start[first:last]))
     return float(start[first] - begin) + (count - 1) * distance + float(max(0, finish - until))
