@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +129,8 @@ def median_interval(values: Float64, confidence: float = CONFIDENCE) -> tuple[fl
     if below > tail:
         return None
     if n >= 1000:  # the normal approximation is exact enough, and 0.5**n is soon no number
+        from statistics import NormalDist  # it brings decimal, fractions and random with it
+
         rank = math.floor((n - 1) / 2 + NormalDist().inv_cdf(tail) * math.sqrt(n) / 2)
     else:
         mass = below
