@@ -87,7 +87,7 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
         )
     kernels: dict[str, _Kernel] = {}
     for row in rows:
-        if len(row) == len(header):
+        if len(row) == len(header) and row != header:  # ncu may write a table per process
             _take(dict(zip(header, row, strict=True)), kernels)
     if not any(kernel.specific or kernel.whole for kernel in kernels.values()):
         raise UnreadableError(

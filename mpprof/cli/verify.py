@@ -96,7 +96,7 @@ def arguments(
     """The command line before the user's own. The clocks are left as they are, children are counted too."""
     return [
         ncu, "--csv", "--page", "raw", "--metrics", ",".join(f"{metric}.sum" for metric in metrics),
-        "--clock-control", "none", "--target-processes", "all", "--launch-count", str(launch_count),
+        "--print-units", "base", "--clock-control", "none", "--target-processes", "all", "--launch-count", str(launch_count),
         *(["--launch-skip", str(launch_skip)] if launch_skip else []), "--log-file", str(log),
     ]  # fmt: skip
 

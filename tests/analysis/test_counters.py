@@ -49,6 +49,12 @@ def test_both_pages_say_the_same(page) -> None:  # type: ignore[no-untyped-def]
     assert "1234" in found["my_product", "A100"].reason.text
 
 
+def test_a_table_per_process_is_read_as_one() -> None:
+    once = raw(HMMA, [("my_product", "3")])
+    (verdict,) = verdicts([*once, *once[1:]]).values()
+    assert "= 6 over" in verdict.reason.text
+
+
 def test_the_whole_pipe_above_zero_proves_nothing() -> None:
     rows = [("upsample", "67108864"), ("cudnn_ampere_scudnn_128x64_relu_medium_nn_v1", "0")]
     found = verdicts(raw(PIPE, rows))
