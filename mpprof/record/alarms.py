@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from mpprof.errors import UsageError
 
@@ -37,8 +37,7 @@ DRIFT_RATIO, DRIFT_STEPS = 1.10, 64
 NO_FAULT = frozenset({"sync_boost"})
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """One reading. None: not read. `span`: steps since the reading before; `intervals_ns`: step times known
     since then; `throttle`: the reasons that GPUs gave since then."""
 
@@ -47,7 +46,7 @@ class Seen:
     skipped: int | None = None
     loss_scale: float | None = None
     loss: float | None = None
-    intervals_ns: tuple[int, ...] = ()
+    intervals_ns: Sequence[int] = ()
     throttle: tuple[str, ...] = ()
 
 
@@ -75,6 +74,7 @@ class Watch:
     raised: set[Kind] = field(default_factory=set)
     _streak: int = 0
     _skips: deque[tuple[int, int]] = field(default_factory=deque)  # (skipped, steps) of the last readings
+    _skipped_lately: bool = False
     _scale: float | None = None
     _good: int = 0  # steps without a skip or a change of scale
     _usual: list[int] = field(default_factory=list)
@@ -82,12 +82,25 @@ class Watch:
 
     def see(self, seen: Seen) -> list[Alarm]:
         """The alarms that begin with this reading."""
+        self._keep_times(seen.intervals_ns)
+        if self._as_ever(seen):
+            return []
         found = []
         for kind, text in self._look(seen):
             if kind not in self.raised:
                 self.raised.add(kind)
                 found.append(Alarm(kind, seen.step, text))
         return found
+
+    def _as_ever(self, seen: Seen) -> bool:
+        """The quick way through, as nearly always: nothing skipped, the same scale, a finite loss, no
+        throttling. It keeps what the long way keeps."""
+        if seen.skipped or seen.throttle or seen.loss_scale != self._scale or self._skipped_lately:
+            return False
+        if seen.loss is not None and not math.isfinite(seen.loss):
+            return False
+        self._good += seen.span
+        return self.growth_steps is None or self._good <= STUCK_PERIODS * self.growth_steps
 
     def _look(self, seen: Seen) -> Iterator[tuple[Kind, str]]:
         if seen.loss is not None and not math.isfinite(seen.loss):
@@ -106,14 +119,19 @@ class Watch:
         while sum(steps for _, steps in self._skips) - self._skips[0][1] >= RATIO_STEPS:
             self._skips.popleft()
         steps, lost = sum(steps for _, steps in self._skips), sum(skips for skips, _ in self._skips)
+        self._skipped_lately = lost > 0
+        if not lost:  # the window begins anew with the next skip
+            self._skips.clear()
         if self._streak >= CONSECUTIVE_SKIPS:
             yield "endless_skips", f"the last {self._streak} optimizer updates were all skipped (MP201)"
         elif steps >= RATIO_STEPS and lost >= SKIPPED_RATIO * steps:
             yield "endless_skips", f"{lost} of the last {steps} optimizer updates were skipped (MP201)"
 
     def _look_at_scale(self, seen: Seen, scale: float) -> Iterator[tuple[Kind, str]]:
-        still = scale == self._scale and not seen.skipped
-        self._good, self._scale = (self._good + seen.span if still else 0), scale
+        if scale != self._scale or seen.skipped:
+            self._good, self._scale = 0, scale
+        else:
+            self._good += seen.span
         if scale < 1.0:
             yield (
                 "loss_scale_low",
@@ -128,12 +146,13 @@ class Watch:
                 f"doubled every {self.growth_steps}",
             )
 
+    def _keep_times(self, intervals_ns: Sequence[int]) -> None:
+        missing = DRIFT_STEPS - len(self._usual)
+        if missing > 0:
+            self._usual.extend(intervals_ns[:missing])
+        self._late.extend(intervals_ns[max(0, missing) :])
+
     def _look_at_times(self, seen: Seen) -> Iterator[tuple[Kind, str]]:
-        for interval in seen.intervals_ns:
-            if len(self._usual) < DRIFT_STEPS:
-                self._usual.append(interval)
-            else:
-                self._late.append(interval)
         reasons = sorted(set(seen.throttle) - NO_FAULT)
         if not reasons or len(self._late) < DRIFT_STEPS:
             return

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 CLOSE_STEPS = 32
 """So many steps at the start, and after every change of the loss scale, are read one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):  # made every few steps in a hook: a frozen dataclass costs ten times as much
     """The optimizer's counters at one moment. None: it has no such counter.
 
     `iterations` counts micro-steps (the inner optimizer's own `_iterations`); a skipped step does not
@@ -41,8 +40,7 @@ class Schedule:
         self._close_until = max(self._close_until, step + CLOSE_STEPS)
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """What ran between two readings: steps, and how many of them the optimizer skipped."""
 
     ran: int
@@ -78,6 +76,8 @@ class SkipCounter:
             if not 0 <= claimed - grown <= missing:
                 return None
             return Settled(grown, self._by_scale(before, reading, grown))
+        if grown == claimed and reading.loss_scale == before.loss_scale and not missing:
+            return Settled(claimed, 0)  # as nearly always
         for absent in range(missing + 1):
             skipped = claimed - absent - grown
             if skipped >= 0 and self._agrees(before, reading, grown, skipped):

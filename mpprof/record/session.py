@@ -384,7 +384,7 @@ class FitSession:
     def _look_at(self, line: Line) -> None:
         """Whether a line that was read gives reason for an alarm."""
         span, self._seen_step = line["step"] - self._seen_step, line["step"]
-        intervals, self._new_intervals = tuple(self._new_intervals), []
+        intervals, self._new_intervals = self._new_intervals, []
         self._alarms(
             Seen(
                 line["step"],
