@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,6 +38,9 @@ class Verify:
         parser.add_argument("command", metavar="-- COMMAND", nargs=argparse.REMAINDER, help="what to run")
 
     def run(self, args: argparse.Namespace) -> int:
+        import subprocess  # other commands start nothing
+        import tempfile
+
         command = args.command[1:] if args.command[:1] == ["--"] else args.command
         if not command:
             raise UsageError(
@@ -65,7 +65,9 @@ class Verify:
 
 def found(given: str | None) -> str:
     """The `ncu` to run. Raises NotFoundError."""
-    path = shutil.which(given or "ncu")
+    from shutil import which
+
+    path = which(given or "ncu")
     if path is None:
         raise NotFoundError(
             f"there is no {given or 'ncu on the PATH'}",
@@ -77,6 +79,8 @@ def found(given: str | None) -> str:
 def available(ncu: str) -> tuple[str, ...]:
     """The metrics to ask for: those that this machine's card has, or all that are known where `ncu` cannot
     say (it then leaves out the others itself)."""
+    import subprocess
+
     from mpprof.analysis.counters import METRICS
 
     try:
@@ -96,7 +100,8 @@ def arguments(
     """The command line before the user's own. The clocks are left as they are, children are counted too."""
     return [
         ncu, "--csv", "--page", "raw", "--metrics", ",".join(f"{metric}.sum" for metric in metrics),
-        "--print-units", "base", "--clock-control", "none", "--target-processes", "all", "--launch-count", str(launch_count),
+        "--print-units", "base", "--clock-control", "none", "--target-processes", "all",
+        "--launch-count", str(launch_count),
         *(["--launch-skip", str(launch_skip)] if launch_skip else []), "--log-file", str(log),
     ]  # fmt: skip
 
