@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from mpprof.cli import output
@@ -72,6 +71,8 @@ def _fetched(path: Path) -> Iterator[Path]:
     if address is None:
         yield path
         return
+    from tempfile import TemporaryDirectory
+
     kept = cache.folder()
     with TemporaryDirectory(prefix="mpprof-") if kept is None else nullcontext(str(kept)) as folder:
         local = remote.fetch(address, Path(folder) / "fetched")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 
@@ -54,4 +53,6 @@ def _nearest(wanted: str) -> list[Rule]:
             rules.ALL, key=lambda rule: (abs(int(rule.CODE[2:]) - int(number.group(1))), rule.CODE)
         )[:3]
     by_slug = {rule.SLUG: rule for rule in rules.ALL}
+    import difflib  # only where a name was not found
+
     return [by_slug[slug] for slug in difflib.get_close_matches(wanted, by_slug, n=3, cutoff=0.4)]

@@ -7,7 +7,6 @@ text: 7 s, from the cache 0.3 s), an SQLite export at about 15 MB/s.
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +31,8 @@ def is_slow(path: Path) -> bool:
 @cache
 def version() -> str:
     """Changes whenever the code that reads does: what another version read is not to be trusted."""
+    import hashlib  # takes as long to import as a small trace to read
+
     hashed = hashlib.blake2b(__version__.encode(), digest_size=8)
     for folder in (Path(__file__).parent, Path(model.__file__).parent):
         for source in sorted(folder.glob("*.py")):
