@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mpprof.analysis import layer_kinds
-from mpprof.analysis.reach import REACHABLE_BANDWIDTH, SIXTEEN_BITS, Part, Role, parts, precision_of
+from mpprof.analysis.reach import REACHABLE_BANDWIDTH, SIXTEEN_BITS, Part, Role, compiled, parts, precision_of
 from mpprof.model.account import Cell
 from mpprof.model.device import DevicePeaks
 from mpprof.model.run import LayerFacts, Run
@@ -33,6 +33,7 @@ class _Known:
     parameters: int | None
     bytes_per_ns: float | None
     scaling: bool
+    fused: bool  # XLA compiles the step: casts around norms are no need
 
 
 def added(
@@ -96,6 +97,7 @@ def _known(run: Run, peaks: DevicePeaks | None) -> _Known | None:
         parameters=model.parameters,
         bytes_per_ns=bandwidth * REACHABLE_BANDWIDTH / 1e9 if bandwidth else None,
         scaling=bool(fit and fit.optimizer.dynamic),
+        fused=compiled(run),
     )
 
 
@@ -103,7 +105,7 @@ def _cast_ns(part: Part, known: _Known) -> float:
     layer = known.layers.get(part.role.layer or "")
     if layer is None:
         return 0.0
-    if layer_kinds.is_norm(layer) or layer.name in known.end:
+    if layer.name in known.end or (layer_kinds.is_norm(layer) and not known.fused):
         return part.ns
     if precision_of(layer.compute_dtype) not in SIXTEEN_BITS or not layer.parameters:
         return 0.0

@@ -19,7 +19,18 @@ from dataclasses import replace
 
 from mpprof.analysis import layer_kinds
 from mpprof.analysis.added import added
-from mpprof.analysis.reach import SIXTEEN_BITS, Part, Peers, Ratio, Role, Target, parts, precision_of, ratio
+from mpprof.analysis.reach import (
+    SIXTEEN_BITS,
+    Part,
+    Peers,
+    Ratio,
+    Role,
+    Target,
+    compiled,
+    parts,
+    precision_of,
+    ratio,
+)
 from mpprof.model.account import Account, Cell, Class, GapSlice, Speedup
 from mpprof.model.device import DevicePeaks
 from mpprof.model.finding import KernelChange
@@ -212,7 +223,7 @@ def _target(mixed: Run, baseline: Run, after: Mapping[Role, Part], before: Mappi
     becomes, was = _compute(mixed) or _ran(after), _compute(baseline) or _ran(before)
     layers = mixed.facts.model.layers if mixed.facts and mixed.facts.model else ()
     by_layer = {layer.name: found for layer in layers if (found := precision_of(layer.compute_dtype))}
-    norms = frozenset(layer.name for layer in layers if layer_kinds.is_norm(layer))
+    norms = frozenset(f.name for f in layers if layer_kinds.is_norm(f) and not compiled(mixed))
     same = becomes is not None and becomes == was
     return Target(becomes if becomes in SIXTEEN_BITS else None, by_layer, same, norms)
 

@@ -14,6 +14,7 @@ from mpprof.analysis import calibration
 from mpprof.model.account import Cell, Class, Phase
 from mpprof.model.device import DevicePeaks
 from mpprof.model.kernels import ACCELERATED, Placement, Precision
+from mpprof.model.run import Run
 
 SHORTEST_NS = 5_000.0
 """Kernels below this are bound by launching and ramping up, not by arithmetic or bytes: they do not get
@@ -95,6 +96,12 @@ def precision_of(dtype: str | None) -> Precision | None:
     return _OWN_DTYPES.get(dtype.removeprefix("mixed_")) if dtype else None
 
 
+def compiled(run: Run) -> bool:
+    """XLA compiles the step, and fuses norms and their casts."""
+    fit, facts = run.last_fit, run.facts
+    return bool(fit and fit.jit_compile is True) or bool(facts and facts.framework.get("backend") == "jax")
+
+
 def parts(cells: Iterable[Cell], roles: Sequence[Role]) -> dict[Role, Part]:
     """Cells gathered by role; `roles[i]` is that of the i-th cell."""
     gathered: dict[Role, list[Cell]] = {}
@@ -133,7 +140,8 @@ def ratio(part: Part, mine: Part | None, target: Target, peers: Peers, peaks: De
     """What `part` of the baseline could become. `mine`: the same role in the mixed run."""
     stays = _stays(part, mine, target)
     if stays:
-        return Ratio(1.0, 1.0, stays)
+        fusible = part.role.layer in target.norms and part.role.role in _MEMORY_BOUND and not target.same
+        return Ratio(1.0, 2.0 if fusible else 1.0, stays)
     if part.role.role == "matmul":
         return _matmul(part, target, peers, peaks)
     return _floored(part, Ratio(2.0, 2.0, "memory-bound, half the bytes in 16 bits"))
@@ -192,7 +200,7 @@ def _matmul(part: Part, target: Target, peers: Peers, peaks: DevicePeaks | None)
     if reachable is None:
         source = "no kernel of this kind ran in 16 bits on matrix units here, and none was calibrated"
     if reachable is not None:
-        reachable = min(reachable, *(most for most in (ceiling, _by_bytes(part, peaks)) if most))
+        reachable = min([reachable, *(most for most in (ceiling, _by_bytes(part, peaks)) if most)])
     return _floored(part, Ratio(reachable, ceiling, source))
 
 

@@ -25,6 +25,8 @@ _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
 
+LOSS_RATIO = 0.05
+"""A twentieth of the step, lost for certain, is worth a warning."""
 REAL_RATIO = 0.5
 """A normal cost is a loss all the same where the baseline shows that half of it or more need not be."""
 
@@ -163,6 +165,8 @@ def _finding(
     explained = shares.explained_ns.get(rule.CODE, 0.0) if shares and claims else None
     severity = _severity(outcome, claims, signals) or "warning"
     ceiling = severity == "info" and _is_ceiling(outcome, claims, signals, cost, explained)
+    if severity == "info" and not ceiling and _is_loss(outcome, cost, signals):
+        severity = "warning"
     return noun.Finding(
         code=rule.CODE,
         slug=rule.SLUG,
@@ -192,6 +196,13 @@ def _is_ceiling(
         return False
     idle = all(signals.cells[claim.cell].role in NO_WORK for claim in claims)
     return idle or explained is None or explained < REAL_RATIO * cost
+
+
+def _is_loss(outcome: Found, cost: float | None, signals: Signals) -> bool:
+    """What is normal as a rule, but the baseline shows that here it need not be."""
+    if outcome.scale is None or not outcome.scale.normal or signals.whole_ns <= 0:
+        return False
+    return (cost or 0.0) >= LOSS_RATIO * signals.whole_ns
 
 
 def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:

@@ -324,6 +324,30 @@ def compiled() -> list[Planted]:
         "MP305", run("jax-a100-callbacks", A100, F16, model, host=replace(g.JAX_HOST, between_us=3_000.0), facts=g.JAX, fit={"jit_compile": True}),
         run("healthy", A100, F16, model), run("float32", A100, TF32, floats), unseen=True,
     ))  # fmt: skip
+    for gpu, n in ((A100, F16), (OTHER_A100, BF16)):
+        sizes = OTHER_SIZES if gpu is OTHER_A100 else {}
+        unfused = small_input(g.norms_in_float32(xla.convnet(gpu, n, **sizes), gpu))
+        cases.append(single(
+            "MP501", run(f"jax-a100-norms{'-other' if sizes else ''}", gpu, n, unfused), run("healthy", gpu, n, small_input(xla.convnet(gpu, n, **sizes))),
+            run("float32", gpu, TF32, small_input(xla.convnet(gpu, TF32, **sizes))), unseen=bool(sizes),
+        ))  # fmt: skip
+    large = {"batch": 512, "widths": (4096, 4096, 4096)}
+    cases.append(single(
+        "MP504", run("jax-v100-optimizer", V100, F16, g.update_in_pieces(xla.mlp(V100, F16, **large), V100)),
+        run("healthy", V100, F16, xla.mlp(V100, F16, **large)),
+        run("float32", V100, FLOAT32, g.update_in_pieces(xla.mlp(V100, FLOAT32, **large), V100)), unseen=True,
+    ))  # fmt: skip
+    tiny = {"batch": 16, "widths": (256, 256), "features": 64}
+    slow = replace(g.JAX_HOST, dispatch_us=14.0, launch_us=8.0)
+    quick = replace(
+        g.JAX_HOST, begin_us=15.0, end_us=10.0, between_us=5.0, dispatch_us=0.2, launch_us=1.5, latency_us=0.5
+    )
+    jax = {"facts": g.JAX, "fit": {"jit_compile": True}}
+    cases.append(single(
+        "MP302", run("jax-a100-launches", A100, F16, replace(xla.mlp(A100, F16, **tiny), input_bytes=2000), host=slow, **jax),
+        run("healthy", A100, F16, replace(xla.mlp(A100, F16, **tiny), input_bytes=2000), host=quick, **jax),
+        run("float32", A100, TF32, replace(xla.mlp(A100, TF32, **tiny), input_bytes=2000), host=quick, **jax), unseen=True,
+    ))  # fmt: skip
     fallen = small_input(xla.convnet(V100, F16, overrides={"conv2d_2": ON_CUDA_CORES}))
     cases.append(single(
         "MP409", run("jax-v100-algorithm", V100, F16, fallen), run("healthy", V100, F16, small_input(xla.convnet(V100, F16))),
@@ -408,6 +432,27 @@ def by_records() -> list[Planted]:
         Planted("tf-v100-dropped", run("tf-v100-dropped", V100, F16, model, trace_warnings=("CUPTI: 5,013 events were dropped: buffer overflow",)), {"MP909": None}),
     ]  # fmt: skip
     del step
+    emulated = Numerics("bfloat16", "fp32", False)
+    gtx = replace(T4, name="NVIDIA GeForce GTX 1660 Ti", cores=24)
+    on_gtx = replace(F16, matrix="fp16_cuda")
+    names = {("gemm", "fp16"): "fused_tile_program_17", ("logits", "fp16"): "fused_tile_program_18"}
+    strange = g.respelled(V100, names)
+    recurrent = {"class": "LSTM", "config": {"units": 128, "recurrent_dropout": 0.2}}
+    blocked = g.layer_changed(model, "re_lu_1", supports_jit=False)
+    graphs = replace(g.JAX_HOST, graphs=True)
+    jax = {"facts": g.JAX, "fit": {"jit_compile": True}}
+    small = {"batch": 64, "widths": (256, 128)}
+    cases += [
+        Planted("tf-v100-bf16", run("tf-v100-bf16", V100, emulated, convnet(V100, emulated)), {"MP804": None}),
+        Planted("tf-gtx1660", run("tf-gtx1660", gtx, on_gtx, tf.mlp(gtx, on_gtx)), {"MP802": None}),
+        Planted("tf-v100-slow-profiler", run("tf-v100-slow-profiler", V100, F16, tf.mlp(V100, F16, **small), host=Host(profiled=8.0)), {"MP905": None}, also=frozenset({"MP302", "MP304"})),
+        Planted("tf-v100-strange-kernels", run("tf-v100-strange-kernels", strange, F16, tf.mlp(strange, F16)), {"MP907": None}),
+        Planted("tf-v100-no-window", run("tf-v100-no-window", V100, F16, model, profile=None), {"MP910": None}),
+        Planted("tf-v100-too-short", run("tf-v100-too-short", V100, F16, model, steps=14, profile=None), {"MP911": None, "MP910": None}),
+        Planted("tf-v100-recurrent", run("tf-v100-recurrent", V100, F16, g.layer_changed(model, "re_lu_1", **recurrent)), {"MP410": None}),
+        Planted("tf-v100-no-xla", run("tf-v100-no-xla", V100, F16, blocked), {"MP309": None}),
+        Planted("jax-a100-graphs", run("jax-a100-graphs", A100, F16, small_input(xla.convnet(A100, F16)), host=graphs, **jax), {"MP912": None}, also=frozenset({"MP907"})),
+    ]  # fmt: skip
     return cases
 
 

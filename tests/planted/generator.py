@@ -9,11 +9,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from tests.builders import workloads
 from tests.builders.gpus import Gpu, memory_us
+from tests.builders.hlo import Instruction
 from tests.builders.simulate import Host, Training, train, write
 from tests.builders.workloads import GRADIENT, MODEL, Model, Numerics, Work, cast, elementwise
 
@@ -196,6 +198,55 @@ def cast_by_the_next(model: Model, island: str, following: str) -> Model:
         return [work]
 
     return remade(model, moved)
+
+
+def norms_in_float32(model: Model, gpu: Gpu) -> Model:
+    """Norms that XLA could not fuse: float32 tensors in their kernels, and converts of their own around them."""
+
+    def change(work: Work) -> list[Work]:
+        if work.hlo is None or "batch_normalization" not in work.op:
+            return [work]
+
+        def wide(made: Instruction) -> Instruction:
+            return replace(
+                made, result=("f32", made.result[1]), operands=tuple(("f32", dims) for _, dims in made.operands),
+                inside=tuple(map(wide, made.inside)),
+            )  # fmt: skip
+
+        full = max((dims for _, dims in work.hlo.operands), key=prod)
+        scope = work.op.rsplit("/", 1)[0]
+        small = work.hlo.operands[0][0]
+        converts = []
+        for source, target in ((small, "f32"), ("f32", small)):
+            name = f"convert_{source}_{work.hlo.name}"
+            inner = Instruction(
+                f"{name}.in", "convert", (target, full), ((source, full),), f"{scope}/convert_element_type"
+            )
+            made = Instruction(
+                name, "fusion", (target, full), ((source, full),), inner.op_name, inside=(inner,)
+            )
+            converts.append(
+                Work(name.replace(".", "_"), inner.op_name, "", memory_us(gpu, prod(full) * 6.0), hlo=made)
+            )
+        down = [converts[1]] if "mul" in work.op else []
+        return [converts[0], replace(work, us=work.us * 2 - 2.0, hlo=wide(work.hlo)), *down]
+
+    return remade(model, change)
+
+
+def update_in_pieces(model: Model, gpu: Gpu) -> Model:
+    """The optimizer's update as seven kernels a variable, each of which reads two tensors and writes one."""
+
+    def change(work: Work) -> list[Work]:
+        if work.hlo is None or "/adam/" not in work.op:
+            return [work]
+        values = prod(work.hlo.result[1])
+        return [
+            replace(work, us=memory_us(gpu, values * 12.0), hlo=replace(work.hlo, name=f"{work.hlo.name}.piece{i}"), kernel=f"{work.kernel}_piece{i}")
+            for i in range(7)
+        ]  # fmt: skip
+
+    return remade(model, change)
 
 
 def clipping(gpu: Gpu, parameters: float, variables: int) -> list[Work]:

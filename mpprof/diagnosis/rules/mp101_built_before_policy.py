@@ -35,7 +35,7 @@ from collections.abc import Sequence
 
 from mpprof.analysis import added
 from mpprof.analysis import layer_kinds as layers
-from mpprof.analysis.reach import REACHABLE_BANDWIDTH
+from mpprof.analysis.reach import REACHABLE_BANDWIDTH, compiled
 from mpprof.diagnosis import evidence, reach
 from mpprof.diagnosis.outcomes import OVERALL, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.rules.mp507_loss_float32 import is_loss
@@ -62,7 +62,9 @@ def judge(signals: Signals) -> Outcome:
     ):
         return Clear("layers compute in 16 bits")
     matrix = reach.matrix(signals, signals.fallbacks)
-    norms = {layer.name for layer in facts if layers.is_norm(layer)} if not _fuses(signals) else set()
+    norms = (
+        {layer.name for layer in facts if layers.is_norm(layer)} if not compiled(signals.case.run) else set()
+    )
     memory_bound = signals.select(
         lambda cell: cell.role in ("elementwise", "layout") and cell.layer not in norms and not is_loss(cell)
     )
@@ -86,11 +88,6 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _fuses(signals: Signals) -> bool:
-    fit = known(signals.fit)
-    return bool(fit and fit.jit_compile) or known(signals.backend) == "jax"
-
-
 def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:
     """What casts will take once the layers compute in 16 bits, in ns per step: of their weights, and, where
     nothing fuses them, into float32 and back round every norm."""
@@ -99,8 +96,8 @@ def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:
     if not bandwidth:
         return 0.0
     heavy = [layer for layer in facts if layers.is_matrix(layer)]
-    weights = sum(added.of_layer(f, bandwidth, passes=1 if _fuses(signals) else 2) for f in heavy)
-    if _fuses(signals) or fit is None or not fit.batch_size:
+    weights = sum(added.of_layer(f, bandwidth, passes=1 if compiled(signals.case.run) else 2) for f in heavy)
+    if compiled(signals.case.run) or fit is None or not fit.batch_size:
         return weights
     values = sum(_values(layer) for layer in facts if layers.is_norm(layer)) * fit.batch_size
     moved = _CASTS_OF_A_NORM * added.CAST_BYTES * values
