@@ -7,7 +7,7 @@ counts it. Where the shapes are not known there is no rate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mpprof.analysis import devices
@@ -103,6 +103,7 @@ def _product(op: Op | None, shapes: str, verdict: Verdict, layer: LayerFacts | N
         found = product_of_shapes(op.type if op else "", parse_shapes(shapes), verdict.family)
     if found is None:
         found = Product(verdict.family, _operands(verdict, layer))
+    found = _of_layer(found, layer) if layer is not None else found
     dtype = (layer.compute_dtype or "") if layer else ""
     precision = found.precision if found.precision != "unknown" else _operands(verdict, layer)
     family: Family = "depthwise" if verdict.family == "depthwise" else found.family
@@ -110,6 +111,31 @@ def _product(op: Op | None, shapes: str, verdict: Verdict, layer: LayerFacts | N
         family, precision, found.m, found.n, found.k, found.channels, found.groups, found.spatial_dims,
         found.layout, dtype,
     )  # fmt: skip
+
+
+def _of_layer(product: Product, layer: LayerFacts) -> Product:
+    """What the layer's own settings tell of a convolution beside its op: channels, groups, layout, dimensions."""
+    if not product.family.startswith("conv") or "Conv" not in layer.class_name:
+        return product
+    dimensions = next((size for size in (1, 2, 3) if f"{size}D" in layer.class_name), product.spatial_dims)
+    groups = layer.config.get("groups")
+    first = layer.config.get("data_format") == "channels_first"
+    return replace(
+        product,
+        channels=product.channels or _channels(layer, first=first),
+        groups=groups if isinstance(groups, int) and groups > 1 else product.groups,
+        spatial_dims=product.spatial_dims or dimensions,
+        layout=("NCDHW" if dimensions == 3 else "NCHW") if first else product.layout,
+    )
+
+
+def _channels(layer: LayerFacts, *, first: bool) -> tuple[int, int] | None:
+    """Input and output channels of a convolution as the run recorded its layer; None: not recorded."""
+    shape, filters = layer.input_shape, layer.config.get("filters")
+    if not isinstance(shape, list | tuple) or len(shape) < 3 or not isinstance(filters, int):
+        return None
+    channels = shape[1] if first else shape[-1]
+    return (channels, filters) if isinstance(channels, int) else None
 
 
 def _operands(verdict: Verdict, layer: LayerFacts | None) -> Precision:

@@ -138,6 +138,34 @@ def test_what_could_never(said: Verdict, shapes: str, device: DeviceFacts, code:
     assert answer(MATMUL, shapes, said, device) == ("could_never", code)
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "codes"),
+    [
+        ("Conv2D", {"data_format": "channels_first", "groups": 1}, "channels first"),
+        ("Conv2D", {"data_format": "channels_last", "groups": 4}, "4 groups"),
+        ("Conv3D", {"data_format": "channels_last"}, "3-D convolution"),
+    ],
+)
+def test_a_layers_own_settings_tell_why_a_convolution_fell_back(kind: str, config: dict, codes: str) -> None:  # type: ignore[type-arg]
+    layer = LayerFacts("conv", kind, "float16", "float32", "float16", config)
+    said = verdict("cuda_core", "fp16", "conv_fprop")
+    row = rates.eligibility(Op("conv/Conv2D", "Conv2D"), "", said, layer, V100, rates.Setting())
+    assert row["eligible"] == "could"
+    assert codes in row["eligible_reason"]["text"]
+
+
+def test_without_shapes_of_the_op_the_layer_tells_the_channels() -> None:
+    layer = LayerFacts(
+        "conv", "Conv2D", "float16", "float32", "float16", {"filters": 64}, [None, 224, 224, 3]
+    )
+    said = verdict("cuda_core", "fp16", "conv_fprop")
+    row = rates.eligibility(Op("conv/convolution", "convolution"), "", said, layer, V100, rates.Setting())
+    assert row["eligible_reason"] == {
+        "code": "shape",
+        "text": "input channels = 3 is no multiple of 8 (fp16)",
+    }
+
+
 def test_on_a_cpu_nothing_could() -> None:
     assert answer(MATMUL, SHAPES, verdict("cuda_core", "fp16"), on_host=True) == ("could_never", "card")
 
