@@ -229,6 +229,7 @@ def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
     if len(found) < 2:
         return nothing(*notes, _one_marker(found))
     whole = (first[:-1] >= 0) & (first[1:] > first[:-1]) & _follows(found.number)
+    whole &= _after_one_another(first[:-1], first[1:], whole)
     if not whole.any():
         return nothing(
             *notes, f"no two step markers ({found.family}) that follow one another launched kernels"
@@ -265,6 +266,13 @@ def _launches(trace: Trace, found: Marks) -> tuple[Int64, Int64]:
     lost[lost] = ~np.isin(host.correlation[rows[lost]], kernels.correlation)
     count = np.bincount(marker, minlength=len(found)).astype(np.int64)
     return count, np.bincount(marker[lost], minlength=len(found)).astype(np.int64)
+
+
+def _after_one_another(begin: Int64, end: Int64, whole: Bool) -> Bool:
+    """Which steps begin after all whole ones before them ended: launches joined with the wrong kernel mix
+    steps up, and no instant may count twice."""
+    reach = np.maximum.accumulate(np.where(whole, end, np.int64(-1)))
+    return np.asarray(begin >= np.concatenate([[-1], reach[:-1]]))
 
 
 def _follows(number: Int64) -> Bool:

@@ -69,6 +69,14 @@ def test_a_step_cut_in_the_middle_takes_the_one_before_it_along() -> None:
     assert edges(periods(b.build(), 0)) == [(0, 20, 120), (3, 320, 420)]
 
 
+def test_steps_that_launches_of_the_wrong_kernel_mix_up_do_not_overlap() -> None:
+    b = TraceBuilder()
+    for n, start in enumerate((270, 1260, 260, 3260, 4260)):
+        b.marker(n, 1000 * n, 1000 * n + 1000)
+        b.kernel("a", start, start + 30, launch=(1000 * n + 10, 1000 * n + 12))
+    assert edges(periods(b.build(), 0)) == [(0, 270, 1260), (3, 3260, 4260)]
+
+
 def test_launches_without_a_kernel_are_counted() -> None:
     b = three_steps()
     b.event(HostKind.LAUNCH, 60, 62, correlation=900)
