@@ -21,6 +21,9 @@ MAX_UNPACKED = 1 << 32
 MAX_RATIO = 200
 """A gzip file that unpacks to more than this many times its size is taken for a bomb (traces reach 40)."""
 
+MAX_EVENTS = 10_000_000
+"""Events that are read; each takes up to 700 bytes of memory, in whatever file."""
+
 _CHUNK = 1 << 20
 _AHEAD = 1 << 16
 _MAX_EVENT = 4 << 20
@@ -223,6 +226,7 @@ class _Parse:
     seen: int = 0
     holes: int = 0
     tries: int = 0
+    given_up: bool = False  # there is more, but it is not read
 
     def run(self) -> Iterator[Event]:
         window = self.window
@@ -266,6 +270,8 @@ class _Parse:
                     window.at += 1
                     header[key] = None
                     yield from self._list(bare=False)
+                    if self.given_up:
+                        return
                     continue
                 window.skip()
                 start = window.byte
@@ -287,15 +293,23 @@ class _Parse:
             if not char:
                 if not bare:
                     self._cut()
+                    self.given_up = True
                 return
             try:
                 value = _value(window, _MAX_EVENT)
             except _Damage:
                 if not self._pass_over():
+                    self.given_up = True
                     return
                 continue
             if isinstance(value, dict):
                 self.seen += 1
+                if self.seen > MAX_EVENTS:
+                    self.file.damages.append(
+                        f"more than {MAX_EVENTS:,} events: those from byte {window.byte} on are left out"
+                    )
+                    self.given_up = True
+                    return
                 yield value
             else:
                 self.file.skipped += 1

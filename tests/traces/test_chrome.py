@@ -267,7 +267,8 @@ def test_a_cut_off_file_gives_what_is_whole_and_names_the_byte(tmp_path: Path) -
     trace = traces.read(path)
     assert 0 < len(trace.kernels) < 12
     begin = text.rindex(b"{", 0, place)
-    assert any(f"byte {begin}" in warning for warning in trace.warnings)
+    assert len(trace.warnings) == 1
+    assert f"byte {begin}" in trace.warnings[0]
     with pytest.raises(UnreadableError, match=f"byte {begin}"):
         traces.read(path, strict=True)
 
@@ -319,6 +320,16 @@ def test_a_bomb_is_refused(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20), 9))
     with pytest.raises(UnreadableError, match="200 times its size"):
         traces.read(path)
+
+
+def test_more_events_than_can_be_held_are_left_out_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpprof.traces.chrome_json.MAX_EVENTS", 20)
+    trace = read(tmp_path, small())
+    assert len(trace.host) + len(trace.kernels) <= 20
+    assert len(trace.warnings) == 1
+    assert "more than 20 events" in trace.warnings[0]
 
 
 def test_hostile_values_are_left_out_or_bounded(tmp_path: Path) -> None:
