@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import statistics
 import time
 from collections import deque
@@ -163,6 +164,8 @@ class Window:
                 self.facts |= aside(self._keep, deadline_s=KEEPING_SECONDS)
             except FAILURES as error:  # as above
                 self._fail(error)
+                with contextlib.suppress(*FAILURES):  # half a trace is none, and may be what fills the disk
+                    aside(shutil.rmtree, self._gathering, True)
         self.facts["stop_cost_ns"] = self._clock() - begin
 
     @property
@@ -213,8 +216,6 @@ class Window:
 
 
 def _require_space(root: Path) -> None:
-    import shutil
-
     free = shutil.disk_usage(root).free
     if free < LEAST_FREE_BYTES:
         raise OSError(28, f"only {free >> 20} MiB free where the trace would go")

@@ -48,15 +48,19 @@ def read_records(root: Path, *, worker: int = 0) -> Records:
     facts = read_facts(run_path) if run_path.exists() else None
     if facts is None:
         warnings.append(f"{run_path}: missing; the run's facts are not known")
-    steps, validations, finished, said = _read_steps(steps_path)
+    # A process that was killed within its first second has no line of its fit yet.
+    begun = facts is not None and bool(facts.fits)
+    steps, validations, finished, said = _read_steps(steps_path, not begun)
     hardware, more = _read_hardware(folder / formats.HARDWARE_FILE)
     return Records(facts, steps, validations, hardware, finished, (*warnings, *said, *more))
 
 
-def _read_steps(path: Path) -> tuple[StepTable | None, ValidationTable | None, bool, tuple[str, ...]]:
+def _read_steps(
+    path: Path, finished: bool
+) -> tuple[StepTable | None, ValidationTable | None, bool, tuple[str, ...]]:
     faults, columns = Faults(path), StepColumns()
     validations: list[Record] = []
-    finished, unsound = True, 0
+    unsound = 0
     for records in read_blocks(path, "mpprof.steps", faults):
         unsound += columns.add([record for record in records if record.get("kind") == "step"])
         for record in records:

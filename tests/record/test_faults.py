@@ -100,7 +100,7 @@ RELEASED = threading.Event()
 
 
 def hangs(*arguments: Any, **more: Any) -> Any:
-    RELEASED.wait(20)
+    RELEASED.wait(3)
     raise RuntimeError("released")
 
 

@@ -50,7 +50,7 @@ def records(root: Path) -> Records:
     return read
 
 
-@pytest.mark.parametrize("kind", ["dense", "convolution"])
+@pytest.mark.parametrize("kind", ["dense", "convolution", "recurrent"])
 def test_weights_are_the_same_bit_by_bit(answers: Any, kind: str) -> None:
     assert answers["identical"][kind]
 

@@ -41,6 +41,7 @@ def model(
             layers.BatchNormalization(),
             layers.Flatten(),
         ],
+        "recurrent": [layers.Reshape((FEATURES // 2, 2)), layers.LSTM(8)],
     }[kind]
     made = keras.Sequential(
         [
@@ -101,7 +102,7 @@ def on_jax(folder: Path) -> dict[str, Any]:
 def _identical(folder: Path) -> dict[str, bool]:
     x, y = data(70, bad_steps=(3, 40))
     same = {}
-    for kind in ("dense", "convolution"):
+    for kind in ("dense", "convolution", "recurrent"):
         digests = []
         for callbacks in ([], [callback(folder / f"identical-{kind}", profile_steps=(36, 42))]):
             made = model(kind=kind)
