@@ -66,6 +66,8 @@ class XSpaceReader:
                 return _assemble(buffer, path, size, notes, strict=strict)
             # Not closed by hand: the mapping goes with the last array on it, also when an error is raised.
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if hasattr(mmap, "MADV_SEQUENTIAL"):  # not on Windows
+                mapped.madvise(mmap.MADV_SEQUENTIAL)
         return _assemble(
             np.frombuffer(mapped, np.uint8),
             path,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import compileall
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -95,6 +96,14 @@ def report(path: Path, to: Path) -> float:
     return seconds(
         "-m", "mpprof.cli", "report", str(path), "--no-cache", "--format", "json", "--force", "-o", str(to)
     )
+
+
+def report_cpu(path: Path, to: Path) -> float:
+    """Seconds of processor time of a whole `mpprof report`: what other programs and the disk do is not in it."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    report(path, to)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def report_peak_mb(path: Path, to: Path) -> float:
