@@ -199,10 +199,12 @@ def _by_counter(counted: Verdict, otherwise: Verdict) -> Verdict:
         text += (
             f"; contradiction: without counters it would be {otherwise.placement} ({otherwise.reason.text})"
         )
+    # Counters say that products were multiplied, not for what; the op or the name may know.
+    open_ = counted.family == "other" or otherwise.family in MATMUL_FAMILIES
     return Verdict(
         counted.placement,
         counted.precision if counted.precision != "unknown" else otherwise.precision,
-        otherwise.family if counted.family == "other" else counted.family,
+        otherwise.family if open_ else counted.family,
         Reason(counted.reason.code, text),
         "counter",
         counted.accumulate or otherwise.accumulate,

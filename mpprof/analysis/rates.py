@@ -114,7 +114,7 @@ def _product(op: Op | None, shapes: str, verdict: Verdict, layer: LayerFacts | N
 
 
 def _of_layer(product: Product, layer: LayerFacts) -> Product:
-    """What the layer's own settings tell of a convolution beside its op: channels, groups, layout, dimensions."""
+    """What the layer's own settings tell of a convolution: channels, groups, layout, dimensions."""
     if not product.family.startswith("conv") or "Conv" not in layer.class_name:
         return product
     dimensions = next((size for size in (1, 2, 3) if f"{size}D" in layer.class_name), product.spatial_dims)

@@ -106,7 +106,11 @@ class Kernels(_Table):
 
 
 class Ops(_Table):
-    """Every framework op with its time, and how much of its matrix work ran on Tensor Cores."""
+    """Every framework op with its time: how much of its matrix work ran on Tensor Cores, whether it could
+    have, and how fast it was.
+
+    `eligible` says did, could, could_never or unknown, and the reason stands in csv and json. Rates count the
+    operations of the direct algorithm, where shapes are known."""
 
     name = "ops"
     by_help = "stream: one row per stream; or a column to sum by, such as type, layer, phase"

@@ -166,6 +166,13 @@ def test_counters_outrank_the_name_and_say_what_spoke_against_them() -> None:
     assert "contradiction" in verdict.reason.text
 
 
+def test_counters_leave_the_family_to_the_op() -> None:
+    counted = Verdict("tensor_core", "fp16", "gemm", Reason("counter-tensor", "counted"), "counter")
+    made = trace([("somebodys_kernel", Op("attention/Mha", "Mha"), "")], V100)
+    (verdict,) = place(made, {("somebodys_kernel", ""): counted}).verdicts
+    assert (verdict.placement, verdict.family, verdict.strength) == ("tensor_core", "attention", "counter")
+
+
 def test_counters_of_another_card_are_not_used() -> None:
     counted = Verdict("cuda_core", "unknown", "other", Reason("counter", "0"), "counter")
     placements = place(
