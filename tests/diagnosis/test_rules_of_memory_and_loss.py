@@ -110,3 +110,29 @@ def test_mp507_other_float32_work_is_not_the_loss() -> None:
     assert says("MP507", c.case(account=c.account(other))) == "clear"
     compiled = c.cell("reduce", 30, op="jit(train_step)/jvp(compile_loss)/crossentropy", precision="fp32")
     assert says("MP507", c.case(account=c.account(compiled))) == "warning"
+
+
+# --- MP310 exposed-copies
+
+
+@pytest.mark.parametrize(("ms", "said"), [(9.9, "clear"), (10.1, "info"), (90.0, "info")])
+def test_mp310_limits(ms, said) -> None:
+    assert says("MP310", c.case(account=c.account(c.cell("copy", ms)))) == said
+
+
+def test_mp310_is_a_ceiling() -> None:
+    got = finding("MP310", c.case(account=c.account(c.cell("copy", 20))))
+    assert got.cost_ns_per_step is None
+    assert got.whatif_step_ns == pytest.approx(80 * c.MS)
+
+
+# --- MP304: the wait for the flag
+
+
+def test_mp304_has_the_waits_that_the_baseline_does_not_have() -> None:
+    baseline = c.case(records=c.facts("float32"), account=c.account(c.cell("idle_sync", 2)))
+    cells = c.cell("loss_scale", 8), c.cell("idle_sync", 9)
+    got = finding("MP304", c.case(account=c.account(*cells), baseline=baseline))
+    assert got.cost_ns_per_step == pytest.approx(15 * c.MS)
+    alone = finding("MP304", c.case(account=c.account(c.cell("loss_scale", 12), c.cell("idle_sync", 9))))
+    assert alone.cost_ns_per_step == pytest.approx(12 * c.MS)

@@ -32,7 +32,7 @@ from math import prod
 
 from mpprof.analysis import layer_kinds as layers
 from mpprof.diagnosis import evidence, reach, shapes
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.model.run import LayerFacts
 
@@ -46,7 +46,7 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.25)
 def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers)
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     behind = {layer.name for layer, before in zip(facts[1:], facts, strict=False) if gives_float32(before)}
     rows = tuple(row for row in activation_casts(signals) if signals.cells[row].layer not in behind)

@@ -51,7 +51,7 @@ SHORT_KERNEL_NS = 20_000.0
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU, so that no kernels are launched")
+        return Unable("the run used no GPU, so that no kernels are launched")
     account = need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.role == "idle_launch")
     claims = tuple(Claim(row, reachable_ns=_profilers_own(account)) for row in rows)

@@ -39,7 +39,7 @@ FREE_RATIO = 0.5
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     if need(signals.compute_dtype) not in ("float16", "bfloat16"):
         return Clear("the run is not in mixed precision")
     peak, total = need(signals.summary).peak_memory_bytes, need(signals.device).memory_bytes

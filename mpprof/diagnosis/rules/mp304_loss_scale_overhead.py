@@ -28,7 +28,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -45,19 +45,30 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25, normal=True
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
-    ratio = need(signals.share("loss_scale"))
+    rows = signals.select(lambda cell: cell.role == "loss_scale")
+    claims = reach.whole(rows) + _waits_for_the_flag(signals)
+    ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
         return Clear(f"the loss scale's kernels take {format_ratio(ratio)} of the step")
-    rows = signals.select(lambda cell: cell.role == "loss_scale")
     return Found(
         summary="checking and un-scaling gradients takes {cost} a step ({share})",
         remedy="jit_compile=True; mixed_bfloat16 where the device has it; or a fixed loss_scale_factor",
         evidence=(
-            evidence.ratio("loss-scale kernels in the step", ratio, SCALE.info_ratio),
+            evidence.ratio("loss-scale work and its waits in the step", ratio, SCALE.info_ratio),
             evidence.count("loss-scale kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
         ),
         scale=SCALE,
-        claims=reach.whole(rows),
+        claims=claims,
     )
+
+
+def _waits_for_the_flag(signals: Signals) -> tuple[Claim, ...]:
+    """Idle time in which the host waited, above that of the baseline: with a dynamic scale it waits for the
+    flag that says whether the gradients are finite. Without a baseline nothing tells it from other waits."""
+    optimizer, baseline = known(signals.optimizer), known(signals.baseline)
+    if optimizer is None or not optimizer.dynamic or baseline is None or baseline.case.account is None:
+        return ()
+    had = baseline.time(baseline.select(lambda cell: cell.role == "idle_sync"))
+    return tuple(Claim(row, had) for row in signals.select(lambda cell: cell.role == "idle_sync"))

@@ -57,7 +57,7 @@ _PLUMBING = re.compile(
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU: every op runs on the CPU")
+        return Unable("the run used no GPU: every op runs on the CPU")
     account, trace = need(signals.gpu_account), signals.case.trace
     if trace is None:
         return Unable("there is no trace of this run")

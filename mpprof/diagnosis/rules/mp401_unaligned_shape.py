@@ -48,7 +48,7 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU: the rule of eight is the Tensor Cores'")
+        return Unable("the run used no GPU: the rule of eight is the Tensor Cores'")
     if known(signals.accelerator) == "tpu":
         return _on_a_tpu(signals)
     need(signals.gpu_account)

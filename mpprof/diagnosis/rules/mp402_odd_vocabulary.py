@@ -46,7 +46,7 @@ def judge(signals: Signals) -> Outcome:
     if not odd:
         return Clear("no 16-bit layer has a large output that is no multiple of 8")
     if signals.on_cpu:
-        return Clear("the run used no GPU: the rule of eight is the Tensor Cores'")
+        return Unable("the run used no GPU: the rule of eight is the Tensor Cores'")
     words = evidence.listed([f"{name} ({size})" for name, size in odd.items()])
     shown = (evidence.text("layers", words, "multiples of 8"),)
     if not signals.cells:

@@ -45,7 +45,7 @@ def judge(signals: Signals) -> Outcome:
     if first is None or first.compute_dtype not in HALF_DTYPES:
         return Clear("the model has no 16-bit convolution")
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     mine = signals.select(lambda cell: cell.layer == first.name and cell.role == "matmul")
     channels = shapes.last_axis(first.input_shape) or _channels_of_kernels(signals, mine)

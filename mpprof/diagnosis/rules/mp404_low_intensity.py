@@ -40,7 +40,7 @@ NOTABLE_RATIO = 0.20
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     account, peaks = need(signals.gpu_account), need(signals.peaks)
     rate, bandwidth = peaks.flops_per_s.get(signals.half or "fp16"), peaks.bandwidth_bytes_per_s
     if not rate or not bandwidth or not peaks.has_matrix_units:

@@ -28,7 +28,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -41,7 +41,7 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.08, error_ratio=0.25)
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     ratio = need(signals.share("layout"))
     if ratio < SCALE.info_ratio:

@@ -43,7 +43,7 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     account = need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.family == "depthwise")
     mine = signals.time(rows)

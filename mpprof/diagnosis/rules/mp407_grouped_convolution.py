@@ -46,7 +46,7 @@ def judge(signals: Signals) -> Outcome:
     if not names:
         return Clear("no 16-bit convolution has groups")
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     fallbacks = signals.select(
         lambda cell: cell.layer in names and cell.role == "matmul" and cell.placement == "cuda_core"

@@ -44,7 +44,7 @@ def judge(signals: Signals) -> Outcome:
     if not names:
         return Clear("the model has no 16-bit 3-D convolution")
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     mine = signals.select(lambda cell: cell.layer in names and cell.role == "matmul")
     if not mine:

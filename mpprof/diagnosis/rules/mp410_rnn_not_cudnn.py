@@ -28,7 +28,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.run import LayerFacts
 
@@ -53,7 +53,7 @@ def judge(signals: Signals) -> Outcome:
     if known(signals.backend) not in (None, "tensorflow"):
         return Clear("cuDNN's recurrent kernel is used through TensorFlow only")
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     if not any(key in layer.config for layer in recurrent for key in _DEFAULTS):
         need(signals.facts)
         return Clear("no argument was recorded that rules cuDNN out")

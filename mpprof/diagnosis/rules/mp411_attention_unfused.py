@@ -45,7 +45,7 @@ def judge(signals: Signals) -> Outcome:
     if known(signals.backend) not in (None, "tensorflow"):
         return Clear("other backends have fused attention")
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     mine = signals.select(lambda cell: _within(cell.layer, names))
     if not mine:

@@ -44,7 +44,7 @@ mention, until it is three fifths of the step."""
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     if signals.half is None:
         return Clear("the run is not in mixed precision")

@@ -43,7 +43,7 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50, normal=True
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     account = need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.role == "optimizer")
     total = signals.time(rows)

@@ -49,7 +49,7 @@ def judge(signals: Signals) -> Outcome:
     if not tables:
         return Clear("the model has no large embedding table")
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     sizes = set(tables.values())
     scattered = signals.select(

@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
@@ -44,7 +44,7 @@ def judge(signals: Signals) -> Outcome:
     if optimizer is not None and optimizer.clipping == {}:
         return Clear("the optimizer clips nothing")
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     rows = signals.select(_clips)
     claims = reach.whole(rows)

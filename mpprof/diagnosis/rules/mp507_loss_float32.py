@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from mpprof.analysis.scopes import LOSS_SCOPES
 from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
@@ -41,7 +41,7 @@ _OPS = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", 
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     need(signals.gpu_account)
     if signals.half is None:
         return Clear("the run is not in mixed precision")

@@ -43,7 +43,7 @@ NEEDED_RATIO = 0.60
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     samples, peak = signals.case.run.hardware, need(signals.summary).peak_memory_bytes
     used = samples.memory_used_bytes[np.isfinite(samples.memory_used_bytes)] if samples is not None else None
     total = need(signals.device).memory_bytes

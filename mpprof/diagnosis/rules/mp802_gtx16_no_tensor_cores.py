@@ -42,7 +42,7 @@ _LIKELY = re.compile(r"\b(?:MX\s?(?:450|550)|T(?:400|500|550|600|1000|1200|2000)
 
 def judge(signals: Signals) -> Outcome:
     if known(signals.accelerator) in ("cpu", "tpu"):
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     device = need(signals.device)
     if device.vendor not in ("nvidia", "unknown"):
         return Clear("not an NVIDIA device")

@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
@@ -39,7 +39,7 @@ def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) != "bfloat16":
         return Clear("the model does not compute in bfloat16")
     if known(signals.accelerator) in ("cpu", "tpu"):
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     device = need(signals.device)
     if device.vendor not in ("nvidia", "unknown"):
         return Clear("not an NVIDIA device")

@@ -42,7 +42,7 @@ def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) not in HALF_DTYPES:
         return Clear("the run is not in mixed precision")
     if known(signals.accelerator) in ("cpu", "tpu"):
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     name = need(signals.device).name
     if not name:
         return Unable(f"the device's name is missing; {RECORD_RUN}")

@@ -47,7 +47,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the trace has device events")
     accelerator = need(signals.accelerator)
     if accelerator == "cpu":
-        return Clear("the run used no accelerator")
+        return Unable("the run used no accelerator")
     if trace.warnings:
         return Unable(f"the trace is damaged, so that its events may be what is missing: {trace.warnings[0]}")
     device = need(signals.device)

@@ -41,7 +41,7 @@ INFO_RATIO, WARNING_RATIO = 0.02, 0.20
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Clear("the run used no GPU")
+        return Unable("the run used no GPU")
     trace = signals.case.trace
     if trace is None:
         return Unable(f"{signals.case.trace_problem or 'there is no trace of this run'}; {RECORD_WINDOW}")
