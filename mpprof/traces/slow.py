@@ -2,7 +2,7 @@
 
 Measured on one core of a cloud machine: an xplane is walked at 160 MB/s and more, which no cache beats
 (61 MB, 2.1 million events: 0.4 s). Kineto's JSON is parsed at about 50 MB/s of text (22 MB packed, 360 MB
-text: 7 s, from the cache 0.3 s), an SQLite export at about 15 MB/s.
+text: 7 s, from the cache 0.3 s), an SQLite export at 6 to 15 MB/s (39 MB: 6.6 s, from the cache 0.2 s).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from mpprof import model
 from mpprof._version import __version__
 
-_FROM_BYTES = {".json.gz": 2 << 20, ".json": 32 << 20, ".sqlite": 16 << 20}
-"""By suffix, the size from which on reading takes about a second."""
+_FROM_BYTES = {".json.gz": 2 << 20, ".json": 32 << 20, ".sqlite": 8 << 20}
+"""By suffix, the size from which on reading takes about a second; xplanes never do."""
 
 
 def is_slow(path: Path) -> bool:
