@@ -230,7 +230,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is None:
             return
         self._session.end_fit(bool(getattr(self._model, "stop_training", False)))
-        if self._settings.verbose and self._session.recorder.on:
+        if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
             root, summary = self._session.recorder.root, self._session.summary
             with contextlib.suppress(OSError, ValueError):  # nobody reads: stdout is closed
                 print(last_line(self._settings.announce, root, summary), flush=True)

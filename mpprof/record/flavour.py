@@ -25,8 +25,10 @@ def global_policy(keras: ModuleType) -> str:
 
 
 def steps_per_execution(model: Any) -> int:
-    """Keras 2 keeps it in a variable."""
-    return int(getattr(model, "steps_per_execution", None) or 1)
+    """Keras 2 keeps it in a variable, under a strategy in a mirrored one."""
+    steps: Any = getattr(model, "steps_per_execution", None)
+    steps = steps.numpy() if hasattr(steps, "numpy") else steps
+    return int(steps or 1)
 
 
 def counts_skipped_steps(optimizer: Any) -> bool:

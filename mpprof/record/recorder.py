@@ -17,16 +17,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mpprof.record.aside import FAILURES, aside
+from mpprof.record.aside import DEADLINE_SECONDS, FAILURES, aside
 from mpprof.record.hardware import HardwareSampler
 from mpprof.record.sinks import Series, Sink
 from mpprof.record.window import WISH
+from mpprof.record.workers import Worker
 from mpprof.store import formats
-from mpprof.store.writing import LineWriter, claim, write_run
+from mpprof.store.writing import JOIN_SECONDS, LineWriter, claim, join, write_run
 
 log = logging.getLogger("mpprof")
 T = TypeVar("T")
 Clock = Callable[[], int]
+
+ALIKE_SECONDS = 300.0
+"""Workers of one training begin it within so long of each other: they wait for each other, too."""
 
 
 class Recorder:
@@ -40,6 +44,7 @@ class Recorder:
         self.root = self.logdir
         self.clock = clock
         self.on = False
+        self.worker = 0
         self.facts: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
         self.at_exit: Callable[[], None] | None = None  # instead of `close`, when the process ends
@@ -54,17 +59,20 @@ class Recorder:
         self._samples: LineWriter | None = None
         self._sampler: HardwareSampler | None = None
 
-    def open(self) -> None:
-        """Claim a directory and start the writers. Never raises: without a directory `on` stays False."""
+    def open(self, worker: Worker | None = None) -> None:
+        """Claim a directory, or as a further worker join the run of the first one, which may take a while.
+        Never raises: without a directory `on` stays False."""
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         name = f"{stamp}-{os.getpid()}"
+        self.worker = worker.index if worker is not None else 0
+        deadline_s = None if self.worker == 0 else JOIN_SECONDS + DEADLINE_SECONDS
         try:
-            self.root = aside(lambda: claim(self.logdir.absolute(), name))
+            self.root, name = aside(self._place, name, worker, deadline_s=deadline_s)
         except FAILURES as error:
             say("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
             return
-        self._folder = formats.folder_of(self.root)
+        self._folder = formats.folder_of(self.root, self.worker)
         self.zero_ns = self.clock()
         self.facts = {
             "run_id": name,
@@ -75,6 +83,12 @@ class Recorder:
         self.on = True
         if not self._hardware_wanted:
             self.absent["hardware"] = "not wanted (hardware=False)"
+
+    def _place(self, name: str, worker: Worker | None) -> tuple[Path, str]:
+        logdir = self.logdir.absolute()
+        if worker is None or worker.index == 0:
+            return claim(logdir, name, worker.cluster if worker else ""), name
+        return join(logdir, worker.cluster, worker.index, time.time() - ALIKE_SECONDS)
 
     def put(self, line: dict[str, Any]) -> None:
         """Append a line to the step log; it must not be changed afterwards."""

@@ -100,7 +100,7 @@ class FitSession:
             stale.recorder.attempt("profile_windows", stale._close_window)
         first = not self.calls.fit
         if first:
-            recorder.open()
+            recorder.open(recorder.attempt("worker", self.probe.worker, model))
         recorder.resume()
         if not recorder.on:
             return

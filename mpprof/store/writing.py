@@ -24,6 +24,10 @@ CLOSE_SECONDS = 5.0
 MOST_QUEUED = 1_000_000
 """Records that wait for a disk that hangs; more than these would eat the training's memory."""
 
+CLAIM = ".claimed"
+JOIN_SECONDS = 20.0
+"""How long a worker waits for the run that the first one opens: they start at about the same time."""
+
 Record = dict[str, Any]
 Trouble = Callable[[Path, BaseException], None]
 
@@ -149,8 +153,9 @@ class LineWriter:
             rest = rest[os.write(self._file, rest) :]
 
 
-def claim(logdir: Path, name: str) -> Path:
-    """The root of a new run: `logdir` itself, or `<logdir>/<name>` where it already holds a run.
+def claim(logdir: Path, name: str, cluster: str = "") -> Path:
+    """The root of a new run: `logdir` itself, or `<logdir>/<name>` where it already holds a run. The other
+    workers of a `cluster` find it by that (see `join`).
 
     Never two runs in one directory: whoever creates the folder's claim first has it. Raises OSError.
     """
@@ -161,8 +166,30 @@ def claim(logdir: Path, name: str) -> Path:
         if (folder / formats.RUN_FILE).exists() or (folder / formats.STEPS_FILE).exists():
             continue
         try:
-            os.close(os.open(folder / ".claimed", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            claimed = os.open(folder / CLAIM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             continue
+        try:
+            os.write(claimed, f"{cluster} {name}".encode())
+        finally:
+            os.close(claimed)
         return root
     raise FileExistsError(17, "holds a hundred runs of this second", str(logdir))
+
+
+def join(logdir: Path, cluster: str, worker: int, since_unix_s: float) -> tuple[Path, str]:
+    """The root and the name of the run that the first worker of `cluster` opens, once it is there; its folder
+    for this `worker` is made. Older runs, of before `since_unix_s`, are not it.
+
+    Raises `TimeoutError` where none appears, and OSError."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    while time.monotonic() < deadline:
+        for claimed in (formats.folder_of(logdir) / CLAIM, *logdir.glob(f"*/{formats.FOLDER}/{CLAIM}")):
+            with contextlib.suppress(FileNotFoundError, FileExistsError):
+                key, _, name = claimed.read_text(encoding="utf-8").partition(" ")
+                if key == cluster and name and claimed.stat().st_mtime >= since_unix_s:
+                    root = claimed.parent.parent
+                    formats.folder_of(root, worker).mkdir()
+                    return root, name
+        time.sleep(0.05)
+    raise TimeoutError(f"the run of the first worker has not appeared within {JOIN_SECONDS:g} s")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mpprof.record.reading import Reading
+from mpprof.record.workers import Worker
 
 Facts = dict[str, Any]
 
@@ -64,6 +65,10 @@ class Probe(Protocol):
 
     def distribution(self, model: Any) -> Facts:
         """`distribution` and `replicas`: values or Absent."""
+        ...
+
+    def worker(self, model: Any) -> Worker | None:
+        """Which of several worker processes that train together this is; None: there is only this one."""
         ...
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
@@ -126,6 +131,9 @@ class Unanswered:
 
     def distribution(self, model: Any) -> Facts:
         return {"distribution": Absent(self._reason), "replicas": Absent(self._reason)}
+
+    def worker(self, model: Any) -> Worker | None:
+        return None
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         return Absent(self._reason)

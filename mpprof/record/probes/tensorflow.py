@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,9 @@ import tensorflow as tf
 
 from mpprof.record.probes.base import MARKER, Absent, Facts, Unanswered, counters_of
 from mpprof.record.reading import Reading
+from mpprof.record.workers import Worker
+
+_NAMES = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy"}  # a class, and what people call it
 
 
 class TensorFlowProbe(Unanswered):
@@ -41,10 +46,23 @@ class TensorFlowProbe(Unanswered):
 
     def distribution(self, model: Any) -> Facts:
         strategy = getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
+        kind = type(strategy).__name__
         return {
-            "distribution": None if _default(strategy) else type(strategy).__name__,
+            "distribution": None if _default(strategy) else _NAMES.get(kind, kind),
             "replicas": int(strategy.num_replicas_in_sync),
         }
+
+    def worker(self, model: Any) -> Worker | None:
+        strategy = getattr(model, "distribute_strategy", None)
+        resolver = getattr(strategy, "cluster_resolver", None)
+        if resolver is None:
+            return None
+        cluster = resolver.cluster_spec().as_dict()
+        if sum(map(len, cluster.values())) < 2 or resolver.task_type not in ("chief", "worker"):
+            return None
+        first = 1 if "chief" in cluster and resolver.task_type == "worker" else 0
+        text = json.dumps(cluster, sort_keys=True)
+        return Worker(first + int(resolver.task_id), hashlib.sha256(text.encode()).hexdigest()[:16])
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         found = counters_of(optimizer)

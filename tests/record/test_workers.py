@@ -1,0 +1,90 @@
+"""Two workers of MultiWorkerMirroredStrategy (tf_keras) on this machine: one run with two streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mpprof.store import find_runs, formats, read_records
+from mpprof.store.writing import claim, join
+from tests.record.test_fit_jax import REPOSITORY
+
+WORKER = """
+import sys, pathlib
+import tensorflow as tf, tf_keras
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+from tests.record.test_fit_tf_keras import model
+from tests.record.training import callback, data
+x, y = data(24, bad_steps=(5, 19))
+with strategy.scope():
+    made = model()
+batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(8, drop_remainder=True)
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+recorded = callback(pathlib.Path(sys.argv[1]))
+made.fit(batches.with_options(options), verbose=0, callbacks=[recorded])
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+    return port
+
+
+@pytest.mark.framework
+def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
+    pytest.importorskip("tf_keras", reason="tf_keras is not installed")
+    cluster = {"worker": [f"127.0.0.1:{free_port()}" for _ in range(2)]}
+    processes = []
+    for index in range(2):
+        environment = {
+            **os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1",
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
+        }  # fmt: skip
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", WORKER, str(tmp_path)],
+                env=environment, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True,
+            )
+        )  # fmt: skip
+    for process in processes:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said[-3000:]
+    assert find_runs(tmp_path) == (tmp_path,)
+    streams = [read_records(tmp_path, worker=k) for k in range(2)]
+    for read in streams:
+        assert read.warnings == ()
+        assert read.finished
+        assert read.facts is not None
+        assert read.steps is not None
+        assert (read.facts.distribution, read.facts.replicas) == ("MultiWorkerMirroredStrategy", 2)
+        assert read.facts.fits[0].batch_size == 8
+        assert read.steps.step[-1] == len(read.steps) == 24
+        assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 2
+    assert streams[0].facts is not None
+    assert streams[1].facts is not None
+    assert streams[0].facts.run_id == streams[1].facts.run_id
+
+
+def test_a_worker_joins_the_run_of_its_own_cluster_and_no_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpprof.store.writing.JOIN_SECONDS", 0.2)
+    began = time.time() - 1
+    assert claim(tmp_path, "first", "one") == tmp_path
+    (formats.folder_of(tmp_path) / "run.json").write_text("{}")
+    second = claim(tmp_path, "second", "two")
+    assert join(tmp_path, "two", 1, began) == (second, "second")
+    assert join(tmp_path, "one", 1, began) == (tmp_path, "first")
+    for key, worker, since in (("three", 1, began), ("two", 1, began), ("two", 2, time.time() + 60)):
+        with pytest.raises(TimeoutError):
+            join(tmp_path, key, worker, since)
