@@ -192,7 +192,7 @@ def _matmul(part: Part, target: Target, peers: Peers, peaks: DevicePeaks | None)
     ceiling = _ceiling(part, becomes, peaks)
     if peaks is not None and not peaks.has_matrix_units:
         return Ratio(1.0, ceiling, f"{peaks.name} has no matrix units")
-    reachable, source = peers.ratio(part)
+    reachable, source = peers.ratio(part, becomes, peaks)
     if reachable is None and peaks is not None and part.precision is not None:
         row = calibration.find(peaks.name, part.role.family or "", part.precision, becomes)
         if row is not None:
@@ -250,19 +250,27 @@ class Peers:
             if before.ns > 0 and mixed[role].ns > 0
         ]
 
-    def ratio(self, part: Part) -> tuple[float | None, str]:
+    def ratio(
+        self, part: Part, becomes: Precision = "fp16", peaks: DevicePeaks | None = None
+    ) -> tuple[float | None, str]:
         """The ratio that similar kernels reached, and the words for it.
 
-        From rates where operations are known on both sides; else from the ratios that aligned kernels of
-        the same baseline arithmetic reached. A part that itself runs on matrix units is expected to do no
-        worse than it does.
+        By their distance from the roofline where operations and bytes are known on both sides; else by their
+        rates; else from the ratios that aligned kernels of the same baseline arithmetic reached. A part that
+        itself runs on matrix units is expected to do no worse than it does.
         """
         kind = _kind(part.role)
         same = [peer for peer in self._peers if peer.kind == kind]
+        own = next((peer for peer in same if peer.before is part), None)
+        by_roof = _by_roof(part, same, becomes, peaks)
+        if by_roof is not None:
+            reached, count = by_roof
+            if own is not None:
+                reached = max(reached, own.before.ns / own.after.ns)
+            return reached, f"roofline share of {count} {kind} part(s) on matrix units in this trace"
         peers = [peer for peer in same if _similar(peer.before, part)]
         if not peers and part.flops and part.bytes:
             peers = same  # of another size, but then bytes bound it too
-        own = next((peer for peer in peers if peer.before is part), None)
         rated = [
             (part.ns / part.flops * (peer.after.flops / peer.after.ns), peer.after.ns)
             for peer in peers
@@ -280,6 +288,37 @@ class Peers:
         if own is not None:
             reached = max(reached, own.before.ns / own.after.ns)
         return reached, f"rate of {len(found)} similar {kind} part(s) on matrix units in this trace"
+
+
+def least_ns(
+    flops: float | None, bytes: float | None, precision: Precision, peaks: DevicePeaks | None
+) -> tuple[float, str] | None:
+    """What work takes at least in this precision on matrix units, and whether "compute" or "memory" bounds
+    it; None where operations, bytes or peaks are not known."""
+    rate = peaks.flops_per_s.get(precision) if peaks else None
+    if not flops or not bytes or not rate or peaks is None or not peaks.bandwidth_bytes_per_s:
+        return None
+    compute, memory = flops / rate * 1e9, bytes / peaks.bandwidth_bytes_per_s * 1e9
+    return (compute, "compute") if compute >= memory else (memory, "memory")
+
+
+def _by_roof(
+    part: Part, same: Sequence[Peer], becomes: Precision, peaks: DevicePeaks | None
+) -> tuple[float, int] | None:
+    """(ratio, peers): as near to its roofline as similar parts with the same bound come to theirs."""
+    roof = least_ns(part.flops, part.bytes / 2 if part.bytes else None, becomes, peaks)
+    if roof is None or part.ns <= 0:
+        return None
+    found = []
+    for peer in same:
+        theirs = least_ns(peer.after.flops, peer.after.bytes, becomes, peaks)
+        if theirs is not None and theirs[1] == roof[1]:
+            found.append((peer, theirs[0] / peer.after.ns))
+    near = [(share, peer.after.ns) for peer, share in found if _similar(peer.before, part)]
+    chosen = near or [(share, peer.after.ns) for peer, share in found]
+    if not chosen:
+        return None
+    return part.ns / (roof[0] / _weighted_median(chosen)), len(chosen)
 
 
 def _kind(role: Role) -> str:

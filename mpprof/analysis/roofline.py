@@ -255,8 +255,34 @@ def weighed(account: Account, trace: Trace, ownership: Ownership, run: Run | Non
             bytes_per_step=found.bytes * cell.calls_per_step if found.bytes else None,
         )
 
-    devices = tuple(replace(device, cells=tuple(map(weigh, device.cells))) for device in account.devices)
+    devices = tuple(
+        replace(device, cells=_shared_bytes(tuple(map(weigh, device.cells)))) for device in account.devices
+    )
     return replace(account, main=devices[0], devices=devices)
+
+
+def _shared_bytes(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """A convolution and its two gradients touch the same three tensors; the shapes of one of them may state
+    only two. Each takes the largest figure of its layer in its precision."""
+
+    def key(cell: Cell) -> tuple[str | None, Precision | None]:
+        return cell.layer, cell.precision
+
+    most: dict[tuple[str | None, Precision | None], float] = {}
+    for cell in cells:
+        if (
+            cell.layer
+            and (cell.family or "").startswith("conv_")
+            and cell.bytes_per_step
+            and cell.calls_per_step
+        ):
+            most[key(cell)] = max(most.get(key(cell), 0.0), cell.bytes_per_step / cell.calls_per_step)
+    return tuple(
+        replace(cell, bytes_per_step=most[key(cell)] * cell.calls_per_step)
+        if key(cell) in most and (cell.family or "").startswith("conv_")
+        else cell
+        for cell in cells
+    )
 
 
 def _flops(op: Op) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis import calibration
-from mpprof.analysis.reach import REACHABLE_BANDWIDTH
+from mpprof.analysis.reach import REACHABLE_BANDWIDTH, least_ns
 from mpprof.diagnosis.outcomes import Absent, Claim, known
 from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
@@ -120,6 +120,26 @@ class _Known:
         return {family: (np.array(rows)[:, 0], np.array(rows)[:, 1]) for family, rows in gathered.items()}
 
     @cached_property
+    def roof_shares(self) -> dict[tuple[str, str], tuple[Float64, Float64]]:
+        """By (kind, bound): (FLOPs per call, share of the roofline) of every well-fed cell."""
+        gathered: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for row, cell in enumerate(self.cells):
+            least = self.least_ns(row) if cell.calls_per_step and _well_fed(cell) else None
+            if least is not None and cell.flops_per_step:
+                size = cell.flops_per_step / cell.calls_per_step
+                key = (_kind(cell.family), least[1])
+                gathered.setdefault(key, []).append((size, least[0] / cell.ns_per_step))
+        return {key: (np.array(rows)[:, 0], np.array(rows)[:, 1]) for key, rows in gathered.items()}
+
+    def least_ns(self, row: int) -> tuple[float, str] | None:
+        """What a cell takes at least in 16 bits on matrix units, per step, and what bounds it."""
+        cell = self.cells[row]
+        narrow = 2 if cell.precision in ("fp32", "tf32") else 1
+        moved = cell.bytes_per_step / narrow if cell.bytes_per_step else None
+        half: Precision = "bf16" if self.signals.half == "bf16" else "fp16"
+        return least_ns(cell.flops_per_step, moved, half, known(self.signals.peaks))
+
+    @cached_property
     def slices(self) -> dict[tuple[Class, str | None], GapSlice]:
         """The comparison's slices by class and layer; empty where they are plain differences between runs."""
         speedup = known(self.signals.speedup)
@@ -161,7 +181,27 @@ def _well_fed(cell: Cell) -> bool:
     )
 
 
+def _by_roof(run: _Known, row: int) -> float | None:
+    """As near to its roofline as kernels of its kind with the same bound come to theirs in this trace."""
+    cell, least = run.cells[row], run.least_ns(row)
+    if least is None or not cell.flops_per_step or not cell.calls_per_step:
+        return None
+    found = run.roof_shares.get((_kind(cell.family), least[1]))
+    if found is None:
+        return None
+    sizes, shares = found
+    ratio = sizes / (cell.flops_per_step / cell.calls_per_step)
+    similar = (ratio >= 1 / SIMILAR_SIZE) & (ratio <= SIMILAR_SIZE)
+    return least[0] / float(np.median(shares[similar] if similar.any() else shares))
+
+
+def _kind(family: Family | None) -> str:
+    return "convolution" if (family or "").startswith("conv_") else str(family)
+
+
 def _by_same_trace(run: _Known, row: int) -> float | None:
+    if (by_roof := _by_roof(run, row)) is not None:
+        return by_roof
     cell = run.cells[row]
     if not cell.flops_per_step or not cell.calls_per_step or cell.family not in run.rates:
         return None

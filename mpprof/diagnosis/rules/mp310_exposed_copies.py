@@ -35,8 +35,8 @@ SPECIFICITY = GENERAL
 
 NEVER = 2.0
 SCALE = Scale(info_ratio=0.10, warning_ratio=NEVER, error_ratio=NEVER, normal=True)
-"""A mention from a tenth of the step. A float32 run has the same copies: by themselves they are no fault of mixed
-precision, however much of a short step they take."""
+"""A mention from a tenth of the step. A float32 run has the same copies: by themselves they are no fault of
+mixed precision, however much of a short step they take."""
 
 
 def judge(signals: Signals) -> Outcome:
