@@ -24,6 +24,8 @@ $(STAMP): pyproject.toml setup.py mpprof/traces/_walk.pyx
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	# Keras 2 asks for the package tensorflow by name, which would put the GPU build over the CPU one.
+	$(BIN)/python -m pip install --quiet --no-deps tf_keras
 	@touch $@
 
 demo: setup
