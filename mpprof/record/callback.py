@@ -18,6 +18,7 @@ from mpprof.record.alarms import checked
 from mpprof.record.announcing import ANNOUNCE, Announce, audit_lines, last_line
 from mpprof.record.aside import FAILURES
 from mpprof.record.probes import ASYNCHRONOUS, probe_for
+from mpprof.record.reading import Schedule
 from mpprof.record.recorder import Recorder, say
 from mpprof.record.result import RunResult
 from mpprof.record.session import FitSession
@@ -102,7 +103,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         super().__init__()
-        Plan.of(profile_steps)  # a wrong value is the caller's error, and raised here
+        Plan.of(profile_steps)  # wrong values are the caller's errors, and raised here
+        Schedule(read_every)
         self._settings = _Settings(
             os.fspath(logdir),
             profile_steps,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from mpprof.errors import UsageError
+
 CLOSE_STEPS = 32
 """So many steps at the start, and after every change of the loss scale, are read one by one."""
 
@@ -22,10 +24,14 @@ class Reading(NamedTuple):  # made every few steps in a hook: a frozen dataclass
 
 
 class Schedule:
-    """Says after which steps to read: every `read_every`, and closely at the start and after a change."""
+    """Says after which steps to read: every `read_every`, and closely at the start and after a change.
+
+    Raises `UsageError` where `read_every` is no whole number of 1 or more."""
 
     def __init__(self, read_every: int) -> None:
-        self.read_every = max(1, read_every)
+        if type(read_every) is not int or read_every < 1:
+            raise UsageError(f"read_every is {read_every!r}", next="Give a number of steps, 1 or more")
+        self.read_every = read_every
         self._close_until = CLOSE_STEPS
 
     def due(self, before: int, after: int) -> bool:

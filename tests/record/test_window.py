@@ -111,3 +111,11 @@ def test_a_profiler_that_cannot_start_is_a_status_and_no_error(tmp_path: Path) -
     window.stop()
     assert window.facts["status"] == "failed: RuntimeError: no probe for the backend exotic"
     assert "trace" not in window.facts
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "16", True])
+def test_reading_every_so_many_steps_needs_a_whole_number(tmp_path: Path, wrong: Any) -> None:
+    from mpprof.record import StepRecorder
+
+    with pytest.raises(UsageError, match="read_every"):
+        StepRecorder(tmp_path, read_every=wrong)
