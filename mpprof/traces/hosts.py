@@ -100,28 +100,28 @@ class _Part:
 
 def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int) -> Host:
     """Read every host plane of a file."""
-    threads: dict[tuple[str, int], int] = {}
+    threads: dict[tuple[int, int], int] = {}  # plane, line: two hosts may give their threads one id
     names: list[str] = []
     parts: list[_Part] = []
     allocations: list[AllocationTable] = []
     warnings: list[str] = []
     damages: list[str] = []
     accelerated = any(ACCELERATOR.match(plane.name) for plane in planes)
-    for plane in planes:
+    for at, plane in enumerate(planes):
         if not plane.name.startswith("/host:") or plane.name in _NOT_THREADS or not plane.lines:
             continue
         if plane.cut and not plane.metadata_names:
             continue
         for line in plane.lines:
-            if (plane.name, line.id) not in threads:
-                threads[plane.name, line.id] = len(names)
+            if (at, line.id) not in threads:
+                threads[at, line.id] = len(names)
                 names.append(line.name or f"thread {line.id}")
         ints = _INTS if accelerated else (*_INTS, *_TWINS)
         events = read_events(plane, plane.lines, ints, _TEXTS, strings, shift_ns, ALLOCATIONS)
         warnings += events.warnings
         damages += events.damages
         allocations.append(allocation_table(events, ops))
-        parts.append(_part(events, [threads[plane.name, line.id] for line in plane.lines], names, ops))
+        parts.append(_part(events, [threads[at, line.id] for line in plane.lines], names, ops))
     table, marks = _merge(parts)
     jax = any(name.startswith("PjitFunction") for plane in planes for name in plane.metadata_names)
     return Host(
@@ -179,7 +179,8 @@ _ON_PIPELINE = frozenset((HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKi
 
 def _kind(events: PlaneEvents, threads: Sequence[str]) -> Int8:
     """By name and thread: tf.data's own threads produce batches, and what the one that runs GetNext does in
-    the iterator stands for the step that waits for it; what it hands on afterwards does not. A call of a tf.function that traces is compilation."""
+    the iterator stands for the step that waits for it; what it hands on afterwards does not. A call of a
+    tf.function that traces is compilation."""
     plain = _kinds(events.plane)
     tables = {
         "": np.array(plain, np.int8),

@@ -1,0 +1,98 @@
+"""Planes that no recorded trace at hand holds: TPUs, several hosts, old collectors. Written out by hand (synthetic),
+after the field names in xplane_schema.h."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpprof import traces
+from mpprof.model.trace import HostKind, Trace, WorkKind
+from tests.builders.xspace import Ref, Space
+
+
+def read(space: Space, folder: Path) -> Trace:
+    path = folder / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    return traces.read(path, strict=True)
+
+
+def test_a_tpu_plane_gives_the_leaves_of_its_op_line_once(tmp_path: Path) -> None:
+    space = Space(hostnames=["tpu-host"])
+    tpu = space.plane("/device:TPU:0")
+    tpu.stats |= {"device_type_string": "TPU v4", "memory_size": 32 << 30}
+    steps = tpu.line(1, "Steps", 1_000)
+    modules = tpu.line(2, "XLA Modules", 1_000)
+    ops = tpu.line(3, "XLA Ops", 1_000)
+    for n in range(2):
+        at = 1_000 + 1_000 * n
+        steps.event(str(n), at, 900)
+        modules.event("jit_train_step(7)", at, 900)
+        ops.event("while.1", at + 10, 600)
+        ops.event(
+            "fusion.2", at + 20, 200, {"hlo_op": Ref("fusion.2"), "tf_op": Ref("jit(f)/dense/dot_general:")}
+        )
+        ops.event("fusion.3", at + 300, 300)
+        ops.event("copy.4", at + 700, 100)
+    trace = read(space, tmp_path)
+    facts = trace.devices[0].facts
+    assert (facts.kind, facts.vendor, facts.name, facts.memory_bytes) == ("tpu", "google", "TPU v4", 32 << 30)
+    assert [trace.strings[n] for n in trace.kernels.name.tolist()] == ["fusion.2", "fusion.3", "copy.4"] * 2
+    assert int(trace.kernels.duration_ns.sum()) == 2 * 600
+    assert {op.name for op in trace.ops} == {"jit(f)/dense/dot_general"}
+    assert trace.markers.number.tolist() == [0, 1]
+    assert [trace.strings[f] for f in trace.markers.family.tolist()] == ["steps_line"] * 2
+
+
+def test_devices_and_threads_of_several_hosts_in_one_file_stay_apart(tmp_path: Path) -> None:
+    space = Space(hostnames=["one", "two"])
+    for n in range(2):
+        device = space.plane("/device:GPU:0")
+        device.line(7, "Stream #7(Compute)", 1_000).event("kernel", 2_000 + n, 50, {"correlation_id": 40 + n})
+        host = space.plane("/host:CPU")
+        for id in (1, 2):
+            host.line(id, f"python {n}.{id}", 1_000).event("op:Op", 1_400 - n, 300)
+        host.line(1, "python", 1_000).event("cuLaunchKernel", 1_500 - n, 10, {"correlation_id": 40 + n})
+    trace = read(space, tmp_path)
+    assert len(trace.devices) == 2
+    assert trace.kernels.device.tolist() == [0, 1]
+    assert trace.threads == ("python 0.1", "python 0.2", "python 1.1", "python 1.2")
+    assert trace.host.thread.tolist() == [0, 0, 1, 2, 2, 3]
+    assert trace.host.start_ns[trace.kernels.launch].tolist() == [1_500, 1_499]
+    assert trace.source.host == "one"
+
+
+@pytest.mark.parametrize(
+    ("stats", "op"),
+    [
+        (
+            {"annotation": Ref("model/dense/MatMul:MatMul#id=1#")},
+            ("model/dense/MatMul", "MatMul"),
+        ),  # TensorFlow 2.2
+        ({"level 0": Ref("model/dense/MatMul:MatMul")}, ("model/dense/MatMul", "MatMul")),  # 2.3
+        ({"tf_op": Ref("model/dense/MatMul:MatMul")}, ("model/dense/MatMul", "MatMul")),  # since 2.4
+        ({"name": Ref("jit(f)/dot"), "hlo_op": Ref("dot.1"), "hlo_module": Ref("jit_f")}, ("jit(f)/dot", "")),
+    ],
+)
+@pytest.mark.parametrize("details", ["kernel_details", "Kernel_details"])
+def test_old_spellings_of_stats(
+    stats: dict[str, Ref], op: tuple[str, str], details: str, tmp_path: Path
+) -> None:
+    space = Space()
+    text = "regs:32 static_shared:0 dynamic_shared:0 grid:8,1,1 block:256,1,1"
+    device = space.plane("/device:GPU:0")
+    stream = device.line(7, "Stream #7(Compute)", 1_000)
+    stream.event(
+        "volta_sgemm_128x64_nn", 2_000, 50, {**stats, details: Ref(text), "shape": Ref("(half[8,8])")}
+    )
+    host = space.plane("/host:CPU").line(1, "python", 1_000)
+    host.event("TraceContext", 1_000, 500, {"step_num": 3, "graph_type": Ref("train")})
+    trace = read(space, tmp_path)
+    assert trace.kernels.kind.tolist() == [WorkKind.KERNEL]
+    found = trace.ops[trace.kernels.op[0]]
+    assert (found.name, found.type) == op
+    assert trace.strings[trace.kernels.details[0]] == text
+    assert trace.strings[trace.kernels.shapes[0]] == "(half[8,8])"
+    assert trace.markers.number.tolist() == [3]
+    assert HostKind.MARKER in trace.host.kind
