@@ -91,7 +91,7 @@ def _plan(
     if account is None:
         return None
     remedies = [
-        _remedy(code, ledger.cost_ns(claims, signals.cells))
+        _remedy(code, ledger.cost_ns(claims, signals.cells) * signals.undistorted)
         for code, claims in granted.items()
         if claims and code not in displaced
     ]
@@ -161,6 +161,7 @@ def _finding(
 ) -> noun.Finding:
     account = signals.case.account
     cost = ledger.cost_ns(claims, signals.cells) if claims else outcome.cost_ns
+    stated = cost * signals.undistorted if cost is not None and claims else cost
     step_ns = account.step_ns if account else None
     explained = shares.explained_ns.get(rule.CODE, 0.0) if shares and claims else None
     severity = _severity(outcome, claims, signals) or "warning"
@@ -175,13 +176,13 @@ def _finding(
         confidence=_confidence(outcome, signals),
         evidence=outcome.evidence,
         remedy=outcome.remedy,
-        summary=_filled_in(outcome.summary, cost, signals.whole_ns),
-        cost_ns_per_step=None if ceiling else cost,
+        summary=_filled_in(outcome.summary, stated, cost, signals.whole_ns),
+        cost_ns_per_step=None if ceiling else stated,
         cost_bytes=outcome.cost_bytes,
         gap_ratio=explained / shares.gap_ns
         if shares and explained is not None and shares.gap_ns > 0
         else None,
-        whatif_step_ns=_whatif(rule, step_ns, cost, signals) if claims and step_ns and cost else None,
+        whatif_step_ns=_whatif(rule, step_ns, stated, signals) if claims and step_ns and stated else None,
         layers=outcome.layers,
     )
 
@@ -212,10 +213,10 @@ def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:
     return outcome.confidence
 
 
-def _filled_in(summary: str, cost: float | None, whole_ns: float) -> str:
+def _filled_in(summary: str, stated: float | None, cost: float | None, whole_ns: float) -> str:
     # Not str.format: names of layers and kernels may hold braces.
     ratio = cost / whole_ns if cost is not None and whole_ns else None
-    return summary.replace("{cost}", format_ns(cost)).replace("{share}", format_ratio(ratio))
+    return summary.replace("{cost}", format_ns(stated)).replace("{share}", format_ratio(ratio))
 
 
 def _whatif(rule: Rule, step_ns: float, cost: float, signals: Signals) -> float:

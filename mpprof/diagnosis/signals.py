@@ -292,6 +292,14 @@ class Signals:
             return 0.0
         return account.window_ns if self.distorted else account.step_ns
 
+    @property
+    def undistorted(self) -> float:
+        """From ns of the window to ns of a step as it runs without the profiler: 1, or less where profiling
+        distorted the window. Then a cost is its share of the profiled step, taken of the other, and of low
+        confidence: which part of the step grew is not known."""
+        account = self.case.account
+        return account.step_ns / self.whole_ns if account and self.whole_ns > 0 else 1.0
+
     def share(self, *roles: Class) -> float | Absent:
         """These classes' share of the step."""
         account = self.account

@@ -183,8 +183,9 @@ def _cause(top: Finding) -> str:
     label = f"{top.code} {top.slug}"
     summary = top.summary or top.title
     if top.cost_ns_per_step and top.whatif_step_ns:
+        cause = "a possible cause" if top.confidence == "low" else "the main cause"
         return (
-            f"the main cause is that {summary} ({label}), without which it would take "
+            f"{cause} is that {summary} ({label}), without which it would take "
             f"{format_ns(top.whatif_step_ns)}"
         )
     return f"the first thing to settle is that {summary} ({label})"

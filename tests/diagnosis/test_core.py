@@ -151,14 +151,17 @@ def test_braces_in_names_are_left_alone() -> None:
     assert finding.summary == "layer {0} 30.0 ms"
 
 
-def test_costs_out_of_a_distorted_window_are_of_low_confidence_and_shares_are_of_that_window() -> None:
+def test_a_cost_out_of_a_distorted_window_is_its_share_of_the_step_without_the_profiler() -> None:
     def finding(wall_ms):
         account = c.account(c.cell("idle_input", 30), wall_ms=wall_ms)
         account = replace(account, step_ns=wall_ms * MS)
         return judge(c.case(account=account), [rule("MP301", found(0))], strict=True).findings[0]
 
     assert (finding(67).confidence, finding(67).summary) == ("high", "30.0 ms a step (44.8 %)")
-    assert (finding(66).confidence, finding(66).summary) == ("low", "30.0 ms a step (30.0 %)")
+    low = finding(66)  # 30 of 100 profiled ms: 30 % of the 66 ms that a step takes
+    assert (low.confidence, low.summary) == ("low", "19.8 ms a step (30.0 %)")
+    assert low.cost_ns_per_step == pytest.approx(19.8 * MS)
+    assert low.whatif_step_ns == pytest.approx(66 * MS - 19.8 * MS)
 
 
 # --- the gap -----------------------------------------------------------------------------------------------
