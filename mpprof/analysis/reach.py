@@ -305,17 +305,23 @@ def least_ns(
 def _by_roof(
     part: Part, same: Sequence[Peer], becomes: Precision, peaks: DevicePeaks | None
 ) -> tuple[float, int] | None:
-    """(ratio, peers): as near to its roofline as similar parts with the same bound come to theirs."""
+    """(ratio, peers): as near to its roofline as similar parts come to theirs: those with the same bound.
+    Failing those, what is bound by memory comes as near as streaming kernels do, and what is bound by compute
+    as the others."""
     roof = least_ns(part.flops, part.bytes / 2 if part.bytes else None, becomes, peaks)
     if roof is None or part.ns <= 0:
         return None
     found = []
     for peer in same:
         theirs = least_ns(peer.after.flops, peer.after.bytes, becomes, peaks)
-        if theirs is not None and theirs[1] == roof[1]:
-            found.append((peer, theirs[0] / peer.after.ns))
-    near = [(share, peer.after.ns) for peer, share in found if _similar(peer.before, part)]
-    chosen = near or [(share, peer.after.ns) for peer, share in found]
+        if theirs is not None:
+            found.append((peer, theirs[0] / peer.after.ns, theirs[1] == roof[1]))
+    bound = [(peer, share) for peer, share, alike in found if alike]
+    if found and not bound and roof[1] == "memory":
+        return part.ns / (roof[0] / REACHABLE_BANDWIDTH), len(found)
+    bound = bound or [(peer, share) for peer, share, _ in found]
+    near = [(share, peer.after.ns) for peer, share in bound if _similar(peer.before, part)]
+    chosen = near or [(share, peer.after.ns) for peer, share in bound]
     if not chosen:
         return None
     return part.ns / (roof[0] / _weighted_median(chosen)), len(chosen)

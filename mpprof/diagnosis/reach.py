@@ -182,11 +182,18 @@ def _well_fed(cell: Cell) -> bool:
 
 
 def _by_roof(run: _Known, row: int) -> float | None:
-    """As near to its roofline as kernels of its kind with the same bound come to theirs in this trace."""
+    """As near to its roofline as kernels of its kind come to theirs in this trace: those with the same bound.
+    Failing those, what is bound by memory comes as near as streaming kernels do, and what is bound by compute
+    as the others."""
     cell, least = run.cells[row], run.least_ns(row)
     if least is None or not cell.flops_per_step or not cell.calls_per_step:
         return None
-    found = run.roof_shares.get((_kind(cell.family), least[1]))
+    kind, bound = _kind(cell.family), least[1]
+    found = run.roof_shares.get((kind, bound))
+    if found is None and bound == "compute":
+        found = run.roof_shares.get((kind, "memory"))
+    elif found is None and (kind, "compute") in run.roof_shares:
+        return least[0] / REACHABLE_BANDWIDTH
     if found is None:
         return None
     sizes, shares = found

@@ -71,7 +71,7 @@ def test_mp305_of_a_tiny_step_it_is_keras_own_loop() -> None:
 
 def test_mp305_claims_the_idle_time_between_steps_where_a_trace_shows_it() -> None:
     got = finding("MP305", gaps(20, account=c.account(c.cell("idle_between_steps", 18))))
-    assert (got.cost_ns_per_step, got.confidence) == (18 * c.MS, "high")
+    assert (got.cost_ns_per_step, got.confidence) == (18 * c.MS - 50_000, "high")  # less the loop itself
     assert "gaps between steps were not recorded" in says("MP305", c.case(table=c.steps()))
 
 

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import RECORD_RUN, Signals
 from mpprof.model.quantities import format_ratio
 
@@ -39,6 +39,8 @@ SPECIFICITY = GENERAL
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.10, error_ratio=0.30)
 """Keras' loop itself takes up to 5 % of a step of some milliseconds; an error where a third is lost."""
+OWN_LOOP_NS = 50_000.0
+"""What Keras' loop takes between two steps by itself (our judgement)."""
 SHORT_STEP_NS = 2e6
 """Below 2 ms Keras' own loop (some 100 µs) is itself a noticeable part: a mention, no more."""
 
@@ -68,6 +70,6 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="high" if claimed else "medium",
         severity="info" if summary.median_ns < SHORT_STEP_NS else severity,
-        claims=reach.whole(rows),
+        claims=tuple(Claim(row, OWN_LOOP_NS) for row in rows),
         cost_ns=gap_ns,
     )
