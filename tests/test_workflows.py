@@ -8,6 +8,8 @@ import pytest
 import mpprof
 from mpprof import workflows
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewError, UnreadableError
+from mpprof.report import json as documents
+from mpprof.report import text
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
 MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"
@@ -172,3 +174,17 @@ def test_an_unreadable_trace_is_named_once_with_one_way_out(tmp_path: Path) -> N
     assert ".." not in line
     assert line.count(str(trace)) == 1
     assert line.count("ecord ") == 1, "one thing to do next, not two"
+
+
+def test_a_trace_without_whole_steps_still_has_its_share_of_the_whole_window() -> None:
+    path = SHARED / "mi300-jax" / "jax08_gemm.xplane.pb"
+    if not path.exists():
+        pytest.skip("no recorded traces here")
+    document = documents.document(workflows.diagnose(workflows.load(path)))
+    assert document["time"] is None
+    share = document["tensor_core"]
+    assert (share["of"], share["unit"]) == ("window", "matrix_core")
+    assert share["ratio"] is not None
+    shown = text.render(document)
+    assert shown.count("the sequence of kernels does not repeat") == 1
+    assert "Tensor Cores" not in shown.partition("Speedup")[0]

@@ -11,7 +11,7 @@ from mpprof.cli import main
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _COLLECT_AFTER = 100_000
-"""Objects made until Python looks for cycles among them; importing alone makes its usual 700 a hundred times."""
+"""Objects made until Python looks for cycles among them. Importing makes its usual 700 a hundred times."""
 
 
 def run() -> NoReturn:
@@ -32,8 +32,8 @@ def run() -> NoReturn:
 
 
 def _import_numpy() -> None:
-    """Without the threads that its linear algebra would start, which nothing here uses. Programs that a command
-    starts inherit nothing of it."""
+    """Without the threads that its linear algebra would start, which nothing here uses. Programs that a
+    command starts inherit nothing of it."""
     if _BLAS_THREADS in os.environ:
         return
     os.environ[_BLAS_THREADS] = "1"
