@@ -185,6 +185,7 @@ class FitSession:
         if self.queues:
             line = self.calls.dispatched(None, self._clock())
             if line is not None:
+                self._calls_run += 1
                 self._after_call(line)
         if line is not None and self._read is not None:
             # On every backend the variables now hold the state after the last step.
@@ -249,7 +250,9 @@ class FitSession:
         loss = logs.get("loss") if logs else None
         if type(loss) is float:
             line["loss"] = loss
-        self._after_call(line)
+        self._calls_run += 1
+        if self.plan is not None or not self._described or self._calls_run <= WARM_CALLS:
+            self._after_call(line)
         if self._schedule.due(before, calls.step) or self._end_unknown:
             if self._read is not None:
                 reading = self.recorder.attempt("skipped", self._read)
@@ -263,7 +266,9 @@ class FitSession:
         line = self.calls.dispatched(batch, now_ns)
         if line is None:
             return
-        self._after_call(line)
+        self._calls_run += 1
+        if self.plan is not None or not self._described or self._calls_run <= WARM_CALLS:
+            self._after_call(line)
         snapshot = None
         if self._window is None and (self._schedule.due(before, self.calls.step) or self._end_unknown):
             snapshot = self.recorder.attempt("skipped", self.probe.snapshot, self.model)
@@ -291,7 +296,7 @@ class FitSession:
         self.probe.wait(self.model)
 
     def _after_call(self, line: Line) -> None:
-        self._calls_run += 1
+        """What is not the same for every call, a window, a model to describe, the warm-up."""
         if self.plan is not None:
             self.plan.calls = self._calls_run
             if self._window is not None:
@@ -385,6 +390,12 @@ class FitSession:
         """Whether a line that was read gives reason for an alarm."""
         span, self._seen_step = line["step"] - self._seen_step, line["step"]
         intervals, self._new_intervals = self._new_intervals, []
+        self.intervals.extend(intervals)
+        throttled = self.recorder.throttled()
+        if not throttled and self._watch.as_ever(
+            span, line.get("skipped"), line.get("loss_scale"), line.get("loss"), intervals
+        ):
+            return
         self._alarms(
             Seen(
                 line["step"],
@@ -392,8 +403,8 @@ class FitSession:
                 line.get("skipped"),
                 line.get("loss_scale"),
                 line.get("loss"),
-                intervals,
-                self.recorder.throttled(),
+                (),
+                throttled,
             )
         )
 
@@ -434,7 +445,6 @@ class FitSession:
             if self.plan is not None and self._window is None:
                 self.plan.interval(interval)
             if self._calls_run - line.get("interval_calls", 1) >= WARM_CALLS:
-                self.intervals.append(interval // line["covers"])
                 self._new_intervals.append(interval // line["covers"])
         self.recorder.put(line)
 
@@ -549,7 +559,12 @@ class FitSession:
 
     # --- the end ---------------------------------------------------------------------------------------
 
+    def _settle_intervals(self) -> None:
+        intervals, self._new_intervals = self._new_intervals, []
+        self.intervals.extend(intervals)
+
     def result(self, root: Path) -> RunResult:
+        self._settle_intervals()
         return RunResult(
             path=root,
             steps=self.calls.step,
@@ -561,6 +576,7 @@ class FitSession:
 
     def summary(self, *, median: bool = True) -> str:
         """One line on the run so far. `median`: with the median step time, for want of a verdict's."""
+        self._settle_intervals()
         parts = [f"{self.calls.step} steps"]
         if self.intervals and median:
             parts.append(f"median {statistics.median(self.intervals) / 1e6:.3g} ms")

@@ -83,7 +83,8 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self.steps = 0
         self.began_ns = 0
-        self.blocks: list[tuple[str, float]] = []  # what was in, mean ns per step
+        self.blocks: list[tuple[str, float, float]] = []  # what was in, ns per step: wall, this thread's CPU
+        self.began_cpu_ns = 0
         self.list: Any = None
         self.rest: list[Any] = []
         self.hidden_ns = self.left_ns = 0
@@ -103,10 +104,11 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if self.steps % BLOCK == 0:
             self._wait()
-            now = time.perf_counter_ns()
+            now, cpu = time.perf_counter_ns(), time.thread_time_ns()
             if self.began_ns:
-                self.blocks.append((self.order[(self.steps // BLOCK - 1) % len(self.order)],
-                                    (now - self.began_ns) / BLOCK))  # fmt: skip
+                name = self.order[(self.steps // BLOCK - 1) % len(self.order)]
+                spent = ((now - self.began_ns) / BLOCK, (cpu - self.began_cpu_ns) / BLOCK)
+                self.blocks.append((name, *spent))
             name = self.now()
             if name in ("mpprof", "self"):
                 if self.left_ns:
@@ -115,7 +117,7 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
             elif not self.left_ns:
                 self.left_ns = time.monotonic_ns()
             self.list.callbacks[:] = [self, *([self.subjects[name]] if name else []), *self.rest]
-            self.began_ns = time.perf_counter_ns()
+            self.began_ns, self.began_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
         self.steps += 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -194,16 +196,19 @@ def measure(names: list[str], steps: int) -> dict[str, Any]:
     return {**summary(switch.blocks, names), "self_us": spread(times), "bytes_per_step": bytes_per_step}
 
 
-def summary(blocks: list[tuple[str, float]], names: list[str]) -> dict[str, Any]:
+def summary(blocks: list[tuple[str, float, float]], names: list[str]) -> dict[str, Any]:
     blocks = blocks[WARM_BLOCKS:]
-    added: dict[str, list[float]] = {name: [] for name in names}
-    for (before, a), (name, b), (after, c) in zip(blocks, blocks[1:], blocks[2:], strict=False):
-        if name in added and not before and not after:
-            added[name].append(b - (a + c) / 2)
-    bare = [value for name, value in blocks if not name]
+    wall: dict[str, list[float]] = {name: [] for name in names}
+    cpu: dict[str, list[float]] = {name: [] for name in names}
+    for before, here, after in zip(blocks, blocks[1:], blocks[2:], strict=False):
+        if here[0] in wall and not before[0] and not after[0]:
+            wall[here[0]].append(here[1] - (before[1] + after[1]) / 2)
+            cpu[here[0]].append(here[2] - (before[2] + after[2]) / 2)
+    bare = [block[1] for block in blocks if not block[0]]
     return {
         "bare_us": statistics.median(bare) / 1e3,
-        "added_us": {name: bounds(values) for name, values in added.items()},
+        "added_us": {name: bounds(values) for name, values in wall.items()},
+        "added_cpu_us": {name: bounds(values) for name, values in cpu.items()},
     }
 
 

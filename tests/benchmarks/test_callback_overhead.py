@@ -38,23 +38,30 @@ def measure(backend: str, out: Path, steps: int, *names: str) -> dict[str, Any]:
 
 
 def row(backend: str, name: str, measured: dict[str, Any]) -> str:
-    added = measured["added_us"][name]
+    added, cpu = measured["added_us"][name], measured["added_cpu_us"][name]
     return (
         f"{backend:<11} {name:<18} {measured['bare_us']:8.0f} {added['mean']:8.1f} "
-        f"[{added['low']:6.1f}, {added['high']:6.1f}] {added['blocks']:6}"
+        f"[{added['low']:6.1f}, {added['high']:6.1f}] {cpu['mean']:8.1f} [{cpu['low']:6.1f}, {cpu['high']:6.1f}]"
+        f" {added['blocks']:6}"
     )
+
+
+def width(measured: dict[str, Any]) -> float:
+    added = measured["added_us"]["mpprof"]
+    return float(added["high"] - added["low"])
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_what_callbacks_add_to_a_step(backend: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow" if backend == "tensorflow" else "jax")
-    head = f"{'backend':<11} {'callback':<18} {'bare us':>8} {'added us':>8} {'95 %':>15} {'blocks':>8}"
+    head = f"{'backend':<11} {'callback':<18} {'bare us':>8} {'added us':>8} {'95 %':>16}"
+    head += f" {'CPU us':>8} {'95 %':>16} {'blocks':>6}"
     print(f"\n{head}")
     tries = []
     for k in range(ATTEMPTS):  # others use this machine, too: the quietest counts
         tries.append(measure(backend, tmp_path / f"{k}.json", STEPS, "mpprof"))
         print(row(backend, "mpprof", tries[-1]))
-    ours = min(tries, key=lambda t: t["added_us"]["mpprof"]["high"] - t["added_us"]["mpprof"]["low"])
+    ours = min(tries, key=width)
     # On JAX a hook at the batch's end makes Keras wait for each step, bare blocks included: one fit each.
     for names in [OTHERS] if backend == "tensorflow" else [(name,) for name in OTHERS]:
         others = measure(backend, tmp_path / "others.json", 12_000, *names)
@@ -65,4 +72,10 @@ def test_what_callbacks_add_to_a_step(backend: str, tmp_path: Path) -> None:
         f"{backend}: self time of mpprof's hooks {own['median']:.1f} us median, {own['mean']:.1f} mean, "
         f"{own['p95']:.1f} p95; {ours['bytes_per_step']:.0f} bytes on disk per step"
     )
+    # The time of the training's own thread is what a busy machine leaves of the measurement.
+    assert ours["added_cpu_us"]["mpprof"]["high"] <= MOST_US
+    if width(ours) > MOST_US:
+        pytest.skip(
+            f"this machine is too busy: the 95 % interval of the wall time is {width(ours):.0f} us wide"
+        )
     assert ours["added_us"]["mpprof"]["high"] <= MOST_US

@@ -77,7 +77,7 @@ def patient() -> Patient:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines and flushes in fractions of a second, so that a hang does not hang the tests."""
-    monkeypatch.setattr(waiting, "DEADLINE_SECONDS", 0.2)
+    monkeypatch.setattr(waiting, "DEADLINE_SECONDS", 0.8)
     monkeypatch.setattr("mpprof.record.window.KEEPING_SECONDS", 0.5)
     monkeypatch.setattr("mpprof.record.window.LEAST_FREE_BYTES", 1)
     monkeypatch.setattr("mpprof.record.announcing.PATIENCE_SECONDS", 0.2)
