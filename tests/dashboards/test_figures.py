@@ -50,6 +50,17 @@ def test_gap_waterfall_draws_every_class_of_the_gap_and_closes() -> None:
     assert drawn_ns(figure) == pytest.approx(list(shown.values()))
 
 
+def test_without_an_expectation_the_gap_starts_from_the_baseline_and_nothing_is_hatched() -> None:
+    document = mixed_document()
+    document["speedup"]["expected"] = None
+    figure = waterfall.of_report(document)
+    assert figure.layout.yaxis.ticktext[0] == "Baseline"
+    assert not figure.data[0].marker.pattern.shape[0]
+    measured = waterfall.of_report(mixed_document())
+    assert measured.layout.yaxis.ticktext[0].startswith("Reachable")
+    assert measured.data[0].marker.pattern.shape[0]
+
+
 def test_bars_of_a_waterfall_stand_end_to_end() -> None:
     bars = waterfall.of_report(mixed_document()).data[0]
     ends = np.array(bars.base) + np.array(bars.x)

@@ -47,11 +47,14 @@ def _layers_of(slices: list[Document], role: str) -> str:
     return f"; {named}" + (f" and {len(parts) - 4} more layers" if len(parts) > 4 else "")
 
 
-def gap(slices: list[Document], end_ns: float, start_ns: float | None = None) -> go.Figure | None:
+def gap(
+    slices: list[Document], end_ns: float, start_ns: float | None = None, *, reachable: bool = True
+) -> go.Figure | None:
     """From the step within reach over the slices of the gap to the observed step `end_ns`.
 
     `slices` are those of the contract ({class, layer, ns_per_step}); None if there are none. The line at
-    `start_ns` is the baseline's step. The step within reach is computed, hence hatched.
+    `start_ns` is the baseline's step. The step within reach is computed, hence hatched. Where nothing is
+    known to be `reachable`, the slices are plain differences and start from the baseline itself.
     """
     if not slices:
         return None
@@ -62,6 +65,8 @@ def gap(slices: list[Document], end_ns: float, start_ns: float | None = None) ->
         Bar("Reachable (computed)", reach, words.duration(reach), theme.TOTAL,
             pattern=theme.ESTIMATED_PATTERN, key="reach",
             hover=f"The step this run could reach: {words.duration(reach)}, computed from the baseline")
+        if reachable
+        else Bar("Baseline", reach, words.duration(reach), theme.TOTAL, key="reach", hover="Its own step")
     ]  # fmt: skip
     position = reach
     for role, ns in classes.items():
@@ -75,7 +80,7 @@ def gap(slices: list[Document], end_ns: float, start_ns: float | None = None) ->
         Bar("This run", end_ns, words.duration(end_ns), theme.TOTAL, key="step", hover="Measured step")
     )
     figure = bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
-    if start_ns is not None:
+    if start_ns is not None and reachable:
         _baseline(figure, start_ns, per)
     return figure
 
@@ -137,8 +142,14 @@ def of_report(document: Document) -> go.Figure | None:
     if not time:
         return None
     if has_gap(document) and speedup:
-        return gap(speedup["slices"], time["step_ns"], speedup.get("baseline_step_ns"))
+        known = has_expectation(speedup)
+        return gap(speedup["slices"], time["step_ns"], speedup.get("baseline_step_ns"), reachable=known)
     return account(time)
+
+
+def has_expectation(speedup: Document) -> bool:
+    """Whether the slices lead from a reachable step; else they are plain differences to the baseline."""
+    return speedup.get("expected") is not None
 
 
 def has_gap(document: Document) -> bool:

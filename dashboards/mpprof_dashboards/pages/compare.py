@@ -112,12 +112,18 @@ def _step_ns(report: Document) -> float | None:
 
 def _gap(row: int, rung: Document, start: Document, end: Document) -> Any:
     end_ns = _step_ns(end)
-    figure = waterfall.gap(rung.get("slices") or [], end_ns, _step_ns(start)) if end_ns is not None else None
+    known = waterfall.has_expectation(rung)
+    slices = rung.get("slices") or []
+    figure = waterfall.gap(slices, end_ns, _step_ns(start), reachable=known) if end_ns is not None else None
     if figure is None:
         return cards.empty(
             "No gap to split", "It needs a trace of both runs and a rate that this device can reach."
         )
-    note = "From the step within reach to the one observed. Hatched: computed, not measured."
+    note = (
+        "From the step within reach to the one observed. Hatched: computed, not measured."
+        if known
+        else "From the first run's step to the second's: what could be reached is not known."
+    )
     return graph(figure, f"gap-{row}", title="Where the gap lies", note=note)
 
 

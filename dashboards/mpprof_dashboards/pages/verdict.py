@@ -8,7 +8,7 @@ from dash import html
 
 from mpprof.model.source import Document
 from mpprof.report import words
-from mpprof.report.content import lowered_by_host
+from mpprof.report.content import lowered_by_host, plan
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
@@ -30,6 +30,7 @@ def content(document: Document, *, baseline: str | None = None, export: str = ""
         tiles(document),
         _time(document),
         _matrix(document),
+        _plan(document),
         _findings(document),
         _bounds(document),
         _unable(document),
@@ -162,13 +163,15 @@ def _time(document: Document) -> html.Section:
         )
     if waterfall.has_gap(document):
         unexplained = document["speedup"].get("unexplained_ns")
-        note = (
-            "From the step this run could reach to the one it took. A bar that points left gives time back. "
-            "Hatched: computed, not measured."
-        )
+        if waterfall.has_expectation(document["speedup"]):
+            start, graph_title = "the step this run could reach", "From expected to observed"
+            drawn = " Hatched: computed, not measured."
+        else:
+            start, graph_title = "the baseline's step", "From the baseline to this run"
+            drawn = " What could be reached is not known."
+        note = f"From {start} to the one it took. A bar that points left gives time back.{drawn}"
         if unexplained is not None:
-            note += f" {words.duration(unexplained)} of the gap is explained by no finding."
-        graph_title = "From expected to observed"
+            note += f" {words.duration(unexplained)} of the difference is explained by no finding."
     else:
         time = document["time"]
         basis = "the CPU's executor threads" if time["basis"] == "host" else "the device"
@@ -211,6 +214,15 @@ def _matrix(document: Document) -> html.Section | None:
     else:
         note += " Ordinary cores are the fallback where Tensor Cores could not be used."
     return cards.section("Matrix work", graph(figure, "matrix-work", title="Where it ran", note=note))
+
+
+def _plan(document: Document) -> html.Section | None:
+    """What all remedies together would give, in the order to apply them."""
+    lines = plan(document)
+    if not lines:
+        return None
+    body = html.Ul([html.Li(sentence(line.replace("->", "→"))) for line in lines])
+    return cards.section("What if", html.Div(body, className="mp-card", id="whatif"), note="Estimated.")
 
 
 def _findings(document: Document) -> html.Section:
