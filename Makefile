@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 WORKERS ?= auto
 STAMP := $(VENV)/.mpprof-installed
 
-.PHONY: help setup demo test check lint types contracts unit chromium bench soak samples clean
+.PHONY: help setup demo test check lint types contracts unit chromium bench soak versions samples clean
 
 help:
 	@sed -n '3,6s/^# *//p' Makefile
@@ -26,6 +26,7 @@ $(STAMP): pyproject.toml setup.py mpprof/traces/_walk.pyx
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	# Keras 2 asks for the package tensorflow by name, which would put the GPU build over the CPU one.
 	$(BIN)/python -m pip install --quiet --no-deps tf_keras
+	$(BIN)/python -m compileall -q mpprof dashboards
 	@touch $@
 
 demo: setup
@@ -59,6 +60,13 @@ bench: setup
 
 soak: setup
 	$(BIN)/python -m pytest -m soak -s tests
+
+# Environments of older frameworks (TensorFlow 2.16 and 2.18 need Python 3.11 or 3.12), and the tests that read
+# their traces; without the environments these tests skip.
+versions: setup
+	for v in "tf216 tensorflow-cpu==2.16.*" "tf218 tensorflow-cpu==2.18.*" "jax0435 jax[cpu]==0.4.35" "jax06 jax[cpu]==0.6.*"; do \
+		set -- $$v; $(PYTHON) -m venv .versions/$$1 && .versions/$$1/bin/pip install -q "$$2" keras "setuptools<81"; done
+	$(BIN)/python -m pytest tests/traces/test_versions.py
 
 samples: setup
 	$(BIN)/python sample_traces/make.py synthetic
