@@ -135,12 +135,15 @@ def origin(directory: Path, kind: str, oddity: str, made_by: str, never: str) ->
 
 
 def make_recorded() -> None:
+    from mpprof.cli.redact import Redactor
     from mpprof.demo import POLICIES, train
 
     for policy in POLICIES:
         directory = HERE / f"recorded-cpu-{policy.replace('_', '-')}"
         shutil.rmtree(directory, ignore_errors=True)
         train(policy, directory)
+        for trace in directory.rglob("*.xplane.pb"):
+            trace.write_bytes(Redactor(()).trace(trace.read_bytes()))  # the folder that it was recorded in
         origin(
             directory, "recorded", "no accelerator: the account's basis is the host",
             "sample_traces/make.py recorded (Keras on TensorFlow, CPU, 2 cores)",
