@@ -228,7 +228,8 @@ def test_host_events_are_told_by_thread_and_by_tracing(read) -> None:  # type: i
     host.line(1, "tf_data_private_threadpool/1").event("GatherV2:GatherV2", 0, 10, display="GatherV2")
     fetching = host.line(2, "tf_data_iterator_get_next/2")
     fetching.event("Iterator::Root", 0, 10)
-    fetching.event("ExecutorState::ProcessAsync::Done", 20, 900)  # goes on with the step: nobody waits for input
+    # Goes on with the step: nobody waits for input.
+    fetching.event("ExecutorState::ProcessAsync::Done", 20, 900)
     main = host.line(3, "python")
     main.event("train_step", 0, 10, {"tf_function_call": Ref("traced-nonXla")})
     main.event("train_step", 20, 10, {"tf_function_call": Ref("notTraced-nonXla")})
