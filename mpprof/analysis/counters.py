@@ -68,6 +68,7 @@ class _Kernel:
     whole: dict[str, float] = field(default_factory=dict)
     precisions: set[Precision] = field(default_factory=set)
     capability: tuple[int, int] | None = None
+    doubt: str = ""  # what the table says against the card that it is taken for
 
 
 def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[tuple[str, str], Verdict]:
@@ -76,7 +77,10 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
     `card` is the name that the run's device calls itself, "" for any. Lines of `ncu` and of the program
     before the table are skipped. Kernels whose counters prove nothing are left out. Raises UnreadableError
     where no table with kernel names and tensor metrics is found; `where` is the file's name for its message.
+    Another compute capability than that of `card` is a contradiction, which each reason then says.
     """
+    product = devices.find(card) if card else None
+    capability = product.compute_capability if product else None
     rows = _rows(lines, where)
     header = next((row for row in rows if "Kernel Name" in row), None)
     if header is None:
@@ -95,6 +99,12 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
             where=where,
             next=f"Ask ncu for --metrics {METRICS[0]}.sum,{METRICS[1]}.sum",
         )
+    for kernel in kernels.values():
+        if kernel.capability is None:
+            kernel.capability = capability  # older versions of ncu have no column CC
+        elif capability is not None and kernel.capability != capability:
+            counted = "contradiction: counted on compute capability {}.{}, ".format(*kernel.capability)
+            kernel.doubt = counted + "but {} has {}.{}".format(card, *capability)
     said = {(name, card): _verdict(name, kernel) for name, kernel in kernels.items()}
     return {key: verdict for key, verdict in said.items() if verdict is not None}
 
@@ -186,6 +196,8 @@ def _verdict(name: str, kernel: _Kernel) -> Verdict | None:
         busy = whole
     if busy is not None:
         precision = next(iter(kernel.precisions)) if len(kernel.precisions) == 1 else named.precision
+        if precision == "fp32":  # no Tensor Core multiplies it: as what it was multiplied is not counted
+            precision = "unknown"
         family = named.family if named.family in MATMUL_FAMILIES else "gemm"
         reason = Reason("counter-tensor", _text(busy, kernel))
         return Verdict("tensor_core", precision, family, reason, "counter")
@@ -226,4 +238,5 @@ def _busiest(counts: Mapping[str, float]) -> tuple[str, float] | None:
 
 def _text(counted: tuple[str, float], kernel: _Kernel) -> str:
     launches = f"{len(kernel.launches)} launch{'es' if len(kernel.launches) != 1 else ''}"
-    return f"verified by hardware counters: {counted[0]} = {counted[1]:g} over {launches}"
+    said = f"verified by hardware counters: {counted[0]} = {counted[1]:g} over {launches}"
+    return f"{said}; {kernel.doubt}" if kernel.doubt else said

@@ -173,7 +173,7 @@ def _never(
                 "a depthwise convolution has one channel per group: no product to put on Tensor Cores",
             ),
         )
-    if product.m == 1 or product.n == 1:
+    if product.channels is None and 1 in (product.m, product.n):  # of a convolution n is its channels
         return (("shape", "a matrix-vector product: libraries compute it with ordinary arithmetic"),)
     if product.precision == "fp64" and capability is not None and capability not in ((8, 0), (9, 0), (10, 0)):
         return (("dtype", "float64: this card's Tensor Cores do not multiply it"),)
@@ -212,7 +212,9 @@ def _type_conditions(
 
 def _shape_reasons(product: Product, capability: tuple[int, int] | None) -> tuple[tuple[str, str], ...]:
     """Dimensions that are no multiple of what the operand type wants."""
-    precision: Precision = "tf32" if product.precision == "fp32" else product.precision
+    precision = product.precision
+    if precision == "fp32":  # as what it could be multiplied: TF32, or fp16 where there is none
+        precision = "tf32" if capability is None or multiplies("tf32", capability) else "fp16"
     least = multiple(precision, capability)
     if least == 1:
         return ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from mpprof.analysis import (
@@ -18,6 +19,7 @@ from mpprof.analysis import (
     kernel_names_language,
     kernel_names_other,
 )
+from mpprof.analysis.eligibility import multiplies
 from mpprof.analysis.kernel_names_parse import Card, Name, operands, parse, values
 from mpprof.analysis.kernel_names_rule import Rule, Said, literals
 from mpprof.model.kernels import UNKNOWN, Family, Reason, Verdict
@@ -115,6 +117,12 @@ def _checked(verdict: Verdict, card: Card) -> Verdict:
         return Verdict("unknown", verdict.precision, verdict.family, Reason("contradiction", text))
     if card.compute_capability is not None and card.compute_capability < (7, 0):
         return without_tensor_cores(verdict, "compute capability {}.{}".format(*card.compute_capability))
+    if verdict.precision in ("bf16", "tf32", "fp64") and not multiplies(
+        verdict.precision, card.compute_capability
+    ):
+        stated = "Tensor Cores of compute capability {}.{}".format(*card.compute_capability or ("?", "?"))
+        text = f"{verdict.reason.text}; contradiction: {stated} do not multiply {verdict.precision}"
+        return replace(verdict, reason=Reason(verdict.reason.code, text))
     return verdict
 
 

@@ -59,6 +59,10 @@ class Verify:
         if args.keep is not None and lines:
             output.write("\n".join(lines), args.keep)
         complain(lines, done.returncode, command)
+        if done.returncode != 0:
+            output.note(
+                args, f"{command[0]} ended with exit code {done.returncode}: counted is what ran before"
+            )
         counters.show(counters.take(lines, args, where="ncu"), args.format)
         return 0
 

@@ -164,3 +164,23 @@ def test_a_verdict_is_used_on_its_own_card_only() -> None:
     nameless = [DeviceFacts("gpu", compute_capability=(8, 0)), DeviceFacts("gpu", compute_capability=(7, 0))]
     assert set(of_devices(stored, nameless[:1])) == {("my_product", "")}
     assert of_devices(stored, nameless[1:]) == {}
+
+
+def test_a_table_without_a_capability_is_read_by_the_cards() -> None:
+    lines = ['"ID","Kernel Name","Metric Name","Metric Value"', f'"0","volta_s884gemm_nn","{PIPE}","7"']
+    assert verdicts(lines) == {}
+    found = verdicts(lines, card="Tesla V100-SXM2-16GB")
+    assert [verdict.placement for verdict in found.values()] == ["tensor_core"]
+
+
+def test_a_table_of_another_card_is_called_a_contradiction() -> None:
+    launches = raw(HMMA, [("some_gemm", "5")], cc="8.0")
+    (doubted,) = verdicts(launches, card="V100").values()
+    assert "contradiction: counted on compute capability 8.0, but V100 has 7.0" in doubted.reason.text
+    (plain,) = verdicts(launches, card="A100").values()
+    assert "contradiction" not in plain.reason.text
+
+
+def test_float32_is_never_what_a_tensor_core_multiplied() -> None:
+    (verdict,) = verdicts(raw(HMMA, [("ampere_sgemm_128x64_nn", "5")])).values()
+    assert (verdict.placement, verdict.precision) == ("tensor_core", "unknown")

@@ -179,3 +179,16 @@ def test_products_of_hlo_dots() -> None:
     product = product_of_hlo(dot)
     assert product is not None
     assert (product.precision, product.m, product.n, product.k) == ("bf16", 32, 64, 128)
+
+
+def test_float32_on_a_card_without_tf32_is_held_to_the_multiples_of_fp16() -> None:
+    product = Product("gemm", "fp32", 64, 64, 12)
+    assert "shape" in codes(product, capability=V100)
+    assert "shape" not in codes(product, capability=A100)
+
+
+def test_a_convolution_to_one_channel_is_no_matrix_vector_product() -> None:
+    product = Product("conv_fprop", "fp16", n=1, k=576, channels=(64, 1), spatial_dims=2)
+    judged = judge(product, capability=A100, tensor_cores=True)
+    assert judged.answer == "could"
+    assert [code for code, _ in judged.reasons] == ["shape"]

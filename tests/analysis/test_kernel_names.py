@@ -190,6 +190,12 @@ def test_a_card_without_tensor_cores_contradicts_the_name() -> None:
     assert verdict.reason.text.startswith("contradiction")
 
 
+def test_a_type_that_the_card_does_not_multiply_is_said() -> None:
+    name = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_nn"
+    assert "capability 7.0 do not multiply bf16" in classify(name, (7, 0), "nvidia").reason.text
+    assert "contradiction" not in classify(name, (8, 0), "nvidia").reason.text
+
+
 def test_a_foreign_card_contradicts_the_name() -> None:
     verdict = classify("volta_h884gemm_128x64_ldg8_nn", None, "amd")
     assert (verdict.placement, verdict.reason.code) == ("unknown", "contradiction")

@@ -195,6 +195,13 @@ def test_verify_says_that_the_command_failed(mpprof: Mpprof, ncu: Path) -> None:
     assert "exit code 1" in mpprof("verify", "--", "false").err
 
 
+def test_verify_says_that_the_command_failed_after_some_kernels(mpprof: Mpprof, ncu: Path) -> None:
+    ncu.write_text(table(("volta_h884gemm_64x64_nn", 9)))
+    done = mpprof("verify", "--", "false")
+    assert (done.code, "h884gemm" in done.out) == (0, True)
+    assert "false ended with exit code 1" in done.err
+
+
 def test_verify_needs_a_command(mpprof: Mpprof, ncu: Path) -> None:
     assert mpprof("verify").code == 2
     assert mpprof("verify", "--").code == 2
