@@ -290,8 +290,19 @@ _TRT_PRECISION: dict[str, Precision] = {
 }  # fmt: skip
 
 
-def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said:
-    """A word of the name is the instruction itself (`wmma`, `hmma`, `wgmma`, `imma`, `mma`)."""
+_DENIED = re.compile(
+    r"(?<![a-z])(?:no|non|not|without|for)_(?:[a-z]{0,4}mma|tensor_?core)|(?<![a-z])(?:simt|fallback)(?![a-z])"
+)
+
+
+def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said | None:
+    """A word of the name is the instruction itself (`wmma`, `hmma`, `wgmma`, `imma`, `mma`).
+
+    None where another word denies it (`no_mma`, `without`, `simt`) or says that it is only prepared for
+    (`pack_for_mma`): then the name leaves it open.
+    """
+    if _DENIED.search(name.head):
+        return None
     types = tuple(t for t in name.types() if t != "fp32")
     precision: Precision = operands(types)
     if precision == "unknown":

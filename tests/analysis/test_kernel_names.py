@@ -196,6 +196,15 @@ def test_a_type_that_the_card_does_not_multiply_is_said() -> None:
     assert "contradiction" not in classify(name, (8, 0), "nvidia").reason.text
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["gemm_without_tensor_cores", "no_mma_gemm", "tensor_core_fallback_simt", "layout_transform_for_mma"],
+)
+def test_a_word_that_denies_the_instruction_leaves_it_open(name: str) -> None:
+    assert classify(name).placement == "unknown"
+    assert classify("gemm_mma_no_bias_for_rows").placement == "tensor_core"
+
+
 def test_a_foreign_card_contradicts_the_name() -> None:
     verdict = classify("volta_h884gemm_128x64_ldg8_nn", None, "amd")
     assert (verdict.placement, verdict.reason.code) == ("unknown", "contradiction")
