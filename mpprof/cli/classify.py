@@ -33,13 +33,16 @@ class Classify:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof.analysis import kernel_names
+        from mpprof.analysis import devices, kernel_names
 
         facts = _facts(args)
+        bare = facts is not None and devices.has_tensor_cores(facts) is False  # GTX 16xx: cc 7.5 without
         capability = facts.compute_capability if facts else args.cc
         vendor = facts.vendor if facts else "nvidia" if args.cc else "unknown"
         for name in _names(args.names):
             verdict = kernel_names.classify(name, capability, vendor)
+            if bare and verdict.placement == "tensor_core":
+                verdict = kernel_names.without_tensor_cores(verdict, args.gpu)
             row = {
                 "name": name,
                 "placement": verdict.placement,

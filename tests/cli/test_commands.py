@@ -380,6 +380,14 @@ def test_classify_answers_each_line_as_it_comes() -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.parametrize(("gpu", "placement"), [("GTX 1660", "cuda_core"), ("Tesla T4", "tensor_core")])
+def test_classify_knows_cards_of_7_5_without_tensor_cores(
+    gpu: str, placement: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["classify", "--gpu", gpu, "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn"]) == 0
+    assert json.loads(capsys.readouterr().out)["placement"] == placement
+
+
 def test_classify_survives_blank_lines_bytes_and_controls() -> None:
     done = in_a_process("classify", stdin=b"\n  \nfoo\xff\xfe\r\nvolta_sgemm_128x64_nn")
     rows = [json.loads(line) for line in done.out.splitlines()]
