@@ -384,6 +384,8 @@ def test_classify_answers_each_line_as_it_comes() -> None:
 def test_classify_knows_cards_of_7_5_without_tensor_cores(
     gpu: str, placement: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from mpprof.cli import main
+
     assert main(["classify", "--gpu", gpu, "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn"]) == 0
     assert json.loads(capsys.readouterr().out)["placement"] == placement
 
