@@ -21,7 +21,7 @@ from mpprof.analysis.kernel_names import classify
 from mpprof.analysis.kernel_names_parse import spelled
 from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts
-from mpprof.model.kernels import MATMUL_FAMILIES, Precision, Reason, Verdict
+from mpprof.model.kernels import MATMUL_FAMILIES, OTHER_CARD, Precision, Reason, Verdict
 
 METRICS = (
     "sm__inst_executed_pipe_tensor",
@@ -199,11 +199,11 @@ def _verdict(name: str, kernel: _Kernel) -> Verdict | None:
         if precision == "fp32":  # no Tensor Core multiplies it: as what it was multiplied is not counted
             precision = "unknown"
         family = named.family if named.family in MATMUL_FAMILIES else "gemm"
-        reason = Reason("counter-tensor", _text(busy, kernel))
+        reason = Reason(OTHER_CARD if kernel.doubt else "counter-tensor", _text(busy, kernel))
         return Verdict("tensor_core", precision, family, reason, "counter")
     if (metric := _zero_that_proves(kernel)) is None:
         return None
-    reason = Reason("counter-none", _text((metric, 0.0), kernel))
+    reason = Reason(OTHER_CARD if kernel.doubt else "counter-none", _text((metric, 0.0), kernel))
     if named.placement == "not_matmul":
         return Verdict("not_matmul", named.precision, named.family, reason, "counter")
     if named.family in MATMUL_FAMILIES:

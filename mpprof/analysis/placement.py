@@ -34,6 +34,7 @@ from mpprof.analysis.placement_ops import (
 from mpprof.model.device import DeviceFacts
 from mpprof.model.kernels import (
     MATMUL_FAMILIES,
+    OTHER_CARD,
     UNKNOWN,
     Family,
     Placements,
@@ -157,11 +158,11 @@ def _counted(name: str, card: _Card, counters: Counters) -> Verdict | None:
 
 
 def verified_ratio(trace: Trace, placements: Placements) -> float | None:
-    """The share of the matrix kernels' time that hardware counters decided; None: there is no such time."""
+    """The share of the matrix kernels' time that this card's counters decided; None: no such time."""
     duration = np.where(trace.kernels.kind == WorkKind.KERNEL, trace.kernels.duration_ns, 0)
     time = np.bincount(placements.index, weights=duration, minlength=len(placements.verdicts))
     pairs = [
-        (float(ns), verdict.strength == "counter")
+        (float(ns), verdict.strength == "counter" and verdict.reason.code != OTHER_CARD)
         for ns, verdict in zip(time, placements.verdicts, strict=True)
         if verdict.family in MATMUL_FAMILIES and verdict.placement != "not_matmul"
     ]

@@ -26,7 +26,7 @@ class Verify:
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         counters.add_target(parser)
         parser.add_argument(
-            "--launch-count", metavar="N", type=_positive, default=LAUNCHES,
+            "--launch-count", metavar="N", type=_at_least_one, default=LAUNCHES,
             help=f"count at most N launches (default: {LAUNCHES})",
         )  # fmt: skip
         parser.add_argument(
@@ -128,6 +128,12 @@ def complain(lines: Sequence[str], code: int, command: Sequence[str]) -> None:
     raise UnableError(
         "ncu saw no kernel", next="Does the command use the GPU? Lower --launch-skip, or let it run longer"
     )
+
+
+def _at_least_one(text: str) -> int:
+    if (count := _positive(text)) < 1:
+        raise argparse.ArgumentTypeError("counts nothing: give 1 or more")
+    return count
 
 
 def _positive(text: str) -> int:

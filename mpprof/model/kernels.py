@@ -17,6 +17,9 @@ Family = Literal[
 ]  # fmt: skip
 Strength = Literal["counter", "name", "op", "family", "none"]
 
+OTHER_CARD = "counter-other-card"
+"""Reason code of a verdict by counters of another card than the run's: said, and never called verified."""
+
 PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 FAMILIES: tuple[Family, ...] = get_args(Family)

@@ -10,6 +10,7 @@ from mpprof.analysis.counters import METRICS, of_devices, verdicts
 from mpprof.analysis.kernel_names_parse import spelled
 from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts
+from mpprof.model.kernels import OTHER_CARD
 
 HMMA = "sm__inst_executed_pipe_tensor_op_hmma.sum"
 PIPE = "sm__inst_executed_pipe_tensor.sum"
@@ -177,6 +178,7 @@ def test_a_table_of_another_card_is_called_a_contradiction() -> None:
     launches = raw(HMMA, [("some_gemm", "5")], cc="8.0")
     (doubted,) = verdicts(launches, card="V100").values()
     assert "contradiction: counted on compute capability 8.0, but V100 has 7.0" in doubted.reason.text
+    assert doubted.reason.code == OTHER_CARD  # and so is not called verified
     (plain,) = verdicts(launches, card="A100").values()
     assert "contradiction" not in plain.reason.text
 

@@ -4,6 +4,9 @@ Written from the libraries' naming grammars and from names seen in public traces
 
     placement precision family reason-code | compute capability, "-" unknown | kernel name
 
+The expectations were printed by `classify` and then read one by one: the table keeps what was agreed on and is
+no independent truth. That is in the counter rows (`test_kernel_names.py`).
+
 Names of AMD's libraries stand under 9.4, as its collectors give gfx94x.
 """
 

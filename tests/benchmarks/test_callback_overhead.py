@@ -75,7 +75,7 @@ def test_what_callbacks_add_to_a_step(backend: str, tmp_path: Path) -> None:
     # The time of the training's own thread is what a busy machine leaves of the measurement.
     assert ours["added_cpu_us"]["mpprof"]["high"] <= MOST_US
     if width(ours) > MOST_US:
-        pytest.skip(
+        pytest.fail(  # not shown is not met
             f"this machine is too busy: the 95 % interval of the wall time is {width(ours):.0f} us wide"
         )
     assert ours["added_us"]["mpprof"]["high"] <= MOST_US

@@ -212,3 +212,9 @@ def test_a_run_that_is_not_there_is_noticed_before_the_command_runs(
 ) -> None:
     assert mpprof("verify", "--run", tmp_path / "none", "--", "touch", tmp_path / "ran").code == 2
     assert not (tmp_path / "ran").exists()
+
+
+def test_verify_counts_at_least_one_launch(mpprof: Mpprof) -> None:
+    done = mpprof("verify", "--launch-count", "0", "--", "true")
+    assert done.code == 2
+    assert "1 or more" in done.err
