@@ -197,6 +197,20 @@ def _digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, cls=PlotlyJSONEncoder).encode()).hexdigest()
 
 
+def _is_call(app: dash.Dash) -> bool:
+    """Whether the body names a callback of the app, with its inputs: Dash would answer 500 if not."""
+    body = flask.request.get_json(silent=True)
+    if not isinstance(body, dict):
+        return False
+    output = body.get("output")
+    if not isinstance(output, str) or output not in app.callback_map:
+        return False
+    inputs, state = body.get("inputs"), body.get("state", [])
+    return (
+        isinstance(inputs, list) and isinstance(state, list) and isinstance(body.get("changedPropIds"), list)
+    )
+
+
 def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
     """Routes and headers of the server: Host check, choice in the URL, saved report, policy of contents."""
     policy = security.content_policy(app.csp_hashes())
@@ -211,6 +225,8 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
             chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), source.entries())
             if chosen.run is not None:  # so that the address bar always holds a link worth sharing
                 return flask.redirect(flask.request.path + chosen.query())
+        if flask.request.path.endswith("/_dash-update-component") and not _is_call(app):
+            return flask.Response("This is no call of a page of mpprof.\n", 400, mimetype="text/plain")
         return None
 
     def add_headers(response: flask.Response) -> flask.Response:

@@ -18,6 +18,7 @@ from mpprof_dashboards.pages import PAGES, memory, verdict
 
 from mpprof.errors import UsageError
 from mpprof.model.source import RunEntry
+from mpprof.report import words
 from tests.dashboards.fake_source import (
     ENTRIES,
     HOSTILE,
@@ -232,3 +233,28 @@ def test_a_peak_of_the_records_is_not_shown_as_one_of_the_trace() -> None:
     assert memory._NO_EVENTS not in with_events
     document["memory"]["at_peak"] = []
     assert memory._NO_EVENTS in json.dumps(memory._summary(document).to_plotly_json(), default=str)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["{", "[]", '{"a": 1}', '{"output": "x", "inputs": [], "changedPropIds": []}', '{"output": []}'],
+    ids=str,
+)
+def test_a_malformed_call_is_the_callers_error(client: Any, body: str) -> None:
+    answer = client.post("/_dash-update-component", data=body, content_type="application/json")
+    assert answer.status_code == 400
+    assert "no call of a page" in answer.text
+
+
+def test_a_ladder_of_three_shows_each_run_with_its_speedups(client: Any) -> None:
+    answer = draw(client, "/compare", "?run=mixed&baseline=fp32&with=fp32&with=mixed&with=mixed")
+    text = json.dumps(answer["page"], ensure_ascii=False)
+    observed = FakeSource().compare(("fp32", "mixed"))["steps"][0]["observed"]
+    assert "Against the first" in text
+    assert text.count(words.speedup(observed**2)) == 1
+
+
+def test_kernels_and_ops_are_told_apart(client: Any) -> None:
+    text = json.dumps(draw(client, "/compare", "?run=mixed&baseline=fp32")["page"])
+    assert text.index("Kernels that changed") < text.index("Ops that changed")
+    assert "Against the first" not in text

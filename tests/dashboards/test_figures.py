@@ -61,6 +61,28 @@ def test_without_an_expectation_the_gap_starts_from_the_baseline_and_nothing_is_
     assert measured.data[0].marker.pattern.shape[0]
 
 
+def test_slices_too_small_to_be_seen_share_one_bar_and_the_waterfall_still_closes() -> None:
+    slices = [
+        {"class": role, "layer": None, "ns_per_step": ns}
+        for role, ns in (("matmul", 5e6), ("cast", 900.0), ("norm", -400.0), ("layout", 15_000.0))
+    ]
+    figure = waterfall.gap(slices, 20e6, 30e6)
+    assert figure is not None
+    shown = marks(figure)
+    assert set(shown) == {"reach", "matmul", "rest", "step"}
+    assert shown["rest"] == pytest.approx(15_500.0)
+    assert shown["reach"] + shown["matmul"] + shown["rest"] == pytest.approx(shown["step"])
+    hover = figure.data[0].hovertext[2]
+    assert all(theme.class_label(role) in hover for role in ("cast", "norm", "layout"))
+
+
+def test_one_small_slice_keeps_its_name() -> None:
+    slices = [
+        {"class": role, "layer": None, "ns_per_step": ns} for role, ns in (("matmul", 5e6), ("cast", 9.0))
+    ]
+    assert set(marks(waterfall.gap(slices, 20e6))) == {"reach", "matmul", "cast", "step"}
+
+
 def test_bars_of_a_waterfall_stand_end_to_end() -> None:
     bars = waterfall.of_report(mixed_document()).data[0]
     ends = np.array(bars.base) + np.array(bars.x)
@@ -96,7 +118,7 @@ def test_no_class_and_no_decrease_is_red() -> None:
     for colour in (*theme.CLASS_COLOURS.values(), compare.GAIN):
         red, green, blue = hue(colour)
         assert not (red > 150 and green < 90 and blue < 90), colour
-    figure = compare.kernels([{"key": "k", "by": "name", "from_ns": 5.0, "to_ns": 2.0}])
+    figure = compare.changes([{"key": "k", "by": "name", "from_ns": 5.0, "to_ns": 2.0}])
     assert figure is not None
     assert figure.data[0].marker.color == (compare.GAIN,)
 
@@ -152,7 +174,7 @@ def test_no_figure_holds_a_hostile_name_as_markup() -> None:
         waterfall.of_report(document),
         placement.ranked(layer_rows(), "layer"),
         memory.at_peak(document["memory"], "op"),
-        compare.kernels([{"key": HOSTILE, "by": "op", "from_ns": 1.0, "to_ns": 2.0}]),
+        compare.changes([{"key": HOSTILE, "by": "op", "from_ns": 1.0, "to_ns": 2.0}]),
     ]
     for figure in figures:
         for text in displayed(json.loads(figure.to_json())):
@@ -220,7 +242,7 @@ def test_nothing_measured_draws_nothing() -> None:
         assert placement.matrix_work(document) is None
     assert placement.kernel_time([]) is None
     assert placement.ranked([], "layer") is None
-    assert compare.kernels([]) is None
+    assert compare.changes([]) is None
     assert memory.at_peak({"peak_bytes": 1, "at_peak": []}, "op") is None
     assert steps.hardware(None) == []
     for table in (None, steps_table(12, recorded=False)):

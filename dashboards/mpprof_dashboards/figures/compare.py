@@ -1,4 +1,4 @@
-"""Differences between two runs, kernel by kernel."""
+"""Differences between two runs, kernel by kernel or op by op."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def change_ns(row: Document) -> float:
     return float((row.get("to_ns") or 0.0) - (row.get("from_ns") or 0.0))
 
 
-def kernels(rows: list[Document]) -> go.Figure | None:
+def changes(rows: list[Document]) -> go.Figure | None:
     """The largest differences in time per step; green is less time, amber more. None without rows."""
     changed = sorted((row for row in rows if change_ns(row)), key=lambda row: -abs(change_ns(row)))[:_LIMIT]
     if not changed:

@@ -12,6 +12,8 @@ from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape
 from mpprof_dashboards.figures.base import Bar, bars, time_scale
 
+_CRUMB_RATIO = 0.002  # of the step: less than two pixels of a wide page
+
 
 def _signed(ns: float) -> str:
     return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{words.duration(abs(ns))}"
@@ -27,6 +29,17 @@ def gap_by_class(slices: list[Document]) -> dict[str, float]:
     for part in slices:
         sums[part["class"]] += part["ns_per_step"]
     return dict(sorted(((role, ns) for role, ns in sums.items() if ns), key=lambda item: -item[1]))
+
+
+def without_crumbs(classes: dict[str, float], step_ns: float) -> tuple[dict[str, float], dict[str, float]]:
+    """(bars of their own, what is too small to be seen): a single small class keeps its bar.
+
+    Small is below `_CRUMB_RATIO` of the step; both parts together sum to what came in.
+    """
+    crumbs = {role: ns for role, ns in classes.items() if abs(ns) < _CRUMB_RATIO * step_ns}
+    if len(crumbs) < 2:
+        return classes, {}
+    return {role: ns for role, ns in classes.items() if role not in crumbs}, crumbs
 
 
 def _class_words(role: str) -> str:
@@ -69,13 +82,16 @@ def gap(
         else Bar("Baseline", reach, words.duration(reach), theme.TOTAL, key="reach", hover="Its own step")
     ]  # fmt: skip
     position = reach
-    for role, ns in classes.items():
+    shown, crumbs = without_crumbs(classes, end_ns)
+    for role, ns in shown.items():
         hover = f"{_class_words(role)}: {_signed(ns)}{_layers_of(slices, role)}"
         items.append(
             Bar(theme.class_label(role), ns, _signed(ns), theme.class_colour(role), position, _pattern(role),
                 hover, role)
         )  # fmt: skip
         position += ns
+    if crumbs:
+        items.append(_crumbs(crumbs, position))
     items.append(
         Bar("This run", end_ns, words.duration(end_ns), theme.TOTAL, key="step", hover="Measured step")
     )
@@ -83,6 +99,13 @@ def gap(
     if start_ns is not None and reachable:
         _baseline(figure, start_ns, per)
     return figure
+
+
+def _crumbs(classes: dict[str, float], position: float) -> Bar:
+    """One bar for the classes that are too small to be seen; the hover names each."""
+    ns = sum(classes.values())
+    hover = "; ".join(f"{_class_words(role)}: {_signed(part)}" for role, part in classes.items())
+    return Bar(f"{len(classes)} smaller", ns, _signed(ns), theme.TOTAL, position, hover=hover, key="rest")
 
 
 def _baseline(figure: go.Figure, ns: float, per: float) -> None:

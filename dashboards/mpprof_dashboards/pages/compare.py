@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,8 @@ from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.figures import waterfall
 
-_KERNELS = (
-    Column("key", "Kernel or op", flex=4, width=240, mono=True),
-    Column("by", "Matched by", width=110),
+_CHANGES = (
+    Column("key", "Name", flex=4, width=240, mono=True),
     Column("from_ns", "Before", width=120, number=True, shown="from_ns_text"),
     Column("to_ns", "After", width=120, number=True, shown="to_ns_text"),
     Column("change_ns", "Change", width=120, number=True, shown="change_ns_text"),
@@ -58,12 +58,48 @@ def chosen(context: Context) -> tuple[str, ...]:
 
 def content(document: Document) -> list[Any]:
     rungs = document.get("steps") or []
-    parts: list[Any] = []
+    parts: list[Any] = [_ladder(rungs, document["runs"])] if len(rungs) > 1 else []
     for row, rung in enumerate(rungs):
         parts.append(_rung(row, rung, document["runs"]))
         changes = [change for change in document.get("kernels") or [] if change.get("step", 0) == row]
-        parts.append(_kernels(changes, f"kernels-{row}"))
+        parts += [_changes(changes, by, f"{id}-{row}") for by, id in (("name", "kernels"), ("op", "ops"))]
     return parts
+
+
+def _ladder(rungs: list[Document], reports: list[Document]) -> html.Section:
+    """All rungs at a glance: what each run does per step, against the one before it and the first."""
+    heads = ("Run", "Step", "Examples/s", "Against the one before", "Against the first",
+             "Tensor Cores", "Peak memory")  # fmt: skip
+    body = []
+    whole: float | None = 1.0  # the speedup since the first run, while every rung in between has one
+    for row, report in enumerate(reports):
+        rung = rungs[row - 1] if row else None
+        step = None if rung is None or rung.get("refused") else rung.get("observed")
+        whole = whole * step if whole is not None and step is not None else whole if row == 0 else None
+        cells = (
+            report["run"]["name"],
+            _known(_step_ns(report), words.duration),
+            _known(_examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
+            "" if rung is None else "refused" if rung.get("refused") else _known(step, words.speedup),
+            "" if rung is None else _known(whole, words.speedup),
+            _known((report.get("tensor_core") or {}).get("ratio"), words.percent),
+            _known((report.get("steps") or {}).get("peak_memory_bytes"), words.size),
+        )
+        kinds = ("", *["mp-number"] * (len(cells) - 1))
+        body.append(html.Tr([html.Td(cell, className=kind) for cell, kind in zip(cells, kinds, strict=True)]))
+    head = html.Tr([html.Th(text, className="mp-number" if text != "Run" else "") for text in heads])
+    table = html.Table([html.Thead(head), html.Tbody(body)], className="mp-table", id="ladder")
+    return cards.section("The ladder", html.Div(table, className="mp-card mp-scroll"))
+
+
+def _known(value: Any, form: Callable[[Any], str]) -> str:
+    return "—" if value is None else form(value)
+
+
+def _examples_per_s(rungs: list[Document], row: int) -> float | None:
+    """Throughput of the run in this row, from the rung that ends there (the first run: that starts there)."""
+    rates = rungs[max(row - 1, 0)].get("examples_per_s") or {}
+    return rates.get("to" if row else "from")
 
 
 def _rung(row: int, rung: Document, reports: list[Document]) -> html.Section:
@@ -127,16 +163,20 @@ def _gap(row: int, rung: Document, start: Document, end: Document) -> Any:
     return graph(figure, f"gap-{row}", title="Where the gap lies", note=note)
 
 
-def _kernels(kernels: list[Document], id: str) -> html.Section | None:
-    if not kernels:
+_TITLES = {"name": "Kernels that changed", "op": "Ops that changed"}
+
+
+def _changes(rows: list[Document], by: str, id: str) -> html.Section | None:
+    """Kernels, matched by name, or ops: the same time counted twice, so they never share a figure."""
+    same = [row for row in rows if row["by"] == by]
+    if not same:
         return None
-    flat = [_flat(item) for item in kernels]
-    figure = figures.kernels(kernels)
-    note = "The largest differences. Green: less time than before; amber: more."
+    figure = figures.changes(same)
+    note = "The largest differences per step. Green: less time than before; amber: more."
     return cards.section(
-        "Kernel differences",
+        _TITLES[by],
         graph(figure, f"{id}-figure", title="Change per step", note=note) if figure is not None else None,
-        html.Div(grid(f"{id}-grid", _KERNELS, flat), className="mp-card mp-flush"),
+        html.Div(grid(f"{id}-grid", _CHANGES, [_flat(item) for item in same]), className="mp-card mp-flush"),
     )
 
 
