@@ -10,6 +10,7 @@ import dash
 import dash_mantine_components as dmc
 from dash import Input, Output, State, html
 
+from mpprof.errors import MpprofError
 from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards import choice as choices
@@ -37,7 +38,7 @@ def layout(context: Context) -> list[Any]:
         label="Runs, in the order they are compared",
         description="The first is the baseline; every further run is compared with the one before.",
         data=[{"value": entry.id, "label": entry.name} for entry in readable],
-        value=list(runs),
+        value=[run for run in runs if run in {entry.id for entry in readable}],
         searchable=True,
         hidePickedOptions=True,
         className="mp-chooser",
@@ -45,7 +46,10 @@ def layout(context: Context) -> list[Any]:
     head = cards.section("Compare", html.Div(chooser, className="mp-card"))
     if len(runs) < 2:
         return [head, cards.empty("Choose at least two runs", "A comparison needs a baseline and a run.")]
-    document = context.source.compare(runs)
+    try:
+        document = context.source.compare(runs)
+    except MpprofError as error:  # the chooser stays: it is the way out
+        return [head, cards.failure(error)]
     return [head, *content(document)]
 
 
