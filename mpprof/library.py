@@ -85,7 +85,11 @@ class LogDirectory:
         with self._lock:
             known = self._runs.get(name) or self._scan().get(name)
         if known is None:
-            raise NotFoundError(f"no run named {name!r} here", where=str(self.path), next="Choose one of the runs that are listed")
+            raise NotFoundError(
+                f"no run named {name!r} here",
+                where=str(self.path),
+                next="Choose one of the runs that are listed",
+            )
         read = known[1]
         if isinstance(read, MpprofError):
             raise read
