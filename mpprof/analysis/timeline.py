@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.intervals import Intervals, latest
 from mpprof.analysis.quantiles import median
+from mpprof.analysis.repetition import begins, repetition
 from mpprof.model.quantities import format_ratio
 from mpprof.model.trace import HostKind, Trace, WorkKind
 
@@ -23,13 +24,9 @@ Bool = NDArray[np.bool_]
 MARKER_FAMILIES = ("mpprof", "keras", "tensorflow", "jax")
 """Whose markers are believed first. `steps_line` is no host marker: a converter derived it."""
 
-_LEAST_MATCH = 0.9
-_NEAR_BEST = 0.005
 _UNEVEN = 2.0
 _MOST_LATE = 0.05
 """A step whose optimizer update is skipped has fewer ops than others, but not half as many."""
-_MOST_LAGS = 1 << 17
-"""So many kernels are searched for a repetition; more of them would only cost time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +206,8 @@ def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
     else:
         notes.append("no kernel names its launch: kernels were joined with step markers by time")
         marker, start = found.at(kernels.start_ns[rows]), kernels.start_ns[rows]
-    first = np.full(len(found), -1, np.int64)
-    inside = marker >= 0
-    # Written last to first, so that the first kernel of each marker stays.
-    first[marker[inside][::-1]] = start[inside][::-1]
+    stream = kernels.stream[rows[linked]] if linked.any() else kernels.stream[rows]
+    first = _first_under(len(found), marker, start, stream if trace.basis == "device" else None)
     if _lagging(trace, found, rows[linked]):
         own = _first_of_each(trace, rows[linked], found)
         where = "where a step begins is not sure" if own is None else "a step begins with the program's first"
@@ -241,6 +236,26 @@ def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
     return Periods(
         first[:-1][whole], first[1:][whole], found.number[:-1][whole], found.family, tuple(notes), ratio
     )
+
+
+def _first_under(count: int, marker: Int64, start: Int64, stream: NDArray[np.int32] | None) -> Int64:
+    """When the first kernel under each marker started, -1 without any. `start` is sorted.
+
+    Of the busiest stream, where that has work under every marker: on a stream beside it a kernel of the next
+    step starts while the device is still at work on this one."""
+
+    def first_of(rows: NDArray[np.intp]) -> Int64:
+        first = np.full(count, -1, np.int64)
+        # Written last to first, so that the first kernel of each marker stays.
+        first[marker[rows][::-1]] = start[rows][::-1]
+        return first
+
+    rows = np.flatnonzero(marker >= 0)
+    first = first_of(rows)
+    if stream is not None and len(rows):
+        own = first_of(rows[stream[rows] == np.bincount(stream[rows]).argmax()])
+        first = own if ((own >= 0) == (first >= 0)).all() else first
+    return first
 
 
 def _lagging(trace: Trace, found: Marks, rows: Int64) -> bool:
@@ -330,19 +345,27 @@ def _by_steps_line(trace: Trace, device: int) -> Periods:
 
 
 def _by_repetition(trace: Trace, rows: Int64) -> Periods:
-    """The period of the sequence of kernel names; its steps begin after the longest usual pause."""
+    """The period of the sequence of kernel names on the device's busiest stream; its steps begin after the
+    longest usual pause. Streams beside it run when they can, so their kernels come in no fixed order."""
     table = trace.kernels
+    streams, counts = np.unique(table.stream[rows], return_counts=True)
+    rows = rows[table.stream[rows] == streams[np.argmax(counts)]]
     name, start = table.name[rows], table.start_ns[rows]
-    lag = repetition(name)
-    if lag is None:
+    found = repetition(name)
+    if found is None:
         return nothing(
             "no step markers, and the sequence of kernels does not repeat: no step can be told apart"
         )
-    begins = _anchors(name, start, start + table.duration_ns[rows], lag)
-    if len(begins) < 2:
+    if not found.steps:
+        return nothing(
+            f"no step markers; a sequence of {found.length} kernels repeats, but {found.outside} kernels lie "
+            "outside of it, so it may be a layer as well as a step: no step can be told apart"
+        )
+    first = begins(name, start, start + table.duration_ns[rows], found.length)
+    if len(first) < 2:
         return nothing("no step markers, and fewer than two whole repetitions of the sequence of kernels")
-    edges = start[begins]
-    note = f"no step markers: steps are repetitions of the sequence of {lag} kernels"
+    edges = start[first]
+    note = f"no step markers: steps are repetitions of the sequence of {found.length} kernels"
     distinct = np.diff(edges) > 0
     return Periods(
         edges[:-1][distinct],
@@ -351,44 +374,3 @@ def _by_repetition(trace: Trace, rows: Int64) -> Periods:
         "period",
         (note,),
     )
-
-
-def repetition(name: NDArray[np.integer]) -> int | None:
-    """The length of the sequence that `name` repeats at least twice; None where it does not.
-
-    The lag with the largest share of equal names, at least 90 %; of lags within half a percent of the best,
-    the shortest. Shares of all lags at once come from the autocorrelation of random signs, one per name.
-    """
-    name = name[:_MOST_LAGS]
-    n = len(name)
-    if n < 4:
-        return None
-    codes = np.unique(name, return_inverse=True)[1]
-    if codes.max(initial=0) == 0:
-        return None  # one kernel over and over has no steps
-    signs = np.random.default_rng(1).choice((-1.0, 1.0), int(codes.max()) + 1)[codes]
-    size = 1 << (2 * n - 1).bit_length()
-    spectrum = np.fft.rfft(signs, size)
-    lags = np.arange(1, n // 2 + 1)
-    rough = np.fft.irfft(np.abs(spectrum) ** 2, size)[lags] / (n - lags)
-    likely = lags[np.argsort(-rough, kind="stable")[:64]]
-    exact = np.array([np.mean(codes[:-lag] == codes[lag:]) for lag in likely.tolist()])
-    if exact.max() < _LEAST_MATCH:
-        return None
-    return int(likely[exact >= exact.max() - _NEAR_BEST].min())
-
-
-def _anchors(name: NDArray[np.integer], start: Int64, end: Int64, lag: int) -> Int64:
-    """Rows at which repetitions begin: where the pause before the kernel is usually longest."""
-    n = len(name)
-    pause = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
-    whole = (n - 1) // lag
-    middle = (whole - 1) // 2
-    usual = np.partition(pause[: whole * lag].reshape(whole, lag), middle, axis=0)[middle]
-    first = int(np.argmax(usual)) + 1
-    # A kernel that runs once per repetition keeps its place even where others come and go.
-    own = np.flatnonzero(name == name[first])
-    steps = np.diff(own)
-    if len(own) >= 2 and (np.abs(steps - lag) <= 0.02 * lag).all():
-        return own
-    return np.arange(first, n, lag)

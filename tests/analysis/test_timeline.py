@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpprof.analysis.timeline import Periods, periods, repetition
+from mpprof.analysis.timeline import Periods, periods
 from mpprof.model.trace import HostKind
 from tests.builders.trace import TraceBuilder
 
@@ -250,15 +250,3 @@ def test_a_sequence_that_does_not_repeat_gives_no_step() -> None:
     found = periods(repeated(1, "abcdefgh").build(), 0)
     assert len(found) == 0
     assert "does not repeat" in found.notes[0]
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"), [("ab" * 10, 2), ("aabaabaab", 3), ("aaaaaaa", None), ("ab", None)]
-)
-def test_repetition(names: str, expected: int | None) -> None:
-    assert repetition(np.array([ord(c) for c in names])) == expected
-
-
-def test_repetition_of_equal_layers_is_not_taken_for_the_step() -> None:
-    step = "i" + "qkv" * 12 + "l" + "rst" * 12 + "oooo"
-    assert repetition(np.array([ord(c) for c in step * 5])) == len(step)
