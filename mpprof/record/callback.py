@@ -203,7 +203,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             plan = Plan.of(settings.profile_steps)
             probe = probe_for(keras.backend.backend())
             self._session = FitSession(recorder, probe, plan, settings.read_every, settings.stop_on)
-            self._session.stop = self._stop_training
+            self._session.observer.stop = self._stop_training
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
         if first:

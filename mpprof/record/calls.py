@@ -27,7 +27,7 @@ class CallLog:
     """
 
     def __init__(self, zero_ns: int) -> None:
-        self._zero_ns = zero_ns
+        self.zero_ns = zero_ns
         self.step = 0
         self.fit = 0
         self.epoch = 0
@@ -85,10 +85,10 @@ class CallLog:
         return line
 
     def dispatched(self, batch: int | None, now_ns: int) -> Line | None:
-        """Asynchronous backends, where only begins are seen: the call before has been dispatched.
+        """Where only begins are seen: the call before has been dispatched.
 
         `batch` is the call that begins now, None at the end of an epoch. Returns the line of the call
-        before, without an interval: that is known only between two waits.
+        before. Where the device runs behind it has no interval: that is known only between two waits.
         """
         call = self._open
         self._open = None if batch is None else _Open(batch, now_ns, None)
@@ -97,7 +97,7 @@ class CallLog:
             return None
         line = self._line(call, now_ns)
         if batch is not None:
-            line["dispatch_ns"] = now_ns - call.begin_ns
+            line["dispatch_ns" if self.runs_behind else "interval_ns"] = now_ns - call.begin_ns
         self._calls_since_wait += 1
         return line
 
@@ -143,7 +143,7 @@ class CallLog:
             "epoch": self.epoch,
             "batch": call.batch + covers - 1,
             "covers": covers,
-            "t_ns": now_ns - self._zero_ns,
+            "t_ns": now_ns - self.zero_ns,
             "synced": False,
             "profiled": False,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 from mpprof.record.flavour import global_policy, keras_of, steps_per_execution
@@ -78,18 +79,32 @@ def batch_size_of_running_fit() -> int | None:
     Keras tells callbacks neither the batch size nor the data, and a data set knows its own only in its
     adapter: the epoch iterator in `fit`'s frame, further up this very call stack, has it.
     """
-    frame = sys._getframe(1)
-    for _ in range(12):
-        if frame.f_code.co_name == "fit" and "epoch_iterator" in frame.f_code.co_varnames:
-            iterator = frame.f_locals.get("epoch_iterator")
-            size = getattr(getattr(iterator, "data_adapter", None), "batch_size", None)
-            return int(size) if isinstance(size, int) and size > 0 else None
-        if frame.f_code.co_name == "fit" and "data_handler" in frame.f_code.co_varnames:
-            return _batch_size_of_keras_2(frame.f_locals.get("data_handler"))
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
+    variables = _variables_of_running_fit()
+    if "epoch_iterator" in variables:
+        size = getattr(getattr(variables["epoch_iterator"], "data_adapter", None), "batch_size", None)
+        return int(size) if isinstance(size, int) and size > 0 else None
+    if "data_handler" in variables:
+        return _batch_size_of_keras_2(variables["data_handler"])
     return None
+
+
+def callbacks_of_running_fit() -> list[Any]:
+    """All callbacks of the `fit` that is calling us, in order; empty where there is none."""
+    found = getattr(_variables_of_running_fit().get("callbacks"), "callbacks", None)
+    return list(found) if isinstance(found, list) else []
+
+
+def _variables_of_running_fit() -> dict[str, Any]:
+    """The local variables of Keras' `fit` further up this call stack; empty where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(14):
+        if frame is None:
+            break
+        names = frame.f_code.co_varnames
+        if frame.f_code.co_name == "fit" and ("epoch_iterator" in names or "data_handler" in names):
+            return dict(frame.f_locals)
+        frame = frame.f_back
+    return {}
 
 
 def _batch_size_of_keras_2(handler: Any) -> int | None:

@@ -82,7 +82,7 @@ class StepRecorder:
             raise UsageError(f"no backend {name!r}", next=f"Give one of {', '.join(PROBES)}")
         probe = probe_for(name)
         self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, batch_size, stopping)
-        self._session.stop = self._request_stop
+        self._session.observer.stop = self._request_stop
         self.stop_requested = False  # by an alarm of `stop_on`: the loop's own matter to obey
         self._verbose, self._announce, self._clock = verbose, announce, clock
         self._batch = self._epoch = 0
@@ -225,7 +225,7 @@ class _LoopSession(FitSession):
             return
         if self._wait_for_batch_ns is not None:
             line["input_wait_ns"], self._wait_for_batch_ns = self._wait_for_batch_ns, None
-        if self.runs_behind and self._window is None and self._waits(before, self._clock()):
+        if self.runs_behind and self.profiling.window is None and self._waits(before, self._clock()):
             self._wait(line)
 
     def add(self, values: dict[str, Any]) -> None:
@@ -236,26 +236,26 @@ class _LoopSession(FitSession):
         for name, value in values.items():
             if name == "skipped":
                 line[name] = line.get(name, 0) + int(value)
-                self.skipped = (self.skipped or 0) + int(value)
+                self.observer.skipped = (self.observer.skipped or 0) + int(value)
                 self.recorder.absent.pop(name, None)
             elif name not in RESERVED:
                 line[name] = float(value)
                 self.recorder.absent.pop(name, None)
         if "loss" in values or "loss_scale" in values:
-            self._alarms(Seen(line["step"], 1, None, line.get("loss_scale"), line.get("loss")))
+            self.observer.alarm(Seen(line["step"], 1, None, line.get("loss_scale"), line.get("loss")))
 
     def _wait_for_device(self) -> None:
         if self._device_wait is not None:
             self._device_wait()
 
-    def _find_counters(self) -> None:
+    def _find_counters(self, *, begins: bool) -> None:
         reason = None
         if self.model.optimizer is None:
             reason = "no optimizer was given: pass optimizer=, or update(loss_scale=…, skipped=…)"
         elif self.probe.backend == "jax":
             reason = "a JAX loop holds the optimizer's state itself: give update(loss_scale=…, skipped=…)"
         if reason is None:
-            super()._find_counters()
+            super()._find_counters(begins=begins)
         else:
             self.recorder.absent.setdefault("skipped", reason)
             self.recorder.absent.setdefault("loss_scale", reason)

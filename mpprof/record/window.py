@@ -34,6 +34,9 @@ SETTLED_RATIO = 1.5
 WISH = "window-please"
 """A file of this name in the `mpprof` folder of a run that is being recorded asks for a further window."""
 
+TRACES = (".xplane.pb", ".pt.trace.json.gz")
+"""What the profilers' traces are called after the host's name: of TensorFlow and JAX, and of torch."""
+
 PATIENCE_CALLS = 40
 LEAST_CALLS = 4
 
@@ -107,8 +110,8 @@ class Window:
 
     The trace is gathered in a directory of its own and then moved to
     `<root>/plugins/profile/<time>`: profilers name sessions by the second, and two of the same second
-    would overwrite each other. Where the profiler cannot be started (TensorBoard's callback runs it
-    already) the window is "failed: why", and only the step markers are set: they then are in that trace.
+    would overwrite each other. Where the profiler cannot be started (somebody runs it already) the window is
+    "failed: why", and only the step markers are set: they then are in that trace.
     """
 
     def __init__(self, probe: Probe, root: Path, clock: Callable[[], int], first_step: int) -> None:
@@ -132,8 +135,8 @@ class Window:
             self._running = True
         except FAILURES as error:  # profilers fail in their own ways; the status says how
             self._fail(error)
-        self._rss = _rss_bytes()
         self._opened_ns = self._clock()
+        self._rss = aside(_rss_bytes)
         self.facts["start_cost_ns"] = self._opened_ns - begin
 
     def mark(self, step: int) -> None:
@@ -150,9 +153,13 @@ class Window:
             marker.__exit__(None, None, None)
 
     def too_large(self) -> bool:
+        """Whether its trace may become too large, or that cannot be told."""
         if self._clock() - self._opened_ns > MOST_SECONDS * 1e9:
             return True
-        return _rss_bytes() - self._rss > MOST_GROWTH_BYTES
+        try:
+            return aside(_rss_bytes) - self._rss > MOST_GROWTH_BYTES
+        except FAILURES:
+            return True
 
     def stop(self) -> None:
         self.unmark()
@@ -183,7 +190,7 @@ class Window:
         session = self._move()
         return {
             "trace": session.relative_to(self._root).as_posix(),
-            "host": _host(session),
+            "host": host_of(session),
             "trace_bytes": sum(file.stat().st_size for file in session.rglob("*.*")),
             "status": "done",
         }
@@ -193,26 +200,28 @@ class Window:
         sessions = sorted((self._gathering / "plugins" / "profile").iterdir())
         if not sessions:
             raise FileNotFoundError("the profiler wrote no trace")
-        target = self._root / "plugins" / "profile"
-        target.mkdir(parents=True, exist_ok=True)
-        for k in range(1, 100):
-            name = target / (sessions[-1].name if k == 1 else f"{sessions[-1].name}_{k}")
-            try:
-                name.mkdir()
-            except FileExistsError:
-                continue
-            os.replace(sessions[-1], name)  # onto an empty directory of our own
-            _drop_copies(name)
-            for empty in (self._gathering / "plugins" / "profile", self._gathering / "plugins"):
-                with contextlib.suppress(OSError):
-                    empty.rmdir()
+        target = new_session(self._root / "plugins" / "profile", sessions[-1].name)
+        os.replace(sessions[-1], target)  # onto an empty directory of our own
+        _drop_copies(target)
+        for empty in (self._gathering / "plugins" / "profile", self._gathering / "plugins", self._gathering):
             with contextlib.suppress(OSError):
-                self._gathering.rmdir()
-            return name
-        raise FileExistsError(f"{target} holds a hundred sessions of this second")
+                empty.rmdir()
+        return target
 
     def _fail(self, error: BaseException) -> None:
         self.facts["status"] = f"failed: {type(error).__name__}: {error}"[:300]
+
+
+def new_session(profile: Path, name: str) -> Path:
+    """An empty directory below `profile` for a session of that name, which may be there already. Raises
+    OSError."""
+    profile.mkdir(parents=True, exist_ok=True)
+    for k in range(1, 100):
+        session = profile / (name if k == 1 else f"{name}_{k}")
+        with contextlib.suppress(FileExistsError):
+            session.mkdir()
+            return session
+    raise FileExistsError(f"{profile} holds a hundred sessions of this second")
 
 
 def _require_space(root: Path) -> None:
@@ -237,6 +246,9 @@ def _drop_copies(session: Path) -> None:
         copy.unlink(missing_ok=True)
 
 
-def _host(session: Path) -> str | None:
-    traces = sorted(session.glob("*.xplane.pb"))
-    return traces[0].name.removesuffix(".xplane.pb") if traces else None
+def host_of(session: Path) -> str | None:
+    """The host that a session's trace is named after; None where there is no trace of that kind."""
+    for suffix in TRACES:
+        for trace in sorted(session.glob(f"*{suffix}")):
+            return trace.name.removesuffix(suffix)
+    return None

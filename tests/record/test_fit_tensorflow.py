@@ -592,7 +592,7 @@ def test_a_further_window_opens_when_it_is_asked_for(tmp_path: Path, monkeypatch
                 wish.touch()
                 while wish.exists():
                     begun.wait(0.005)  # the writer's thread takes it away
-                while recorded._session.plan is None:
+                while recorded._session.profiling.plan is None:
                     begun.wait(0.005)
 
     x, y = data(40)

@@ -1,0 +1,169 @@
+"""What is read while training: the optimizer's counters, the allocator's memory, and the alarms they raise.
+
+Readings go into the lines of the calls that they follow. Everything here runs in the training's own thread,
+because only there the framework may be asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from mpprof.record.alarms import Alarm, Seen, Watch
+from mpprof.record.calls import CallLog, Line
+from mpprof.record.flavour import counts_skipped_steps
+from mpprof.record.probes.base import Absent, Facts, Probe, Snapshot
+from mpprof.record.reading import Reading, Schedule, SkipCounter
+from mpprof.record.recorder import Recorder, say
+
+KEPT_INTERVALS = 4096
+"""Of the latest steps: the summary's median is theirs."""
+
+CANNOT_TELL = "the optimizer's counter does not advance once per step: steps cannot be told from skips"
+
+
+class Observer:
+    """`skipped`: optimizer updates skipped so far, None where the optimizer cannot tell. `intervals`: of the
+    latest unprofiled steps, in ns."""
+
+    def __init__(
+        self, recorder: Recorder, probe: Probe, calls: CallLog, read_every: int, stop_on: frozenset[str]
+    ) -> None:
+        self._recorder, self._probe, self._calls, self._stop_on = recorder, probe, calls, stop_on
+        self.stop: Callable[[], None] | None = None  # asks the training to stop
+        self.schedule = Schedule(read_every)
+        self.memory_on = False
+        self.skipped: int | None = None
+        self.intervals: deque[int] = deque(maxlen=KEPT_INTERVALS)
+        self._new_intervals: list[int] = []
+        self._watch = Watch()
+        self._skips = SkipCounter()
+        self._read: Callable[[], Reading] | None = None
+        self._read_at = 0
+        self._looked_at = 0
+
+    # --- the optimizer's counters ----------------------------------------------------------------------
+
+    def find_counters(self, optimizer: Any, *, begins: bool) -> None:
+        """Find out how to read the counters. `begins`: no step of this `fit` has run; what they hold now is
+        where counting begins."""
+        recorder = self._recorder
+        # With one step a call, the counter of good steps could tell nothing more (but see Keras 2).
+        wanted = self._calls.per_call > 1 or counts_skipped_steps(optimizer)
+        found = recorder.attempt("skipped", self._probe.counters, optimizer, wanted)
+        if found is None or isinstance(found, Absent):
+            self._read = None
+            if found is not None:
+                recorder.absent["skipped"] = recorder.absent["loss_scale"] = found.reason
+            return
+        self._read = found
+        if begins:
+            growth = getattr(optimizer, "dynamic_growth_steps", None)
+            self._skips = SkipCounter(growth, counts_skipped_steps(optimizer))
+            self._watch.growth_steps = growth
+            reading = recorder.attempt("skipped", found)
+            if reading is not None:
+                self._skips.start(_at_start(optimizer, reading))
+                self._read_at = self._calls.step
+        if not hasattr(optimizer, "inner_optimizer"):
+            fixed = getattr(optimizer, "loss_scale_factor", None)
+            recorder.absent.setdefault(
+                "loss_scale",
+                "the optimizer scales no loss" if fixed is None else f"the loss scale is fixed at {fixed}",
+            )
+
+    def read(self) -> Reading | None:
+        """The counters as the optimizer's variables hold them; None where there are none."""
+        return None if self._read is None else self._recorder.attempt("skipped", self._read)
+
+    def arrived(self, snapshot: Snapshot) -> Reading | None:
+        return self._recorder.attempt("skipped", snapshot.reading)
+
+    def snapshot(self, model: Any) -> Snapshot | None:
+        return self._recorder.attempt("skipped", self._probe.snapshot, model)
+
+    def note(self, line: Line, reading: Reading) -> None:
+        """Write a reading into the line of the call that it follows."""
+        if reading.loss_scale is not None:
+            line["loss_scale"] = reading.loss_scale
+        before = self._skips.last
+        # Where the input ends within a call, fewer steps ran than it claimed.
+        settled = self._skips.settle(line["step"] - self._read_at, reading, self._calls.per_call - 1)
+        if settled is None:
+            if before is not None:
+                self._recorder.absent["skipped"] = CANNOT_TELL
+            self._read_at = line["step"]
+            return
+        missing = line["step"] - self._read_at - settled.ran
+        if missing:
+            self._calls.correct(line, missing)
+        self._read_at = line["step"]
+        # An epoch's last line may be read twice: after its call, and when the epoch ends.
+        line["skipped"] = line.get("skipped", 0) + settled.skipped
+        self.skipped = (self.skipped or 0) + settled.skipped
+        if before is not None and before.loss_scale not in (None, reading.loss_scale):
+            self.schedule.changed(line["step"])
+
+    # --- memory ----------------------------------------------------------------------------------------
+
+    def memory(self) -> list[Facts] | None:
+        """Of the accelerators, as their allocators state it; None where they do not."""
+        if not self.memory_on:
+            return None
+        memory = self._recorder.attempt("memory", self._probe.memory)
+        return memory if isinstance(memory, list) else None
+
+    def note_memory(self, line: Line) -> None:
+        if self.memory_on and (memory := self.memory()) is not None:
+            line["memory"] = memory
+
+    def reset_memory_peak(self) -> None:
+        """Once, after the first calls, which autotune and compile."""
+        if self.memory_on:
+            reason = self._recorder.attempt("memory", self._probe.reset_memory_peak)
+            if reason:
+                self._recorder.absent["memory.reset"] = reason
+
+    # --- step times and alarms -------------------------------------------------------------------------
+
+    def keep_interval(self, interval_ns: int) -> None:
+        """Of one unprofiled step."""
+        self._new_intervals.append(interval_ns)
+
+    def settle_intervals(self) -> list[int]:
+        """Those since this was asked last, which now count among `intervals`."""
+        intervals, self._new_intervals = self._new_intervals, []
+        self.intervals.extend(intervals)
+        return intervals
+
+    def look_at(self, line: Line) -> None:
+        """Whether a line that was read gives reason for an alarm."""
+        step, skipped = line["step"], line.get("skipped")
+        scale, loss = line.get("loss_scale"), line.get("loss")
+        span, self._looked_at = step - self._looked_at, step
+        intervals = self.settle_intervals()
+        throttled = self._recorder.throttled()
+        if throttled or not self._watch.as_ever(span, skipped, scale, loss, intervals):
+            self.alarm(Seen(step, span, skipped, scale, loss, intervals if throttled else (), throttled))
+
+    def alarm(self, seen: Seen) -> None:
+        """Raise the alarms that begin with what was seen."""
+        for alarm in self._watch.see(seen):
+            self._raise(alarm)
+
+    def _raise(self, alarm: Alarm) -> None:
+        stops = alarm.kind in self._stop_on and self.stop is not None
+        say("mpprof: %s%s", alarm.text, "; training is stopped" if stops else "")
+        facts = {"kind": alarm.kind, "step": alarm.step, "text": alarm.text}
+        self._recorder.facts.setdefault("alarms", []).append(facts)
+        if stops and self.stop is not None:
+            self.stop()
+
+
+def _at_start(optimizer: Any, reading: Reading) -> Reading:
+    """The first reading of a fit: a loss scale whose variable does not exist yet is the initial one."""
+    initial = getattr(optimizer, "initial_scale", None)
+    if reading.loss_scale is not None or initial is None:
+        return reading
+    return Reading(reading.iterations, float(initial), 0)
