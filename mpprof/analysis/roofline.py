@@ -193,13 +193,13 @@ def layer_flops(layer: LayerFacts) -> float | None:
     if kind in _TRANSPOSED:
         return _applied(layer, inputs, channels_first=config.get("data_format") == "channels_first")
     if kind in _GATES:
-        units, weights = config.get("units"), layer.parameters
+        units, weights = _size(layer, "units"), layer.parameters
         if not inputs or inputs[0] is None or not units or weights is None:
             return None
         biases = _GATES[kind] * _BIASES[kind] * units if config.get("use_bias", True) else 0
         return 2.0 * inputs[0] * (weights - biases)
     if kind in _ATTENTION:
-        heads, key = config.get("num_heads") or config.get("num_query_heads"), config.get("key_dim")
+        heads, key = _size(layer, "num_heads") or _size(layer, "num_query_heads"), _size(layer, "key_dim")
         if not output or output[0] is None or not heads or not key:
             return None
         return float(4.0 * output[0] ** 2 * heads * key)
@@ -214,7 +214,7 @@ def _applied(layer: LayerFacts, shape: Sequence[int | None] | None, *, channels_
         return None
     channels = shape[0] if channels_first else shape[-1]
     if layer.class_name in _TRANSPOSED or channels is None:
-        channels = layer.config.get("filters") or layer.config.get("units")
+        channels = _size(layer, "filters") or _size(layer, "units")
     if channels is None:
         return None
     biases = channels if layer.config.get("use_bias", True) else 0
@@ -222,9 +222,20 @@ def _applied(layer: LayerFacts, shape: Sequence[int | None] | None, *, channels_
     return 2.0 * places * max(0, layer.parameters - biases)
 
 
+_MOST_DIMS = 16
+
+
+def _size(layer: LayerFacts, key: str) -> int | None:
+    """A size from a layer's configuration, which may hold anything; None where there is none."""
+    size = layer.config.get(key)
+    return size if isinstance(size, int) and size > 0 else None
+
+
 def _dims(shape: Any) -> list[int | None] | None:
-    """Dimensions without the batch; None for no shape or several tensors."""
-    if not isinstance(shape, list | tuple) or len(shape) < 2 or isinstance(shape[0], list | tuple | dict):
+    """Dimensions without the batch; None for no shape, several tensors, or too many dimensions."""
+    if not isinstance(shape, list | tuple) or isinstance(shape[0] if shape else 0, list | tuple | dict):
+        return None
+    if not 2 <= len(shape) <= _MOST_DIMS:
         return None
     return [size if isinstance(size, int) and size > 0 else None for size in shape[1:]]
 

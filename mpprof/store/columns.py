@@ -140,7 +140,7 @@ def hardware_table(records: Sequence[Record]) -> HardwareTable:
 
     return HardwareTable(
         t_ns=np.array([record["t_ns"] for record in timed], np.int64),
-        gpu=np.array([gpu if type(gpu := r.get("gpu")) is int else ABSENT for r in timed], np.int64),
+        gpu=np.array([_gpu(record) for record in timed], np.int64),
         utilization_ratio=floats("utilization_ratio"),
         memory_used_bytes=floats("memory_used_bytes"),
         power_w=floats("power_w"),
@@ -150,6 +150,12 @@ def hardware_table(records: Sequence[Record]) -> HardwareTable:
         rss_bytes=floats("rss_bytes"),
         throttle=tuple(_names(record.get("throttle")) for record in timed),
     )
+
+
+def _gpu(record: Record) -> int:
+    """The card's number, `ABSENT` where there is none that can be."""
+    gpu = record.get("gpu")
+    return gpu if type(gpu) is int and 0 <= gpu < INT64 else ABSENT
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from mpprof.traces.chrome_kineto import Collected
 from mpprof.traces.chrome_kineto_host import Ops, host_table, nest
 from mpprof.traces.devices import join_launches
 from mpprof.traces.hlo import Modules
-from mpprof.traces.nsys_tables import ERRORS, Database, missing_bytes, opened
+from mpprof.traces.nsys_tables import ERRORS, Database, missing_bytes, opened, words
 from mpprof.traces.ops import Ops as XplaneOps
 
 Int64 = NDArray[np.int64]
@@ -52,7 +52,7 @@ def read(path: Path, *, strict: bool) -> Trace:
             return _checked(*_read(database, source), strict=strict)
     except ERRORS as error:
         raise UnreadableError(
-            f"no readable SQLite file: {'; '.join((*_cut(path), str(error)))}",
+            f"no readable SQLite file: {'; '.join((*_cut(path), words(error)))}",
             where=str(path),
             next="Export the report again: nsys export --type sqlite",
         ) from error

@@ -23,6 +23,7 @@ Int64 = NDArray[np.int64]
 ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 """What reading a damaged file raises; Python cannot decode SQLite's message where it quotes the file."""
 
+_LONGEST_WORDS = 300
 _BATCH = 1 << 16
 _TEXT_BATCH = 1 << 11
 _LONGEST = 1 << 14
@@ -88,7 +89,7 @@ class Database:
                 count += len(rows)
                 yield rows
         except ERRORS as error:
-            note = f"table {table} is damaged after {count} rows ({error}); what is whole was read"
+            note = f"table {table} is damaged after {count} rows ({words(error)}); what is whole was read"
             if note not in self.damages:
                 self.damages.append(note)
 
@@ -108,6 +109,12 @@ def opened(path: Path) -> Iterator[Database]:
         yield Database(path, connection, _tables(connection))
     finally:
         connection.close()
+
+
+def words(error: Exception) -> str:
+    """SQLite's message in one line of limited length: it may quote whole statements of the file."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]} …"
 
 
 class _Budget:
