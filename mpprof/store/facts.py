@@ -21,6 +21,7 @@ from mpprof.model.run import (
 )
 from mpprof.store import formats
 from mpprof.store.upgrades import upgrade, version_of
+from mpprof.store.columns import INT64
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -49,7 +50,7 @@ def _load(path: Path) -> Json:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise damaged
-        record = json.loads(path.read_bytes())
+        record = json.loads(path.read_bytes(), parse_int=_whole)
     except OSError as error:
         raise UnreadableError(
             f"cannot be read: {error.strerror or error}", where=str(path), next="Check its permissions"
@@ -62,6 +63,12 @@ def _load(path: Path) -> Json:
 
 
 def facts_of(record: Json) -> RunFacts:
+def _whole(text: str) -> int | None:
+    """Every whole number of ours fits into 64 bits; a larger one was never measured."""
+    number = int(text) if len(text) <= 20 else INT64
+    return number if -INT64 <= number < INT64 else None
+
+
     """The facts in a run.json document of the newest version."""
     clock = _object(record, "clock")
     return RunFacts(
@@ -70,7 +77,7 @@ def facts_of(record: Json) -> RunFacts:
         clock_monotonic_ns=_int(clock, "monotonic_ns") or 0,
         clock_unix_ns=_int(clock, "unix_ns") or 0,
         host=_str(record, "host"),
-        framework=_object(record, "framework"),
+        framework=_framework(_object(record, "framework")),
         distribution=_str(record, "distribution"),
         replicas=_int(record, "replicas"),
         tf32_enabled=_bool(record, "tf32_enabled"),
@@ -86,6 +93,12 @@ def facts_of(record: Json) -> RunFacts:
 
 
 def _device(record: Json) -> DeviceFacts:
+def _framework(record: Json) -> Json:
+    """Versions and settings: texts, numbers and switches. The backend is a name."""
+    kept = {key: value for key, value in record.items() if isinstance(value, str | int | float)}
+    return kept if isinstance(kept.get("backend", ""), str) else {**kept, "backend": None}
+
+
     kind, vendor = _str(record, "kind"), _str(record, "vendor")
     name = _str(record, "name")
     return DeviceFacts(
