@@ -41,7 +41,10 @@ CALLS = frozenset(
 )
 NOTES = frozenset(("user_annotation", "overhead"))
 MODULE = "nn.Module: "
+"""Of a module's forward call: a frame of the Python tracer, or a range that our window puts round it."""
 STEP = "ProfilerStep#"
+OWN_STEP = "mpprof_step#"
+"""Our step marker in a trace that somebody else recorded, whose steps may be numbered otherwise."""
 
 _LARGEST = (1 << 62) - 1
 
@@ -138,7 +141,7 @@ def _interval(found: Collected, event: Event) -> None:
     elif category in CALLS:
         _host(found, event, "call", name, args)
     elif category in NOTES:
-        _host(found, event, "note", name, args)
+        _note(found, event, name, args)
     elif category == "gpu_user_annotation":
         if (number := step_number(name)) >= 0 and (times := _times(found, event)) is not None:
             found.projected.append((whole(args.get("device", event.get("pid"))), number, *times))
@@ -146,6 +149,13 @@ def _interval(found: Collected, event: Event) -> None:
         found.python_frames += 1
         if name.startswith(MODULE):
             _host(found, event, "module", name.removeprefix(MODULE), args)
+
+
+def _note(found: Collected, event: Event, name: str, args: dict[str, Any]) -> None:
+    if name.startswith(MODULE):
+        _host(found, event, "module", name.removeprefix(MODULE), args)
+    else:
+        _host(found, event, "note", name, args)
 
 
 def _times(found: Collected, event: Event) -> tuple[int, int] | None:
@@ -285,6 +295,11 @@ def _vendor(name: str, *, has_capability: bool) -> Vendor:
 def step_number(name: str) -> int:
     """The number of a `ProfilerStep#5`, -1 for another name."""
     return whole(name.removeprefix(STEP)) if name.startswith(STEP) else -1
+
+
+def own_step_number(name: str) -> int:
+    """The number of a `mpprof_step#5`, -1 for another name."""
+    return whole(name.removeprefix(OWN_STEP)) if name.startswith(OWN_STEP) else -1
 
 
 def note_kind(name: str, by_name: HostKind) -> HostKind:

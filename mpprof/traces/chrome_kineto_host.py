@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable, Op, TraceDevice
-from mpprof.traces.chrome_kineto import STEP, Collected, HostRows, note_kind, step_number
+from mpprof.traces.chrome_kineto import (
+    OWN_STEP,
+    STEP,
+    Collected,
+    HostRows,
+    note_kind,
+    own_step_number,
+    step_number,
+)
 from mpprof.traces.columns import Interner
 from mpprof.traces.names import host_kind
 
@@ -163,7 +171,7 @@ def _kinds(found: Collected) -> dict[tuple[str, int], HostKind]:
             kind = HostKind.INPUT if name.startswith("enumerate(DataLoader)") else HostKind.OP
         elif what == "call":
             kind = by_name
-        elif name.startswith(STEP):
+        elif name.startswith((STEP, OWN_STEP)):
             kind = HostKind.MARKER
         else:
             kind = note_kind(name, by_name)
@@ -173,12 +181,12 @@ def _kinds(found: Collected) -> dict[tuple[str, int], HostKind]:
 
 def markers(found: Collected, table: HostTable, devices: Sequence[TraceDevice], zero_ns: int) -> MarkerTable:
     """`ProfilerStep#N`, by start: of the host, and as Kineto projects it onto a device (family
-    "steps_line": from the first work launched under it to the end of the last)."""
+    "steps_line": from the first work launched under it to the end of the last). Also our own (family
+    "mpprof"), in a trace that somebody else recorded."""
     texts = found.strings.texts()
     at = np.flatnonzero(table.kind == HostKind.MARKER)
-    family = found.strings("torch") if len(at) else -1
     rows = [
-        (start, start + duration, step_number(texts[name]), thread, family, -1)
+        (start, start + duration, *_step(found.strings, texts[name]), thread, -1)
         for start, duration, name, thread in zip(
             table.start_ns[at].tolist(), table.duration_ns[at].tolist(), table.name[at].tolist(),
             table.thread[at].tolist(), strict=True,
@@ -187,7 +195,7 @@ def markers(found: Collected, table: HostTable, devices: Sequence[TraceDevice], 
     row_of = {device.ordinal: row for row, device in enumerate(devices)}
     line = found.strings("steps_line") if found.projected else -1
     rows += [
-        (start - zero_ns, start - zero_ns + duration, number, -1, line, row_of[device])
+        (start - zero_ns, start - zero_ns + duration, number, line, -1, row_of[device])
         for device, number, start, duration in found.projected
         if device in row_of
     ]
@@ -197,10 +205,16 @@ def markers(found: Collected, table: HostTable, devices: Sequence[TraceDevice], 
         number=columns[:, 2].copy(),
         start_ns=columns[:, 0].copy(),
         end_ns=columns[:, 1].copy(),
-        thread=columns[:, 3].astype(np.int32),
-        family=columns[:, 4].astype(np.int32),
+        thread=columns[:, 4].astype(np.int32),
+        family=columns[:, 3].astype(np.int32),
         device=columns[:, 5].astype(np.int32),
     )
+
+
+def _step(strings: Interner, name: str) -> tuple[int, int]:
+    """A marker's number, and the row of its family."""
+    own = own_step_number(name)
+    return (step_number(name), strings("torch")) if own < 0 else (own, strings("mpprof"))
 
 
 def allocations(found: Collected, nested: Nest, zero_ns: int) -> AllocationTable:

@@ -61,6 +61,7 @@ def test_the_last_call_of_an_epoch_covers_what_is_left() -> None:
 
 def test_on_an_asynchronous_backend_only_waits_give_intervals() -> None:
     calls = started()
+    calls.runs_behind = True
     assert calls.dispatched(0, 100) is None
     first = calls.dispatched(1, 110)
     second = calls.dispatched(2, 125)
@@ -76,6 +77,17 @@ def test_on_an_asynchronous_backend_only_waits_give_intervals() -> None:
     assert third is not None
     calls.waited(360, third)
     assert (third["interval_ns"], third["interval_calls"]) == (60, 1)
+
+
+def test_where_only_begins_are_seen_and_nothing_runs_behind_they_give_the_interval() -> None:
+    calls = started()
+    assert calls.dispatched(0, 100) is None
+    first = calls.dispatched(1, 110)
+    calls.restart_interval(115)  # a profile window was opened in between
+    second = calls.dispatched(2, 125)
+    last = calls.dispatched(None, 140)
+    assert [line and line.get("interval_ns") for line in (first, second, last)] == [10, 10, None]
+    assert not any("dispatch_ns" in (line or {}) for line in (first, second, last))
 
 
 def test_our_own_work_belongs_to_no_interval() -> None:

@@ -46,10 +46,17 @@ class Taken:
 
 class Probe(Protocol):
     """The fixed questions. Every answer is a value, or `Absent` with the reason; a question may also
-    raise, which its caller takes for a failure of that part."""
+    raise, which its caller takes for a failure of that part.
+
+    `asynchronous`: Keras' `fit` would wait in each step for a callback that has a batch end hook, so only
+    begins are seen. `runs_behind`: the device then really runs behind the host. `timing_note`: what the times
+    of this backend's `fit` mean, where it is not what they mean on every backend of its kind.
+    """
 
     backend: str
     asynchronous: bool
+    runs_behind: bool
+    timing_note: str | None
 
     def framework(self) -> Facts:
         """run.json's `framework`, as far as this backend states it."""
@@ -114,9 +121,11 @@ class Unanswered:
     others."""
 
     asynchronous = False
+    timing_note: str | None = None
 
     def __init__(self, backend: str = "none") -> None:
         self.backend = backend
+        self.runs_behind = self.asynchronous
         self._reason = f"no probe for the backend {backend}"
 
     def framework(self) -> Facts:

@@ -1,15 +1,38 @@
-"""Answers from torch: time, loss scale, skips and memory. Its profiler is not driven from here yet."""
+"""Answers from torch, on the CPU as on CUDA and ROCm.
+
+On a GPU the host runs ahead of the device. Keras' trainer keeps it so unless a callback has a batch end hook
+(Keras 3.15, `backend/torch/trainer.py`); but a LossScaleOptimizer and gradient accumulation ask the device
+for a truth value in every step (`backend/torch/core.py`, `cond`), which waits for all that was launched
+before. On the CPU an operation has run when its call returns.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from mpprof.record.probes.base import Absent, Facts, Snapshot, Taken, Unanswered, counters_of
+from mpprof.record.probes import torch_settings
+from mpprof.record.probes.base import Absent, Counters, Facts, Snapshot, Taken, Unanswered, counters_of
+from mpprof.record.probes.torch_trace import TorchTrace
 from mpprof.record.reading import Reading
+from mpprof.record.workers import Worker
+
+ON_THE_HOST = (
+    "torch computes on the CPU within its calls: interval_ns is batch begin to batch begin on the host. "
+    "Keras hands over a batch's end in a thread of its own, so duration_ns is not known."
+)
+BEHIND_THE_HOST = (
+    "The device runs behind the host: dispatch_ns is what the host took. Only lines marked synced carry "
+    "interval_ns: the mean per call between two waits for the device, over interval_calls calls. Keras "
+    "itself waits for the gradients of each step where the loss scale is dynamic or they are accumulated."
+)
 
 
 class TorchProbe(Unanswered):
@@ -17,60 +40,62 @@ class TorchProbe(Unanswered):
 
     def __init__(self) -> None:
         super().__init__("torch")
-        self._read: Callable[[], Reading] | Absent | None = None
+        self.runs_behind = _on_accelerator()
+        self.timing_note = BEHIND_THE_HOST if self.runs_behind else ON_THE_HOST
+        self._trace = TorchTrace()
 
     def framework(self) -> Facts:
-        cudnn = torch.backends.cudnn.version() if torch.cuda.is_available() else None
-        return {
-            "backend_version": torch.__version__,
-            "cuda": torch.version.cuda,
-            "cudnn": None if cudnn is None else str(cudnn),
-            "matmul_precision": torch.get_float32_matmul_precision(),
-        }
+        return torch_settings.framework()
 
     def settings(self) -> Facts:
-        return {
-            "tf32_enabled": torch.get_float32_matmul_precision() != "highest",
-            "deterministic_ops": torch.are_deterministic_algorithms_enabled(),
-            "graph_rewrite": False,
-        }
+        return torch_settings.settings()
 
     def devices(self) -> list[Facts]:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        return [_gpu(torch.cuda.get_device_properties(k)) for k in range(count)]
+        return [torch_settings.gpu(torch.cuda.get_device_properties(k)) for k in range(count)]
 
     def distribution(self, model: Any) -> Facts:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return {"distribution": "torch.distributed", "replicas": torch.distributed.get_world_size()}
-        return {"distribution": None, "replicas": 1}
+        if not _distributed():
+            return {"distribution": None, "replicas": 1}
+        return {"distribution": "torch.distributed", "replicas": torch.distributed.get_world_size()}
+
+    def worker(self, model: Any) -> Worker | None:
+        if not _distributed() or torch.distributed.get_world_size() < 2:
+            return None
+        # What every process of a torchrun shares, and two of them at a time on one machine do not.
+        names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
+        text = repr([os.environ.get(name) for name in names])
+        return Worker(torch.distributed.get_rank(), hashlib.sha256(text.encode()).hexdigest()[:16])
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         found = counters_of(optimizer)
         if isinstance(found, Absent):
             return found
-        return lambda: Reading(
-            _number(found.iterations, int),
-            _number(found.loss_scale, float),
-            _number(found.good_steps, int),
-        )
+        return lambda: _reading([None if value is None else value.item() for value in _tensors(found)])
 
     def snapshot(self, model: Any) -> Snapshot | None:
-        # Keras' variables are torch's own tensors here: reading them waits for the device.
-        read = self.counters(model.optimizer)
-        return None if isinstance(read, Absent) else Taken(read())
+        found = counters_of(model.optimizer)
+        if isinstance(found, Absent):
+            return None
+        values = _tensors(found)
+        if any(value is not None and value.is_cuda for value in values):
+            return _queued(values)
+        return Taken(_reading([None if value is None else value.item() for value in values]))
 
     def wait(self, model: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
+        elif self.runs_behind:
+            torch.accelerator.synchronize()
 
     def reset_memory_peak(self) -> str | None:
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
+        for k in range(torch.cuda.device_count()):
+            torch.cuda.reset_peak_memory_stats(k)
         return None
 
     def memory(self) -> list[Facts] | Absent:
         if not torch.cuda.is_available():
-            return Absent("no GPU: torch does not count the host's memory")
+            return Absent("no CUDA or ROCm GPU: torch does not count the host's memory")
         return [
             {
                 "device": f"cuda:{k}",
@@ -81,18 +106,68 @@ class TorchProbe(Unanswered):
         ]
 
     def start_trace(self, folder: Path) -> None:
-        raise RuntimeError("no profile window on the torch backend yet: use torch.profiler beside it")
+        self._trace.start(folder)
+
+    def stop_trace(self) -> None:
+        self._trace.stop()
+
+    def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
+        return self._trace.marker(step)
 
 
-def _number(variable: Any, kind: type[Any]) -> Any:
-    return None if variable is None else kind(variable.value.detach().item())
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """A copy of the counters on its way to the host."""
+
+    host: Any  # float64[n], of those that are known
+    event: Any
+    known: list[bool]
+
+    def ready(self) -> bool:
+        return bool(self.event.query())
+
+    def reading(self) -> Reading:
+        self.event.synchronize()
+        numbers = iter(self.host.tolist())
+        return _reading([next(numbers) if known else None for known in self.known])
 
 
-def _gpu(properties: Any) -> Facts:
-    return {
-        "kind": "gpu",
-        "name": properties.name,
-        "compute_capability": [properties.major, properties.minor],
-        "memory_bytes": properties.total_memory,
-        "sm_count": properties.multi_processor_count,
-    }
+def _queued(values: list[Any]) -> _Queued:
+    """Ask for the values behind all that was launched so far, without a wait. A double holds a counter below
+    2^53 and a float32 exactly."""
+    with torch.no_grad():
+        packed = torch.stack([value.double() for value in values if value is not None])
+        host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
+        host.copy_(packed, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+    return _Queued(host, event, [value is not None for value in values])
+
+
+def _reading(values: list[Any]) -> Reading:
+    iterations, scale, good = values
+    return Reading(
+        None if iterations is None else int(iterations),
+        None if scale is None else float(scale),
+        None if good is None else int(good),
+    )
+
+
+def _tensors(found: Counters) -> list[Any]:
+    """Of the counters, scalar tensors cut off from autograd; None for what the optimizer does not have."""
+    variables = (found.iterations, found.loss_scale, found.good_steps)
+    return [None if variable is None else variable.value.detach() for variable in variables]
+
+
+def _on_accelerator() -> bool:
+    """Whether Keras computes on something else than the CPU, by what decides that for Keras, too."""
+    wanted = os.environ.get("KERAS_TORCH_DEVICE")
+    if wanted:
+        return not wanted.startswith("cpu")
+    if hasattr(torch, "accelerator"):
+        return bool(torch.accelerator.is_available())
+    return bool(torch.cuda.is_available())
+
+
+def _distributed() -> bool:
+    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
