@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mpprof.analysis import layer_modules
+from mpprof.analysis.layer_modules import Path, Sizes
 from mpprof.analysis.scopes import LOSS_SCOPES, Scope
 from mpprof.model.run import ModelFacts
 
@@ -41,10 +43,14 @@ Match = tuple[str, bool]
 Matcher = Callable[[Scope], Match]
 
 
-def matcher(scopes: Iterable[Scope], model: ModelFacts | None) -> Matcher:
-    """A function that gives the layer of each of `scopes`: all that the trace holds, they decide together."""
+def matcher(
+    scopes: Iterable[Scope], model: ModelFacts | None, sizes: Mapping[Path, Sequence[Sizes]] | None = None
+) -> Matcher:
+    """A function that gives the layer of each of `scopes`: all that the trace holds, they decide together.
+
+    `sizes`: per module of PyTorch's, the axes of its operands (`layer_modules`)."""
     seen = frozenset(scopes)
-    matches = _with_model(seen, model) if model is not None else _by_look(seen)
+    matches = _with_model(seen, model, sizes or {}) if model is not None else _by_look(seen)
     return lambda scope: matches.get(scope, ("", False))
 
 
@@ -57,10 +63,13 @@ class _Attempt:
     matches: dict[Scope, Match]
 
 
-def _with_model(scopes: frozenset[Scope], model: ModelFacts) -> dict[Scope, Match]:
+def _with_model(
+    scopes: frozenset[Scope], model: ModelFacts, sizes: Mapping[Path, Sequence[Sizes]]
+) -> dict[Scope, Match]:
     tree = _tree(model)
     most = 1 if any(scope.wrapped for scope in scopes) else _MOST_ENTRIES
     attempts = [_attempt(scopes, tree, model.name, entries) for entries in range(1, most + 1)]
+    attempts.append(_modules_attempt(scopes, model, sizes))
     return max(attempts, key=lambda attempt: attempt.explained).matches  # the first of equals: fewest entries
 
 
@@ -103,6 +112,15 @@ def _attempt(
         explained += len({rest[at] for _, rest, at in found if at is not None and rest[at] in replayed})
         pending += [(f"{path}/{child}".lstrip("/"), group) for child, group in groups.items()]
     return _Attempt(explained, matches)
+
+
+def _modules_attempt(
+    scopes: frozenset[Scope], model: ModelFacts, sizes: Mapping[Path, Sequence[Sizes]]
+) -> _Attempt:
+    found = layer_modules.match_modules(scopes, model, sizes)
+    paths = {scope: layer_modules.module_path(scope) for scope in scopes}
+    matches = {scope: (found.layers[path], True) for scope, path in paths.items() if path}
+    return _Attempt(found.count, matches)
 
 
 def _within_model(scope: Scope, name: str | None, layers: Sequence[str]) -> tuple[str, ...] | None:
@@ -157,11 +175,14 @@ def _by_look(scopes: frozenset[Scope]) -> dict[Scope, Match]:
     models -= LOSS_SCOPES
     if not models:
         models = {s.path[0] for s in scopes if s.phase == "other" and any(map(_is_layer, s.path[1:]))}
+    modules = layer_modules.by_look(scopes)
     matches: dict[Scope, Match] = {}
     for scope in scopes:
         if scope.phase in ("optimizer", "loss_scale", "input"):
             continue
-        if scope.wrapped and scope.phase in ("forward", "backward"):
+        if scope in modules:
+            matches[scope] = (modules[scope], True)
+        elif scope.wrapped and scope.phase in ("forward", "backward"):
             matches[scope] = (_looks(scope.path), True)
         elif scope.path and scope.path[0] in models:
             matches[scope] = (_looks(scope.path[1:]), True)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.layer_match import Matcher, matcher
+from mpprof.analysis.layer_modules import Path, Sizes, module_path, sizes_of
 from mpprof.analysis.scopes import Scope, parse
 from mpprof.model.account import PHASES, Phase
 from mpprof.model.run import LayerFacts, ModelFacts
@@ -84,7 +85,7 @@ def attribute(trace: Trace, model: ModelFacts | None = None) -> Ownership:
     the trace, as far as scopes can be told from parts of a layer; the rest has no layer.
     """
     scopes = {scope for op in trace.ops for scope in _scopes(op)}
-    match = matcher(scopes, model)
+    match = matcher(scopes, model, _operands(trace))
     owners = [_owner(op, match) for op in trace.ops]
     _adopt_unnamed(trace.ops, owners)
     return _columns(owners, model)
@@ -104,6 +105,20 @@ def _columns(owners: Sequence[_Owner], model: ModelFacts | None) -> Ownership:
         facts=tuple(facts.get(name) for name in names),
         from_model=model is not None,
     )
+
+
+def _operands(trace: Trace) -> dict[Path, list[Sizes]]:
+    """Per module of PyTorch's, the axes of the operands of its forward ops."""
+    table = trace.kernels
+    if trace.source.format != "chrome":
+        return {}
+    stated = np.flatnonzero((table.op >= 0) & (table.shapes >= 0))
+    found: dict[Path, list[Sizes]] = defaultdict(list)
+    for op, shapes in np.unique(np.stack([table.op[stated], table.shapes[stated]]), axis=1).T.tolist():
+        scope = _own_scope(trace.ops[op])
+        if scope.phase != "backward" and (path := module_path(scope)):
+            found[path] += sizes_of(trace.strings[shapes])
+    return found
 
 
 # --- one op ------------------------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ def _phase(
         return "backward"
     if type.startswith(("ResourceApply", "ResourceSparseApply")) or name.startswith("Optimizer.step"):
         return "optimizer"
+    if name.startswith("LossScaleOptimizer "):  # a torch op in that frame, and not in the inner optimizer's
+        return "loss_scale"
     scopes = {_plain(part) for part in path}
     if any(scope.startswith("lossscale") for scope in scopes):
         return "loss_scale"

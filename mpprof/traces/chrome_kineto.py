@@ -7,6 +7,7 @@ decimals, counted from `baseTimeNanoseconds` where the file states one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,11 +43,17 @@ CALLS = frozenset(
 NOTES = frozenset(("user_annotation", "overhead"))
 MODULE = "nn.Module: "
 """Of a module's forward call: a frame of the Python tracer, or a range that our window puts round it."""
+OPTIMIZER = "Optimizer.step#"
+LOSS_SCALE = "LossScaleOptimizer"
+"""What an op's name begins with in an optimizer's step, or in what Keras puts round it to scale the loss."""
 STEP = "ProfilerStep#"
+_OPTIMIZERS = re.compile(r"(?:^|/)keras/src/optimizers/(\w+)\.py\(\d+\): apply$")
+"""The frame of Keras' own optimizers, which work without torch's `Optimizer.step` annotation."""
 OWN_STEP = "mpprof_step#"
 """Our step marker in a trace that somebody else recorded, whose steps may be numbered otherwise."""
 
 _LARGEST = (1 << 62) - 1
+_LONGEST_FRAME = 256
 
 
 @dataclass
@@ -70,7 +77,8 @@ class WorkRows:
 class HostRows:
     """What host threads did, in the order of the file: ops, calls, notes, module frames, memory events."""
 
-    what: list[str] = field(default_factory=list)  # "op", "call", "note", "range", "module", "memory"
+    what: list[str] = field(default_factory=list)
+    """ "op", "call", "note", "range", "module", "frame" (an optimizer's), "memory"."""
     thread: list[int] = field(default_factory=list)
     name: list[int] = field(default_factory=list)
     start_ns: list[int] = field(default_factory=list)
@@ -149,6 +157,9 @@ def _interval(found: Collected, event: Event) -> None:
         found.python_frames += 1
         if name.startswith(MODULE):
             _host(found, event, "module", name.removeprefix(MODULE), args)
+        elif match := _OPTIMIZERS.search(name[-_LONGEST_FRAME:]):
+            scaled = match[1] == "loss_scale_optimizer"
+            _host(found, event, "frame", LOSS_SCALE if scaled else OPTIMIZER, args)
 
 
 def _note(found: Collected, event: Event, name: str, args: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable, Op, TraceDevice
 from mpprof.traces.chrome_kineto import (
+    LOSS_SCALE,
+    OPTIMIZER,
     OWN_STEP,
     STEP,
     Collected,
@@ -25,7 +27,6 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
 _EVALUATE = "autograd::engine::evaluate_function: "
-_OPTIMIZER = "Optimizer.step#"
 _DEEPEST = 24
 _LONGEST = 200
 """Scopes of one op, and characters of a scope, that are kept: names in a file may be hostile."""
@@ -95,7 +96,7 @@ def nest(rows: HostRows, ops: Ops, strings: Interner) -> Nest:
         around = stack[-1] if stack else _Frame(0, ((), ""), -1, -1)
         frame = _Frame(begin + rows.duration_ns[row], around.scope, around.op, around.shapes)
         what = rows.what[row]
-        if what in ("op", "note", "module", "range"):
+        if what in ("op", "note", "module", "frame", "range"):
             name = texts[rows.name[row]][:_LONGEST]
             sequence = rows.sequence[row]
             frame.scope = _scope(what, name, around.scope, forward.get(sequence))
@@ -131,18 +132,18 @@ def _scope(what: str, name: str, around: Scope, forward: Path | None) -> Scope:
         if not name.startswith(_EVALUATE):
             return around
         return (path if forward is None else forward), name.removeprefix(_EVALUATE)
-    if what == "note":
-        return (path, name) if name.startswith(_OPTIMIZER) else around
+    if what in ("note", "frame"):
+        return (path, name) if name.startswith((OPTIMIZER, LOSS_SCALE)) else around
     return (*path, name.replace("/", "_"))[:_DEEPEST], role
 
 
 def host_table(found: Collected, nested: Nest) -> tuple[HostTable, Int64]:
     """The table of ops, calls and annotations, and the row of each HostRows row in it (-1: left out).
 
-    Module frames serve as scopes only, and memory events have a table of their own.
+    Frames serve as scopes only, and memory events have a table of their own.
     """
     rows = found.host
-    kept = np.array([what not in ("module", "memory") for what in rows.what], np.bool_)
+    kept = np.array([what not in ("module", "frame", "memory") for what in rows.what], np.bool_)
     order = nested.order[kept[nested.order]]
     place = np.full(len(rows.what), -1, np.int64)
     place[order] = np.arange(len(order))

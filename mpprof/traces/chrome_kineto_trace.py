@@ -222,5 +222,5 @@ def _lacks(found: Collected, nested: hosts.Nest, basis: str, marks: int, memory:
     if not any(row >= 0 for row in found.host.shapes):
         lacks["shapes"] = "no shapes and types of the ops' inputs (profile with record_shapes=True)"
     if not nested.modules:
-        lacks["layers"] = "no module frames (profile with with_stack=True or with_modules=True)"
+        lacks["layers"] = "no module frames (profile with with_stack=True)"
     return lacks
