@@ -52,7 +52,8 @@ class StepColumns:
         try:
             self._blocks.append(_block(records))
         except (TypeError, ValueError, OverflowError):
-            sound = [record for record in records if sound_step(record)]
+            whole = [{key: value for key, value in one.items() if value is not None} for one in records]
+            sound = [record for record in whole if sound_step(record)]
             self._blocks.append(_block(sound))
             return len(records) - len(sound)
         return 0

@@ -8,6 +8,7 @@ for a convolution every tap is counted, also those that fall on padding.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -31,7 +32,13 @@ _DEPTH = 8
 """How deep calls inside fusions are followed; XLA nests two or three."""
 _MAX_CALLED = 4096
 """Instructions listed inside one fusion or call."""
+_LISTINGS = 8
+"""How often an instruction is listed inside others, on average over a module: XLA calls a fused computation
+from one place. A module whose computations call each other at will would be listed for ever."""
+_MAX_RANK, _MAX_SIZE = 16, 1 << 48
+"""Dimensions of a shape and elements along one that are read; the products of any two shapes are finite."""
 
+_DIGIT = re.compile("[0-9]{1,3}")
 _ALL = (1 << 64) - 1
 Field = tuple[int, int, int, int]  # number, wire, value or start, size
 
@@ -71,7 +78,7 @@ def _packed(raw: bytes) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An array's element type and dimensions; of a tuple its parts."""
+    """An array's element type and dimensions; of a tuple its parts. Of one that cannot be, nothing."""
 
     dtype: str = ""
     dims: tuple[int, ...] = ()
@@ -87,6 +94,8 @@ def _shape(buffer: Bytes, start: int, end: int, depth: int = 0) -> Shape:
     fields = _fields(buffer, start, end)
     dtype = next((value for number, wire, value, _ in fields if (number, wire) == (2, 0)), 0)
     dims = tuple(_varints(buffer, fields, 3))
+    if len(dims) > _MAX_RANK or not all(0 <= size < _MAX_SIZE for size in dims):
+        return Shape()
     parts: tuple[Shape, ...] = ()
     if depth < _DEPTH:
         parts = tuple(
@@ -127,6 +136,10 @@ class _Module:
     computations: dict[int, list[tuple[int, int]]]
     parsed: dict[int, _Instruction] = field(default_factory=dict)
     built: dict[str, HloInstruction] = field(default_factory=dict)
+    listings: int = 0  # of instructions inside others that are left
+
+    def __post_init__(self) -> None:
+        self.listings = _LISTINGS * (len(self.by_id) + _LISTINGS)
 
 
 class Modules:
@@ -281,8 +294,9 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
     if depth < _DEPTH and made.opcode in ("fusion", "call", "async-start"):
         for id in made.called:
             for span in module.computations.get(id, ()):
-                if len(inner) >= _MAX_CALLED:
+                if len(inner) >= _MAX_CALLED or module.listings <= 0:
                     break
+                module.listings -= 1
                 inner.append(_build(module, _parse(module, *span), depth + 1))
     flops = _flops(module.buffer, made, operands)
     if flops is None and inner:
@@ -345,7 +359,7 @@ def _flops(buffer: Bytes, made: _Instruction, operands: Sequence[Shape]) -> floa
 
 
 def _dot_flops(result: Sequence[int], left: Sequence[int], contracting: Sequence[int]) -> float | None:
-    if any(not 0 <= d < len(left) for d in contracting):
+    if len(contracting) > _MAX_RANK or any(not 0 <= d < len(left) for d in contracting):
         return None
     return 2.0 * prod(result) * prod(left[d] for d in contracting)
 
@@ -358,7 +372,7 @@ def _convolution_flops(
         return None
     feature = next((v for n, w, v, _ in made.convolution if (n, w) == (3, 0)), 0)
     spatial = _varints(buffer, made.convolution, 6)
-    if any(not 0 <= d < len(kernel) for d in (feature, *spatial)):
+    if len(spatial) > _MAX_RANK or any(not 0 <= d < len(kernel) for d in (feature, *spatial)):
         return None
     return 2.0 * prod(result) * kernel[feature] * prod(kernel[d] for d in spatial)
 
@@ -382,6 +396,5 @@ def _contracting(config: str) -> list[int] | None:
     stated = stated.get("gemm_backend_config", stated) if isinstance(stated, dict) else {}
     dims = stated.get("dot_dimension_numbers") if isinstance(stated, dict) else None
     listed = dims.get("lhs_contracting_dimensions") if isinstance(dims, dict) else None
-    if not isinstance(listed, list) or not all(isinstance(d, str | int) and str(d).isdigit() for d in listed):
-        return None
-    return [int(d) for d in listed]
+    digits = [str(d) for d in listed] if isinstance(listed, list) else [""]
+    return [int(d) for d in digits] if all(_DIGIT.fullmatch(d) for d in digits) else None
