@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from threading import RLock
+from time import monotonic
 from typing import TypeVar
 
 from mpprof import workflows
@@ -18,6 +19,9 @@ from mpprof.report import json as documents
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
 
+REFRESH_S = 30.0
+"""How often a directory elsewhere is looked at again, at most."""
+
 Signature = tuple[tuple[str, int, int], ...]
 _T = TypeVar("_T")
 
@@ -25,15 +29,18 @@ _T = TypeVar("_T")
 class LogDirectory:
     """Implements model.source.RunSource over everything under `path`.
 
-    Safe to use from several threads. What was read is kept until the files' sizes or times change.
+    Safe to use from several threads. What was read is kept until the files' sizes or times change. `refresh`
+    brings `path` up to date where it is the copy of a directory elsewhere.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, refresh: Callable[[], None] | None = None) -> None:
         if not path.exists():
             raise NotFoundError("no such file or directory", where=str(path), next="Give a log directory")
         self.path = path
         self.title = path.resolve().name
         self._lock = RLock()
+        self._refresh = refresh
+        self._refreshed_s = monotonic()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
         self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
 
@@ -71,6 +78,9 @@ class LogDirectory:
 
     def _scan(self) -> dict[str, tuple[Signature, Run | MpprofError]]:
         """Reads what is new or changed; forgets what is gone."""
+        if self._refresh is not None and monotonic() - self._refreshed_s >= REFRESH_S:
+            self._refresh()
+            self._refreshed_s = monotonic()
         found: dict[str, tuple[Signature, Run | MpprofError]] = {}
         for place in workflows.places(self.path):
             signature = _signature(place.files)

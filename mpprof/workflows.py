@@ -37,6 +37,7 @@ from mpprof.model.run import Run
 from mpprof.model.source import RunSource
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import Trace
+from mpprof.traces import awaited
 
 if TYPE_CHECKING:
     from mpprof.analysis.bounds import Proof
@@ -271,6 +272,7 @@ def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:
 def _trace(path: Path, strict: bool) -> Trace:
     """Read afresh, or from the cache where the format is slow to parse. Damage must be met to be refused,
     so nothing is cached where `strict` is set."""
+    awaited.complete(path)
     if strict or not traces.is_slow(path):
         return traces.read(path, strict=strict)
     from mpprof.store import cache

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpprof.cli import output, paths
 from mpprof.model.quantities import format_bytes
+
+if TYPE_CHECKING:
+    from mpprof.model.run import Run
 
 DEFAULT_MAX_MIB = 512
 
@@ -22,7 +26,7 @@ class Bundle:
     name = "bundle"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("path", metavar="RUN", type=Path, help="log directory, run or trace file")
+        parser.add_argument("path", metavar="RUN", type=Path, help=paths.PATH_HELP)
         paths.add_run(parser)
         parser.add_argument("--all-traces", action="store_true", help="every trace, not the latest alone")
         parser.add_argument(
@@ -35,10 +39,14 @@ class Bundle:
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        output.check_output(args.output, force=args.force)
+        with paths.opened(args.path) as path:
+            self._bundle(paths.load(args, path, args.run_id), args)
+        return 0
+
+    def _bundle(self, run: Run, args: argparse.Namespace) -> None:
         from mpprof.cli import bundle_writing
 
-        output.check_output(args.output, force=args.force)
-        run = paths.load(args, args.path, args.run_id)
         target = args.output or Path(f"{bundle_writing.folder_of(run)}.mpprof.zip")
         output.check_output(target, force=args.force)
         content, manifest = bundle_writing.bundle(
@@ -50,7 +58,6 @@ class Bundle:
             output.note(args, f"left out {left['name']}: {left['reason']}")
         for line in manifest["not_redacted"]:
             output.note(args, f"not redacted: {line}")
-        return 0
 
 
 def _mebibytes(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,26 @@ def _fetched(path: Path) -> Iterator[Path]:
         local = remote.fetch(address, Path(folder) / "fetched")
         with _named(local, path), opened(local) as run:
             yield run
+
+
+def refresher(args: argparse.Namespace, path: Path, folder: Path) -> Callable[[], None] | None:
+    """What looks again at the address whose copy `folder` is; None for a path of this machine. Where it can
+    no longer be reached that is said, and what was fetched stays."""
+    if not _is_address(path) or path.suffix.lower() == ".zip":
+        return None
+    from mpprof.traces import remote
+
+    address = remote.address_of(path)
+    assert address is not None
+    kept = folder.parent.parent
+
+    def again() -> None:
+        try:
+            remote.fetch(address, kept)
+        except MpprofError as error:
+            output.note(args, f"shown as it was: {error}")
+
+    return again
 
 
 def shown(path: Path) -> str:

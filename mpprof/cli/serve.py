@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mpprof.cli import paths
 from mpprof.errors import MpprofError, UsageError
 
 
@@ -16,19 +17,31 @@ class Serve:
     name = "serve"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("logdir", metavar="LOGDIR", type=Path, help="a directory of runs")
+        parser.add_argument(
+            "logdir",
+            metavar="LOGDIR",
+            type=Path,
+            help="a directory of runs, here or at https://, s3:// or gs://",
+        )
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument("--port", type=port_number, default=8050, help="default: 8050; 0: any free one")
         parser.add_argument("--open", action="store_true", help="open a browser")
 
     def run(self, args: argparse.Namespace) -> int:
-        if args.logdir.is_file():
-            raise UsageError(
-                "is a file; the page wants a directory", where=str(args.logdir), next="Give its log directory"
-            )
-        from mpprof import workflows
+        with paths.opened(args.logdir) as folder:
+            if folder.is_file():
+                raise UsageError(
+                    "is a file; the page wants a directory",
+                    where=paths.shown(args.logdir),
+                    next="Give its log directory",
+                )
+            self._serve(folder, args)
+        return 0
 
-        source = workflows.source(args.logdir)
+    def _serve(self, folder: Path, args: argparse.Namespace) -> None:
+        from mpprof.library import LogDirectory
+
+        source = LogDirectory(folder, refresh=paths.refresher(args, args.logdir, folder))
         import mpprof_dashboards
 
         try:
@@ -39,7 +52,6 @@ class Serve:
                 where=f"{args.host}:{args.port}",
                 next="Choose another with --port",
             ) from error
-        return 0
 
 
 def port_number(text: str) -> int:

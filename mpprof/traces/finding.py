@@ -43,11 +43,15 @@ def first_formats(names: Iterable[str]) -> list[str]:
     return [name for listed in found.values() for rank, name in listed if rank == min(listed)[0]]
 
 
+def kind_by_name(name: str) -> str | None:
+    """One of RANKS where a file's name alone settles it."""
+    return next((kind for suffix, kind in _BY_NAME if name.endswith(suffix)), None)
+
+
 def kind_of(path: Path) -> str | None:
     """One of RANKS; None for a file that is no trace. Files whose names say too little are looked into."""
-    for suffix, kind in _BY_NAME:
-        if path.name.endswith(suffix):
-            return kind
+    if (named := kind_by_name(path.name)) is not None:
+        return named
     for suffix, kind, looks in _BY_LOOKS:
         if path.name.endswith(suffix):
             try:

@@ -1,0 +1,230 @@
+"""Copies of remote files: fetched in ranges, whole or not at all, kept by version, within a bound on disk."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mpprof.errors import UnreadableError
+from mpprof.traces import awaited
+from mpprof.traces.remote_listing import File, again
+
+BLOCK_BYTES = 16 << 20
+"""Of one request, where the server gives ranges: what a broken connection loses, and what memory holds."""
+
+_CHUNK = 1 << 20
+_TRIES = 3
+"""For each block, and for a file that changes while it is read."""
+_IN_USE_S = 600
+"""What was looked at as recently as this may still be read by somebody, and stays."""
+_LEFT_S = 3600
+"""A part that has not grown for this long belongs to a process that was killed."""
+_MARK, _PART = ".version", ".part"
+
+
+class _ChangedError(Exception):
+    """The file there is no longer the one whose reading began."""
+
+
+def is_here(file: File, target: Path) -> bool:
+    """Whether this very version was fetched; it then counts as used now."""
+    path = target / file.name
+    mark = _mark(path)
+    if not file.version or not path.is_file() or _text(mark) != _version(file):
+        return False
+    with suppress(OSError):
+        os.utime(mark)
+    return True
+
+
+def stand_in(file: File, target: Path) -> Path:
+    """A file of the right name, size and time without its bytes, for `awaited`."""
+    path = target / file.name
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = _part(path)
+    try:
+        with part.open("xb") as copy:
+            copy.truncate(file.size)
+        _place(part, path, file)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def get(filesystem: Any, file: File, target: Path, place: str) -> None:
+    """Fetch one file. It appears whole or not at all.
+
+    Raises UnreadableError where the connection ends before the file does, the disk is too small, or the file
+    changes again and again while it is read.
+    """
+    path = target / file.name
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for _ in range(_TRIES):
+        part = _part(path)
+        try:
+            _copy(filesystem, file, part, place)
+            _place(part, path, file)
+            _mark(path).write_text(_version(file), encoding="utf-8")
+        except _ChangedError:
+            file = again(filesystem, file)
+            continue
+        finally:
+            part.unlink(missing_ok=True)
+        return
+    raise UnreadableError("changes while it is read", where=place, next="Wait until it is written")
+
+
+def _copy(filesystem: Any, file: File, part: Path, place: str) -> None:
+    free = shutil.disk_usage(part.parent).free - (64 << 20)
+    if (file.size or 0) > free:
+        raise UnreadableError(
+            f"{(file.size or 0) >> 20} MiB do not fit on this disk", where=place,
+            next="Set MPPROF_CACHE to another",
+        )  # fmt: skip
+    total = 0
+    with part.open("xb") as copy:
+        for block in _blocks(filesystem, file):
+            total += len(block)
+            if total > free:
+                raise UnreadableError("does not fit on this disk", where=place)
+            copy.write(block)
+    if file.size is not None and total < file.size:
+        raise UnreadableError(
+            f"the connection ended at byte {total:,} of {file.size:,}", where=place, next="Try again"
+        )
+    # One request gives one version. A log that only grows is taken as long as it was.
+    if total > BLOCK_BYTES and not file.name.endswith(".jsonl"):
+        _check_same(filesystem, file)
+
+
+def _check_same(filesystem: Any, file: File) -> None:
+    if again(filesystem, file) != file:
+        raise _ChangedError
+
+
+def _blocks(filesystem: Any, file: File) -> Iterator[bytes]:
+    """The file's bytes, in ranges where its size is known and the server gives them, else in one stream."""
+    if file.size is None or not _gives_ranges(filesystem, file):
+        yield from _stream(filesystem, file)
+        return
+    with _ranged(filesystem, file) as source:
+        at = 0
+        while at < file.size:
+            block = _block(filesystem, source, file, at)
+            if not block:
+                return
+            yield block
+            at += len(block)
+
+
+def _ranged(filesystem: Any, file: File) -> Any:
+    """Opened so that each read is one request of just these bytes."""
+    return filesystem.open(file.path, "rb", block_size=BLOCK_BYTES, cache_type="none", size=file.size)
+
+
+def _gives_ranges(filesystem: Any, file: File) -> bool:
+    """HTTP servers may ignore a range and send everything: asked for its second byte, such a one shows it."""
+    if file.size is None or file.size <= BLOCK_BYTES or not file.path.startswith(("http://", "https://")):
+        return True
+    with _ranged(filesystem, file) as source:
+        try:
+            source.seek(1)
+            return len(source.read(1)) == 1
+        except ValueError:
+            return False
+
+
+def _block(filesystem: Any, source: Any, file: File, at: int) -> bytes:
+    """One request's bytes; a connection that breaks is tried again, without what came before."""
+    for left in reversed(range(_TRIES)):
+        try:
+            source.seek(at)
+            return bytes(source.read(min(BLOCK_BYTES, (file.size or 0) - at)))
+        except Exception as error:
+            if type(error).__name__ == "FileExpired":  # s3fs: another ETag
+                raise _ChangedError from error
+            if not left or not is_break(error):
+                raise
+            _check_same(filesystem, file)
+    raise AssertionError
+
+
+def is_break(error: BaseException) -> bool:
+    """Whether the connection broke, as each library behind fsspec calls it; not where the server refused."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    broken = {"ClientPayloadError", "ServerDisconnectedError", "ConnectionResetError", "TimeoutError",
+              "IncompleteReadError", "ReadTimeoutError", "ResponseStreamingError"}  # fmt: skip
+    return bool(kinds & broken)
+
+
+def _stream(filesystem: Any, file: File) -> Iterator[bytes]:
+    with filesystem.open(file.path, "rb", block_size=0) as source:
+        while chunk := source.read(_CHUNK):
+            yield chunk
+
+
+def _place(part: Path, path: Path, file: File) -> None:
+    if file.modified_unix_s is not None:
+        with suppress(OSError, OverflowError):
+            os.utime(part, (file.modified_unix_s, file.modified_unix_s))
+    _mark(path).unlink(missing_ok=True)
+    os.replace(part, path)
+
+
+def _mark(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_MARK}")
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{_PART}")
+
+
+def _version(file: File) -> str:
+    return f"{file.size}|{file.version}"
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def keep_only(target: Path, names: set[str]) -> None:
+    """Remove what no longer lies there."""
+    for path in list(target.rglob("*")):
+        name = path.relative_to(target).as_posix()
+        if name not in names and not path.name.endswith((_MARK, _PART)) and path.is_file():
+            awaited.forget(path)
+            path.unlink(missing_ok=True)
+            _mark(path).unlink(missing_ok=True)
+
+
+def evict(folder: Path, limit_bytes: int) -> None:
+    """Remove what was used longest ago until the rest is below the limit, and what killed processes left.
+
+    What was used in the last ten minutes stays: another process may be reading it.
+    """
+    now = time.time()
+    copies: list[tuple[float, int, Path]] = []
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            if path.name.endswith(_PART):
+                if now - path.stat().st_mtime > _LEFT_S:
+                    path.unlink()
+            elif path.name.endswith(_MARK):
+                copy = path.with_name(path.name[1:].removesuffix(_MARK))
+                copies.append((path.stat().st_mtime, copy.stat().st_size, copy))
+    total = sum(size for _, size, _ in copies)
+    for used, size, copy in sorted(copies):
+        if total <= limit_bytes or now - used < _IN_USE_S:
+            return
+        copy.unlink(missing_ok=True)
+        _mark(copy).unlink(missing_ok=True)
+        total -= size

@@ -1,0 +1,237 @@
+"""s3:// and gs:// through the libraries that users have, against servers on this machine: see `servers`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.cli import main
+from mpprof.errors import MpprofError, NotFoundError, UnreadableError
+from mpprof.traces import awaited, remote, remote_copies
+from tests.traces.servers import S3, Gcs
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+BASELINE = SAMPLE.with_name("v100-convnet-float32")
+BYTES = bytes(range(256)) * 14
+
+
+@dataclass
+class Bucket:
+    """A bucket, how to put files into it, and its server."""
+
+    address: str
+    put: Callable[[str, bytes], Any]
+    server: Any
+
+    def put_run(self, run: Path, name: str) -> None:
+        for path in run.rglob("*"):
+            if path.is_file():
+                self.put(f"{name}/{path.relative_to(run).as_posix()}", path.read_bytes())
+
+    def contents(self, suffix: str) -> list[Any]:
+        """The requests for the bytes of what ends so, not for what is said of it."""
+        if isinstance(self.server, Gcs):
+            return [each for each in self.server.content(suffix) if "alt=media" in each.path]
+        return list(self.server.content(suffix))
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[S3]:
+    pytest.importorskip("moto.server", reason="no moto: pip install 'mpprof[dev]'")
+    pytest.importorskip("s3fs")
+    server = S3()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(moto: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    import boto3
+
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    settings = {
+        "AWS_ENDPOINT_URL": moto.url, "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+    }  # fmt: skip
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    name = f"mpprof-{uuid.uuid4().hex[:8]}"
+    client = boto3.client("s3", endpoint_url=moto.url)
+    client.create_bucket(Bucket=name)
+    moto.requests.clear()
+    moto.faults.__init__()  # type: ignore[misc]
+    return Bucket(
+        f"s3://{name}", lambda key, content: client.put_object(Bucket=name, Key=key, Body=content), moto
+    )
+
+
+@pytest.fixture
+def gs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    pytest.importorskip("gcsfs", reason="no gcsfs: pip install 'mpprof[dev]'")
+    server = Gcs()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+    yield Bucket("gs://bucket", lambda key, content: server.put("bucket", key, content), server)
+    server.close()
+
+
+@pytest.fixture(params=["s3", "gs"])
+def bucket(request: pytest.FixtureRequest) -> Bucket:
+    found: Bucket = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "kept"
+
+
+def test_a_report_of_a_bucket_is_that_of_the_directory_and_the_second_fetches_nothing(
+    bucket: Bucket, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket.put_run(SAMPLE, "logs/run")
+    bucket.put("logs/run/weights.h5", b"x" * 5000)
+    assert main(["report", str(SAMPLE), "--format", "json"]) == 0
+    here = json.loads(capsys.readouterr().out)
+    for _ in range(2):
+        assert main(["report", f"{bucket.address}/logs/run", "--format", "json"]) == 0
+        there = json.loads(capsys.readouterr().out)
+        assert there["time"] == here["time"]
+        assert there["run"]["name"] == "run"
+    assert len(bucket.contents(".xplane.pb")) == 1
+    assert len(bucket.contents("steps.jsonl")) == 1
+    assert not bucket.contents(".h5")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["kernels"], ["ops"], ["layers"], ["report", "--format", "markdown"], ["bundle", "-o", "b.zip"]],
+)
+def test_every_command_with_a_path_takes_an_address(
+    bucket: Bucket, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    bucket.put_run(SAMPLE, "run")
+    assert main([command[0], f"{bucket.address}/run", *command[1:]]) == 0
+    said = capsys.readouterr()
+    assert str(tmp_path / "cache") not in said.out + said.err
+    if command[0] == "bundle":
+        bucket.put("b.zip", (tmp_path / "b.zip").read_bytes())
+        assert main(["kernels", f"{bucket.address}/b.zip"]) == 0
+
+
+def test_runs_of_two_addresses_are_compared(bucket: Bucket, capsys: pytest.CaptureFixture[str]) -> None:
+    bucket.put_run(BASELINE, "logs/float32")
+    bucket.put_run(SAMPLE, "logs/mixed")
+    addresses = [f"{bucket.address}/logs/{name}" for name in ("float32", "mixed")]
+    assert main(["compare", *addresses, "--format", "json"]) == 0
+    there = json.loads(capsys.readouterr().out)
+    assert main(["compare", str(BASELINE), str(SAMPLE), "--format", "json"]) == 0
+    here = json.loads(capsys.readouterr().out)
+    assert [step["observed"] for step in there["steps"]] == [step["observed"] for step in here["steps"]]
+
+
+def test_a_file_comes_in_ranges(bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 1000)
+    bucket.put("w.json", BYTES)
+    assert remote.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES
+    asked = [each.range for each in bucket.contents("w.json")]
+    assert asked == ["bytes=0-999", "bytes=1000-1999", "bytes=2000-2999", "bytes=3000-3583"]
+    assert sum(each.sent for each in bucket.contents("w.json")) == len(BYTES)
+
+
+def test_a_broken_connection_is_tried_again(
+    bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 1000)
+    bucket.put("w.json", BYTES)
+    if isinstance(bucket.server, S3):
+        bucket.server.faults.cut = [1000, 400]
+    else:
+        bucket.server.faults.cut = [10_000, 1000, 400]  # what is said of the object comes first
+    assert remote.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES
+
+
+def test_an_object_that_is_replaced_meanwhile_is_read_from_its_beginning(
+    bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 1000)
+    bucket.put("w.json", BYTES)
+    replaced: list[int] = []
+
+    def replace() -> None:
+        if len(bucket.contents("w.json")) == 2 and not replaced:
+            replaced.append(1)
+            bucket.put("w.json", BYTES[::-1])
+
+    bucket.server.faults.after = replace
+    assert remote.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES[::-1]
+    assert replaced
+
+
+@pytest.mark.parametrize("name", ["none.json", "none", "none/mpprof"])
+def test_what_is_not_there_is_said(bucket: Bucket, kept: Path, name: str) -> None:
+    bucket.put("other/w.json", BYTES)
+    with pytest.raises(NotFoundError, match=f"^{bucket.address}/{name}: "):
+        remote.fetch(f"{bucket.address}/{name}", kept)
+
+
+def test_a_bucket_that_is_not_there_is_said(s3: Bucket, kept: Path) -> None:
+    with pytest.raises(NotFoundError, match="s3://mpprof-nowhere/run"):
+        remote.fetch("s3://mpprof-nowhere/run", kept)
+
+
+@pytest.mark.parametrize("name", ["w.json", "run"])
+def test_what_is_refused_is_said(bucket: Bucket, kept: Path, name: str) -> None:
+    bucket.put("w.json", BYTES)
+    bucket.put_run(SAMPLE, "run")
+    is_s3 = isinstance(bucket.server, S3)
+    bucket.server.faults.status = {
+        "/w.json": 403,
+        bucket.address.removeprefix("s3:/") if is_s3 else "/o": 403,
+    }
+    with pytest.raises(UnreadableError, match=f"^{bucket.address}/{name}: access denied"):
+        remote.fetch(f"{bucket.address}/{name}", kept)
+
+
+def test_without_credentials_a_public_bucket_is_read_and_another_one_is_named(
+    s3: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import boto3
+
+    s3.put("private.json", BYTES)
+    boto3.client("s3", endpoint_url=s3.server.url).put_object(
+        Bucket=s3.address.removeprefix("s3://"), Key="w.json", Body=BYTES, ACL="public-read"
+    )
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    assert remote.fetch(f"{s3.address}/w.json", kept).read_bytes() == BYTES
+    with pytest.raises(MpprofError, match=r"no credentials for it, and it is not public\. Set AWS_PROFILE"):
+        remote.fetch(f"{s3.address}/private.json", kept)
+
+
+def test_many_objects_are_listed_over_several_pages(
+    s3: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "5")
+    for at in range(12):
+        s3.put(f"run/checkpoints/{at}", b"")
+    s3.put("run/plugins/profile/a/host.xplane.pb", BYTES)
+    (path,) = remote.fetch(f"{s3.address}/run", kept).rglob("*.pb")
+    assert sum("continuation-token" in each.path for each in s3.server.requests) >= 2
+    awaited.complete(path)
+    assert path.read_bytes() == BYTES

@@ -1,0 +1,266 @@
+"""What servers and networks do to a download: the right bytes in the end, or one clear error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpprof.cli import main
+from mpprof.errors import MpprofError, NotFoundError, UnreadableError
+from mpprof.library import LogDirectory
+from mpprof.traces import awaited, remote, remote_copies
+from tests.traces.kineto import small
+from tests.traces.servers import Web
+
+pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+BLOCK = 1000
+BYTES = bytes(range(256)) * 14  # 3,584: four blocks
+NAME = "w.pt.trace.json"
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", BLOCK)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "web").mkdir()
+    return tmp_path / "web"
+
+
+@pytest.fixture
+def web(folder: Path) -> Iterator[Web]:
+    server = Web(folder)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def file(folder: Path) -> Path:
+    (folder / NAME).write_bytes(BYTES)
+    return folder / NAME
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "kept"
+
+
+def ranges(web: Web) -> list[str | None]:
+    return [each.range for each in web.content(NAME) if each.range != "bytes=1-1"]
+
+
+def test_a_file_comes_in_ranges_and_each_byte_once(web: Web, file: Path, kept: Path) -> None:
+    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
+    assert ranges(web) == ["bytes=0-999", "bytes=1000-1999", "bytes=2000-2999", "bytes=3000-3583"]
+    assert web.sent(NAME) == len(BYTES) + 1  # and one to see whether the server gives ranges
+
+
+def test_a_connection_that_breaks_costs_one_block_again(web: Web, file: Path, kept: Path) -> None:
+    web.faults.cut = [1, BLOCK, 400]  # the question, a whole block, a broken one
+    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
+    assert ranges(web) == [
+        "bytes=0-999", "bytes=1000-1999", "bytes=1000-1999", "bytes=2000-2999", "bytes=3000-3583",
+    ]  # fmt: skip
+
+
+def test_a_connection_that_always_breaks_is_one_error_and_leaves_nothing(
+    web: Web, file: Path, kept: Path
+) -> None:
+    web.faults.cut = [1, *[10] * 20]
+    with pytest.raises(UnreadableError, match=f"^{web.url}/{NAME}: the connection breaks: "):
+        remote.fetch(f"{web.url}/{NAME}", kept)
+    assert len(ranges(web)) == 3
+    assert not [path for path in kept.rglob("*") if path.is_file()]
+
+
+def test_a_server_without_ranges_sends_it_in_one(web: Web, file: Path, kept: Path) -> None:
+    web.faults.ranges = False
+    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
+    assert ranges(web)[-1] is None
+    web.faults.cut = [0, 700]
+    os.utime(file, (5, 5))  # another version
+    with pytest.raises(UnreadableError, match="the connection breaks"):
+        remote.fetch(f"{web.url}/{NAME}", kept)
+
+
+def test_a_file_that_is_replaced_meanwhile_is_read_again_from_its_beginning(
+    web: Web, file: Path, kept: Path
+) -> None:
+    def replace() -> None:
+        if len(web.content(NAME)) == 3:
+            file.write_bytes(BYTES[::-1])
+
+    web.faults.after = replace
+    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES[::-1]
+
+
+def test_a_file_that_never_rests_is_an_error(web: Web, file: Path, kept: Path) -> None:
+    web.faults.after = lambda: os.utime(file, (len(web.requests), len(web.requests)))
+    with pytest.raises(UnreadableError, match="changes while it is read"):
+        remote.fetch(f"{web.url}/{NAME}", kept)
+    assert not [path for path in kept.rglob("*") if path.is_file()]
+
+
+def test_a_log_that_only_grows_is_taken_as_long_as_it_was(web: Web, folder: Path, kept: Path) -> None:
+    log = folder / "run" / "mpprof" / "steps.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(BYTES)
+
+    def grow() -> None:
+        with log.open("ab") as file:
+            file.write(b"more")
+
+    web.faults.after = grow
+    found = remote.fetch(f"{web.url}/run", kept) / "mpprof" / "steps.jsonl"
+    assert found.read_bytes()[: len(BYTES)] == BYTES
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (401, "access denied"), (403, "access denied"), (404, "nothing lies at this address"),
+        (410, "nothing lies"), (500, "the server answers 500"), (503, "the server answers 503"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", [NAME, "run"])
+def test_what_the_server_refuses_is_named(
+    web: Web, file: Path, kept: Path, path: str, status: int, says: str
+) -> None:
+    web.faults.status = {path: status}
+    with pytest.raises(MpprofError, match=says) as caught:
+        remote.fetch(f"{web.url}/{path}", kept)
+    assert isinstance(caught.value, NotFoundError) == (status in (404, 410))
+    assert str(caught.value).startswith(f"{web.url}/{path}: ")
+
+
+def test_redirects_are_followed_and_a_circle_is_an_error(web: Web, file: Path, kept: Path) -> None:
+    web.faults.redirect = {"old.pt.trace.json": f"/{NAME}", "round.json": "/round.json"}
+    assert remote.fetch(f"{web.url}/old.pt.trace.json", kept).read_bytes() == BYTES
+    with pytest.raises(MpprofError, match=r"round\.json"):
+        remote.fetch(f"{web.url}/round.json", kept)
+
+
+def test_a_server_that_knows_no_head_is_asked_otherwise(web: Web, file: Path, kept: Path) -> None:
+    web.faults.head = False
+    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
+
+
+def test_without_any_sign_of_its_version_a_file_is_fetched_each_time(
+    web: Web, file: Path, kept: Path
+) -> None:
+    web.faults.validators = False
+    remote.fetch(f"{web.url}/{NAME}", kept)
+    file.write_bytes(BYTES[::-1])
+    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES[::-1]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_packed_trace_is_read_also_where_the_server_says_so_twice(
+    web: Web, folder: Path, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    here = small().write(folder / "w.pt.trace.json.gz")
+    assert main(["kernels", str(here), "--format", "csv"]) == 0
+    expected = capsys.readouterr().out
+    if packed:  # "Content-Encoding: gzip" on a file that is packed: clients unpack it on the way
+        web.faults.packed = (".gz",)
+    assert gzip.decompress(here.read_bytes())
+    assert main(["kernels", f"{web.url}/{here.name}", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+# --- a log directory ---------------------------------------------------------------------------------------
+
+
+def logs(folder: Path, *sessions: str) -> Path:
+    """A run with a window for each of these times, the first of them the newest."""
+    (folder / "logs" / "mpprof").mkdir(parents=True)
+    facts = json.loads(next(SAMPLE.rglob("run.json")).read_text())
+    (folder / "logs" / "mpprof" / "run.json").write_text(json.dumps(facts | {"profile_windows": []}))
+    trace = next(SAMPLE.rglob("*.xplane.pb"))
+    for at, session in enumerate(sessions):
+        path = folder / "logs" / "plugins" / "profile" / session / "host.xplane.pb"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(trace.read_bytes())
+        os.utime(path, (1_700_000_000 - at, 1_700_000_000 - at))
+    return folder / "logs"
+
+
+def test_only_the_window_that_is_looked_at_is_fetched(
+    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 16 << 20)
+    there = logs(folder, "a", "b", "c")
+    size = (there / "plugins/profile/a/host.xplane.pb").stat().st_size
+    for _ in range(2):
+        assert main(["kernels", f"{web.url}/logs", "--format", "csv"]) == 0
+        assert web.sent("a/host.xplane.pb") == size  # the newest by its time there, not by its name
+        assert web.sent("b/host.xplane.pb") == web.sent("c/host.xplane.pb") == 0
+    there_twice = capsys.readouterr().out.splitlines()
+    assert main(["kernels", str(there), "--format", "csv"]) == 0
+    assert len(there_twice) == 2 * len(capsys.readouterr().out.splitlines())
+
+
+def test_what_is_gone_there_goes_here(web: Web, folder: Path, kept: Path) -> None:
+    there = logs(folder, "a", "b")
+    found = remote.fetch(f"{web.url}/logs", kept)
+    for path in found.rglob("*.pb"):
+        awaited.complete(path)
+    (there / "plugins/profile/a/host.xplane.pb").unlink()
+    remote.fetch(f"{web.url}/logs", kept)
+    assert [path.parent.name for path in found.rglob("*.pb")] == ["b"]
+
+
+def test_names_are_as_the_server_means_them(web: Web, folder: Path, kept: Path) -> None:
+    (logs(folder, "a") / "plugins" / "profile" / "a").rename(folder / "logs/plugins/profile/a b 50%")
+    found = remote.fetch(f"{web.url}/logs", kept)
+    (path,) = found.rglob("*.pb")
+    awaited.complete(path)
+    assert path.parent.name == "a b 50%"
+    assert path.read_bytes() == next(SAMPLE.rglob("*.pb")).read_bytes()
+
+
+def test_a_trace_that_vanished_since_it_was_listed_is_said(web: Web, folder: Path, kept: Path) -> None:
+    there = logs(folder, "a")
+    (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
+    next(there.rglob("*.pb")).unlink()
+    for _ in range(2):
+        with pytest.raises(NotFoundError, match=f"{web.url}/logs"):
+            awaited.complete(path)
+
+
+def test_the_page_sees_a_run_grow(
+    web: Web, folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpprof.library.REFRESH_S", 0.0)
+    records = folder / "logs" / "mpprof"
+    records.mkdir(parents=True)
+    lines = next(SAMPLE.rglob("steps.jsonl")).read_text().splitlines(keepends=True)
+    (records / "run.json").write_bytes(next(SAMPLE.rglob("run.json")).read_bytes())
+    (records / "steps.jsonl").write_text("".join(lines[:10]))
+    address = f"{web.url}/logs"
+
+    def refresh() -> None:
+        remote.fetch(address, kept)
+
+    source = LogDirectory(remote.fetch(address, kept), refresh=refresh)
+    (entry,) = source.entries()
+    before = source.steps(entry.id)
+    (records / "steps.jsonl").write_text("".join(lines[:20]))
+    source.entries()
+    after = source.steps(entry.id)
+    assert before is not None
+    assert after is not None
+    assert len(after.step) == len(before.step) + 10
