@@ -41,6 +41,15 @@ def is_convolution(layer: LayerFacts) -> bool:
     return "Conv" in layer.class_name
 
 
+def is_depthwise(layer: LayerFacts) -> bool:
+    """Each channel is convolved by itself, for which there is no Tensor Core kernel."""
+    groups, shape = layer.config.get("groups"), layer.input_shape
+    channels = shape[-1] if isinstance(shape, tuple | list) and shape else None
+    return layer.class_name.startswith("Depthwise") or (
+        groups is not None and groups == channels and groups != 1
+    )
+
+
 def head(layers: Sequence[LayerFacts]) -> frozenset[str]:
     """The layers after the last one that multiplies matrices, and that one: the end of the model, which is
     meant to be float32 (its last activation, at times the whole last layer)."""

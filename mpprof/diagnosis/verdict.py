@@ -21,6 +21,7 @@ _NO_EXPLANATION = frozenset(("MP910", "MP911"))
 HIDDEN_IDLE_RATIO = 0.20
 """A fifth of the step without a cause is more than most causes."""
 _POLICY_NAMES = {"float16": "mixed_float16", "bfloat16": "mixed_bfloat16", "float32": "float32"}
+"""By what is computed in, where the types of the variables are not known."""
 
 
 def verdict(diagnosis: Diagnosis) -> str:
@@ -65,7 +66,7 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
     if share is not None and share.of == "window" and share.reason:
         return f"a step takes {step}; {share.reason}" if step else share.reason
     # Kernels in 16 bits alone are no evidence of a policy.
-    policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "") if known(signals.fit) else ""
+    policy = _policy(signals) if known(signals.fit) else ""
     run = f"this {policy} run" if policy else "this run"
     if step and signals.on_cpu:
         why = f"which emulates {known(signals.compute_dtype)} and" if signals.half else "which"
@@ -76,6 +77,15 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
             "matrix work ran"
         )
     return f"of {run} neither step times nor a usable trace are there"
+
+
+def _policy(signals: Signals) -> str:
+    """The policy that the model trains under, by what was recorded of its types; "" where that is unknown."""
+    fit, computes = known(signals.fit), known(signals.compute_dtype) or ""
+    own = fit.policy.own if fit and fit.policy.compute_dtype == computes else None
+    name = own or _POLICY_NAMES.get(computes, "")
+    quantized = sorted({kind for layer in known(signals.layers) or () if (kind := layer.quantized)})
+    return " and ".join(filter(None, [name, *quantized]))
 
 
 def _memory(diagnosis: Diagnosis) -> str:
@@ -97,7 +107,7 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> str:
         got = f"takes longer than in float32 ({number})"
     else:
         got = f"is {number} as fast as in float32"
-    policy = _POLICY_NAMES.get(known(signals.compute_dtype) or "", "") if signals.half else ""
+    policy = _policy(signals) if signals.half else ""
     what = "an example" if speedup.per_example else "the step"
     said = f"{f'with {policy} ' if policy else ''}{what} {got}"
     if signals.on_cpu and signals.half:

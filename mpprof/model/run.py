@@ -24,6 +24,24 @@ class LayerFacts:
     output_shape: Any = None
     parameters: int | None = None
     supports_jit: bool | None = None
+    module: str | None = None  # the package that its class is from: "keras", "tf_keras", or the user's
+    dtype_policy: str | None = None  # "mixed_float16", of a quantised layer "int8_from_float32"
+    masked: bool | None = None  # a recurrent layer that is fed a mask
+    arguments: dict[str, str] = field(default_factory=dict)  # as it is written; only of a model at hand
+
+    @property
+    def quantized(self) -> str | None:
+        """ "int8" of a layer that Keras quantised; None of any other."""
+        kind, made, _ = (self.dtype_policy or "").partition("_from_")
+        return kind if made else None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFacts:
+    """One output of a model and the layer that gives it."""
+
+    layer: str
+    dtype: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +49,8 @@ class ModelFacts:
     name: str | None
     parameters: int | None
     layers: tuple[LayerFacts, ...]
+    outputs: tuple[OutputFacts, ...] = ()  # empty: a subclassed model, which does not state them
+    class_name: str | None = None
     train_step: str | None = None  # "own": overridden; "clips": overridden, and its source clips gradients
 
 
@@ -41,6 +61,14 @@ class PolicyFacts:
     global_name: str | None
     compute_dtype: str | None
     variable_dtype: str | None
+
+    @property
+    def own(self) -> str | None:
+        """The policy that the model was built with, by its types: the process' may have changed since.
+        "float16" where all is, "mixed_float16" with float32 variables. None: not recorded."""
+        if self.compute_dtype is None or self.variable_dtype in (None, self.compute_dtype):
+            return self.compute_dtype
+        return f"mixed_{self.compute_dtype}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def run_of(model: Any, batch_size: int | None = None) -> Run:
         **settings,
         **distribution,
         "devices": devices,
-        "model": model_facts(model),
+        "model": model_facts(model, written=True),
         "fits": [fit_facts(model, 1, 1, None, batch_size)],
         "absent": {"steps": "the model has not been trained yet"},
     }

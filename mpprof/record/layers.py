@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from mpprof.record.written import arguments
 
 Facts = dict[str, Any]
 
@@ -17,23 +20,37 @@ CONFIG = (
     "axis", "rate", "recurrent_dropout", "dropout", "return_sequences", "unroll", "reset_after",
     "go_backwards", "equation", "output_shape", "pool_size", "flash_attention", "quantization_mode",
     "lora_rank", "merge_mode", "max_tokens", "fused", "momentum", "epsilon", "seed",
-    "use_cudnn",
+    "use_cudnn", "mask_zero",
 )  # fmt: skip
-ATTRIBUTES = ("use_cudnn",)  # of which Keras' own get_config says nothing
+ATTRIBUTES = ("use_cudnn", "quantization_mode")  # of which Keras' own get_config says nothing
 
 
-def model_facts(model: Any) -> Facts:
+def model_facts(model: Any, *, written: bool = False) -> Facts:
     """run.json's `model`. `parameters` of a layer include those of the layers inside it; shapes and
-    output types are left out where the model does not state them (subclassed models)."""
-    layers = [layer_facts(path, layer) for path, layer in walk(model)]
+    output types are left out where the model does not state them (subclassed models). `written`: each layer
+    also as its constructor's `arguments`, which `run.json` does not hold."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of lambdas that would not survive being saved: nothing is saved
+        layers = [
+            {**layer_facts(path, layer), **({"arguments": arguments(layer)} if written else {})}
+            for path, layer in walk(model)
+        ]
     facts: Facts = {
         "name": getattr(model, "name", None),
         "class": type(model).__name__,
         "parameters": _ask(model.count_params) if getattr(model, "built", False) else None,
         "layers": layers,
+        "outputs": _ask(lambda: [_output(tensor) for tensor in model.outputs]),
         "train_step": _train_step(model),
     }
     return _known(facts)
+
+
+def _output(tensor: Any) -> Facts:
+    """Which layer gives one of the model's outputs, and in which type."""
+    history = tensor._keras_history
+    made_by = getattr(history, "operation", None) or history.layer  # Keras 3, Keras 2
+    return {"layer": str(made_by.name), "dtype": _text(tensor.dtype)}
 
 
 def _train_step(model: Any) -> str | None:
@@ -88,6 +105,7 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "parameters": _ask(layer.count_params) if getattr(layer, "built", False) else None,
         "trainable": _ask(lambda: bool(layer.trainable)),
         "supports_jit": getattr(layer, "supports_jit", None),
+        "masked": _ask(lambda: _masked(layer)) or None,
     }
     return _known(facts)
 
@@ -110,6 +128,19 @@ def _simple(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_simple(item) for item in value[:16]]
     return value if value is None or isinstance(value, bool | int | float) else str(value)[:200]
+
+
+def _masked(layer: Any) -> bool:
+    """Whether a recurrent layer is fed a mask: by an Embedding with `mask_zero` or a Masking before it."""
+    if not hasattr(layer, "return_sequences"):
+        return False
+    inputs = layer.input if isinstance(layer.input, list | tuple) else [layer.input]
+    return getattr(layer, "input_mask", None) is not None or any(_mask(one) is not None for one in inputs)
+
+
+def _mask(tensor: Any) -> Any:
+    """Keras 3 keeps a mask with the tensor that it belongs to."""
+    return getattr(tensor, "_keras_mask", None)
 
 
 def _shape(tensor: Any) -> Any:

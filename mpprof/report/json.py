@@ -26,6 +26,7 @@ from mpprof.model.account import (
     Speedup,
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Rung, WhatIf
+from mpprof.model.run import PolicyFacts
 from mpprof.model.source import Document
 from mpprof.model.steps import StepSummary
 
@@ -134,7 +135,7 @@ def _run(diagnosis: Diagnosis) -> Document:
     framework = run.facts.framework if run.facts else {}
     return {
         "name": run.name,
-        "policy": (policy.global_name or policy.compute_dtype) if policy else None,
+        "policy": _policy(policy) if policy else None,
         "backend": framework.get("backend"),
         "device": _device_name(diagnosis),
         "jit_compile": fit.jit_compile if fit else None,
@@ -142,6 +143,12 @@ def _run(diagnosis: Diagnosis) -> Document:
         "id": run.run_id,
         "compute_dtype": policy.compute_dtype if policy else None,
     }
+
+
+def _policy(policy: PolicyFacts) -> str | None:
+    """The process' policy; the model's own where that is 16-bit and the process' is not (any more)."""
+    own, of_process = policy.own, policy.global_name
+    return own if own and "16" in own and "16" not in (of_process or "") else of_process or own
 
 
 def _device_name(diagnosis: Diagnosis) -> str | None:

@@ -14,14 +14,15 @@ from mpprof.model.run import (
     LayerFacts,
     ModelFacts,
     OptimizerFacts,
+    OutputFacts,
     PolicyFacts,
     ProfileWindow,
     RunFacts,
     Timing,
 )
 from mpprof.store import formats
-from mpprof.store.upgrades import upgrade, version_of
 from mpprof.store.columns import INT64
+from mpprof.store.upgrades import upgrade, version_of
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -62,13 +63,13 @@ def _load(path: Path) -> Json:
     return record
 
 
-def facts_of(record: Json) -> RunFacts:
 def _whole(text: str) -> int | None:
     """Every whole number of ours fits into 64 bits; a larger one was never measured."""
     number = int(text) if len(text) <= 20 else INT64
     return number if -INT64 <= number < INT64 else None
 
 
+def facts_of(record: Json) -> RunFacts:
     """The facts in a run.json document of the newest version."""
     clock = _object(record, "clock")
     return RunFacts(
@@ -92,13 +93,13 @@ def _whole(text: str) -> int | None:
     )
 
 
-def _device(record: Json) -> DeviceFacts:
 def _framework(record: Json) -> Json:
     """Versions and settings: texts, numbers and switches. The backend is a name."""
     kept = {key: value for key, value in record.items() if isinstance(value, str | int | float)}
     return kept if isinstance(kept.get("backend", ""), str) else {**kept, "backend": None}
 
 
+def _device(record: Json) -> DeviceFacts:
     kind, vendor = _str(record, "kind"), _str(record, "vendor")
     name = _str(record, "name")
     return DeviceFacts(
@@ -132,6 +133,10 @@ def _model(record: Json) -> ModelFacts:
         name=_str(record, "name"),
         parameters=_int(record, "parameters"),
         layers=_each(record, "layers", _layer),
+        outputs=_each(
+            record, "outputs", lambda each: OutputFacts(_str(each, "layer") or "", _str(each, "dtype"))
+        ),
+        class_name=_str(record, "class"),
         train_step=_str(record, "train_step"),
     )
 
@@ -148,6 +153,10 @@ def _layer(record: Json) -> LayerFacts:
         output_shape=_shape(record.get("output_shape")),
         parameters=_int(record, "parameters"),
         supports_jit=_bool(record, "supports_jit"),
+        module=_str(record, "module"),
+        dtype_policy=_str(record, "dtype_policy"),
+        masked=_bool(record, "masked"),
+        arguments={key: str(text) for key, text in _object(record, "arguments").items()},
     )
 
 

@@ -5,8 +5,8 @@ What it means
     warning. Probabilities below 6e-8 become zero and the loss is computed from rounded values.
 
 How we know
-    The output dtype of the last recorded layer is float16 or bfloat16. For a model with several outputs only
-    the last one is seen, hence the medium confidence.
+    The recorded type of each of the model's outputs is float16 or bfloat16. In records without them only the
+    last layer is seen, hence the medium confidence. A model whose class is the user's own states none.
 
 What it costs
     No time: accuracy, and at times a loss that is not finite.
@@ -30,31 +30,45 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import HALF_DTYPES, RECORD_RUN, Signals
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
 SPECIFICITY = NAMED
 
+CAST = 'keras.ops.cast(outputs, "float32")'
+
 
 def judge(signals: Signals) -> Outcome:
-    last = need(signals.layers)[-1]
-    if last.output_dtype is None:
-        return Unable(f"the output dtype of {last.name} was not recorded; {RECORD_RUN}")
-    if last.output_dtype not in HALF_DTYPES:
-        return Clear(f"the output of {last.name} is {last.output_dtype}")
+    last, model = need(signals.layers)[-1], need(signals.facts).model
+    outputs = {each.layer: each.dtype for each in model.outputs} if model else {}
+    if not outputs and last.output_dtype is None:
+        return Unable(
+            f"the output dtype of {last.name} was not recorded: a model of a class of its own does not state "
+            f"it; let its call() end with {CAST}"
+        )
+    given = outputs or {last.name: last.output_dtype}
+    half = [name for name, dtype in given.items() if dtype in HALF_DTYPES]
+    if not half:
+        return Clear(f"the output of {evidence.listed(list(given))} is {', '.join(sorted(_types(given)))}")
+    dtype = given[half[0]]
+    if outputs and len(outputs) > 1:
+        what = f"{len(half)} of {len(outputs)} outputs are {dtype} ({evidence.listed(half)})"
+    else:
+        what = f"the last layer, {half[0]}, gives {dtype}"
     return Found(
-        summary=(
-            f"the last layer, {last.name}, gives {last.output_dtype}: the loss is computed from "
-            "rounded values"
-        ),
+        summary=f"{what}: the loss is computed from rounded values",
         remedy=(
             'end with keras.layers.Activation("softmax", dtype="float32"), or give that layer dtype="float32"'
         ),
         evidence=(
-            evidence.text("last layer", last.name),
-            evidence.text("output dtype", last.output_dtype, "float32"),
+            evidence.text("last layer" if len(half) == 1 else "last layers", evidence.listed(half)),
+            evidence.text("output dtype", str(dtype), "float32"),
         ),
-        confidence="medium",
+        confidence="high" if outputs else "medium",
         severity="warning",
-        layers=(last.name,),
+        layers=tuple(half),
     )
+
+
+def _types(given: dict[str, str | None]) -> set[str]:
+    return {dtype or "not known" for dtype in given.values()}

@@ -74,6 +74,7 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="medium",
         severity="warning" if share is not None and share >= WARNING_RATIO else "info",
+        layers=tuple(f.name for f in need(signals.layers) if f.supports_jit is False),
     )
 
 

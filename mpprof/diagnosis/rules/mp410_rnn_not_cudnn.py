@@ -6,7 +6,8 @@ What it means
 
 How we know
     The recorded arguments of the layer: an activation other than tanh, a recurrent activation other than
-    sigmoid, `recurrent_dropout`, `unroll`, no bias, or (GRU) `reset_after=False`.
+    sigmoid, `recurrent_dropout`, `unroll`, no bias, or (GRU) `reset_after=False`. The type is no reason:
+    cuDNN's op takes float16 and bfloat16, too. Nor is a mask, as long as sequences are padded on the right.
 
 What it costs
     The difference between the loop and cuDNN's kernel, which one run cannot show; its launches appear as
@@ -21,8 +22,9 @@ When to ignore
     When the arguments are the point of the model, or XLA compiles the loop.
 
 Sources
-    Read in Keras 3.15.1 (`rnn/lstm.py`, `_do_lstm_arguments_support_cudnn`); tf#29506; keras#14047,
-    keras#15140.
+    Read in Keras 3.15.1 (`rnn/lstm.py`, `_do_lstm_arguments_support_cudnn`, `_assert_valid_mask`) and
+    tf_keras 2.21 (`rnn/lstm.py`, `is_cudnn_supported_inputs`); the types of `CudnnRNNV3` in TensorFlow 2.21;
+    tf#29506; keras#14047, keras#15140.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from mpprof.model.run import LayerFacts
 CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
 SPECIFICITY = CONFIGURED
 
-_RECURRENT = ("LSTM", "GRU")
+RECURRENT = ("LSTM", "GRU")
 _DEFAULTS = {
     "activation": "tanh",
     "recurrent_activation": "sigmoid",
@@ -47,7 +49,7 @@ _DEFAULTS = {
 
 
 def judge(signals: Signals) -> Outcome:
-    recurrent = [f for f in need(signals.layers) if f.class_name in _RECURRENT]
+    recurrent = [f for f in need(signals.layers) if f.class_name in RECURRENT]
     if not recurrent:
         return Clear("the model has no LSTM or GRU")
     if known(signals.backend) not in (None, "tensorflow"):
@@ -57,7 +59,7 @@ def judge(signals: Signals) -> Outcome:
     if not any(key in layer.config for layer in recurrent for key in _DEFAULTS):
         need(signals.facts)
         return Clear("no argument was recorded that rules cuDNN out")
-    wrong = {layer.name: words for layer in recurrent if (words := _against_cudnn(layer))}
+    wrong = {layer.name: ", ".join(words.values()) for layer in recurrent if (words := against_cudnn(layer))}
     if not wrong:
         return Clear("the arguments allow cuDNN's kernel")
     listed = evidence.listed([f"{name} ({words})" for name, words in wrong.items()])
@@ -71,10 +73,12 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _against_cudnn(layer: LayerFacts) -> str:
-    """The arguments that rule cuDNN out, as they would be written; "" where there are none."""
-    return ", ".join(
-        f"{key}={layer.config[key]!r}"
+def against_cudnn(layer: LayerFacts) -> dict[str, str]:
+    """{argument: as it is written} of what rules cuDNN out; empty where nothing does, and of other layers."""
+    if layer.class_name not in RECURRENT:
+        return {}
+    return {
+        key: f"{key}={layer.config[key]!r}"
         for key, default in _DEFAULTS.items()
         if key in layer.config and layer.config[key] != default
-    )
+    }
