@@ -35,7 +35,8 @@ class Periods:
 
     `number` is the marker's step number, -1 where it has none. `source` says how steps were told apart:
     a marker family, "group", "steps_line" or "period" (the repetition of the kernel sequence).
-    `missing_ratio` is the share of the launches in these steps whose kernel is not in the trace.
+    `missing_ratio` is the share of the launches in these steps whose kernel is not in the trace. `marker_ns`
+    is when the host entered each step's marker; None where steps come from no marker.
     """
 
     start_ns: Int64
@@ -44,6 +45,7 @@ class Periods:
     source: str
     notes: tuple[str, ...] = ()
     missing_ratio: float = 0.0
+    marker_ns: Int64 | None = None
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -53,6 +55,7 @@ class Periods:
         return Periods(
             self.start_ns[rows], self.end_ns[rows], self.number[rows], self.source,
             (*self.notes, *notes), self.missing_ratio,
+            None if self.marker_ns is None else self.marker_ns[rows],
         )  # fmt: skip
 
     def instants(self) -> Intervals:
@@ -166,7 +169,10 @@ def _by_host_time(trace: Trace, found: Marks, rows: Int64) -> Periods:
             return nothing("ops ran after the step markers under which they were dispatched")
         edges = first
         notes = ("the host runs ahead of its ops: a step begins with the op that begins the program",)
-    return Periods(edges[:-1][whole], edges[1:][whole], found.number[:-1][whole], found.family, notes)
+    return Periods(
+        edges[:-1][whole], edges[1:][whole], found.number[:-1][whole], found.family, notes,
+        marker_ns=found.start_ns[:-1][whole],
+    )  # fmt: skip
 
 
 def _ran_under(found: Marks, start: Int64, may_be_late: float = 0.0) -> bool:
@@ -234,8 +240,9 @@ def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
     if lost:
         notes.append(f"{lost} of {launched} launches ({format_ratio(ratio)}) have no kernel in the trace")
     return Periods(
-        first[:-1][whole], first[1:][whole], found.number[:-1][whole], found.family, tuple(notes), ratio
-    )
+        first[:-1][whole], first[1:][whole], found.number[:-1][whole], found.family, tuple(notes), ratio,
+        found.start_ns[:-1][whole],
+    )  # fmt: skip
 
 
 def _first_under(count: int, marker: Int64, start: Int64, stream: NDArray[np.int32] | None) -> Int64:

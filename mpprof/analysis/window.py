@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis import idle, timeline
 from mpprof.analysis import steps as stepping
+from mpprof.analysis.step_lines import step_lines
 from mpprof.analysis.timeline import Periods
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import Run
@@ -51,16 +52,24 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
             f"the collector lost {format_ratio(periods.missing_ratio)} of the kernels of the whole steps "
             f"(at most {format_ratio(MOST_MISSING_RATIO)} may be missing)"
         )
-    periods = _steady(periods, run, summary)
+    joined = step_lines(trace, periods, run)
+    kept = _steady(periods, joined.row, run, summary)
+    periods = periods.keep(kept.rows, *joined.notes, *kept.notes)
+    line = None if joined.row is None else joined.row[kept.rows]
     rows = np.flatnonzero(trace.kernels.device == device)
     shift = idle.ClockShift(0, rows[:0]) if trace.basis == "host" else idle.clock_shift(trace, rows)
-    return Window(device, periods, _steps_of(periods, run), rows, shift)
+    return Window(device, periods, _steps_of(periods, line, run), rows, shift)
 
 
-def _steady(periods: Periods, run: Run | None, summary: StepSummary | None) -> Periods:
-    """The periods without those of warm-up and without an epoch's edge; all of them if none is left."""
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    rows: NDArray[np.bool_]
+    notes: tuple[str, ...] = ()
+
+
+def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: StepSummary | None) -> _Kept:
+    """Which periods are neither warm-up nor an epoch's edge; all of them if none is."""
     rows = np.ones(len(periods), np.bool_)
-    line = _lines(periods, run)
     why = "warm-up or the end of an epoch"
     if run is not None and run.steps is not None and line is not None:
         steps = run.steps
@@ -72,22 +81,12 @@ def _steady(periods: Periods, run: Run | None, summary: StepSummary | None) -> P
         rows[: stepping.warm_up((periods.end_ns - periods.start_ns).astype(np.float64))] = False
         why = "warm-up"
     if rows.all() or not rows.any():
-        return periods
-    return periods.keep(rows, f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}")
+        return _Kept(np.ones(len(periods), np.bool_))
+    return _Kept(rows, (f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}",))
 
 
-def _lines(periods: Periods, run: Run | None) -> Int64 | None:
-    """The row of the step log of each period; None where their numbers are not those of the log."""
-    if run is None or run.steps is None or periods.source != "mpprof" or not len(run.steps):
-        return None
-    steps = run.steps.step
-    row = np.minimum(np.searchsorted(steps, periods.number), len(steps) - 1)
-    return row if (np.diff(steps) > 0).all() and (steps[row] == periods.number).all() else None
-
-
-def _steps_of(periods: Periods, run: Run | None) -> int:
+def _steps_of(periods: Periods, line: Int64 | None, run: Run | None) -> int:
     """How many optimizer steps these periods hold: a call may cover several."""
-    line = _lines(periods, run)
     if line is not None and run is not None and run.steps is not None:
         return max(1, int(run.steps.covers[line].sum()))
     fit = run.last_fit if run is not None else None
