@@ -101,14 +101,16 @@ class CallLog:
         self._calls_since_wait += 1
         return line
 
-    def waited(self, now_ns: int, line: Line | None = None) -> None:
-        """The device has finished all calls so far: the mean interval since the wait before is known."""
+    def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
+        """The device has finished all calls so far, but for the last `behind`: the mean interval since the
+        wait before is known. It belongs to `line`, of the last call that has finished."""
+        calls = self._calls_since_wait - behind
         if line is not None:
             line["synced"] = True
-            if self.waited_ns is not None and self._calls_since_wait:
-                line["interval_ns"] = (now_ns - self.waited_ns) // self._calls_since_wait
-                line["interval_calls"] = self._calls_since_wait
-        self.waited_ns, self._calls_since_wait = now_ns, 0
+            if self.waited_ns is not None and calls > 0:
+                line["interval_ns"] = (now_ns - self.waited_ns) // calls
+                line["interval_calls"] = calls
+        self.waited_ns, self._calls_since_wait = now_ns, behind
 
     def _start_waiting(self, now_ns: int) -> None:
         if self.waited_ns is None:  # the first call of an epoch starts with an idle device

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from mpprof.record.fits import batch_size_of_running_fit, callbacks_of_running_f
 from mpprof.record.flavour import steps_per_execution
 from mpprof.record.layers import model_facts
 from mpprof.record.observing import Observer
-from mpprof.record.probes.base import Facts, Probe, Snapshot
+from mpprof.record.probes.base import Facts, Probe, Snapshot, Taken
 from mpprof.record.profiling import Profiling
 from mpprof.record.recorder import Recorder
 from mpprof.record.result import RunResult
@@ -29,8 +30,8 @@ WARM_CALLS = 8
 """Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
 
 WAIT_STEPS, WAIT_NS = 128, 20_000_000
-"""After so many steps a wait for the device comes at the earliest so long after the one before: it drains
-the queue of dispatched work, which steps of a tenth of a millisecond would notice."""
+"""After so many steps a wait for the device comes at the earliest so long after the one before: steps of a
+tenth of a millisecond would notice it."""
 
 LATE_NS = 500_000_000
 """A line is not held back for a reading that takes longer than this."""
@@ -43,6 +44,14 @@ ASYNCHRONOUS_NOTE = (
     "The device runs behind the host: dispatch_ns is what the host took. Only lines marked synced carry "
     "interval_ns: the mean per call between two waits for the device, over interval_calls calls."
 )
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A line that waits for its reading."""
+
+    line: Line
+    snapshot: Snapshot | None = None
 
 
 class FitSession:
@@ -66,7 +75,8 @@ class FitSession:
         self.profiling = Profiling(recorder, probe, self.calls, plan, self._settle, self._resumed)
         if plan is not None:
             plan.means = self.runs_behind
-        self._queued: deque[tuple[Line, Snapshot | None]] = deque()
+        self._queued: deque[_Queued] = deque()
+        self._awaited: _Queued | None = None
         self._batch_size: int | None = None
         self._in_fit = False
         self._end_unknown = False
@@ -160,6 +170,8 @@ class FitSession:
             if line is not None:
                 self._calls_run += 1
                 self._after_call(line)
+                if self._awaited is not None:
+                    self._wait_for(self._awaited)
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:
             self._drain()
@@ -196,7 +208,7 @@ class FitSession:
             line = self.calls.begin(batch, now)
             if line is not None:
                 if self.runs_behind:
-                    self._queued.append((line, None))
+                    self._queued.append(_Queued(line))
                 else:
                     self._emit(line)
         if not self.profiling.idle:
@@ -233,6 +245,8 @@ class FitSession:
         line = self.calls.dispatched(batch, now_ns)
         if line is None:
             return
+        if self._awaited is not None:
+            self._wait_for(self._awaited)
         self._calls_run += 1
         if not self._described or self._calls_run <= WARM_CALLS or not self.profiling.idle:
             self._after_call(line)
@@ -241,9 +255,15 @@ class FitSession:
         if not in_window and (observer.schedule.due(before, self.calls.step) or self._end_unknown):
             snapshot = observer.snapshot(self.model)
             observer.note_memory(line)
-        self._queued.append((line, snapshot))
+        queued = _Queued(line, snapshot)
+        self._queued.append(queued)
         if not in_window and self._waits(before, now_ns):
-            self._wait(line)
+            if snapshot is None:
+                self._wait(line)
+            elif snapshot.ready():
+                self.calls.waited(self._clock(), line)
+            else:  # one call later: until then the device has that one to work on
+                self._awaited = queued
 
     def _waits(self, before: int, now_ns: int) -> bool:
         """Whether to wait for the device after this call."""
@@ -255,6 +275,14 @@ class FitSession:
     def _wait(self, line: Line | None = None) -> None:
         self.recorder.attempt("waiting", self._wait_for_device)
         self.calls.waited(self._clock(), line)
+
+    def _wait_for(self, queued: _Queued) -> None:
+        """Until the device has finished the call of this line. The one after it was dispatched meanwhile, so
+        the device does not run idle while the host waits."""
+        self._awaited = None
+        reading = None if queued.snapshot is None else self.observer.arrived(queued.snapshot)
+        queued.snapshot = None if reading is None else Taken(reading)
+        self.calls.waited(self._clock(), queued.line, behind=1)
 
     def _wait_for_device(self) -> None:
         self.probe.wait(self.model)
@@ -284,7 +312,10 @@ class FitSession:
         """Hand over queued lines in order, each with its reading. Without `now_ns` all of them, else those
         before a reading that has not arrived."""
         while self._queued:
-            line, snapshot = self._queued[0]
+            queued = self._queued[0]
+            line, snapshot = queued.line, queued.snapshot
+            if now_ns is not None and queued is self._awaited:
+                return
             if snapshot is not None:
                 if now_ns is not None and not snapshot.ready():
                     late = now_ns - self.recorder.zero_ns - line["t_ns"] > LATE_NS
@@ -317,7 +348,8 @@ class FitSession:
     def _settle(self) -> None:
         """Only a wait gives the window whole steps where the device runs behind."""
         if self.runs_behind:
-            self._wait(self._queued[-1][0] if self._queued else None)
+            self._awaited = None
+            self._wait(self._queued[-1].line if self._queued else None)
         self._drain()
 
     def _resumed(self) -> None:

@@ -90,6 +90,20 @@ def test_where_only_begins_are_seen_and_nothing_runs_behind_they_give_the_interv
     assert not any("dispatch_ns" in (line or {}) for line in (first, second, last))
 
 
+def test_a_wait_for_the_call_before_the_last_gives_intervals_up_to_that_call() -> None:
+    calls = started()
+    calls.dispatched(0, 100)
+    first = calls.dispatched(1, 110)
+    second = calls.dispatched(2, 125)
+    assert first is not None
+    assert second is not None
+    calls.waited(300, first, behind=1)
+    assert (first["interval_ns"], first["interval_calls"]) == (200, 1)
+    assert second["synced"] is False
+    calls.waited(450, second)
+    assert (second["interval_ns"], second["interval_calls"]) == (150, 1)
+
+
 def test_our_own_work_belongs_to_no_interval() -> None:
     calls = started()
     calls.begin(0, 0)
