@@ -40,6 +40,7 @@ from mpprof.model.trace import Trace
 from mpprof.traces import awaited
 
 if TYPE_CHECKING:
+    from mpprof.analysis.alike import Side
     from mpprof.analysis.bounds import Proof
     from mpprof.store import Records
 
@@ -379,12 +380,27 @@ def _proof(mine: Analysis, baseline: Analysis | None) -> Proof | None:
 
 def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
     if baseline is not None:
+        from mpprof.analysis import alike
         from mpprof.analysis import compare as comparing
 
+        sides = _side(baseline), _side(mine)
+        if (refused := alike.refusal(*sides)) is not None:
+            return comparing.refused(baseline.run, refused)
         return comparing.speedup(
-            mine.account, baseline.account, mixed_run=mine.run, baseline_run=baseline.run, peaks=mine.peaks
+            mine.account,
+            baseline.account,
+            mixed_run=mine.run,
+            baseline_run=baseline.run,
+            peaks=mine.peaks,
+            other_card=alike.other_card(*sides) is not None,
         )
     return estimate.estimate(mine.account, mine.run, mine.peaks) if mine.account else None
+
+
+def _side(mine: Analysis) -> Side:
+    from mpprof.analysis.alike import Side
+
+    return Side(mine.run, _main_device(mine), mine.peaks)
 
 
 def _absent(mine: Analysis) -> dict[str, str]:
@@ -419,6 +435,7 @@ def compare(chosen: Sequence[Run], *, strict: bool = False) -> Comparison:
 
 def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
     """The comparison of what was already analysed. Raises MpprofError for fewer than two runs."""
+    from mpprof.analysis import alike
     from mpprof.analysis import compare as comparing
 
     if len(analyses) < 2:
@@ -428,8 +445,12 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
     rungs = []
     for index, (start, end) in enumerate(pairwise(analyses)):
         step = judged[index + 1] if index == 0 else judge(end, start, ladder=ladder)
+        sides = _side(start), _side(end)
+        refused = alike.refusal(*sides)
         changes = (
-            comparing.kernel_changes(start.account, end.account) if start.account and end.account else ()
+            comparing.kernel_changes(start.account, end.account)
+            if start.account and end.account and refused is None
+            else ()
         )
         rungs.append(
             Rung(
@@ -439,7 +460,9 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
                 slices=step.speedup.slices if step.speedup else (),
                 kernels=changes,
                 findings=step.findings,
-                labels=comparing.unlike(start.run, end.run),
+                labels=alike.unlike(*sides),
+                refused=refused,
+                cards=alike.rates(*sides),
                 examples_per_s=(
                     comparing.examples_per_s(start.run, start.account),
                     comparing.examples_per_s(end.run, end.account),

@@ -8,7 +8,11 @@ The baseline B and the mixed run M are aligned by role: class, phase, layer, and
 where `a` is work that every healthy mixed run has and the baseline has not (`added`: casts, loss scaling).
 The slices of the gap, `m - b / r - a` by class and layer, sum to it. Where some `r` is not known there is no
 expectation: every `r` is taken as 1, and the slices are the plain differences that sum to `M - B`. Parts with
-an unknown `r` that hold less than 1 % of the baseline are taken to stay as they are.
+an unknown `r` that hold less than 1 % of the baseline are taken to stay as they are. Nor is anything expected
+of another batch, another card, or a run that computes in the same type as its baseline.
+
+`expected_with_host` takes the baseline's idle time out of the reach and puts the host's need under it. As the
+host can only keep a run from what its device could reach, it never lies above `expected`.
 """
 
 from __future__ import annotations
@@ -40,11 +44,9 @@ from mpprof.model.run import Run
 NEGLIGIBLE = 0.01  # share of the baseline whose unknown ratio does not spoil the expectation
 HOST_BOUND = 0.25  # share of the step that the device waits for the host, from which the host is the limit
 _HOST_CLASSES: frozenset[Class] = frozenset(("idle_input", "idle_launch"))
-_FRAMEWORK = (
-    "keras", "backend", "backend_version", "cuda", "cudnn", "xla_flags", "matmul_precision",
-    "command_buffers", "autotune_level",
-)  # fmt: skip
 _OTHER_BATCH = "the batch sizes differ: rates at one batch do not tell those at another"
+_OTHER_CARD = "the cards differ: what one could reach is no measure of the other"
+_SAME_TYPE = "both runs compute in {}: precision explains no difference between them"
 _PLAIN = "no expectation: plain difference from the baseline"
 
 
@@ -55,11 +57,13 @@ def speedup(
     mixed_run: Run,
     baseline_run: Run,
     peaks: DevicePeaks | None,
+    other_card: bool = False,
 ) -> Speedup:
     """Expected and observed speedup of `mixed_run` over a measured `baseline_run`, and the gap in slices.
 
     A run without an account is compared by its step records alone; then there is no expectation. `peaks` are
-    those of the mixed run's device. `absent` says why a field is None.
+    those of the mixed run's device; `other_card`: the baseline's is known to be another. `absent` says why a
+    field is None.
     """
     interval, no_interval = _interval(mixed_run, baseline_run)
     if mixed is None or baseline is None:
@@ -70,22 +74,32 @@ def speedup(
     before, after = _aligned(baseline, mixed, baseline_run, mixed_run)
     target = _target(mixed_run, baseline_run, after, before)
     ratios = _ratios(before, after, target, peaks, mixed.trace_basis == "host")
+    unalike = _unalike(target, scale, other_card=other_card)
     unknown = sum(before[role].ns for role, found in ratios.items() if found.reachable is None)
-    known = unknown <= NEGLIGIBLE * baseline.step_ns and scale == 1.0
+    known = unknown <= NEGLIGIBLE * baseline.step_ns and not unalike
     if not known:
-        absent["expected"] = _OTHER_BATCH if scale != 1.0 else _why_not(before, ratios, mixed, peaks)
-        ratios = {role: Ratio(1.0, found.ceiling, _PLAIN) for role, found in ratios.items()}
+        absent["expected"] = unalike or _why_not(before, ratios, mixed, peaks)
+        ratios = {
+            role: Ratio(1.0, None if unalike else found.ceiling, _PLAIN) for role, found in ratios.items()
+        }
     extra = added(before, after, mixed_run, peaks) if known and target.becomes and not target.same else {}
     slices = _slices(before, after, ratios, extra)
     reach_ns = sum(part.ns / (ratios[role].reachable or 1.0) for role, part in before.items())
-    reach_ns += sum(extra.values())
+    added_ns = sum(extra.values())
+    reach_ns += added_ns
     expected = baseline.step_ns / reach_ns if known and reach_ns > 0 else None
-    with_host, no_host = _with_host(baseline, mixed, before, ratios) if known else (None, "no expectation")
+    with_host, no_host = None, "no expectation"
+    if known:
+        with_host, no_host = _with_host(baseline, mixed, before, ratios, added_ns)
+    if with_host is not None and expected is not None:
+        with_host = min(with_host, expected)
     if with_host is None:
         absent["expected_with_host"] = no_host
     ceiling = _ceiling(baseline, before, ratios)
     if ceiling is None:
-        absent["ceiling"] = "the peak rates of this device, or what ran in the baseline, are not known"
+        absent["ceiling"] = (
+            unalike or "the peak rates of this device, or what ran in the baseline, are not known"
+        )
     return Speedup(
         baseline="measured",
         baseline_id=baseline_run.run_id,
@@ -102,6 +116,30 @@ def speedup(
         absent=absent or None,
         per_example=scale != 1.0,
     )
+
+
+def _unalike(target: Target, scale: float, *, other_card: bool) -> str:
+    """Why nothing is to be expected of these two runs, whatever their kernels did; empty: something is."""
+    if scale != 1.0:
+        return _OTHER_BATCH
+    if other_card:
+        return _OTHER_CARD
+    return _SAME_TYPE.format(target.computes) if target.same else ""
+
+
+def refused(baseline: Run, why: str) -> Speedup:
+    """The comparison of runs that are none: nothing but the reason."""
+    fields = (
+        "observed",
+        "interval",
+        "expected",
+        "expected_with_host",
+        "ceiling",
+        "reach_ns",
+        "gap_ns",
+        "slices",
+    )
+    return _measured(baseline, None, absent=dict.fromkeys(fields, why))
 
 
 def batch_ratio(baseline: Run, mixed: Run) -> float:
@@ -159,11 +197,31 @@ def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None)
     absent = dict.fromkeys(("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices"), why)
     if not b or not m:
         absent["observed"] = "a run has no steady steps on record"
+    return _measured(
+        baseline,
+        b,
+        absent=absent,
+        observed=b / m if b and m else None,
+        interval=interval,
+        per_example=scale != 1.0,
+    )
+
+
+def _measured(
+    baseline: Run,
+    step_ns: float | None,
+    *,
+    absent: dict[str, str],
+    observed: float | None = None,
+    interval: tuple[float, float] | None = None,
+    per_example: bool = False,
+) -> Speedup:
+    """A comparison that holds no more than step times."""
     return Speedup(
         baseline="measured",
         baseline_id=baseline.run_id,
-        baseline_step_ns=b,
-        observed=b / m if b and m else None,
+        baseline_step_ns=step_ns,
+        observed=observed,
         interval=interval,
         expected=None,
         expected_with_host=None,
@@ -173,7 +231,7 @@ def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None)
         slices=(),
         unexplained_ns=None,
         absent=absent,
-        per_example=scale != 1.0,
+        per_example=per_example,
     )
 
 
@@ -220,16 +278,29 @@ def _layer_names(baseline: Run, mixed: Run) -> dict[str, str]:
 
 
 def _target(mixed: Run, baseline: Run, after: Mapping[Role, Part], before: Mapping[Role, Part]) -> Target:
-    becomes, was = _compute(mixed) or _ran(after), _compute(baseline) or _ran(before)
+    wanted = _wanted(mixed)
+    becomes, was = wanted or _compute(mixed) or _ran(after), _compute(baseline) or _ran(before)
     layers = mixed.facts.model.layers if mixed.facts and mixed.facts.model else ()
     by_layer = {layer.name: found for layer in layers if (found := precision_of(layer.compute_dtype))}
     norms = frozenset(f.name for f in layers if layer_kinds.is_norm(f) and not compiled(mixed))
     same = becomes is not None and becomes == was
-    return Target(becomes if becomes in SIXTEEN_BITS else None, by_layer, same, norms)
+    return Target(
+        becomes if becomes in SIXTEEN_BITS else None, {} if wanted else by_layer, same, norms, becomes
+    )
 
 
 def _compute(run: Run) -> Precision | None:
     return precision_of(run.last_fit.policy.compute_dtype) if run.last_fit else None
+
+
+def _wanted(run: Run) -> Precision | None:
+    """The 16-bit type that the process' policy asks for where the model does not compute in it: what was
+    expected of such a run is what the policy promised. None: the model does as its policy says."""
+    policy = run.last_fit.policy if run.last_fit else None
+    if policy is None or not (policy.global_name or "").startswith("mixed_"):
+        return None
+    wanted = precision_of(policy.global_name)
+    return wanted if wanted in SIXTEEN_BITS and precision_of(policy.compute_dtype) == "fp32" else None
 
 
 def _ran(run: Mapping[Role, Part]) -> Precision | None:
@@ -301,7 +372,11 @@ def _ceiling(baseline: Account, before: Mapping[Role, Part], ratios: Mapping[Rol
 
 
 def _with_host(
-    baseline: Account, mixed: Account, before: Mapping[Role, Part], ratios: Mapping[Role, Ratio]
+    baseline: Account,
+    mixed: Account,
+    before: Mapping[Role, Part],
+    ratios: Mapping[Role, Ratio],
+    added_ns: float,
 ) -> tuple[float | None, str]:
     """The expectation under the host's floor: its need as the trace shows it, else, where the device waits
     for it for long, the step itself, as the host never rests."""
@@ -319,7 +394,12 @@ def _with_host(
         for role, part in before.items()
         if not role.role.startswith("idle_")
     )
-    return baseline.step_ns / max(work, need), ""
+    floor = max(work + added_ns, need)
+    return (
+        (baseline.step_ns / floor, "")
+        if floor > 0
+        else (None, "neither work nor a need of the host is known")
+    )
 
 
 # --- kernels -----------------------------------------------------------------------------------------------
@@ -344,60 +424,4 @@ def _changes(baseline: Account, mixed: Account, by: str) -> Sequence[KernelChang
     return [
         KernelChange(key, "name" if by == "name" else "op", before.get(key), after.get(key))
         for key in dict.fromkeys((*before, *after))
-    ]
-
-
-# --- what makes two runs unlike ----------------------------------------------------------------------------
-
-
-def unlike(one: Run, other: Run) -> tuple[str, ...]:
-    """In which respects, the precision apart, the two runs differ, each as a short text; empty: comparable.
-
-    What neither recorded is passed over; what only one recorded is not known to be alike, and said so.
-    """
-    if one.facts is None or other.facts is None:
-        missing = " and ".join(run.name for run in (one, other) if run.facts is None)
-        return (f"conditions unknown: no records of {missing}",)
-    labels = [
-        f"{name}: {_said(first)} against {_said(second)}"
-        for (name, first), (_, second) in zip(_conditions(one), _conditions(other), strict=True)
-        if first != second
-    ]
-    kinds = [_layer_classes(run) for run in (one, other)]
-    if kinds[0] is not None and kinds[1] is not None and kinds[0] != kinds[1]:
-        labels.append("model: the layers are not of the same kinds in the same order")
-    return tuple(labels)
-
-
-def _layer_classes(run: Run) -> list[str] | None:
-    model = run.facts.model if run.facts else None
-    return [layer.class_name for layer in model.layers] if model else None
-
-
-def _said(value: object) -> str:
-    return "not recorded" if value is None else str(value)
-
-
-def _conditions(run: Run) -> list[tuple[str, object]]:
-    facts, fit = run.facts, run.last_fit
-    if facts is None:
-        return []
-    framework, model = facts.framework, facts.model
-    device = next((d for d in facts.devices if d.kind != "cpu"), next(iter(facts.devices), None))
-    return [
-        ("batch size", fit.batch_size if fit else None),
-        ("model parameters", model.parameters if model else None),
-        ("layers", len(model.layers) if model else None),
-        ("optimizer", (fit.optimizer.inner or fit.optimizer.class_name) if fit else None),
-        ("device", device.name if device else None),
-        ("devices", sum(d.kind == device.kind for d in facts.devices) if device else None),
-        ("replicas", facts.replicas),
-        ("TF32", facts.tf32_enabled),
-        ("XLA (jit_compile)", fit.jit_compile if fit else None),
-        ("eager", fit.run_eagerly if fit else None),
-        ("steps per execution", fit.steps_per_execution if fit else None),
-        ("gradient accumulation", fit.gradient_accumulation_steps if fit else None),
-        ("deterministic ops", facts.deterministic_ops),
-        ("driver", device.driver if device else None),
-        *((key, framework.get(key)) for key in _FRAMEWORK),
     ]

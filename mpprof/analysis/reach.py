@@ -86,6 +86,7 @@ class Target:
     by_layer: Mapping[str, Precision]
     same: bool = False
     norms: frozenset[str] = frozenset()  # layers that compute in float32 whatever the policy
+    computes: Precision | None = None  # what the mixed run computes in, 16 bits or not
 
     def of(self, layer: str | None) -> Precision | None:
         return self.by_layer.get(layer, self.becomes) if layer else self.becomes

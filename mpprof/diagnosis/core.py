@@ -182,6 +182,9 @@ def _finding(
         gap_ratio=explained / shares.gap_ns
         if shares and explained is not None and shares.gap_ns > 0
         else None,
+        lost_ratio=shares.lost_ratio(rule.CODE)
+        if shares and explained is not None and shares.lost_ns > 0
+        else None,
         whatif_step_ns=_whatif(rule, step_ns, stated, signals) if claims and step_ns and stated else None,
         layers=outcome.layers,
     )

@@ -54,12 +54,21 @@ def _excess(claim: Claim, cells: Sequence[Cell]) -> float:
 class GapShares:
     """What each finding explains of the gap to the baseline's reach, and what none of them does.
 
-    `sum(explained_ns.values()) + unexplained_ns == gap_ns` to rounding.
+    `sum(explained_ns.values()) + unexplained_ns == gap_ns` to rounding. The gap is what some parts lost less
+    what others gained beyond their reach, so that a share of it may come to more than all of it; a share of
+    `lost_ns` never does.
     """
 
     gap_ns: float
+    lost_ns: float
     explained_ns: dict[str, float]
     unexplained_ns: float
+
+    def lost_ratio(self, code: str) -> float:
+        """What this finding explains of the lost time, from 0 to 1; 0 where nothing was lost."""
+        if self.lost_ns <= 0:
+            return 0.0
+        return min(1.0, self.explained_ns.get(code, 0.0) / self.lost_ns)  # rounding may end above
 
 
 def explain_gap(
@@ -68,9 +77,9 @@ def explain_gap(
     """Set the claims against the slices of the gap; None without a measured baseline and its gap.
 
     A claim explains part of the slice of its cell's class and layer (or of the class, where the slice names
-    no layer), and together the claims explain no more than the slice: a wait for input of 10 ms explains
-    4 ms of the gap if the baseline waited for 6 ms already. A slice below zero (faster than was thought
-    reachable) is explained by nobody and stays in what is unexplained.
+    no layer), and together the claims explain no more than is lost in the slice: a wait for input of
+    10 ms explains 4 ms of the gap if the baseline waited for 6 ms already. A slice below zero (faster than
+    was thought reachable) is explained by nobody and stays in what is unexplained.
     """
     if speedup is None or speedup.gap_ns is None or speedup.baseline != "measured":
         return None
@@ -92,4 +101,5 @@ def explain_gap(
             continue
         for code, asked in by_code.items():
             explained[code] += asked * min(1.0, available / total)
-    return GapShares(speedup.gap_ns, explained, speedup.gap_ns - sum(explained.values()))
+    lost_ns = sum(max(0.0, part.ns_per_step) for part in speedup.slices)
+    return GapShares(speedup.gap_ns, lost_ns, explained, speedup.gap_ns - sum(explained.values()))

@@ -154,7 +154,8 @@ class Speedup:
     """Expected and observed. Without a measured baseline `observed` is None and `slices` is empty.
 
     `gap_ns = step - reach_ns`, and `sum(slices) == gap_ns`; `unexplained_ns` is the part of the gap that
-    no finding claims (set by the diagnosis)."""
+    no finding claims (set by the diagnosis). The gap is `lost_ns - gained_ns`: what parts take above their
+    reach, less what others take below it."""
 
     baseline: Literal["measured", "estimated"]
     baseline_id: str | None
@@ -171,6 +172,16 @@ class Speedup:
     estimated: EstimatedSpeedup | None = None
     absent: dict[str, str] | None = None  # field -> reason
     per_example: bool = False  # the batches differ: the baseline's times are scaled to this run's batch
+
+    @property
+    def lost_ns(self) -> float | None:
+        """What parts of the step take above their reach; None where there are no slices to tell."""
+        return None if self.gap_ns is None else sum(max(0.0, part.ns_per_step) for part in self.slices)
+
+    @property
+    def gained_ns(self) -> float | None:
+        """What other parts take below it."""
+        return None if self.gap_ns is None else sum(max(0.0, -part.ns_per_step) for part in self.slices)
 
 
 @dataclass(frozen=True, slots=True)

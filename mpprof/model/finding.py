@@ -39,9 +39,10 @@ class Finding:
     summary: str = ""  # one plain sentence with the numbers in it
     cost_ns_per_step: float | None = None
     cost_bytes: int | None = None
-    gap_ratio: float | None = None  # cost over the gap, where there is a gap
+    gap_ratio: float | None = None  # what it explains over the gap: above 1 where other parts gained time
     whatif_step_ns: float | None = None
     layers: tuple[str, ...] = ()
+    lost_ratio: float | None = None  # what it explains of the time lost against the reach: 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class Rung:
     labels: tuple[str, ...] = ()
     refused: str | None = None
     examples_per_s: tuple[float | None, float | None] = (None, None)  # of both runs; None: no batch on record
+    cards: str | None = None  # what two different cards can do at their peaks; None: one card, or not known
 
 
 @dataclass(frozen=True, slots=True)

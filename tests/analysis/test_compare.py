@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpprof.analysis.compare import kernel_changes, speedup, unlike
+from mpprof.analysis.alike import Side, other_card, rates, refusal, unlike
+from mpprof.analysis.compare import kernel_changes, speedup
 from mpprof.model.account import CLASSES, Account, Cell, Speedup
-from mpprof.model.device import DevicePeaks
-from mpprof.model.run import Run
+from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.run import PolicyFacts, Run
 from tests.analysis.pieces import A100, V100, account_of, layer, model, run_of
 
 MODEL = model("dense", "dense_1", "dense_2", layer("head", dtype="float32"), name="model")
@@ -130,9 +131,33 @@ def test_a_card_without_matrix_units_promises_nothing_for_products() -> None:
     assert (found.expected, found.ceiling) == (1.0, 1.0)
 
 
-def test_two_runs_of_one_type_are_expected_to_be_equal() -> None:
+def test_precision_explains_nothing_between_two_runs_of_one_type() -> None:
     found = compared([fp32("dense", 500e3)], [fp32("dense", 400e3)], mixed_run=B_RUN)
-    assert (found.expected, found.observed) == (1.0, 1.25)
+    assert (found.expected, found.ceiling, found.observed) == (None, None, 1.25)
+    assert found.gap_ns == pytest.approx(-100e3)
+    assert "both runs compute in fp32" in (found.absent or {})["expected"]
+
+
+def test_nothing_is_expected_of_another_card() -> None:
+    before, after = account_of([fp32("dense", 600e3)]), account_of([fp16("dense", 100e3)])
+    known = {"mixed_run": M_RUN, "baseline_run": B_RUN, "peaks": V100}
+    assert speedup(after, before, **known).expected is not None
+    other = speedup(after, before, **known, other_card=True)
+    assert (other.expected, other.ceiling, other.expected_with_host) == (None, None, None)
+    assert other.observed == pytest.approx(6.0)
+    assert "cards differ" in (other.absent or {})["expected"]
+
+
+def test_a_policy_that_the_model_was_built_before_still_promised_its_speed() -> None:
+    """The model computes in float32, and what was expected of the run is what mixed_float16 would have given."""
+    layers = model(*(layer(name, dtype="float32") for name in ("dense", "dense_1")))
+    late = run_of("late", "float32", layers)
+    assert late.facts is not None
+    fit = replace(late.facts.fits[0], policy=PolicyFacts("mixed_float16", "float32", "float32"))
+    late = replace(late, facts=replace(late.facts, fits=(fit,)))
+    found = compared([fp32("dense", 700e3)], [fp32("dense", 700e3)], mixed_run=late)
+    assert found.observed == 1.0
+    assert found.expected == pytest.approx(7.0)  # the calibrated ratio of products on this card
 
 
 def test_a_run_on_the_cpu_has_no_expectation() -> None:
@@ -151,6 +176,10 @@ def test_the_host_is_a_floor_where_the_device_waits_for_it() -> None:
     main = replace(after.main, slices=(Slice("idle_input", 500e3, 5 / 6),))
     found = speedup(replace(after, main=main), before, mixed_run=M_RUN, baseline_run=B_RUN, peaks=V100)
     assert found.expected_with_host == pytest.approx(700 / 600)
+    assert found.expected is not None
+    idle_host = replace(after, main=main, host_ns=1e3)  # a host that needs nothing makes no run faster
+    found = speedup(idle_host, before, mixed_run=M_RUN, baseline_run=B_RUN, peaks=V100)
+    assert found.expected_with_host == found.expected
     quiet = speedup(after, before, mixed_run=M_RUN, baseline_run=B_RUN, peaks=V100)
     assert quiet.expected_with_host is None
     assert "expected_with_host" in (quiet.absent or {})
@@ -189,12 +218,23 @@ CELL = st.builds(
 )  # fmt: skip
 
 
-@given(st.lists(CELL, max_size=30), st.lists(CELL, max_size=30), st.sampled_from([V100, A100, None]))
+@given(
+    st.lists(CELL, max_size=30),
+    st.lists(CELL, max_size=30),
+    st.sampled_from([V100, A100, None]),
+    st.none() | st.floats(0, 1e9),
+)
 def test_the_slices_sum_to_the_gap(
-    baseline: list[Cell], mixed: list[Cell], peaks: DevicePeaks | None
+    baseline: list[Cell], mixed: list[Cell], peaks: DevicePeaks | None, host_ns: float | None
 ) -> None:
     baseline, mixed = [Cell("idle_other", 1e3), *baseline], [Cell("idle_other", 2e3), *mixed]
-    found = compared(baseline, mixed, peaks)
+    found = speedup(
+        replace(account_of(mixed), host_ns=host_ns),
+        account_of(baseline),
+        mixed_run=M_RUN,
+        baseline_run=B_RUN,
+        peaks=peaks,
+    )
     t_b, t_m = (sum(cell.ns_per_step for cell in cells) for cells in (baseline, mixed))
     scale = 1e-6 * max(t_b, t_m)
     assert found.gap_ns is not None
@@ -208,6 +248,8 @@ def test_the_slices_sum_to_the_gap(
         assert abs(t_m - found.reach_ns - found.gap_ns) <= scale
         assert found.expected == pytest.approx(t_b / found.reach_ns)
         assert found.ceiling is None or found.ceiling >= found.expected * (1 - 1e-9)
+        assert found.expected_with_host is None or found.expected_with_host <= found.expected
+        assert (found.expected_with_host is None) == ("expected_with_host" in (found.absent or {}))
     assert all(part.ratio >= 1 - 1e-9 for part in found.slices)
 
 
@@ -225,11 +267,38 @@ def test_kernel_changes_put_the_largest_difference_first() -> None:
 
 
 def test_unlike_says_in_which_respects() -> None:
-    assert unlike(B_RUN, M_RUN) == ()
+    assert unlike(Side(B_RUN), Side(M_RUN)) == ()
     other = run_of("other", "float16", model("dense"), batch=64, tf32_enabled=True)
-    labels = unlike(B_RUN, other)
+    labels = unlike(Side(B_RUN), Side(other))
     assert "batch size: 32 against 64" in labels
     assert "TF32: False against True" in labels
     assert any(label.startswith("model") for label in labels)
     bare = replace(M_RUN, facts=None)
-    assert unlike(B_RUN, bare) == ("conditions unknown: no records of mixed",)
+    (said,) = unlike(Side(B_RUN), Side(bare))
+    assert said.startswith("not known to be alike in batch, model")
+    assert said.endswith("no records of mixed")
+
+
+def test_cards_are_told_apart_by_name_or_by_what_they_can_do() -> None:
+    """Records say nothing here: the devices are those that two bare traces name."""
+    bare = replace(B_RUN, facts=None)
+    a100 = Side(bare, DeviceFacts("gpu", "NVIDIA A100-SXM4-40GB", "nvidia", (8, 0)), A100)
+    v100 = Side(bare, DeviceFacts("gpu", "Tesla V100-SXM2-16GB", "nvidia", (7, 0)), V100)
+    assert other_card(a100, v100) == "device: NVIDIA A100-SXM4-40GB against Tesla V100-SXM2-16GB"
+    assert unlike(a100, v100)[0] == other_card(a100, v100)
+    assert "1,555 -> 900 GB/s" in (rates(a100, v100) or "")
+    assert "TF32 on matrix units 156 TFLOP/s -> none" in (rates(a100, v100) or "")
+    nameless = Side(bare, DeviceFacts("gpu", None, "nvidia", (7, 0)))
+    assert other_card(v100, nameless) is None
+    assert other_card(a100, nameless) is not None
+    assert other_card(a100, Side(bare)) is None
+    assert rates(v100, v100) is None
+
+
+def test_another_model_is_no_comparison() -> None:
+    wide = replace(model("dense"), parameters=9_000)
+    assert refusal(Side(B_RUN), Side(M_RUN)) is None
+    why = refusal(Side(B_RUN), Side(run_of("wide", "float16", wide)))
+    assert why is not None
+    assert "4 layers with 1,000 parameters, and 1 with 9,000" in why
+    assert refusal(Side(B_RUN), Side(replace(M_RUN, facts=None))) is None  # nobody knows

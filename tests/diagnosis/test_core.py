@@ -243,10 +243,15 @@ def test_of_all_rules_costs_never_overlap_and_everything_adds_up(case, seed) -> 
     total = sum(f.cost_ns_per_step or 0.0 for f in judgement.findings if f.whatif_step_ns is not None)
     assert total <= account.step_ns * (1 + 1e-9)
     if judgement.speedup is not None:
-        gap = judgement.speedup.gap_ns
-        explained = sum((f.gap_ratio or 0.0) * gap for f in judgement.findings) if gap > 0 else 0.0
+        gap, lost = judgement.speedup.gap_ns, judgement.speedup.lost_ns
         if gap > 0:
+            explained = sum((f.gap_ratio or 0.0) * gap for f in judgement.findings)
             assert explained + judgement.speedup.unexplained_ns == pytest.approx(gap, abs=1.0)
+        shares = [f.lost_ratio or 0.0 for f in judgement.findings]
+        assert all(0.0 <= share <= 1.0 for share in shares)
+        assert sum(shares) <= 1.0 + 1e-9
+        assert lost - judgement.speedup.gained_ns == pytest.approx(gap, abs=1.0)
+        assert sum(shares) * lost + judgement.speedup.unexplained_ns == pytest.approx(gap, abs=1.0)
     told = [f.code for f in judgement.findings] + [u.code for u in judgement.unable] + list(judgement.clear)
     assert sorted(told) == sorted(r.CODE for r in ALL)
     shuffled = list(ALL)

@@ -60,7 +60,15 @@ def test_what_findings_explain_and_what_they_do_not_make_the_gap(name) -> None:
     assert speedup is not None
     assert speedup.gap_ns is not None
     assert speedup.gap_ns > 0
+    assert speedup.lost_ns is not None
+    assert speedup.gained_ns is not None
+    assert speedup.lost_ns - speedup.gained_ns == pytest.approx(speedup.gap_ns, abs=1.0)
     explained = sum(f.gap_ratio or 0.0 for f in diagnosis.findings) * speedup.gap_ns
+    assert explained + speedup.unexplained_ns == pytest.approx(speedup.gap_ns, abs=1.0)
+    shares = [f.lost_ratio or 0.0 for f in diagnosis.findings]
+    assert all(0.0 <= share <= 1.0 for share in shares)
+    assert sum(shares) <= 1.0 + 1e-9
+    explained = sum(shares) * speedup.lost_ns
     assert explained + speedup.unexplained_ns == pytest.approx(speedup.gap_ns, abs=1.0)
     assert diagnosis.account is not None
     assert abs(speedup.unexplained_ns) < max(0.15 * speedup.gap_ns, 0.05 * diagnosis.account.step_ns)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP906", "unlike-runs", "The runs differ in more than their precision"
@@ -37,9 +37,10 @@ SPECIFICITY = GENERAL
 def judge(signals: Signals) -> Outcome:
     baseline = need(signals.baseline)
     also_mixed = baseline.half is not None and signals.half is not None
-    from mpprof.analysis import compare  # only where there is a baseline
+    from mpprof.analysis import alike  # only where there is a baseline
 
-    differences = compare.unlike(baseline.case.run, signals.case.run)
+    sides = [alike.Side(side.case.run, known(side.device), side.case.peaks) for side in (baseline, signals)]
+    differences = alike.unlike(*sides)
     if signals.case.ladder:
         return _of_a_ladder(differences, also_mixed=also_mixed)
     if also_mixed:
@@ -49,6 +50,9 @@ def judge(signals: Signals) -> Outcome:
             evidence=(evidence.text("baseline computes in", str(baseline.compute_dtype), "float32"),),
             severity="error",
         )
+    if alike.other_card(*sides) is None:  # else that much is known without any records
+        need(signals.facts)
+        need(baseline.facts)
     if differences:
         return Found(
             summary=f"the runs differ in more than their precision: {'; '.join(differences)}",
@@ -56,9 +60,6 @@ def judge(signals: Signals) -> Outcome:
             evidence=tuple(evidence.text("difference", difference) for difference in differences),
             severity="warning",
         )
-    if signals.case.run.facts is None or baseline.case.run.facts is None:
-        need(signals.facts)
-        need(baseline.facts)
     return Clear("the runs differ in nothing that was recorded but their precision")
 
 

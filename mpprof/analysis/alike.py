@@ -1,0 +1,146 @@
+"""In which respects two runs differ beside their precision, and when that leaves nothing to compare.
+
+What both recorded is compared; cards are those of the records or, failing them, of the traces. What only one
+side states is not known to be alike, and said so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.kernels import Precision
+from mpprof.model.quantities import format_flops_per_s
+from mpprof.model.run import Run
+
+_FRAMEWORK = (
+    "keras", "backend", "backend_version", "cuda", "cudnn", "xla_flags", "matmul_precision",
+    "command_buffers", "autotune_level",
+)  # fmt: skip
+_RATES = (("tf32", "TF32 on matrix units"), ("fp32_cuda", "float32"))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One run of a comparison. `device`: its main accelerator as the trace, or else the records, name it."""
+
+    run: Run
+    device: DeviceFacts | None = None
+    peaks: DevicePeaks | None = None
+    ran: Precision | None = None  # what most of its matrix time computed in
+
+
+def unlike(one: Side, other: Side) -> tuple[str, ...]:
+    """In which respects, the precision apart, the two runs differ, each as a short text; empty: comparable.
+
+    What neither recorded is passed over, unless one of them has no records at all.
+    """
+    labels = [cards] if (cards := other_card(one, other)) else []
+    if one.run.facts is None or other.run.facts is None:
+        missing = " and ".join(side.run.name for side in (one, other) if side.run.facts is None)
+        return (
+            *labels,
+            f"not known to be alike in batch, model, settings and versions: no records of {missing}",
+        )
+    known = dict(_conditions(one.run))
+    labels += [
+        f"{name}: {_said(known[name])} against {_said(second)}"
+        for name, second in _conditions(other.run)
+        if known[name] != second
+    ]
+    kinds = [_layer_classes(side.run) for side in (one, other)]
+    if kinds[0] is not None and kinds[1] is not None and kinds[0] != kinds[1]:
+        labels.append("model: the layers are not of the same kinds in the same order")
+    return tuple(labels)
+
+
+def refusal(one: Side, other: Side) -> str | None:
+    """Why the two are no comparison at all: they train different models. None: they may be compared."""
+    models = [side.run.facts.model if side.run.facts else None for side in (one, other)]
+    kinds = [_layer_classes(side.run) for side in (one, other)]
+    if models[0] is None or models[1] is None or not kinds[0] or not kinds[1] or kinds[0] == kinds[1]:
+        return None
+    sizes = [model.parameters for model in models if model]
+    if None in sizes or sizes[0] == sizes[1]:
+        return None
+    return (
+        f"they train different models: {len(kinds[0])} layers with {sizes[0]:,} parameters, and "
+        f"{len(kinds[1])} with {sizes[1]:,}; record both runs of one model"
+    )
+
+
+def other_card(one: Side, other: Side) -> str | None:
+    """The two cards, where they are known to differ: "device: A100 against V100"; None: they are not."""
+    names = [_card(side) for side in (one, other)]
+    if names[0] is None or names[1] is None or names[0] == names[1]:
+        return None
+    capabilities = [side.device.compute_capability if side.device else None for side in (one, other)]
+    if capabilities[0] == capabilities[1] and not all(
+        side.device and side.device.name for side in (one, other)
+    ):
+        return None  # one is named and the other described by what it can do, which is the same
+    return f"device: {names[0]} against {names[1]}"
+
+
+def _card(side: Side) -> str | None:
+    device = side.device or _recorded(side.run)
+    if device is None:
+        return None
+    if device.name:
+        return device.name
+    if device.compute_capability is None:
+        return None
+    return "compute capability " + ".".join(map(str, device.compute_capability))
+
+
+def rates(one: Side, other: Side) -> str | None:
+    """What the two cards can do at their peaks, side by side; None where they are alike or not known."""
+    if one.peaks is None or other.peaks is None or other_card(one, other) is None:
+        return None
+    parts = []
+    first, last = one.peaks.bandwidth_bytes_per_s, other.peaks.bandwidth_bytes_per_s
+    if first and last:
+        parts.append(f"memory {first / 1e9:,.0f} -> {last / 1e9:,.0f} GB/s")
+    for key, name in _RATES:
+        before, after = (side.flops_per_s.get(key) for side in (one.peaks, other.peaks))
+        if before or after:
+            said = [format_flops_per_s(rate) if rate else "none" for rate in (before, after)]
+            parts.append(f"{name} {said[0]} -> {said[1]}")
+    return f"the cards' peaks: {', '.join(parts)}" if parts else None
+
+
+def _layer_classes(run: Run) -> list[str] | None:
+    model = run.facts.model if run.facts else None
+    return [layer.class_name for layer in model.layers] if model else None
+
+
+def _said(value: object) -> str:
+    return "not recorded" if value is None else str(value)
+
+
+def _recorded(run: Run) -> DeviceFacts | None:
+    devices = run.facts.devices if run.facts else ()
+    return next((device for device in devices if device.kind != "cpu"), next(iter(devices), None))
+
+
+def _conditions(run: Run) -> list[tuple[str, object]]:
+    facts, fit = run.facts, run.last_fit
+    if facts is None:
+        return []
+    framework, model, device = facts.framework, facts.model, _recorded(run)
+    return [
+        ("batch size", fit.batch_size if fit else None),
+        ("model parameters", model.parameters if model else None),
+        ("layers", len(model.layers) if model else None),
+        ("optimizer", (fit.optimizer.inner or fit.optimizer.class_name) if fit else None),
+        ("devices", sum(d.kind == device.kind for d in facts.devices) if device else None),
+        ("replicas", facts.replicas),
+        ("TF32", facts.tf32_enabled),
+        ("XLA (jit_compile)", fit.jit_compile if fit else None),
+        ("eager", fit.run_eagerly if fit else None),
+        ("steps per execution", fit.steps_per_execution if fit else None),
+        ("gradient accumulation", fit.gradient_accumulation_steps if fit else None),
+        ("deterministic ops", facts.deterministic_ops),
+        ("driver", device.driver if device else None),
+        *((key, framework.get(key)) for key in _FRAMEWORK),
+    ]
