@@ -23,6 +23,7 @@ from mpprof.model.trace import (
 from mpprof.traces import chrome_kineto_host as hosts
 from mpprof.traces import columns
 from mpprof.traces.chrome_kineto import Collected, device_facts, whole
+from mpprof.traces.chrome_kineto_cpu import working
 from mpprof.traces.columns import constant
 from mpprof.traces.devices import join_launches, take
 from mpprof.traces.hlo import Modules
@@ -37,8 +38,8 @@ _ABSOLUTE_NS = 10**17
 
 
 def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> Trace:
-    """The trace, its times counted from its first event. Without a device, the host's innermost ops are its
-    kernels (basis "host"). Has no events where the file had none that a profiler writes."""
+    """The trace, its times counted from its first event. Without a device its kernels are the host's ops that
+    do the work (basis "host"). Has no events where the file had none that a profiler writes."""
     zero = min((*found.work.start_ns, *found.host.start_ns), default=0)
     ops = hosts.Ops()
     nested = hosts.nest(found.host, ops, found.strings)
@@ -55,7 +56,7 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
         kernels = _with_shapes(kernels, nested, place)
     else:
         devices = (TraceDevice("/host:CPU", 0, DeviceFacts(kind="cpu")),)
-        kernels, streams = _host_side(host, nested, place)
+        kernels, streams = _host_side(host, nested, place, found.strings.texts())
     marks = hosts.markers(found, host, devices, zero)
     memory = hosts.allocations(found, nested, zero)
     return Trace(
@@ -162,16 +163,19 @@ def _with_shapes(kernels: KernelTable, nested: hosts.Nest, place: Int64) -> Kern
     return replace(kernels, shapes=of_host[kernels.launch])  # launch -1 finds the last, which is -1
 
 
-def _host_side(host: HostTable, nested: hosts.Nest, place: Int64) -> tuple[KernelTable, tuple[Stream, ...]]:
-    """The innermost ops of each thread as kernels: no card is in this trace."""
+def _host_side(
+    host: HostTable, nested: hosts.Nest, place: Int64, texts: tuple[str, ...]
+) -> tuple[KernelTable, tuple[Stream, ...]]:
+    """The ops of each thread that do the work as kernels: no card is in this trace."""
     rows = np.flatnonzero(host.kind == HostKind.OP)
-    leaf = np.zeros(len(rows), np.bool_)
+    work = np.zeros(len(rows), np.bool_)
     thread = host.thread[rows]
     used = np.unique(thread)
     for one in used.tolist():
         at = np.flatnonzero(thread == one)
-        leaf[at] = columns.leaves(host.start_ns[rows[at]], host.duration_ns[rows[at]])
-    rows = rows[leaf]
+        names = [texts[name] for name in host.name[rows[at]].tolist()]
+        work[at] = working(host.start_ns[rows[at]], host.duration_ns[rows[at]], names)
+    rows = rows[work]
     n = len(rows)
     of_host = np.full(len(host) + 1, -1, np.int32)
     kept = np.flatnonzero(place >= 0)
@@ -214,7 +218,7 @@ def _lacks(found: Collected, nested: hosts.Nest, basis: str, marks: int, memory:
         "clock": "Kineto states neither the card's clock nor its memory bandwidth",
     }
     if basis == "host":
-        lacks["device"] = "no accelerator in this trace: kernels are the host's innermost ops"
+        lacks["device"] = "no accelerator in this trace: kernels are the host's ops"
     if not memory:
         lacks["allocations"] = "the trace holds no allocator events (profile with profile_memory=True)"
     if not marks:

@@ -162,6 +162,70 @@ def test_without_a_card_the_innermost_ops_are_the_kernels(tmp_path: Path) -> Non
     assert "device" in trace.lacks
 
 
+def test_without_a_card_an_op_is_the_work_in_spite_of_the_helpers_that_it_calls(tmp_path: Path) -> None:
+    kineto = Kineto(header={"deviceProperties": []})
+    kineto.op("aten::linear", 0, 100)
+    kineto.op("aten::addmm", 10, 80)
+    kineto.op("aten::expand", 10, 5)
+    kineto.op("aten::as_strided", 11, 2)
+    kineto.op("aten::copy_", 20, 10)  # the bias
+    kineto.op("aten::resolve_conj", 40, 5)
+    kineto.op("aten::to", 200, 20)  # hands on, however long its own time is
+    kineto.op("aten::_to_copy", 203, 16)
+    kineto.op("aten::empty_strided", 204, 2)
+    kineto.op("aten::copy_", 210, 3)
+    kineto.op("autograd::engine::evaluate_function: MmBackward0", 300, 100)
+    kineto.op("MmBackward0", 320, 60)
+    kineto.op("aten::mm", 340, 10)
+    kineto.op("aten::empty", 500, 3)  # nobody's helper
+    trace = read(tmp_path, kineto)
+    kernels = trace.kernels
+    assert [
+        (name_of(trace, row), int(kernels.start_ns[row]) // 1000, int(kernels.duration_ns[row]) // 1000)
+        for row in range(len(kernels))
+    ] == [
+        ("aten::addmm", 10, 80),
+        ("aten::empty_strided", 204, 2),
+        ("aten::copy_", 210, 3),
+        ("aten::mm", 340, 10),
+        ("aten::empty", 500, 3),
+    ]
+
+
+def test_a_range_round_a_module_is_a_scope_like_a_frame_of_one(tmp_path: Path) -> None:
+    kineto = Kineto(header={"deviceProperties": []})
+    kineto.host("user_annotation", "nn.Module: sequential", 0, 100)
+    kineto.host("user_annotation", "nn.Module: dense_1", 10, 80)
+    kineto.op("aten::mm", 20, 10, **{"Sequence number": 4})
+    kineto.host("user_annotation", "nn.Module: LossScaleOptimizer", 200, 40)
+    kineto.op("aten::div", 210, 10)
+    kineto.host("user_annotation", "Optimizer.step#Adam.step", 250, 40)
+    kineto.op("aten::mul", 260, 10)
+    kineto.op("autograd::engine::evaluate_function: MmBackward0", 150, 40, **{"Sequence number": 4})
+    kineto.op("aten::mm", 155, 30)
+    trace = read(tmp_path, kineto)
+    assert [op_of(trace, row) for row in range(len(trace.kernels))] == [
+        "sequential/dense_1/aten::mm",
+        "sequential/dense_1/MmBackward0 aten::mm",
+        "LossScaleOptimizer/aten::div",
+        "Optimizer.step#Adam.step aten::mul",
+    ]
+    owner = layers.attribute(trace, None)
+    phases = [owner.phase_of(op) for op in trace.kernels.op.tolist()]
+    assert phases == ["forward", "backward", "loss_scale", "optimizer"]
+    assert "layers" not in trace.lacks
+
+
+def test_our_own_markers_in_a_trace_of_somebody_elses_come_before_theirs(tmp_path: Path) -> None:
+    kineto = Kineto(header={"deviceProperties": []})
+    for step in range(4):
+        kineto.host("user_annotation", f"mpprof_step#{step + 20}", step * 100, 99)
+        kineto.host("user_annotation", f"ProfilerStep#{step}", step * 100 + 5, 90)
+        kineto.op("aten::mm", step * 100 + 10, 30)
+    found = timeline.periods(read(tmp_path, kineto), 0)
+    assert (found.source, found.number.tolist()) == ("mpprof", [20, 21, 22])
+
+
 def test_what_the_file_lacks_is_said(tmp_path: Path) -> None:
     kineto = Kineto()
     kineto.op("aten::mm", 0, 10)
