@@ -163,7 +163,7 @@ def _by_host_time(trace: Trace, found: Marks, rows: Int64) -> Periods:
     whole = _follows(found.number)
     edges = found.start_ns
     notes: tuple[str, ...] = ()
-    if not _ran_under(found, trace.kernels.start_ns[rows]):
+    if not _ran_under(trace, found, trace.kernels.start_ns[rows]):
         first = _first_of_each(trace, rows, found)
         if first is None:
             return nothing("ops ran after the step markers under which they were dispatched")
@@ -175,11 +175,11 @@ def _by_host_time(trace: Trace, found: Marks, rows: Int64) -> Periods:
     )  # fmt: skip
 
 
-def _ran_under(found: Marks, start: Int64, may_be_late: float = 0.0) -> bool:
+def _ran_under(trace: Trace, found: Marks, start: Int64, may_be_late: float = 0.0) -> bool:
     """Whether the work of each step ran under its marker: all of it (but for so many steps' at the end), and
-    about as much under each."""
+    about as much under each. The end is that of the last marker of any family: somebody else's may go on."""
     marker = found.at(start)
-    late = np.count_nonzero(start >= found.end_ns[-1])
+    late = np.count_nonzero(start >= trace.markers.end_ns[trace.markers.thread == found.thread].max())
     count = np.bincount(marker[marker >= 0], minlength=len(found))[:-1]  # the last may be cut
     usual = median(count)
     even = (count >= usual / _UNEVEN).all() and (count <= usual * _UNEVEN).all()
@@ -272,7 +272,7 @@ def _lagging(trace: Trace, found: Marks, rows: Int64) -> bool:
         return False
     own = 2 * np.count_nonzero(host.thread[launch] == found.thread) > len(rows)
     # A step that the window cuts has launches, but its marker was never closed: one step may be late.
-    return not own and not _ran_under(found, host.start_ns[launch], may_be_late=1.0)
+    return not own and not _ran_under(trace, found, host.start_ns[launch], may_be_late=1.0)
 
 
 def _launches(trace: Trace, found: Marks) -> tuple[Int64, Int64]:

@@ -142,6 +142,31 @@ def test_a_host_trace_takes_the_markers_times() -> None:
     assert edges(found) == [(0, 0, 100), (1, 100, 200)]
 
 
+def test_ops_under_somebody_elses_markers_are_not_late() -> None:
+    b = TraceBuilder(basis="host", planes=("/host:CPU",))
+    for n in range(5):
+        b.marker(n, 100 * n, 100 * n + 100, family="keras")
+        if n in (1, 2, 3):
+            b.marker(n + 20, 100 * n + 2, 100 * n + 99)
+        b.kernel("MatMul", 100 * n + 20, 100 * n + 70, launch=None)
+    found = periods(b.build(), 0)
+    assert (found.source, edges(found)) == ("mpprof", [(21, 102, 202), (22, 202, 302)])
+    assert found.marker_ns is not None
+    assert found.marker_ns.tolist() == [102, 202]
+
+
+def test_a_step_begins_on_the_busiest_stream() -> None:
+    """A collective's stream is idle and runs what is launched at once, long before the device is that far."""
+    b = TraceBuilder()
+    for n in range(3):
+        b.marker(n, 100 * n, 100 * n + 100)
+        b.kernel("nccl", 100 * n + 4, 100 * n + 9, launch=(100 * n + 2, 100 * n + 3), stream=1)
+        for at in range(3):
+            b.kernel("gemm", 100 * n + 260 + 30 * at, 100 * n + 280 + 30 * at,
+                     launch=(100 * n + 10 + at, 100 * n + 11 + at))  # fmt: skip
+    assert edges(periods(b.build(), 0)) == [(0, 260, 360), (1, 360, 460)]
+
+
 def test_a_host_that_runs_ahead_of_its_ops_takes_the_op_that_begins_the_program() -> None:
     b = TraceBuilder(basis="host", planes=("/host:CPU",))
     for n in range(4):
