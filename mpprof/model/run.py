@@ -109,7 +109,7 @@ class ProfileWindow:
     started_unix_ns: int | None
     start_cost_ns: int | None
     stop_cost_ns: int | None
-    status: str  # "done", "open" (killed within), or "failed: <why>"
+    status: str  # "done", "foreign" (of Keras' TensorBoard callback), "open" (killed within), "failed: <why>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ of Keras 2.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import time
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.record.aside import aside
-from mpprof.record.probes.base import Probe
 from mpprof.record.recorder import Recorder
 from mpprof.record.window import KEEPING_SECONDS, host_of, new_session
 
@@ -50,14 +48,15 @@ def profile_of(callbacks: Iterable[Any]) -> ForeignProfile | None:
 
 class ForeignWindow:
     """Follows it through one `fit`. `facts` is its entry in run.json's `profile_windows`: `status` is
-    "foreign" once its trace is there. A trace that lies outside of the run's directory is linked into it (or
-    copied, where that cannot be): a run is whole by itself."""
+    "foreign" once its trace is there. A trace that lies outside of the run's directory is copied into it: a
+    run is whole by itself (and no link: a session of the same second is written over the one before).
+    Its steps are told by TensorBoard's own markers: one of ours, open when their profiler stops, would be
+    lost."""
 
-    def __init__(self, profile: ForeignProfile, recorder: Recorder, probe: Probe) -> None:
-        self._profile, self._recorder, self._probe = profile, recorder, probe
+    def __init__(self, profile: ForeignProfile, recorder: Recorder) -> None:
+        self._profile, self._recorder = profile, recorder
         self._begun = 0  # calls of this fit, as TensorBoard counts them
-        self._before: frozenset[Path] = frozenset()
-        self._marker: contextlib.AbstractContextManager[Any] | None = None
+        self._before: frozenset[tuple[int, Path]] = frozenset()
         self.open = self.ended = False
         self.facts: dict[str, Any] = {}
 
@@ -73,21 +72,9 @@ class ForeignWindow:
         elif self._begun == self._profile.last + 1:
             self.end(steps_run)
 
-    def mark(self, step: int) -> None:
-        """Set our own marker, too: theirs counts batches of an epoch and ends before the next begins."""
-        self.unmark()
-        self._marker = self._probe.marker(step)
-        self._marker.__enter__()
-
-    def unmark(self) -> None:
-        marker, self._marker = self._marker, None
-        if marker is not None:
-            marker.__exit__(None, None, None)
-
     def end(self, steps_run: int) -> None:
         """Their profiler has stopped, or the fit ends. Where it ends before it would have stopped, the trace
         is written by TensorBoard's own `on_train_end`, which may come after ours."""
-        self.unmark()
         was_open, self.open, self.ended = self.open, False, True
         if was_open:
             self.facts["last_step"] = steps_run
@@ -106,9 +93,11 @@ class ForeignWindow:
         self._recorder.facts.setdefault("profile_windows", []).append(self.facts)
         self._recorder.absent.pop("profile_windows", None)
 
-    def _sessions(self) -> frozenset[Path]:
+    def _sessions(self) -> frozenset[tuple[int, Path]]:
+        """When each was written, and where."""
+        sessions = (path for folder in self._profile.folders if folder.is_dir() for path in folder.iterdir())
         return frozenset(
-            path for folder in self._profile.folders if folder.is_dir() for path in folder.iterdir()
+            (max((file.stat().st_mtime_ns for file in path.iterdir()), default=0), path) for path in sessions
         )
 
     def _look(self) -> dict[str, Any]:
@@ -119,7 +108,9 @@ class ForeignWindow:
             return {"status": STATUS, "trace": theirs}
         if not new:
             return {"status": "failed: TensorBoard's callback has left no trace"}
-        session = new[-1] if new[-1].is_relative_to(root) else _adopted(new[-1], root)
+        _, session = new[-1]
+        if not session.is_relative_to(root):
+            session = _adopted(session, root)
         return {"status": STATUS, "trace": session.relative_to(root).as_posix(), "host": host_of(session)}
 
     def _expected(self, root: Path) -> str | None:
@@ -131,8 +122,5 @@ class ForeignWindow:
 def _adopted(session: Path, root: Path) -> Path:
     target = new_session(root / PROFILE, session.name)
     for file in session.iterdir():
-        try:
-            os.link(file, target / file.name)
-        except OSError:  # another file system, or one without links
-            shutil.copyfile(file, target / file.name)
+        shutil.copyfile(file, target / file.name)
     return target

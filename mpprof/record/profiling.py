@@ -50,7 +50,7 @@ class Profiling:
         if stale is not None:
             stale.close()
         theirs = profile_of(callbacks)
-        self.foreign = None if theirs is None else ForeignWindow(theirs, self._recorder, self._probe)
+        self.foreign = None if theirs is None else ForeignWindow(theirs, self._recorder)
 
     @property
     def idle(self) -> bool:
@@ -62,7 +62,7 @@ class Profiling:
         calls = self._calls
         last_step = calls.step + calls.covers(batch)
         if self.foreign is not None:
-            self._follow(self.foreign, last_step)
+            self._follow(self.foreign)
         plan, window = self.plan, self.window
         if plan is None:
             return
@@ -89,9 +89,8 @@ class Profiling:
 
     def end_of_steps(self) -> None:
         """What follows (an epoch's end, a validation) belongs to no step."""
-        for window in (self.window, self.foreign):
-            if window is not None:
-                self._recorder.attempt("markers", window.unmark)
+        if self.window is not None:
+            self._recorder.attempt("markers", self.window.unmark)
 
     def end_fit(self) -> None:
         self.close()
@@ -105,15 +104,13 @@ class Profiling:
 
     # --- TensorBoard's ---------------------------------------------------------------------------------
 
-    def _follow(self, foreign: ForeignWindow, last_step: int) -> None:
-        """Count its calls, and mark those that it profiles."""
+    def _follow(self, foreign: ForeignWindow) -> None:
+        """Count its calls."""
         if not self._recorder.works("profile_windows"):
             self.foreign = None
             return
         was_open = foreign.open
         self._recorder.attempt("profile_windows", foreign.before_call, self._calls.step)
-        if foreign.open:
-            self._recorder.attempt("markers", foreign.mark, last_step)
         if foreign.ended:
             self.foreign = None
             self._recorder.save()

@@ -43,7 +43,7 @@ def judge(signals: Signals) -> Outcome:
     windows, why = facts.profile_windows, facts.absent.get("profile_windows", "")
     if not windows and why.startswith(NOT_WANTED):
         return Clear("no window was wanted")
-    if windows and windows[-1].status == "done":
+    if windows and windows[-1].status in ("done", "foreign"):
         return Clear("the window was recorded; its trace is not where it was written")
     steps = len(signals.case.run.steps) if signals.case.run.steps is not None else 0
     if windows:
