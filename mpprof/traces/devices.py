@@ -214,8 +214,31 @@ _DTYPES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Which of several machines in one file a device or a thread is of: numbers from 0, per row of
+    `Trace.devices` and of `Trace.threads`. Correlation ids are a process' own: two machines use the same."""
+
+    of_device: Int64
+    of_thread: Int64
+
+    def keys(self, kernels: KernelTable, host: HostTable) -> tuple[Int64, Int64]:
+        """Correlation ids of kernels and host events that agree only within a machine."""
+        if not self.of_device.any() and not self.of_thread.any():
+            return kernels.correlation, host.correlation
+        return (
+            _apart(kernels.correlation, self.of_device[kernels.device]),
+            _apart(host.correlation, self.of_thread[host.thread]),
+        )
+
+
+def _apart(correlation: Int64, machine: Int64) -> Int64:
+    small = correlation < 1 << 48  # a larger one is no id that CUPTI or a profiler gave
+    return np.where((correlation >= 0) & small, correlation + (machine << 48), correlation)
+
+
 def join_launches(
-    kernels: KernelTable, host: HostTable, ops: Ops, strings: Interner
+    kernels: KernelTable, host: HostTable, ops: Ops, strings: Interner, machines: Machines | None = None
 ) -> tuple[KernelTable, Int8]:
     """Find the host event that enqueued each kernel, by correlation id.
 
@@ -224,7 +247,8 @@ def join_launches(
     that put right. A kernel that names no op takes that of its launch or of the op event around it; a
     copy that does not state its direction takes it from the call that enqueued it.
     """
-    launch = columns.join(kernels.correlation, host.correlation)
+    keys, to = machines.keys(kernels, host) if machines else (kernels.correlation, host.correlation)
+    launch = columns.join(keys, to)
     rows = np.flatnonzero(launch >= 0)
     kinds = host.kind.copy()
     if not len(rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -50,6 +51,7 @@ class Host:
     )  # per row of `table`: producer id; then consumer ids, their start
     marks: tuple[Int32, Int64] = field(default=(np.empty(0, np.int32), np.empty(0, np.int64)))
     jax: bool = False
+    machines: tuple[int, ...] = ()  # per thread: which of several machines in the file it is of
     warnings: tuple[str, ...] = ()
     damages: tuple[str, ...] = ()
 
@@ -102,6 +104,8 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
     """Read every host plane of a file."""
     threads: dict[tuple[int, int], int] = {}  # plane, line: two hosts may give their threads one id
     names: list[str] = []
+    machines: list[int] = []
+    number = machine_numbers(planes)
     parts: list[_Part] = []
     allocations: list[AllocationTable] = []
     warnings: list[str] = []
@@ -116,6 +120,7 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
             if (at, line.id) not in threads:
                 threads[at, line.id] = len(names)
                 names.append(line.name or f"thread {line.id}")
+                machines.append(number[at])
         ints = _INTS if accelerated else (*_INTS, *_TWINS)
         events = read_events(plane, plane.lines, ints, _TEXTS, strings, shift_ns, ALLOCATIONS)
         warnings += events.warnings
@@ -132,9 +137,21 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
         None if accelerated or not parts else _twins(parts),
         (marks, np.concatenate([p.steps for p in parts] or [np.empty(0, np.int64)])),
         jax or any("jax_version" in plane.stats for plane in planes if plane.name == "/host:metadata"),
+        tuple(machines),
         tuple(warnings),
         tuple(damages),
     )
+
+
+def machine_numbers(planes: Sequence[RawPlane]) -> list[int]:
+    """Which of several machines each plane is of, where their profiles were put into one file one after the
+    other: every machine calls its planes the same, so the second `/device:GPU:0` is of the second."""
+    seen: Counter[str] = Counter()
+    numbers = []
+    for plane in planes:
+        numbers.append(seen[plane.name])
+        seen[plane.name] += 1
+    return numbers
 
 
 def _part(events: PlaneEvents, threads: Sequence[int], names: Sequence[str], ops: Ops) -> _Part:

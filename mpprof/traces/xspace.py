@@ -21,7 +21,7 @@ from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import Stream, Trace, TraceDevice, TraceSource
 from mpprof.traces import cpu, hosts, walk
 from mpprof.traces.columns import Interner
-from mpprof.traces.devices import DeviceReader, join_launches, kernel_table
+from mpprof.traces.devices import DeviceReader, Machines, join_launches, kernel_table
 from mpprof.traces.hlo import Modules
 from mpprof.traces.names import ACCELERATOR
 from mpprof.traces.ops import Ops
@@ -159,11 +159,13 @@ def _assemble(
     origin, shift = _origin(usable)
 
     reader = DeviceReader(parts.strings, ops, shift)
-    for plane in usable:
+    machines: list[int] = []
+    for plane, machine in zip(usable, hosts.machine_numbers(usable), strict=True):
         match = ACCELERATOR.match(plane.name)
         if match:
             device = TraceDevice(plane.name, int(match["ordinal"]), _facts(plane, match["kind"]))
             parts.devices.append(device)
+            machines.append(machine)
             reader.add(plane, len(parts.devices) - 1, device.facts, parts.streams)
     release()
     host = hosts.read(usable, parts.strings, ops, shift)
@@ -173,7 +175,8 @@ def _assemble(
     basis = "device"
     if parts.devices:
         kernels = kernel_table(reader.parts)
-        kernels, kinds = join_launches(kernels, host.table, ops, parts.strings)
+        of = Machines(np.array(machines, np.int64), np.array(host.machines, np.int64))
+        kernels, kinds = join_launches(kernels, host.table, ops, parts.strings, of)
         table = host.with_kinds(kinds)
     else:
         basis = "host"

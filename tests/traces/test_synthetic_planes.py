@@ -49,11 +49,12 @@ def test_devices_and_threads_of_several_hosts_in_one_file_stay_apart(tmp_path: P
     space = Space(hostnames=["one", "two"])
     for n in range(2):
         device = space.plane("/device:GPU:0")
-        device.line(7, "Stream #7(Compute)", 1_000).event("kernel", 2_000 + n, 50, {"correlation_id": 40 + n})
+        # Each process counts its launches from the same number on.
+        device.line(7, "Stream #7(Compute)", 1_000).event("kernel", 2_000 + n, 50, {"correlation_id": 40})
         host = space.plane("/host:CPU")
         for id in (1, 2):
             host.line(id, f"python {n}.{id}", 1_000).event("op:Op", 1_400 - n, 300)
-        host.line(1, "python", 1_000).event("cuLaunchKernel", 1_500 - n, 10, {"correlation_id": 40 + n})
+        host.line(1, "python", 1_000).event("cuLaunchKernel", 1_500 - n, 10, {"correlation_id": 40})
     trace = read(space, tmp_path)
     assert len(trace.devices) == 2
     assert trace.kernels.device.tolist() == [0, 1]
@@ -96,3 +97,32 @@ def test_old_spellings_of_stats(
     assert trace.strings[trace.kernels.shapes[0]] == "(half[8,8])"
     assert trace.markers.number.tolist() == [3]
     assert HostKind.MARKER in trace.host.kind
+
+
+def test_devices_of_one_host_share_its_launches(tmp_path: Path) -> None:
+    """Two cards and one process: a correlation id is used once, whichever card the kernel ran on."""
+    space = Space()
+    host = space.plane("/host:CPU").line(1, "python", 1_000)
+    for n in range(2):
+        device = space.plane(f"/device:GPU:{n}")
+        for at in range(2):
+            host.event("cuLaunchKernel", 1_100 + 100 * n + 10 * at, 5, {"correlation_id": 2 * n + at})
+            device.line(7 + at, f"Stream #{7 + at}(Compute)", 1_000).event(
+                "kernel", 2_000 + at, 50, {"correlation_id": 2 * n + at}
+            )
+    trace = read(space, tmp_path)
+    assert trace.kernels.device.tolist() == [0, 0, 1, 1]
+    assert trace.host.start_ns[trace.kernels.launch].tolist() == [1_100, 1_110, 1_200, 1_210]
+    assert [(stream.device, stream.number) for stream in trace.streams] == [(0, 7), (0, 8), (1, 7), (1, 8)]
+
+
+def test_a_second_machine_without_a_host_plane_is_not_joined_with_the_first_ones_launches(
+    tmp_path: Path,
+) -> None:
+    space = Space(hostnames=["one", "two"])
+    for n in range(2):
+        device = space.plane("/device:GPU:0")
+        device.line(7, "Stream #7(Compute)", 1_000).event("kernel", 2_000 + n, 50, {"correlation_id": 40})
+    host = space.plane("/host:CPU").line(1, "python", 1_000)
+    host.event("cuLaunchKernel", 1_500, 10, {"correlation_id": 40})
+    assert read(space, tmp_path).kernels.launch.tolist() == [0, -1]
