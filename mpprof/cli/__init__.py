@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NoReturn, Protocol
 
 from mpprof._version import __version__
@@ -100,14 +101,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     code: int
-    if not args.no_cache:
-        code = args.run(args)
-        return code
-    from mpprof.store import cache
+    with ExitStack() as stack:
+        if args.quiet:
+            stack.enter_context(_silent_log())
+        if args.no_cache:
+            from mpprof.store import cache
 
-    with cache.switched_off():
+            stack.enter_context(cache.switched_off())
         code = args.run(args)
     return code
+
+
+@contextmanager
+def _silent_log() -> Iterator[None]:
+    """Within it the package's warnings go nowhere."""
+    import logging
+
+    log = logging.getLogger("mpprof")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -144,7 +160,7 @@ def _options(default: object) -> _Parser:
     flags = {
         "--quiet": "no progress and no notes on stderr",
         "--no-color": "no colour, even on a terminal (NO_COLOR does the same)",
-        "--no-cache": "read every trace afresh, and keep nothing of it for the next time",
+        "--no-cache": "read every trace afresh and keep nothing (xplanes never are: a cache is no faster)",
         "--strict": "a cut-off or damaged trace is an error, not a warning",
     }
     for flag, text in flags.items():

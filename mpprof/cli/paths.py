@@ -73,7 +73,7 @@ def _fetched(path: Path) -> Iterator[Path]:
         return
     from tempfile import TemporaryDirectory
 
-    kept = cache.folder()
+    kept = cache.usable_folder()
     with TemporaryDirectory(prefix="mpprof-") if kept is None else nullcontext(str(kept)) as folder:
         local = remote.fetch(address, Path(folder) / "fetched")
         with _named(local, path), opened(local) as run:

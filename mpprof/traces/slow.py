@@ -1,8 +1,10 @@
 """Which traces take so long to parse that the result is worth keeping, and what it depends on.
 
 Measured on one core of a cloud machine: an xplane is walked at 160 MB/s and more, which no cache beats
-(61 MB, 2.1 million events: 0.4 s). Kineto's JSON is parsed at about 50 MB/s of text (22 MB packed, 360 MB
-text: 7 s, from the cache 0.3 s), an SQLite export at 6 to 15 MB/s (39 MB: 6.6 s, from the cache 0.2 s).
+(61 MB, 2.1 million events: 0.38 s; to hash the file, load polars and read the columns back takes 0.40 s, and
+keeping them would cost 0.24 s more and 22 MB of disk). Kineto's JSON is parsed at about 50 MB/s of text
+(22 MB packed, 360 MB text: 7 s, from the cache 0.3 s), an SQLite export at 6 to 15 MB/s (39 MB: 6.6 s, from
+the cache 0.2 s). To load polars alone takes 0.15 s: what is read in less is not worth keeping.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from pathlib import Path
 from mpprof import model
 from mpprof._version import __version__
 
-_FROM_BYTES = {".json.gz": 2 << 20, ".json": 32 << 20, ".sqlite": 8 << 20}
-"""By suffix, the size from which on reading takes about a second; xplanes never do."""
+_FROM_BYTES = {".json.gz": 1 << 20, ".json": 16 << 20, ".sqlite": 4 << 20}
+"""By suffix, the size from which on reading takes twice as long as the cache does; xplanes never do."""
 
 
 def is_slow(path: Path) -> bool:
-    """Whether reading this file takes about a second or more."""
+    """Whether reading this file takes clearly longer than getting it from the cache."""
     for suffix, size in _FROM_BYTES.items():
         if path.name.endswith(suffix):
             try:
