@@ -187,7 +187,8 @@ def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
     folders = [place.root / window.trace for window in windows if window.trace]
     # A window's folder may be gone; and a run.json from elsewhere must not point outside its own run.
     inside = [f for f in folders if f.exists() and f.resolve().is_relative_to(place.root.resolve())]
-    named = [file for folder in inside for file in traces.find(folder)]
+    host = next((window.host for window in reversed(windows) if window.host), None)
+    named = [file for folder in inside for file in traces.find(folder, host=host)]
     return tuple(named) or tuple(f for f in place.files if f.parent != place.root / "mpprof")
 
 

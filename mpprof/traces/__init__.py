@@ -8,7 +8,7 @@ from typing import Protocol
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import Trace
 from mpprof.traces.chrome import ChromeReader
-from mpprof.traces.finding import choice, traces_under
+from mpprof.traces.finding import choice, in_order, traces_under
 from mpprof.traces.nsys import NsysReader
 from mpprof.traces.slow import is_slow, version
 from mpprof.traces.xspace import XSpaceReader
@@ -34,10 +34,11 @@ class Reader(Protocol):
 READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader(), NsysReader())
 
 
-def find(path: Path) -> tuple[Path, ...]:
-    """Trace files under a directory, oldest first (by time of change, then by name); or the file itself.
+def find(path: Path, *, host: str | None = None) -> tuple[Path, ...]:
+    """Trace files under a directory, oldest session first; or the file itself. The last is the one to read.
 
-    Of a directory that holds traces of several formats, those of one format: `traces.finding` has the rule.
+    Of a directory that holds traces of several formats, those of one format, and of several hosts' traces
+    that of `host` last: `traces.finding` has the rule.
     Empty: there is none. Raises NotFoundError where the path does not exist.
     """
     path = Path(path)
@@ -45,8 +46,7 @@ def find(path: Path) -> tuple[Path, ...]:
         raise NotFoundError("no such file or directory", where=str(path))
     if path.is_file():
         return (path,)
-    found = traces_under(path)
-    return tuple(sorted(found, key=lambda file: (file.stat().st_mtime_ns, str(file))))
+    return tuple(in_order(traces_under(path), host))
 
 
 def read(path: Path, *, strict: bool = False) -> Trace:

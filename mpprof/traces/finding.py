@@ -2,7 +2,8 @@
 
 The rule: a directory is one session. Where it holds traces of several formats, only those of the first of
 these count: xspace, Kineto's chrome trace, another chrome trace, nsys. An exported Nsight Systems file stands
-for the report beside it. Among sessions the newest is the last.
+for the report beside it. Among sessions the newest is the last. Of several hosts in one session, the host
+that wrote the records is the last, else the first by name.
 """
 
 from __future__ import annotations
@@ -81,8 +82,34 @@ def _chosen(files: Iterable[Path]) -> list[Path]:
     return next((kinds[kind] for kind in RANKS if kind in kinds), [])
 
 
+def is_session(folder: Path) -> bool:
+    """Whether a profiler laid this directory out, one file per host: `plugins/profile/<time>`."""
+    return folder.parent.name == "profile" and folder.parent.parent.name == "plugins"
+
+
+def in_order(files: Iterable[Path], host: str | None = None) -> list[Path]:
+    """Sessions by their newest file; within one the hosts by name, backwards, and `host` last. Files of a
+    directory that is no session by time, then by name."""
+    changed = {file: file.stat().st_mtime_ns for file in files}
+    newest: dict[Path, int] = {}
+    for file, time in changed.items():
+        newest[file.parent] = max(time, newest.get(file.parent, time))
+
+    def place(file: Path) -> tuple[int, str, bool]:
+        if is_session(file.parent):
+            return newest[file.parent], str(file.parent), host_of(file) == host
+        return changed[file], str(file), False
+
+    return sorted(sorted(changed, key=lambda file: file.name, reverse=True), key=place)
+
+
+def host_of(file: Path) -> str | None:
+    """The host that a profiler named this file after; None for other names."""
+    return next((file.name.removesuffix(end) for end, _ in _BY_NAME if file.name.endswith(end)), None)
+
+
 def choice(path: Path) -> str | None:
-    """Words for what lies unread beside this trace because of its format; None where nothing does.
+    """Words for what lies unread beside this trace, of another format or of another host; None for nothing.
 
     A trace viewer's export of the very same profile (`host.trace.json.gz` beside `host.xplane.pb`) is
     no choice, and neither is a report beside its export.
@@ -91,15 +118,25 @@ def choice(path: Path) -> str | None:
     if mine is None:
         return None
     stem = path.name.partition(".")[0]
-    others = []
+    others, hosts = [], []
     for file in sorted(path.parent.iterdir()):
         kind = kind_of(file)
+        if kind == mine and file != path and is_session(path.parent):
+            hosts.append(str(host_of(file) or file.name))
         if kind in (None, mine) or (mine == "nsys" and kind == "nsys report"):
             continue
         if mine == "xspace" and kind == "chrome" and file.name.partition(".")[0] == stem:
             continue
         others.append(file.name)
-    if not others:
-        return None
-    shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-    return f"this {mine} trace was read; of another format beside it, and not read: {shown}"
+    said = []
+    if hosts:
+        said.append(f"of this session's hosts, {host_of(path)} was read, and not: {_listed(hosts)}")
+    if others:
+        said.append(
+            f"this {mine} trace was read; of another format beside it, and not read: {_listed(others)}"
+        )
+    return "; ".join(said) or None
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

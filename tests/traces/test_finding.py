@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from mpprof import traces, workflows
 from mpprof.errors import UnreadableError
 from tests.traces.kineto import small
 from tests.traces.test_nsys import export
+
+RECORDED = Path(__file__).resolve().parents[2] / "sample_traces" / "recorded-cpu-float32"
 
 
 def names(folder: Path) -> list[str]:
@@ -36,6 +39,35 @@ def test_every_host_of_a_session_and_every_session_is_found_newest_last(tmp_path
         small().write(path)
         os.utime(path, (1000 + at, 1000 + at))
     assert names(tmp_path) == ["b/one.xplane.pb", "b/two.xplane.pb", "a/w.pt.trace.json.gz"]
+
+
+def test_of_a_sessions_hosts_the_first_by_name_is_read_or_the_one_that_recorded(tmp_path: Path) -> None:
+    session = tmp_path / "plugins" / "profile" / "2026_01_01_00_00_00"
+    session.mkdir(parents=True)
+    for at, name in enumerate(("beta", "alpha", "gamma")):  # written in this order
+        (session / f"{name}.xplane.pb").write_bytes(b"")
+        os.utime(session / f"{name}.xplane.pb", (1000 + at, 1000 + at))
+    ordered = [file.name.partition(".")[0] for file in traces.find(tmp_path)]
+    assert ordered == ["gamma", "beta", "alpha"]
+    assert traces.find(tmp_path, host="beta")[-1].name == "beta.xplane.pb"
+    assert traces.choice(session / "alpha.xplane.pb") == (
+        "of this session's hosts, alpha was read, and not: beta, gamma"
+    )
+
+
+def test_a_run_reads_the_trace_of_its_own_host_and_says_so(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED, tmp_path / "run")
+    (own,) = (tmp_path / "run").glob("plugins/profile/*/*.xplane.pb")
+    run = workflows.load(tmp_path / "run")
+    assert run.traces == (own,)
+    assert run.warnings == ()
+    for name in ("aaa", "zzz"):
+        shutil.copy(own, own.with_name(f"{name}.xplane.pb"))
+    run = workflows.load(tmp_path / "run")
+    assert run.traces[-1] == own
+    assert run.warnings == (
+        f"of this session's hosts, {own.name.partition('.')[0]} was read, and not: aaa, zzz",
+    )
 
 
 def test_other_files_are_no_traces(tmp_path: Path) -> None:
