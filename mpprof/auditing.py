@@ -6,6 +6,7 @@ Composes the wing that touches the world (the walk over the model) with the one 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from mpprof.analysis import devices
@@ -15,7 +16,9 @@ from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run
 
 
-def audit(model: Any, *, batch_size: int | None = None, gpu: str | None = None) -> AuditReport:
+def audit(
+    model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
+) -> AuditReport:
     """Look a Keras model over: layers left in float32, 16-bit outputs, sizes that are no multiple of 8,
     recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling, and more.
 
@@ -24,14 +27,15 @@ def audit(model: Any, *, batch_size: int | None = None, gpu: str | None = None) 
         batch_size: global; None: not judged.
         gpu: the card it will train on, by name ("A100") or compute capability ("8.0"); None: the one that
             the framework sees here, or what holds for any.
+        imports: for a saved model: modules to import first, which define classes that it is made of.
 
     Returns an `AuditReport`; print it. Raises `UsageError` where `model` is no Keras model, `NotFoundError`
     for an unknown card and `UnreadableError` for a file that Keras cannot load.
     """
-    from mpprof.record import describing
+    from mpprof.record import describing, saved
 
     if isinstance(model, str | os.PathLike):
-        model = describing.load_model(model)
+        model = saved.load_model(model, imports)
     return audit_run(describing.run_of(model, batch_size), gpu)
 
 

@@ -14,8 +14,8 @@ FORMATS = ("text", "json")
 class Audit:
     """Before training: what of a saved model will not reach the Tensor Cores, and why.
 
-    MODEL is a file that Keras' model.save() wrote. In a script, mpprof.audit(model) says the same of a model
-    that was just built."""
+    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. In a script, mpprof.audit(model) says the
+    same of a model that was just built."""
 
     name = "audit"
 
@@ -23,6 +23,10 @@ class Audit:
         parser.add_argument("model", metavar="MODEL.keras", type=Path, help="a saved Keras model")
         parser.add_argument("--batch-size", metavar="N", type=int, help="the global batch size it will have")
         parser.add_argument("--gpu", metavar="NAME|CC", help='the card it will train on: "A100" or "8.0"')
+        parser.add_argument(
+            "--import", metavar="MODULE", dest="imports", action="append", default=[],
+            help="a module that defines classes which the model is made of (again for more)",
+        )  # fmt: skip
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
 
@@ -31,7 +35,7 @@ class Audit:
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
-        report = auditing.audit(args.model, batch_size=args.batch_size, gpu=args.gpu)
+        report = auditing.audit(args.model, batch_size=args.batch_size, gpu=args.gpu, imports=args.imports)
         if args.format == "json":
             text = documents.dumps({"schema": "mpprof.audit/1", **asdict(report)})
         else:

@@ -1,18 +1,17 @@
-"""A model's facts without training it, and a saved model loaded for that."""
+"""A model's facts without training it."""
 
 from __future__ import annotations
 
-import os
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
-from mpprof.errors import NotFoundError, UnreadableError, UsageError
+from mpprof.errors import UsageError
 from mpprof.model.run import Run
 from mpprof.record.describe import framework_facts
 from mpprof.record.fits import fit_facts
-from mpprof.record.layers import model_facts, walk
+from mpprof.record.flavour import KERAS_2, keras_of
+from mpprof.record.layers import model_facts
 from mpprof.record.probes import probe_for
 from mpprof.record.probes.base import Absent
 from mpprof.store import formats
@@ -27,7 +26,7 @@ def run_of(model: Any, batch_size: int | None = None) -> Run:
         raise UsageError(
             f"{type(model).__name__} is no Keras model", next="Give a model, compiled if it shall be trained"
         )
-    probe = probe_for(_backend())
+    probe = probe_for(_backend(model))
     devices = probe.devices()
     settings = {k: v for k, v in probe.settings().items() if not isinstance(v, Absent)}
     distribution = {k: v for k, v in probe.distribution(model).items() if not isinstance(v, Absent)}
@@ -47,47 +46,9 @@ def run_of(model: Any, batch_size: int | None = None) -> Run:
     return Run(name, Path(), facts, None, None, None, (), True)
 
 
-def _backend() -> str:
-    import keras
-
+def _backend(model: Any) -> str:
+    """That of Keras 3; Keras 2 knows TensorFlow alone."""
+    keras = keras_of(model)
+    if keras is None or keras.__name__ == KERAS_2:
+        return "tensorflow"
     return str(keras.backend.backend())
-
-
-def load_model(path: str | os.PathLike[str]) -> Any:
-    """A model saved by Keras, loaded under the policy it was saved with: under another one, Keras would
-    compile it without loss scaling.
-
-    Raises `NotFoundError`, `UsageError` without Keras, and `UnreadableError` where Keras cannot load it
-    (custom classes must be registered; Lambda layers are not run from a file)."""
-    file = Path(path)
-    if not file.exists():
-        raise NotFoundError("no such file", where=str(file), next="Give a model that model.save() wrote")
-    try:
-        import keras
-    except ImportError as error:
-        raise UsageError("Keras is not installed", next="pip install 'mpprof[tensorflow]'") from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an optimizer's state, which says nothing here
-            return _loaded(keras, file)
-    except Exception as error:  # Keras raises many kinds for files that it cannot load
-        text = str(error).strip().splitlines()
-        raise UnreadableError(
-            f"Keras cannot load it: {type(error).__name__}: {text[0] if text else ''}"[:300],
-            where=str(file),
-            next="Audit it where it is built instead: mpprof.audit(model)",
-        ) from error
-
-
-def _loaded(keras: Any, file: Path) -> Any:
-    uncompiled = keras.saving.load_model(file, compile=False)
-    names = [layer.dtype_policy.name for _, layer in walk(uncompiled) if hasattr(layer, "dtype_policy")]
-    mixed = [name for name in names if name.startswith("mixed_")]
-    before = keras.config.dtype_policy()
-    if not mixed or len(mixed) < len(names) / 2:
-        return keras.saving.load_model(file)
-    try:
-        keras.config.set_dtype_policy(max(set(mixed), key=mixed.count))
-        return keras.saving.load_model(file)
-    finally:
-        keras.config.set_dtype_policy(before)
