@@ -22,6 +22,7 @@ from mpprof.record.reading import Schedule
 from mpprof.record.recorder import Recorder, say
 from mpprof.record.result import RunResult
 from mpprof.record.session import FitSession
+from mpprof.record.signalling import SignalledWish, checked_signal
 from mpprof.record.sinks import Sink
 from mpprof.record.tensorboard import EventFile
 from mpprof.record.window import Plan, ProfileSteps
@@ -39,6 +40,7 @@ class _Settings:
     announce: Announce | str | None
     audit: bool
     stop_on: frozenset[str]
+    window_signal: int | None
     sinks: tuple[Sink, ...]
     tensorboard: bool
     clock: Callable[[], int]
@@ -73,18 +75,23 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             read, so at most `read_every` steps late.
         tensorboard: write the series as TensorBoard scalars, too (`mpprof/loss_scale`, ...), into the run's
             directory. Off unless asked for: the records say the same and more, and `mpprof serve` shows them.
+        window_signal: a signal that asks for a further window while `fit` runs, e.g. `signal.SIGUSR1`. Its
+            handler is set for the time of `fit` only, in the main thread only, and only where the process has
+            none for it; otherwise run.json's `absent` says why.
         sinks: other places for the same series, see `mpprof.record.sinks.Sink`.
         clock: a monotonic clock in nanoseconds.
 
     A further window in a training that runs: create a file `window-please` in the run's `mpprof` directory;
-    within about a second it disappears and the next 5 steps are profiled.
+    within about a second it disappears and the next 5 steps are profiled. Or send the `window_signal`.
 
-    Known limits: on the torch backend there is no profile window yet. A `fit` that ends by an exception is
-    closed by the next `fit` or when the process ends; until then hardware samples go on. Of several
-    worker processes each records a run of its own.
+    Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), its trace is the run's,
+    and the window of this callback gives way to it.
+
+    Known limits: a `fit` that ends by an exception is closed by the next `fit` or when the process ends;
+    until then hardware samples go on.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
-    of its own. Raises `UsageError` where `profile_steps` or `stop_on` is none of these.
+    of its own. Raises `UsageError` where `profile_steps`, `stop_on` or `window_signal` is none of these.
     """
 
     def __init__(
@@ -99,6 +106,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         audit: bool = True,
         stop_on: str | Iterable[str] = (),
         tensorboard: bool = False,
+        window_signal: int | None = None,
         sinks: Iterable[Sink] = (),
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -114,6 +122,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             announce,
             audit,
             checked(stop_on),
+            checked_signal(window_signal),
             tuple(sinks),
             tensorboard,
             clock,
@@ -204,6 +213,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             probe = probe_for(keras.backend.backend())
             self._session = FitSession(recorder, probe, plan, settings.read_every, settings.stop_on)
             self._session.observer.stop = self._stop_training
+            if settings.window_signal is not None:
+                wish = self._session.profiling.wish
+                self._session.signalled = SignalledWish(settings.window_signal, wish)
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
         if first:
@@ -215,7 +227,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
     def _open_sinks(self, recorder: Recorder) -> None:
         own = [EventFile(recorder.folder)] if self._settings.tensorboard else []
-        recorder.sinks.extend([*own, *self._settings.sinks])
+        recorder.add_sinks([*own, *self._settings.sinks])
 
     def result(self) -> RunResult:
         """The run so far, for scripts and notebooks (where it shows itself as a page). Raises `UnableError`

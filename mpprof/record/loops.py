@@ -19,6 +19,7 @@ from mpprof.record.probes import PROBES, Probe, probe_for
 from mpprof.record.probes.base import Facts
 from mpprof.record.recorder import Recorder
 from mpprof.record.session import ASYNCHRONOUS_NOTE, FitSession
+from mpprof.record.signalling import SignalledWish, checked_signal
 from mpprof.record.window import Plan, ProfileSteps
 
 T = TypeVar("T")
@@ -50,8 +51,8 @@ class StepRecorder:
             not. It is called every `read_every` steps, and step times are then means between two waits.
         backend: "tensorflow", "jax" or "torch"; None takes Keras' or the one that is imported.
         batch_size: global, for the record.
-        profile_steps, read_every, hardware, verbose, announce, stop_on, clock: as for `MPProfilerCallback`.
-            An alarm of `stop_on` sets `stop_requested`, which the loop may look at.
+        profile_steps, read_every, hardware, verbose, announce, stop_on, window_signal, clock: as for
+            `MPProfilerCallback`. An alarm of `stop_on` sets `stop_requested`, which the loop may look at.
 
     No failure in here stops the loop. Raises `UsageError` on wrong arguments and on a step within a step.
     """
@@ -71,6 +72,7 @@ class StepRecorder:
         verbose: int = 1,
         announce: Announce | str | None = ANNOUNCE,
         stop_on: str | Iterable[str] = (),
+        window_signal: int | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         plan = Plan.of(profile_steps)
@@ -83,6 +85,8 @@ class StepRecorder:
         probe = probe_for(name)
         self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, batch_size, stopping)
         self._session.observer.stop = self._request_stop
+        if (number := checked_signal(window_signal)) is not None:
+            self._session.signalled = SignalledWish(number, self._session.profiling.wish)
         self.stop_requested = False  # by an alarm of `stop_on`: the loop's own matter to obey
         self._verbose, self._announce, self._clock = verbose, announce, clock
         self._batch = self._epoch = 0

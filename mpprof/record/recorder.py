@@ -13,13 +13,13 @@ import platform
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mpprof.record.aside import DEADLINE_SECONDS, FAILURES, aside
 from mpprof.record.hardware import HardwareSampler
-from mpprof.record.sinks import Series, Sink
+from mpprof.record.sinks import Feed, Point, Series, Sink
 from mpprof.record.window import WISH
 from mpprof.record.workers import Worker
 from mpprof.store import formats
@@ -53,7 +53,7 @@ class Recorder:
         self._saying = threading.Lock()
         self._known: frozenset[str] = frozenset()  # files that this run has begun
         self.wished: Callable[[], None] | None = None  # a further window is asked for
-        self.sinks: list[Sink] = []
+        self._feeds: list[Feed] = []
         self._series = Series()
         self._steps: LineWriter | None = None
         self._samples: LineWriter | None = None
@@ -152,6 +152,8 @@ class Recorder:
             if writer is not None and not writer.close():
                 self._vanished(writer.path, TimeoutError("the disk does not answer"))
         self._steps = self._samples = self._sampler = None
+        for feed in self._feeds:
+            feed.close(DEADLINE_SECONDS)
         self.save()
         _OPEN.discard(self)
 
@@ -189,13 +191,14 @@ class Recorder:
 
     def _feed(self, line: dict[str, Any]) -> None:
         """Hand a line that was written on to the sinks, in the writer's thread."""
-        if line.get("kind") == "fit_end":
-            for sink in self.sinks:
-                self.attempt(_name(sink), sink.close)
-        elif self.sinks and (values := self._series.see(line)):
+        if self._feeds and (values := self._series.see(line)):
             unix_s = (self.facts["clock"]["unix_ns"] + line["t_ns"]) / 1e9
-            for sink in self.sinks:
-                self.attempt(_name(sink), sink.scalars, line["step"], unix_s, values)
+            for feed in self._feeds:
+                feed.put(Point(line["step"], unix_s, values))
+
+    def add_sinks(self, sinks: Iterable[Sink]) -> None:
+        """Where else the series go."""
+        self._feeds += [Feed(sink, self.fail) for sink in sinks]
 
     @property
     def folder(self) -> Path:
@@ -212,10 +215,7 @@ class Recorder:
         """In a forked child: the run, its threads and its files belong to the parent."""
         self.on = False
         self._steps = self._samples = self._sampler = None
-
-
-def _name(sink: Sink) -> str:
-    return f"sink.{type(sink).__name__}"
+        self._feeds = []
 
 
 def say(message: str, *values: object) -> None:

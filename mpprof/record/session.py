@@ -24,6 +24,7 @@ from mpprof.record.probes.base import Facts, Probe, Snapshot, Taken
 from mpprof.record.profiling import Profiling
 from mpprof.record.recorder import Recorder
 from mpprof.record.result import RunResult
+from mpprof.record.signalling import SignalledWish
 from mpprof.record.window import Plan
 
 WARM_CALLS = 8
@@ -73,6 +74,7 @@ class FitSession:
         self.calls = CallLog(0)
         self.observer = Observer(recorder, probe, self.calls, read_every, stop_on)
         self.profiling = Profiling(recorder, probe, self.calls, plan, self._settle, self._resumed)
+        self.signalled: SignalledWish | None = None  # asks for a further window
         if plan is not None:
             plan.means = self.runs_behind
         self._queued: deque[_Queued] = deque()
@@ -111,6 +113,8 @@ class FitSession:
         # Any call of several steps may then have run fewer than it claims: each is read.
         self._end_unknown = self.calls.per_call > 1 and steps_per_epoch is None
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
+        if self.signalled is not None and (why_not := recorder.attempt("signal", self.signalled.install)):
+            recorder.absent["signal"] = why_not
         self._in_fit, self._first_of_epoch, self._described = True, True, False
         self._initial_epoch: int | None = None
         self._batch_size = recorder.attempt("batch_size", self._batch)
@@ -122,8 +126,9 @@ class FitSession:
         self._end_fit("stopped" if stopped else "finished")
 
     def abandon(self) -> None:
-        """Recording has failed: let go of the profiler and the files."""
+        """Recording has failed: let go of the profiler, the signal and the files."""
         self._in_fit = False
+        self._unsignal()
         self.profiling.close()
         self.recorder.close()
 
@@ -133,8 +138,13 @@ class FitSession:
             self._end_fit("interrupted")
         self.recorder.close()
 
+    def _unsignal(self) -> None:
+        if self.signalled is not None:
+            self.recorder.attempt("signal", self.signalled.restore)
+
     def _end_fit(self, reason: str) -> None:
         self._in_fit = False
+        self._unsignal()
         if reason == "interrupted":
             self._emit_all(self.calls.close_epoch())
         self.profiling.end_fit()

@@ -1,22 +1,30 @@
 """Where else the series of a run go while it trains: a small protocol, and what a step line gives to it.
 
-Sinks are fed in our own thread, from the lines that have just been written to disk; nothing of this happens
-in a hook of the training.
+Sinks are fed from the lines that have just been written to disk, each in a thread of its own: one that hangs
+holds up neither the training nor the records nor another sink.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Protocol
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from mpprof.record.aside import FAILURES
 
 MOST_STEPS = 64
 """A point is made at every reading, and at the latest after so many steps."""
 
 
+MOST_QUEUED = 10_000
+"""Points that wait for a sink; one that is further behind is given up."""
+
+
 class Sink(Protocol):
-    """Takes points of series. Both methods are called in mpprof's thread and may block; if one raises, this
-    sink is given up, said once, and training goes on."""
+    """Takes points of series. Both methods are called in a thread of mpprof's and may block for a while; if
+    one raises or hangs, this sink is given up, said once, and training goes on."""
 
     def scalars(self, step: int, unix_s: float, values: Mapping[str, float]) -> None:
         """Values of several series (`mpprof/loss_scale`) after `step` steps."""
@@ -66,3 +74,57 @@ class Series:
             point["mpprof/peak_memory_bytes"] = float(max(device["peak_bytes"] for device in memory))
         self._since = self._steps = self._time_ns = 0
         return point
+
+
+class Point(NamedTuple):
+    step: int
+    unix_s: float
+    values: Mapping[str, float]
+
+
+class Feed:
+    """Hands points to one sink. `failed` is told once, with the error, when it is given up."""
+
+    def __init__(self, sink: Sink, failed: Callable[[str, BaseException], None]) -> None:
+        self._sink, self._failed = sink, failed
+        self._points: queue.SimpleQueue[Point | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._broken = False
+
+    def put(self, point: Point) -> None:
+        if self._broken:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"mpprof {self.name}", daemon=True)
+            self._thread.start()
+        self._points.put(point)
+        if self._points.qsize() > MOST_QUEUED:
+            self._give_up(TimeoutError("it does not take the points"))
+
+    def close(self, timeout_s: float) -> None:
+        """No more points for now. Returns when the sink has taken them all, or after the timeout."""
+        thread, self._thread = self._thread, None
+        if thread is None or self._broken:
+            return
+        self._points.put(None)
+        thread.join(timeout_s)
+        if thread.is_alive():
+            self._give_up(TimeoutError(f"it has not taken its points within {timeout_s:g} s"))
+
+    @property
+    def name(self) -> str:
+        return f"sink.{type(self._sink).__name__}"
+
+    def _run(self) -> None:
+        try:
+            while (point := self._points.get()) is not None:
+                if not self._broken:
+                    self._sink.scalars(*point)
+            self._sink.close()
+        except FAILURES as error:  # a sink is somebody else's: whatever it does, training goes on
+            self._give_up(error)
+
+    def _give_up(self, error: BaseException) -> None:
+        if not self._broken:
+            self._broken = True
+            self._failed(self.name, error)

@@ -7,6 +7,7 @@ import math
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 import mpprof
 from mpprof.errors import UnableError, UsageError
-from mpprof.record.sinks import Series
+from mpprof.record.sinks import Feed, Point, Series
 from mpprof.record.tensorboard import EventFile, crc32c, event, record
 from tests.record.training import BATCH, callback, data, model
 
@@ -146,6 +147,47 @@ def test_sinks_get_the_series_and_one_that_breaks_hurts_nobody(
     read = scalars_of(tmp_path / "mpprof")
     assert [step for step, _ in read["mpprof/loss_scale"]] == [step for step, _ in kept.points]
     assert {value for _, value in read["mpprof/loss_scale"]} == {2.0**15}
+
+
+class Hanging(Kept):
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def scalars(self, step: int, unix_s: float, values: Mapping[str, float]) -> None:
+        self.released.wait(20)
+
+
+@pytest.mark.framework
+def test_a_sink_that_hangs_holds_up_nobody(
+    keras: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpprof.record.recorder.DEADLINE_SECONDS", 0.2)
+    x, y = data(40)
+    hanging, kept = Hanging(), Kept()
+    recorded = callback(tmp_path, sinks=[hanging, kept])
+    model().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    hanging.released.set()
+    assert [step for step, _ in kept.points] == [*range(1, 33), 40]
+    steps = mpprof.load(tmp_path).steps
+    assert steps is not None
+    assert len(steps) == 40
+    assert [record.getMessage() for record in caplog.records if "sink.Hanging" in record.getMessage()] == [
+        "mpprof no longer records sink.Hanging: TimeoutError: it has not taken its points within 0.2 s"
+    ]
+    assert "within" in json.loads((tmp_path / "mpprof" / "run.json").read_text())["absent"]["sink.Hanging"]
+
+
+def test_a_sink_that_is_far_behind_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpprof.record.sinks.MOST_QUEUED", 3)
+    hanging, failed = Hanging(), []
+    feed = Feed(hanging, lambda name, error: failed.append((name, str(error))))
+    for step in range(9):
+        feed.put(Point(step, 0.0, {}))
+    assert failed == [("sink.Hanging", "it does not take the points")]
+    hanging.released.set()
+    feed.close(5)
+    assert len(failed) == 1
 
 
 @pytest.mark.framework
