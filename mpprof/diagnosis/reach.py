@@ -24,6 +24,11 @@ SIMILAR_SIZE = 4.0
 """Kernels within this factor of each other in FLOPs per call reach comparable rates: tile shapes and wave
 counts change slowly with size (our judgement)."""
 
+FED_RATIO = 0.75
+"""Matrix units are harder to feed than ordinary arithmetic: the share that kernels reach of their peak is so
+much of the one that they reach of float32's. Our judgement, between 0.87 for products and 0.26 to 0.41 for
+convolutions by the rows of the calibration table, which are measured on other cards."""
+
 LAUNCH_LIMITED_NS = 5_000.0
 """Below about 5 µs a kernel's length is its launch and its tail, whatever it computes with."""
 
@@ -72,8 +77,9 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Reach | Absent:
     """Matrix work that did not run in 16 bits on matrix units, as if it had.
 
     In this order, per cell: the rate of 16-bit matrix kernels of the same family and similar size in this
-    very trace; the comparison with the baseline, slice by slice; the calibration table; the ratio of the
-    device's peaks, which is a ceiling and therefore of low confidence. `Absent` where none of them is known.
+    very trace; how near the cell comes to the rate of the arithmetic it ran on; the comparison with the
+    baseline, slice by slice; the calibration table; the ratio of the device's peaks, which is a ceiling and
+    therefore of low confidence. `Absent` where none of them is known.
     """
     claims: list[Claim] = []
     sources: dict[str, Confidence] = {}
@@ -183,16 +189,14 @@ def _well_fed(cell: Cell) -> bool:
 
 def _by_roof(run: _Known, row: int) -> float | None:
     """As near to its roofline as kernels of its kind come to theirs in this trace: those with the same bound.
-    Failing those, what is bound by memory comes as near as streaming kernels do, and what is bound by compute
-    as the others."""
+    Failing those, what is bound by memory comes as near as streaming kernels do, and nothing is said of what
+    is bound by compute: how near kernels come to the memory's rate is no measure of that."""
     cell, least = run.cells[row], run.least_ns(row)
     if least is None or not cell.flops_per_step or not cell.calls_per_step:
         return None
     kind, bound = _kind(cell.family), least[1]
     found = run.roof_shares.get((kind, bound))
-    if found is None and bound == "compute":
-        found = run.roof_shares.get((kind, "memory"))
-    elif found is None and (kind, "compute") in run.roof_shares:
+    if found is None and bound == "memory" and (kind, "compute") in run.roof_shares:
         return least[0] / REACHABLE_BANDWIDTH
     if found is None:
         return None
@@ -210,12 +214,25 @@ def _by_same_trace(run: _Known, row: int) -> float | None:
     if (by_roof := _by_roof(run, row)) is not None:
         return by_roof
     cell = run.cells[row]
+    if run.least_ns(row) is not None:  # no kernel with its bound ran: their rates are not its own
+        return None
     if not cell.flops_per_step or not cell.calls_per_step or cell.family not in run.rates:
         return None
     sizes, rates = run.rates[cell.family]
     ratio = sizes / (cell.flops_per_step / cell.calls_per_step)
     similar = (ratio >= 1 / SIMILAR_SIZE) & (ratio <= SIMILAR_SIZE)
     return cell.flops_per_step / float(np.median(rates[similar])) if similar.any() else None
+
+
+def _by_own_share(run: _Known, row: int) -> float | None:
+    """As near to its peak in 16 bits as it comes to that of the arithmetic it ran on, less what matrix units
+    usually leave of theirs."""
+    cell, least, peaks = run.cells[row], run.least_ns(row), known(run.signals.peaks)
+    ran = peaks.flops_per_s.get(_arithmetic(cell)) if peaks else None
+    if least is None or not ran or not cell.flops_per_step or least[1] != "compute" or cell.ns_per_step <= 0:
+        return None
+    share = min(1.0, cell.flops_per_step / ran * 1e9 / cell.ns_per_step)
+    return least[0] / (share * (1.0 if cell.placement in ACCELERATED else FED_RATIO))
 
 
 def _by_comparison(run: _Known, row: int) -> float | None:
@@ -264,6 +281,7 @@ def _arithmetic(cell: Cell) -> str:
 
 _WAYS: tuple[tuple[str, Confidence, Callable[[_Known, int], float | None]], ...] = (
     ("16-bit kernels of the same kind in this trace", "high", _by_same_trace),
+    ("how near it comes to the rate of the arithmetic it ran on", "medium", _by_own_share),
     ("the comparison with the baseline", "high", _by_comparison),
     ("the calibration table of this card", "medium", _by_calibration),
     ("the device's peak rates (a ceiling)", "low", _by_peaks),

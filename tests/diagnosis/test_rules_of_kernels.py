@@ -136,8 +136,8 @@ def test_mp405_limits(ms, said) -> None:
     assert says("MP405", c.case(account=c.account(c.cell("layout", ms)))) == said
 
 
-def depthwise(ms):
-    return c.cell("matmul", ms, family="depthwise", placement="cuda_core", precision="fp16")
+def depthwise(ms, **facts):
+    return c.cell("matmul", ms, family="depthwise", placement="cuda_core", precision="fp16", **facts)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,17 @@ def test_mp406_costs_the_difference_and_needs_a_baseline() -> None:
     assert says("MP406", c.case(account=c.account(depthwise(4.9)))) == "clear"
 
 
+@pytest.mark.parametrize(("ms", "said"), [(23, "unable"), (30, "error")])
+def test_mp406_without_a_baseline_only_what_no_fair_kernel_takes(ms, said) -> None:
+    # 2 * 4 * 360 M values, moved twice at 720 GB/s: 8 ms
+    row = depthwise(ms, shapes="(half[100,60,60,1000];half[3,3,1000,1])")
+    case = c.case(account=c.account(row))
+    assert says("MP406", case).startswith(said)
+    if said == "error":
+        got = finding("MP406", case)
+        assert (got.cost_ns_per_step, got.confidence) == (pytest.approx(22 * c.MS), "medium")
+
+
 def norms(elementwise_ms, cast_ms):
     cells = (c.cell("elementwise", elementwise_ms, layer="bn"), c.cell("cast", cast_ms, layer="bn"))
     return of((c.layer("bn", "BatchNormalization"),), *cells)
@@ -169,6 +180,13 @@ def norms(elementwise_ms, cast_ms):
 )
 def test_mp501_is_half_the_norms_and_all_their_casts(elementwise_ms, cast_ms, said) -> None:
     assert says("MP501", norms(elementwise_ms, cast_ms)) == said
+
+
+@pytest.mark.parametrize(("cast_ms", "said"), [(19.9, "info"), (20.1, "warning"), (40.1, "error")])
+def test_mp501_under_xla_a_fifth_is_out_of_the_ordinary(cast_ms, said) -> None:
+    layers, fit = (c.layer("bn", "BatchNormalization"),), {"jit_compile": True}
+    account = c.account(c.cell("cast", cast_ms, layer="bn"))
+    assert says("MP501", c.case(records=c.facts(layers=layers, fit=fit), account=account)) == said
 
 
 def test_mp501_without_norms_or_without_their_kernels() -> None:

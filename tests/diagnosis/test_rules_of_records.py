@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpprof.model.run import OptimizerFacts, ProfileWindow
+from mpprof.model.run import ModelFacts, OptimizerFacts, ProfileWindow
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
 
@@ -72,6 +72,60 @@ def test_mp102_is_quiet_where_the_loss_is_scaled(optimizer) -> None:
 def test_mp102_bfloat16_needs_no_scaling() -> None:
     records = c.facts("mixed_bfloat16", layers=(c.layer("dense", dtype="bfloat16"),))
     assert says("MP102", c.case(records=records)) == "clear"
+
+
+# --- MP103 custom-loop-scaling
+
+
+def growing(growths, *, loss=(2.3, 2.3), skipped=0, train_step="own", loop=None, **fit):
+    """A run of 200 steps whose scale doubles so many times, from 2^15 on, with the loss on a line."""
+    scales = {10: 2.0**15} | {20 + 10 * i: 2.0 ** (16 + i) for i in range(growths)}
+    readings = dict.fromkeys(range(10, 201, 10), 0) | {100: skipped}
+    table = c.steps(
+        200,
+        skipped=readings,
+        scales=scales,
+        loss=np.linspace(*loss, 200),
+        loss_known=np.ones(200, dtype=bool),
+    )
+    model = ModelFacts("model", 1000, c.HEALTHY_LAYERS, train_step=train_step)
+    framework = {"keras": "3.15.1", "backend": "tensorflow", **({"loop": loop} if loop else {})}
+    return c.case(table=table, records=c.facts(model=model, framework=framework, fit=fit))
+
+
+def test_mp103_the_scale_only_grows_and_the_loss_does_not_fall() -> None:
+    few, many = (finding("MP103", growing(growths)) for growths in (2, 5))
+    assert (few.severity, few.confidence) == ("warning", "low")
+    assert (many.severity, many.confidence) == ("warning", "medium")
+    assert "5 times" in many.summary
+    assert says("MP103", growing(2, train_step=None, loop="custom")) == "warning"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        growing(5, train_step=None),  # Keras' own step
+        growing(5, skipped=1),
+        growing(5, optimizer=OptimizerFacts("Adam", fixed_scale=1024.0)),
+    ],
+    ids=["keras", "overflow", "fixed"],
+)
+def test_mp103_is_quiet_where_the_loss_is_scaled(case) -> None:
+    assert says("MP103", case) == "clear"
+
+
+@pytest.mark.parametrize(
+    ("case", "missing"),
+    [
+        (growing(1), "too few"),
+        (growing(5, loss=(2.3, 1.9)), "the loss fell"),
+        (c.bare(), "not recorded"),
+    ],
+    ids=["short", "learns", "bare"],
+)
+def test_mp103_says_what_it_cannot_tell_apart(case, missing) -> None:
+    assert missing in says("MP103", case)
+    assert says("MP103", case).startswith("unable")
 
 
 # --- MP106 float16-output

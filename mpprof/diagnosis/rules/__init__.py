@@ -9,6 +9,7 @@ from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import (
     mp101_built_before_policy,
     mp102_no_loss_scaling,
+    mp103_custom_loop_scaling,
     mp104_float32_island,
     mp105_graph_rewrite_noop,
     mp106_float16_output,
@@ -72,6 +73,7 @@ from mpprof.diagnosis.rules import (
 ALL: tuple[Rule, ...] = (
     mp101_built_before_policy,
     mp102_no_loss_scaling,
+    mp103_custom_loop_scaling,
     mp104_float32_island,
     mp105_graph_rewrite_noop,
     mp106_float16_output,

@@ -51,6 +51,8 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 def _is_island(layer: LayerFacts) -> bool:
     if layers.is_entry(layer):
         return False
+    if layers.is_depthwise(layer):
+        return False  # in float32 at times the faster one (MP406)
     if layer.compute_dtype == "float32":
         return layers.is_matrix(layer) or layer.parameters != 0 or layer.class_name == "Lambda"
     return layer.compute_dtype in HALF_DTYPES and layer.output_dtype == "float32"
@@ -61,7 +63,8 @@ def judge(signals: Signals) -> Outcome:
     half = [f for f in facts if f.compute_dtype in HALF_DTYPES and f.parameters != 0]
     if not half:
         return Clear("no layer computes in 16 bits, so that none stands apart")
-    end = layers.head(facts)
+    model = need(signals.facts).model
+    end = layers.head(facts) | {each.layer for each in (model.outputs if model else ())}
     islands = [f for f in facts if _is_island(f)]
     inner = [f.name for f in islands if f.name not in end]
     if not islands:
@@ -103,29 +106,34 @@ def _claims(signals: Signals, names: frozenset[str]) -> tuple[tuple[Claim, ...],
     mine = signals.select(lambda cell: cell.layer in names)
     fallbacks = frozenset(signals.fallbacks)
     matrix = reach.matrix(signals, [row for row in mine if row in fallbacks])
-    casts = _casts(signals, mine) + reach.whole(_casts_behind(signals, names))
+    casts, later_ns = _casts(signals, mine, names)
+    casts += reach.whole(_casts_behind(signals, names))
     bytes_bound = reach.halved(
         signals, [r for r in mine if signals.cells[r].role in ("elementwise", "reduce", "layout", "other")]
     )
     if isinstance(matrix, reach.Reach):
-        return matrix.claims + casts + bytes_bound, matrix.confidence, matrix.source
+        claims = reach.lessened(signals, matrix.claims, later_ns)
+        return claims + casts + bytes_bound, matrix.confidence, matrix.source
     return casts + bytes_bound, "medium", ""
 
 
-def _casts(signals: Signals, mine: tuple[int, ...]) -> tuple[Claim, ...]:
-    """The casts around the islands, less those of the weights that come in their place."""
+def _casts(signals: Signals, mine: tuple[int, ...], names: frozenset[str]) -> tuple[tuple[Claim, ...], float]:
+    """The casts around the islands, less those of the weights that come in their place; and what of these is
+    more than the islands' own casts take, in ns per step: XLA fuses those round a layer."""
     rows = [row for row in mine if signals.cells[row].role == "cast"]
     peaks, fit = known(signals.peaks), known(signals.fit)
     passes = 1 if fit is not None and fit.jit_compile else 2  # XLA fuses the gradients' into the update
-    claims = []
-    for name in {signals.cells[row].layer for row in rows}:
+    claims: list[Claim] = []
+    beyond = 0.0
+    for name in sorted(names & {signals.cells[row].layer or "" for row in mine}):
         own = [row for row in rows if signals.cells[row].layer == name]
-        layer = signals.layer(name)
+        layer, time = signals.layer(name), signals.time(tuple(own))
         bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
         later = added.of_layer(layer, bandwidth, passes=passes) if layer else 0.0
-        keep = min(1.0, later / signals.time(tuple(own)))
+        keep = min(1.0, later / time) if time > 0 else 0.0
+        beyond += max(0.0, later - time)
         claims += [Claim(row, signals.cells[row].ns_per_step * keep) for row in own]
-    return tuple(claims)
+    return tuple(claims), beyond
 
 
 def _casts_behind(signals: Signals, names: frozenset[str]) -> tuple[int, ...]:

@@ -34,6 +34,7 @@ from mpprof.analysis import layer_kinds as layers
 from mpprof.diagnosis import evidence, reach, shapes
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.model.account import Cell
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP107", "autocast-inputs", "Layers are fed tensors of another type"
@@ -84,7 +85,7 @@ def activation_casts(signals: Signals) -> tuple[int, ...]:
         for layer in facts
         if layer.compute_dtype in HALF_DTYPES and layer.name not in by_right
     }
-    return signals.select(
+    found = signals.select(
         lambda cell: (
             cell.role == "cast"
             and cell.layer in sizes
@@ -92,6 +93,15 @@ def activation_casts(signals: Signals) -> tuple[int, ...]:
             and values not in sizes[cell.layer]
         )
     )
+    inside = {signals.cells[row].layer for row in found if _goes_up(signals.cells[row])}
+    return tuple(row for row in found if signals.cells[row].layer not in inside)
+
+
+def _goes_up(cell: Cell) -> bool:
+    """A cast to float32 on the way forward: what follows computes in it, within the layer or behind it. A
+    layer that is fed float32 casts it down, and up again only its gradient."""
+    kind = next((dtype for dtype, _ in shapes.tensors(cell.shapes or "")), "")
+    return cell.phase == "forward" and kind in ("half", "bfloat16", "f16", "bf16")
 
 
 def _weights(layer: LayerFacts) -> frozenset[int]:

@@ -41,8 +41,8 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.10, error_ratio=0.30)
 """Keras' loop itself takes up to 5 % of a step of some milliseconds; an error where a third is lost."""
 OWN_LOOP_NS = 50_000.0
 """What Keras' loop takes between two steps by itself (our judgement)."""
-SHORT_STEP_NS = 2e6
-"""Below 2 ms Keras' own loop (some 100 µs) is itself a noticeable part: a mention, no more."""
+BUSY_LOOP_NS = 100_000.0
+"""What it takes with a progress bar and a few metrics: so much is a mention in a short step, and no more."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -55,8 +55,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(f"the gaps between steps were not recorded; {RECORD_RUN}")
     gap_ns = float(np.median(table.gap_ns[gaps] / table.covers[gaps]))
     ratio = gap_ns / summary.median_ns
-    severity = SCALE.severity(ratio)
-    if severity is None:
+    if SCALE.severity(ratio) is None:
         return Clear(f"the gap between steps is {format_ratio(ratio)} of the step")
     rows = signals.select(lambda cell: cell.role == "idle_between_steps")
     claimed = known(signals.share("idle_between_steps")) or 0.0
@@ -69,7 +68,7 @@ def judge(signals: Signals) -> Outcome:
             *((evidence.ratio("device idle between steps", claimed),) if claimed else ()),
         ),
         confidence="high" if claimed else "medium",
-        severity="info" if summary.median_ns < SHORT_STEP_NS else severity,
+        severity=SCALE.severity(max(0.0, gap_ns - BUSY_LOOP_NS) / summary.median_ns) or "info",
         claims=tuple(Claim(row, OWN_LOOP_NS) for row in rows),
         cost_ns=gap_ns,
     )

@@ -7,7 +7,7 @@ What it means
 
 How we know
     In the trace an op of the executor holds the host for long, right after a copy from the device and right
-    before one to it.
+    before one to it, and no kernel of the device is of that op.
 
 What it costs
     The op's time on the host, in which nothing can be launched, and its copies.
@@ -33,6 +33,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpprof.analysis import timeline
 from mpprof.diagnosis import evidence
@@ -118,6 +119,9 @@ def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], f
     rows = rows[(host.start_ns[rows] >= steps.start_ns[0]) & (host.start_ns[rows] < steps.end_ns[-1])]
     down = moved[kernels.copy[moved] == CopyKind.DEVICE_TO_HOST]
     up = moved[kernels.copy[moved] == CopyKind.HOST_TO_DEVICE]
+    computed = {
+        trace.ops[at].name for at in np.unique(kernels.op[_computing(trace, device)]).tolist() if at >= 0
+    }
     total: dict[str, float] = defaultdict(float)
     around: set[str] = set()
     for row in rows.tolist():
@@ -127,7 +131,15 @@ def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], f
         after = up[np.abs(kernels.start_ns[up] - end) <= NEAR_NS]
         if _PLUMBING.search(op.type or op.name.rsplit("/", 1)[-1]) or not len(before) or not len(after):
             continue
+        if op.name in computed:  # the host took long to launch it
+            continue
         total[op.name] += (end - start) / len(steps)
         copies = np.concatenate((before, after))
         around |= {trace.ops[at].name for at in kernels.op[copies].tolist() if at >= 0}
     return total, frozenset(around)
+
+
+def _computing(trace: Trace, device: int) -> NDArray[np.bool_]:
+    """Which rows of the kernel table are work of this device that is no copy."""
+    kernels = trace.kernels
+    return np.asarray((kernels.device == device) & (kernels.kind == WorkKind.KERNEL))

@@ -109,14 +109,15 @@ def off_or_narrow(cell: Cell) -> bool:
 
 
 def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
-    """The sizes of this cell's work that are no multiple of 8; None where no size is known."""
+    """The sizes of this cell's work that are no multiple of 8; None where too few sizes are known to tell."""
     cell = signals.cells[row]
     sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
-    if not sizes:
-        layer = signals.layer(cell.layer)
-        own = (shapes.width(layer), shapes.last_axis(layer.input_shape)) if layer else ()
-        sizes = tuple(size for size in own if size is not None)
-    return shapes.unaligned(sizes) if sizes else None
+    if sizes:
+        return shapes.unaligned(sizes)
+    layer = signals.layer(cell.layer)
+    own = (shapes.width(layer), shapes.last_axis(layer.input_shape)) if layer else (None,)
+    odd = shapes.unaligned(tuple(size for size in own if size is not None))
+    return odd if odd or None not in own else None
 
 
 def takes_images(signals: Signals, row: int) -> bool:

@@ -5,11 +5,12 @@ What it means
     all, on older stacks) are many times slower than their float32 twins.
 
 How we know
-    The depthwise kernels' time in this run against that in the float32 baseline. Without a baseline it cannot
-    be told from a depthwise convolution that is merely memory-bound.
+    The depthwise kernels' time in this run against that in the float32 baseline. Without a baseline, against
+    what moving their float32 tensors takes: three times as long is no kernel that merely waits for memory.
+    What is less cannot be told from one that does.
 
 What it costs
-    The difference to the baseline.
+    The difference to the baseline, or to that estimate.
 
 What to do
     Keep those layers in float32, or let XLA generate the kernel:
@@ -26,7 +27,10 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
+from math import prod
+
+from mpprof.analysis.reach import REACHABLE_BANDWIDTH
+from mpprof.diagnosis import evidence, shapes
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import RECORD_BASELINE, Signals
 from mpprof.model.quantities import format_ratio, format_speedup
@@ -38,6 +42,11 @@ SLOWER_RATIO = 1.10
 """A tenth is outside the noise between two runs."""
 NOTABLE_RATIO = 0.05
 """Without a baseline, the share from which it is worth recording one."""
+PASSES = 2.0
+"""Input and output are moved so often by a float32 kernel of this kind, at the rate of streaming kernels: it
+reuses little of what it reads (our judgement)."""
+FAR_RATIO = 3.0
+"""Three times that estimate is beyond what a fair kernel of any stack takes (our judgement)."""
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 
@@ -50,8 +59,9 @@ def judge(signals: Signals) -> Outcome:
     if not rows or signals.half is None:
         return Clear("no depthwise convolution in 16 bits")
     baseline = known(signals.baseline)
-    theirs = baseline.time(baseline.select(lambda cell: cell.family == "depthwise")) if baseline else 0.0
-    if not theirs:
+    measured = baseline.time(baseline.select(lambda cell: cell.family == "depthwise")) if baseline else 0.0
+    theirs = measured or _estimated(signals, rows)
+    if not measured and mine < FAR_RATIO * (theirs or mine):
         if mine / account.step_ns < NOTABLE_RATIO:
             return Clear(f"depthwise convolution takes {format_ratio(mine / account.step_ns)} of the step")
         return Unable(
@@ -65,14 +75,32 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("the difference is next to nothing")
     return Found(
-        summary=f"depthwise convolution takes {format_speedup(mine / theirs)} its time in float32: "
+        summary=f"depthwise convolution takes {format_speedup(mine / theirs)} "
+        f"{'its time' if measured else 'the time that its tensors need'} in float32: "
         + "{cost} a step ({share})",
         remedy='DepthwiseConv2D(..., dtype="float32") for those layers; a newer cuDNN; or jit_compile=True',
         evidence=(
             evidence.ns("depthwise kernels", mine, theirs),
-            evidence.ns("the same in the baseline", theirs),
+            evidence.ns("the same in the baseline" if measured else "moving their float32 tensors", theirs),
         ),
+        confidence="high" if measured else "medium",
         scale=SCALE,
         claims=claims,
         layers=tuple(dict.fromkeys(n for r in rows if (n := signals.cells[r].layer))),
     )
+
+
+def _estimated(signals: Signals, rows: tuple[int, ...]) -> float:
+    """What these cells' float32 twins take, in ns per step, by the largest tensor of each; 0: not known."""
+    peaks = known(signals.peaks)
+    if peaks is None or not peaks.bandwidth_bytes_per_s:
+        return 0.0
+    total = 0.0
+    for row in rows:
+        cell = signals.cells[row]
+        values = max((prod(dims) for _, dims in shapes.tensors(cell.shapes or "")), default=0)
+        if not values:
+            return 0.0
+        moved = 2 * 4 * values * PASSES * cell.calls_per_step  # in and out, four bytes each
+        total += moved / (peaks.bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
+    return total

@@ -40,6 +40,8 @@ SPECIFICITY = NAMED
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.60, error_ratio=0.80, normal=True)
 """It is how Keras 3 works: a healthy convnet without XLA shows 10 to 50 %, the more the faster the card. A
 mention, until it is three fifths of the step."""
+UNDER_XLA = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
+"""XLA fuses norms with their casts: a fifth of the step in them is out of the ordinary (our judgement)."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -75,7 +77,7 @@ def judge(signals: Signals) -> Outcome:
             *((evidence.count("norm layers in the model", len(names)),) if names else ()),
         ),
         confidence="medium",
-        scale=SCALE,
+        scale=UNDER_XLA if fit is not None and fit.jit_compile else SCALE,
         claims=claims,
         layers=tuple(sorted(names)),
     )

@@ -5,7 +5,8 @@ What it means
     time of dispatch, except where something waits.
 
 How we know
-    The recorded step is less than half as long as the device was busy per step in the trace.
+    The recorded step is less than half as long as the device was busy per step in the trace; of the profiled
+    steps themselves, where their times were recorded, because others may have been longer or shorter.
 
 What it costs
     Nothing: the step times are wrong, not slow.
@@ -24,6 +25,8 @@ Sources
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
@@ -39,11 +42,11 @@ TOO_SHORT_RATIO = 0.5
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu and known(signals.backend) == "tensorflow":
         return Clear("on TensorFlow every step ends with a wait")
-    median = need(signals.summary).median_ns
+    median = _profiled_ns(signals) or need(signals.summary).median_ns
     busy = need(signals.gpu_account).device_ns
     if not median:
         return Unable("there are no steady steps to compare with the trace; train longer")
-    if median >= busy * TOO_SHORT_RATIO:
+    if not too_short(median, busy):
         return Clear("the recorded step is as long as the device was busy")
     return Found(
         summary=(
@@ -55,3 +58,17 @@ def judge(signals: Signals) -> Outcome:
         evidence=(evidence.ns("recorded step", median), evidence.ns("device busy per step", busy)),
         severity="error",
     )
+
+
+def too_short(recorded_ns: float, busy_ns: float) -> bool:
+    """A step cannot have taken so little of the time that the device worked in it."""
+    return recorded_ns < busy_ns * TOO_SHORT_RATIO
+
+
+def _profiled_ns(signals: Signals) -> float | None:
+    """The median recorded time of the profiled steps; None where none was recorded."""
+    table = known(signals.table)
+    if table is None:
+        return None
+    rows = table.profiled & (table.interval_ns > 0)
+    return float(np.median(table.interval_ns[rows] / table.covers[rows])) if rows.any() else None

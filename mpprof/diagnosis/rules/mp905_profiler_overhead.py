@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.rules.mp903_async_clock import too_short
 from mpprof.diagnosis.signals import RECORD_RUN, Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
@@ -43,6 +44,8 @@ def judge(signals: Signals) -> Outcome:
     account = need(signals.account)
     if account.wall_ns is None:
         return Unable(f"no unprofiled steps to compare with; {RECORD_RUN}")
+    if too_short(account.wall_ns, account.device_ns):
+        return Unable("the recorded step is shorter than the device's work in it: see MP903")
     slower = account.window_ns / account.wall_ns - 1 if account.wall_ns > 0 else 0.0
     if slower < INFO_RATIO:
         return Clear(f"a profiled step takes {format_ratio(max(0.0, slower))} longer")

@@ -1,0 +1,129 @@
+"""A training loop of one's own undoes a loss scale that it never applied.
+
+What it means
+    `LossScaleOptimizer.apply` divides every gradient by the loss scale, whoever computed it. A loop (or an
+    overridden `train_step`) that does not multiply the loss by the scale before it takes the gradients, or
+    that un-scales them itself as Keras 2 asked for, ends up with gradients that are 2^15 times too small, and
+    twice as small again after each growth of the scale. The weights hardly move.
+
+How we know
+    The steps came from a loop or a `train_step` of one's own; the recorded scale has only grown, growth by
+    growth, and not one step overflowed; and the loss has not fallen. Where it has fallen nothing is claimed:
+    small gradients look the same in the records, and those of the weights are not in them.
+
+What it costs
+    No time: all of the training. The model does not learn, or learns as slowly as its optimizer allows.
+
+What to do
+    Scale the loss, and leave the un-scaling to the optimizer (Keras 3; in Keras 2 the names were
+    `get_scaled_loss` and `get_unscaled_gradients`):
+
+        with tf.GradientTape() as tape:
+            loss = loss_fn(y, model(x, training=True))
+            scaled = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+
+When to ignore
+    When the loss is on its floor already, as in fine-tuning that has converged.
+
+Sources
+    Read in Keras 3.15.1, `LossScaleOptimizer`: `apply` un-scales, `scale_loss` is for the caller; the scale
+    starts at 2^15 and doubles after `dynamic_growth_steps` steps without overflow. keras#19479, keras#20894
+    and keras#19244 (the old calls raise, or the model "doesn't improve"). TensorFlow's mixed precision guide,
+    custom training loops: the first steps of a scaled loss usually overflow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.model.finding import Confidence
+from mpprof.model.quantities import format_count, format_ratio
+from mpprof.model.steps import StepTable
+
+CODE, SLUG, TITLE = (
+    "MP103",
+    "custom-loop-scaling",
+    "The loop does not scale the loss that the optimizer un-scales",
+)
+SPECIFICITY = GENERAL
+
+FEWEST_GROWTHS = 2
+"""One doubling above the default happens in healthy runs of small gradients; after two any element above 1/2
+would have overflowed (65504 / 2^17)."""
+CERTAIN_SCALE = 2.0**20
+"""There any scaled gradient element above 1/16 is infinite: few models train with none in so many steps."""
+FALLEN_RATIO = 0.02
+"""A loss lower by a fiftieth than at the start has fallen: noise of a tenth of the run's median is less (our
+judgement)."""
+_PART = 10  # the loss is compared between the first and the last tenth of its readings
+
+
+def judge(signals: Signals) -> Outcome:
+    if need(signals.compute_dtype) != "float16":
+        return Clear("the run does not compute in float16")
+    if not need(signals.optimizer).dynamic:
+        return Clear("there is no dynamic loss scale to undo (MP102, MP202)")
+    if not _own_step(signals):
+        return Clear("Keras' own training step scales the loss")
+    scales, skips = need(signals.scales), need(signals.skips)
+    if int(skips.skipped.sum()) or bool((np.diff(scales) < 0).any()):
+        return Clear("gradients overflowed and the scale fell: they do carry it")
+    initial = need(signals.optimizer).initial_scale or float(scales[0])
+    growths = float(np.log2(scales[-1] / initial)) if scales[-1] > 0 and initial > 0 else 0.0
+    if growths < FEWEST_GROWTHS:
+        return Unable(
+            f"no gradient overflowed, and the scale has grown {growths:.0f} times: too few to tell small "
+            f"gradients from a loss that was not scaled; record {FEWEST_GROWTHS} growths or more"
+        )
+    fallen = _fallen(need(signals.table))
+    if fallen is None:
+        return Unable(f"no gradient overflowed, and whether the loss falls was not recorded; {RECORD_RUN}")
+    if fallen >= FALLEN_RATIO:
+        return Unable(
+            f"no gradient overflowed in {growths:.0f} growths of the scale, but the loss fell by "
+            f"{format_ratio(fallen)}: either the gradients are small or the optimizer makes up for it; see "
+            "that the loop calls optimizer.scale_loss"
+        )
+    confidence: Confidence = "medium" if scales[-1] >= CERTAIN_SCALE else "low"
+    return Found(
+        summary=(
+            f"the scale grew {growths:.0f} times, to {scales[-1]:g}, without one overflow, and the loss has "
+            "not fallen: gradients that were never scaled are divided by it"
+        ),
+        remedy=(
+            "loss = optimizer.scale_loss(loss) before taking gradients, and no un-scaling of your own: "
+            "optimizer.apply does it"
+        ),
+        evidence=(
+            evidence.count("growths of the scale without overflow", growths, FEWEST_GROWTHS),
+            evidence.count("last loss scale", float(scales[-1]), CERTAIN_SCALE),
+            evidence.ratio("loss fallen by", fallen, FALLEN_RATIO),
+            evidence.text("steps recorded", format_count(len(need(signals.table)))),
+        ),
+        confidence=confidence,
+        severity="warning",
+    )
+
+
+def _own_step(signals: Signals) -> bool:
+    """The steps are a recorded loop's, or those of a model that overrides `train_step`."""
+    facts = need(signals.facts)
+    if facts.framework.get("loop") == "custom":
+        return True
+    need(signals.layers)  # without the model it is not known whose training step it has
+    return facts.model is not None and facts.model.train_step is not None
+
+
+def _fallen(table: StepTable) -> float | None:
+    """By what ratio the loss is lower at the end than at the start; None where it was not recorded."""
+    losses = table.loss[table.loss_known & np.isfinite(table.loss)]
+    if len(losses) < 2 * _PART:
+        return None
+    part = max(1, len(losses) // _PART)
+    first, last = float(np.median(losses[:part])), float(np.median(losses[-part:]))
+    return (first - last) / abs(first) if first else 0.0
