@@ -27,12 +27,13 @@ from mpprof.analysis import (
 )  # fmt: skip
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
-from mpprof.diagnosis.signals import Case
+from mpprof.diagnosis.signals import DISTORTED_RATIO, Case
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnableError, UnreadableError
 from mpprof.model.account import Account, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
-from mpprof.model.finding import Comparison, Diagnosis, Rung
+from mpprof.model.finding import Comparison, Diagnosis, KernelChange, Matching, Rung
 from mpprof.model.kernels import Placements
+from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import Run
 from mpprof.model.source import RunSource
 from mpprof.model.steps import StepSummary
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 TableKind = Literal["kernels", "ops", "layers", "memory"]
 GIVE_A_PATH = "Give a log directory or a trace file"
+LEAST_MATCHED = 0.6
+"""With less of a run's op time matched to the other's, they ran different programs: a mixed run brings casts
+and loss scaling of its own, which is up to a third of it."""
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
@@ -285,7 +289,7 @@ def _trace(path: Path, strict: bool) -> Trace:
 def _why_no_trace(run: Run) -> str:
     if run.facts and run.facts.profile_windows:
         window = run.facts.profile_windows[-1]
-        if window.status == "done":
+        if window.status in ("done", "foreign"):
             return f"the trace of the profiler window is gone: nothing lies in {window.trace}"
         return f"the profiler window left no trace: {window.status}"
     if run.facts:
@@ -343,7 +347,13 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         device=_main_device(mine),
         whatif=judgement.whatif,
     )
-    return replace(diagnosis, verdict=core.verdict(diagnosis))
+    named = core.cause(diagnosis)
+    return replace(
+        diagnosis,
+        verdict=core.verdict(diagnosis),
+        cause=named.code if named else None,
+        explanation=core.explanation(diagnosis),
+    )
 
 
 def _main_device(mine: Analysis) -> DeviceFacts | None:
@@ -436,7 +446,7 @@ def compare(chosen: Sequence[Run], *, strict: bool = False) -> Comparison:
 
 def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
     """The comparison of what was already analysed. Raises MpprofError for fewer than two runs."""
-    from mpprof.analysis import alike
+    from mpprof.analysis import aligning, alike, batches
     from mpprof.analysis import compare as comparing
 
     if len(analyses) < 2:
@@ -448,11 +458,11 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
         step = judged[index + 1] if index == 0 else judge(end, start, ladder=ladder)
         sides = _side(start), _side(end)
         refused = alike.refusal(*sides)
-        changes = (
-            comparing.kernel_changes(start.account, end.account)
-            if start.account and end.account and refused is None
-            else ()
-        )
+        changes: tuple[KernelChange, ...] = ()
+        matching = None
+        if start.account and end.account and refused is None:
+            changes = aligning.kernel_changes(start.account, end.account)
+            matching = aligning.matching(start.account, end.account, start.run, end.run)
         rungs.append(
             Rung(
                 start=index,
@@ -461,16 +471,36 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
                 slices=step.speedup.slices if step.speedup else (),
                 kernels=changes,
                 findings=step.findings,
-                labels=alike.unlike(*sides),
+                labels=(*alike.unlike(*sides), *_doubts(start, end, matching)),
+                explanation=step.explanation if refused is None else (),
                 refused=refused,
                 cards=alike.rates(*sides),
+                matching=matching,
                 examples_per_s=(
                     comparing.examples_per_s(start.run, start.account),
                     comparing.examples_per_s(end.run, end.account),
                 ),
             )
         )
-    return Comparison(runs=tuple(judged), rungs=tuple(rungs))
+    sizes = batches.of([mine.run for mine in analyses], [mine.steps for mine in analyses])
+    return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
+
+
+def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> list[str]:
+    """What makes the parts of two runs hard to compare, whatever their records say."""
+    said = [
+        f"profiling: a profiled step of {mine.run.name} takes {format_ns(mine.account.window_ns)} and an "
+        f"unprofiled one {format_ns(mine.account.wall_ns)}; its parts are those of the profiled step"
+        for mine in (start, end)
+        if mine.account and mine.account.wall_ns
+        if mine.account.window_ns > DISTORTED_RATIO * mine.account.wall_ns
+    ]
+    shares = [ratio for ratio in (matching.by_layer_ratio if matching else ()) if ratio is not None]
+    if shares and min(shares) < LEAST_MATCHED:
+        said.append(
+            f"program: {format_ratio(1.0 - min(shares))} of one run's op time is in ops without a match"
+        )
+    return said
 
 
 # --- tables ------------------------------------------------------------------------------------------------

@@ -18,11 +18,12 @@ host can only keep a run from what its device could reach, it never lies above `
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from mpprof.analysis import layer_kinds
 from mpprof.analysis.added import added
+from mpprof.analysis.aligning import aligned
 from mpprof.analysis.reach import (
     SIXTEEN_BITS,
     Part,
@@ -31,13 +32,11 @@ from mpprof.analysis.reach import (
     Role,
     Target,
     compiled,
-    parts,
     precision_of,
     ratio,
 )
-from mpprof.model.account import Account, Cell, Class, GapSlice, Speedup
+from mpprof.model.account import Account, Class, GapSlice, Speedup
 from mpprof.model.device import DevicePeaks
-from mpprof.model.finding import KernelChange
 from mpprof.model.kernels import Precision
 from mpprof.model.run import Run
 
@@ -67,11 +66,11 @@ def speedup(
     """
     interval, no_interval = _interval(mixed_run, baseline_run)
     if mixed is None or baseline is None:
-        return _by_records(mixed_run, baseline_run, interval)
+        return _by_records(mixed_run, baseline_run, interval, no_interval)
     absent = {} if interval else {"interval": no_interval}
     scale = batch_ratio(baseline_run, mixed_run)
     baseline = _scaled(baseline, scale)
-    before, after = _aligned(baseline, mixed, baseline_run, mixed_run)
+    before, after = aligned(baseline, mixed, baseline_run, mixed_run)
     target = _target(mixed_run, baseline_run, after, before)
     ratios = _ratios(before, after, target, peaks, mixed.trace_basis == "host")
     unalike = _unalike(target, scale, other_card=other_card)
@@ -115,7 +114,12 @@ def speedup(
         unexplained_ns=None,
         absent=absent or None,
         per_example=scale != 1.0,
+        baseline_dtype=_dtype(baseline_run),
     )
+
+
+def _dtype(run: Run) -> str | None:
+    return run.last_fit.policy.compute_dtype if run.last_fit else None
 
 
 def _unalike(target: Target, scale: float, *, other_card: bool) -> str:
@@ -178,7 +182,7 @@ def _interval(mixed: Run, baseline: Run) -> tuple[tuple[float, float] | None, st
     sides = [summarise(run.steps, run.facts) for run in (baseline, mixed)]
     spans = [side.interval_ns if side else None for side in sides]
     if spans[0] is None or spans[1] is None:
-        return None, "needs the step records of both runs, with enough steady steps"
+        return None, _no_interval(baseline, mixed)
     (b_low, b_high), (m_low, m_high) = spans[0], spans[1]
     if m_low <= 0 or m_high <= 0:
         return None, "a step time of zero"
@@ -186,7 +190,22 @@ def _interval(mixed: Run, baseline: Run) -> tuple[tuple[float, float] | None, st
     return (scale * b_low / m_high, scale * b_high / m_low), ""
 
 
-def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None) -> Speedup:
+def _no_interval(*runs: Run) -> str:
+    from mpprof.analysis.steps import summarise
+
+    found = [summarise(run.steps, run.facts) for run in runs]
+    without = " and ".join(run.name for run, side in zip(runs, found, strict=True) if side is None)
+    if without:
+        return f"no step records of {without}"
+    few = [
+        f"{side.steady} of {run.name}"
+        for run, side in zip(runs, found, strict=True)
+        if side and side.interval_ns is None
+    ]
+    return f"too few steady steps, {' and '.join(few)}"
+
+
+def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None, no_interval: str) -> Speedup:
     from mpprof.analysis.steps import summarise
 
     before, after = (summarise(run.steps, run.facts) for run in (baseline, mixed))
@@ -195,6 +214,8 @@ def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None)
     b = b * scale if b else b
     why = "needs the traces of both runs"
     absent = dict.fromkeys(("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices"), why)
+    if interval is None:
+        absent["interval"] = no_interval
     if not b or not m:
         absent["observed"] = "a run has no steady steps on record"
     return _measured(
@@ -232,49 +253,11 @@ def _measured(
         unexplained_ns=None,
         absent=absent,
         per_example=per_example,
+        baseline_dtype=_dtype(baseline),
     )
 
 
-# --- aligning ----------------------------------------------------------------------------------------------
-
-
-def _aligned(
-    baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run
-) -> tuple[dict[Role, Part], dict[Role, Part]]:
-    """The parts of both runs by role, the layers by the mixed run's names."""
-    renamed = _layer_names(baseline_run, mixed_run)
-    before, after = baseline.main.cells, mixed.main.cells
-    b_roles = [_role(cell, renamed) for cell in before]
-    m_roles = [_role(cell, {}) for cell in after]
-    shared = set(b_roles) & set(m_roles)
-    return (
-        parts(before, [_coarse(role, shared) for role in b_roles]),
-        parts(after, [_coarse(role, shared) for role in m_roles]),
-    )
-
-
-def _role(cell: Cell, renamed: Mapping[str, str]) -> Role:
-    layer = renamed.get(cell.layer, cell.layer) if cell.layer else None
-    family = cell.family if cell.role == "matmul" or cell.family == "random" else None
-    # the end of the scope path: what stands before it names the model, which two runs may number differently
-    op = "/".join(cell.op.split("/")[-2:]) if cell.op else None
-    return Role(cell.role, cell.phase, layer, family, op)
-
-
-def _coarse(role: Role, shared: set[Role]) -> Role:
-    return role if role in shared else role._replace(op=None)
-
-
-def _layer_names(baseline: Run, mixed: Run) -> dict[str, str]:
-    """The baseline's layers by the mixed run's names. They differ only where both models were built in one
-    process and named by number: then layers are matched by their place, if all classes agree."""
-    sides = [run.facts.model.layers if run.facts and run.facts.model else () for run in (baseline, mixed)]
-    if len(sides[0]) != len(sides[1]):
-        return {}
-    pairs = list(zip(*sides, strict=True))
-    if any(one.class_name != other.class_name for one, other in pairs):
-        return {}
-    return {one.name: other.name for one, other in pairs}
+# --- ratios and slices -------------------------------------------------------------------------------------
 
 
 def _target(mixed: Run, baseline: Run, after: Mapping[Role, Part], before: Mapping[Role, Part]) -> Target:
@@ -309,9 +292,6 @@ def _ran(run: Mapping[Role, Part]) -> Precision | None:
     return next(
         (p for p in ("fp16", "bf16", "fp32") if p in found or (p == "fp32" and "tf32" in found)), None
     )
-
-
-# --- ratios and slices -------------------------------------------------------------------------------------
 
 
 def _ratios(
@@ -400,28 +380,3 @@ def _with_host(
         if floor > 0
         else (None, "neither work nor a need of the host is known")
     )
-
-
-# --- kernels -----------------------------------------------------------------------------------------------
-
-
-def kernel_changes(baseline: Account, mixed: Account) -> tuple[KernelChange, ...]:
-    """Time per step of each kernel name and of each op in both runs, the largest difference first."""
-    changes = [*_changes(baseline, mixed, "name"), *_changes(baseline, mixed, "op")]
-    return tuple(sorted(changes, key=lambda change: -abs((change.to_ns or 0.0) - (change.from_ns or 0.0))))
-
-
-def _changes(baseline: Account, mixed: Account, by: str) -> Sequence[KernelChange]:
-    sides: list[dict[str, float]] = []
-    for account in (baseline, mixed):
-        times: dict[str, float] = defaultdict(float)
-        for cell in account.main.cells:
-            key = cell.kernel if by == "name" else cell.op
-            if key is not None:
-                times[key] += cell.ns_per_step
-        sides.append(times)
-    before, after = sides
-    return [
-        KernelChange(key, "name" if by == "name" else "op", before.get(key), after.get(key))
-        for key in dict.fromkeys((*before, *after))
-    ]

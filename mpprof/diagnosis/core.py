@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from mpprof.analysis import whatif
 from mpprof.diagnosis import ledger
 from mpprof.diagnosis import rules as _rules
+from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import Claim, Clear, Found, Missing, Outcome, Rule, Unable
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
-from mpprof.diagnosis.verdict import verdict
+from mpprof.diagnosis.verdict import cause, verdict
 from mpprof.model import finding as noun
 from mpprof.model.account import Speedup
 from mpprof.model.quantities import format_ns, format_ratio
 
-__all__ = ["Case", "Judgement", "codes", "explain", "judge", "verdict"]
+__all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "verdict"]
 
 _ON_THE_DEVICE = frozenset(("MP304", "MP307", "MP309"))
 """Causes of the third hundred whose remedy shortens the device's work rather than the host's."""
@@ -210,9 +211,13 @@ def _is_loss(outcome: Found, cost: float | None, signals: Signals) -> bool:
 
 
 def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:
-    """The rule's own, but low for costs out of a window in which steps took far longer than they do."""
+    """The rule's own, but low for costs out of a window in which steps took far longer than they do, and not
+    high for those of a single step: whether it is like the others, nobody knows."""
     if outcome.claims and signals.distorted:
         return "low"
+    account = signals.case.account
+    if outcome.claims and account and len(account.steps) == 1 and outcome.confidence == "high":
+        return "medium"
     return outcome.confidence
 
 

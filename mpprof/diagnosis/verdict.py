@@ -11,7 +11,10 @@ from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 NOTABLE_GAP_RATIO, NOTABLE_STEP_RATIO = 0.20, 0.10
-"""A fifth of the gap or a tenth of the step: what a normal cost must come to for the sentence to name it."""
+"""A fifth of what was lost against the reach or a tenth of the step: what a normal cost must come to for the
+sentence to name it."""
+MEETS_RATIO = 1.02
+"""Above the expectation by more than the reading error of a median: better than expected, and said so."""
 CLEAR_GAIN = 1.5
 """Below it a speedup wants an explanation even where the records leave two."""
 NOTABLE_MEMORY_RATIO = 0.80
@@ -27,7 +30,19 @@ _POLICY_NAMES = {"float16": "mixed_float16", "bfloat16": "mixed_bfloat16", "floa
 def verdict(diagnosis: Diagnosis) -> str:
     """One sentence: what was expected and what came, or what share of the matrix work ran on matrix units;
     then the worst cause, or what is missing to say more."""
-    signals = Signals(
+    signals = _signals(diagnosis)
+    parts = [_what_happened(signals, diagnosis), _why(signals, diagnosis)[0]]
+    sentence = "; ".join(part for part in parts if part)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def cause(diagnosis: Diagnosis) -> Finding | None:
+    """The finding that the verdict names; None where it names none."""
+    return _why(_signals(diagnosis), diagnosis)[1]
+
+
+def _signals(diagnosis: Diagnosis) -> Signals:
+    return Signals(
         Case(
             run=diagnosis.run,
             account=diagnosis.account,
@@ -37,9 +52,6 @@ def verdict(diagnosis: Diagnosis) -> str:
             trace_problem=diagnosis.absent.get("time"),
         )
     )
-    parts = [_what_happened(signals, diagnosis), _why(signals, diagnosis)]
-    sentence = "; ".join(part for part in parts if part)
-    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
@@ -99,27 +111,44 @@ def _memory(diagnosis: Diagnosis) -> str:
 
 def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     assert speedup.observed is not None
-    low, high = speedup.interval or (speedup.observed, speedup.observed)
-    number = format_speedup(speedup.observed)
-    if speedup.interval and low <= 1.0 <= high:
-        got = f"takes as long as in float32 ({number}: no measurable difference)"
+    number, than = format_speedup(speedup.observed), _baseline(speedup)
+    if no_difference(speedup):
+        got = f"takes as long as {than} ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
-        got = f"takes longer than in float32 ({number})"
+        got = f"takes longer than {than} ({number})"
     else:
-        got = f"is {number} as fast as in float32"
+        got = f"is {number} as fast as {than}"
     policy = _policy(signals) if signals.half else ""
     what = "an example" if speedup.per_example else "the step"
     said = f"{f'with {policy} ' if policy else ''}{what} {got}"
     if signals.on_cpu and signals.half:
         said += f" on a CPU, which emulates {known(signals.compute_dtype)}"
+    if speedup.interval is None:
+        why = (speedup.absent or {}).get("interval", "too few steady steps")
+        said += f" (no error bar: {'a profiler window alone' if why.startswith('no step') else why})"
     if speedup.expected is not None:
-        return f"{said}, where {format_speedup(speedup.expected)} could be expected"
+        better = speedup.observed > speedup.expected * MEETS_RATIO
+        where = "more than the" if better else "where"
+        return (
+            f"{said}, {where} {format_speedup(speedup.expected)} {'that ' if better else ''}could be expected"
+        )
     if speedup.ceiling is not None:
         return f"{said}, with a ceiling of {format_speedup(speedup.ceiling)}"
     return said
 
 
-def _why(signals: Signals, diagnosis: Diagnosis) -> str:
+def no_difference(speedup: Speedup) -> bool:
+    """The interval of the observed speedup holds 1."""
+    return speedup.interval is not None and speedup.interval[0] <= 1.0 <= speedup.interval[1]
+
+
+def _baseline(speedup: Speedup) -> str:
+    """What it is held against: float32 only where the baseline's records say that it was."""
+    return "in float32" if speedup.baseline_dtype == "float32" else "in the baseline"
+
+
+def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
+    """The second half of the sentence, and the finding that it names."""
     findings, case = diagnosis.findings, signals.case
     serious = [f for f in findings if f.severity != "info"]
     top = next((f for f in serious if f.code not in _NO_EXPLANATION), None)
@@ -130,27 +159,28 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> str:
         and case.speedup is not None
         and (case.speedup.observed or CLEAR_GAIN) < CLEAR_GAIN
     ):
-        return open_
+        return open_, None
     top = top or next(iter(serious), None) or _costliest(signals, findings)
-    gain = _ceiling(signals, findings) if top is None else None
+    best = _ceiling(signals, findings) if top is None else None
     if signals.on_cpu and (top is None or top.severity == "info"):
-        return ""  # what costs time on a CPU says nothing about a GPU
+        return "", None  # what costs time on a CPU says nothing about a GPU
     hidden = known(signals.unattributed_idle_ratio) or 0.0
     if hidden >= HIDDEN_IDLE_RATIO and _is_less(top, hidden, signals):
-        return f"the device idles {format_ratio(hidden)} of the step, and the trace does not show what for"
+        said = f"the device idles {format_ratio(hidden)} of the step, and the trace does not show what for"
+        return said, None
     if top is not None:
-        return _cause(top)
+        return _cause(top), top
     if case.tensor_core is not None and case.tensor_core.of == "window":
-        return "its steps cannot be told apart"
+        return "its steps cannot be told apart", None
     if case.account is None and not signals.on_cpu:
-        return str(signals.account)
+        return str(signals.account), None
     if signals.half is None and case.speedup is None:
-        return ""
-    nothing = "no cause of lost time was found" + (f"; {gain}" if gain else "")
+        return "", None
+    nothing = "no cause of lost time was found" + (f"; {_left(best)}" if best else "")
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and not measured and not signals.on_cpu:
-        return f"{nothing}; for the speedup, {RECORD_BASELINE}"
-    return nothing
+        return f"{nothing}; for the speedup, {RECORD_BASELINE}", best
+    return nothing, best
 
 
 def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:
@@ -167,22 +197,24 @@ def _costliest(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
         for f in findings
         if f.cost_ns_per_step
         and (
-            (f.gap_ratio or 0.0) >= NOTABLE_GAP_RATIO
+            (f.lost_ratio or 0.0) >= NOTABLE_GAP_RATIO
             or (signals.whole_ns and f.cost_ns_per_step / signals.whole_ns >= NOTABLE_STEP_RATIO)
         )
     ]
     return max(costly, key=lambda f: f.cost_ns_per_step or 0.0, default=None)
 
 
-def _ceiling(signals: Signals, findings: Sequence[Finding]) -> str | None:
+def _ceiling(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
     """What every healthy run of this kind leaves on the table, where that is much."""
     step_ns = signals.case.account.step_ns if signals.case.account else 0.0
     found = [f for f in findings if f.whatif_step_ns is not None and f.cost_ns_per_step is None]
     best = min(found, key=lambda f: f.whatif_step_ns or 0.0, default=None)
     if best is None or best.whatif_step_ns is None or step_ns <= 0:
         return None
-    if 1.0 - best.whatif_step_ns / step_ns < NOTABLE_STEP_RATIO:
-        return None
+    return best if 1.0 - best.whatif_step_ns / step_ns >= NOTABLE_STEP_RATIO else None
+
+
+def _left(best: Finding) -> str:
     return (
         f"the most that is left to gain: {best.summary} ({best.code} {best.slug}), and it would take "
         f"{format_ns(best.whatif_step_ns)}"
@@ -202,10 +234,14 @@ def _cause(top: Finding) -> str:
 
 
 def _step(signals: Signals) -> str | None:
+    """The step time, with what it rests on where that is little."""
     steps, account = signals.case.steps, signals.case.account
     if steps is not None and steps.median_ns:
-        return format_ns(steps.median_ns)
-    return format_ns(account.step_ns) if account else None
+        few = f" (the median of {steps.steady} steady steps)" if steps.interval_ns is None else ""
+        return format_ns(steps.median_ns) + few.replace("the median of 1 steady steps", "one steady step")
+    if account is None:
+        return None
+    return format_ns(account.step_ns) + (" (one profiled step)" if len(account.steps) == 1 else "")
 
 
 def _units(signals: Signals) -> str:

@@ -172,6 +172,7 @@ class Speedup:
     estimated: EstimatedSpeedup | None = None
     absent: dict[str, str] | None = None  # field -> reason
     per_example: bool = False  # the batches differ: the baseline's times are scaled to this run's batch
+    baseline_dtype: str | None = None  # what the baseline's records say it computes in; None: not recorded
 
     @property
     def lost_ns(self) -> float | None:

@@ -94,6 +94,8 @@ class Diagnosis:
     verdict: str = ""
     whatif: WhatIf | None = None  # None: there is no account to take a remedy's gain from
     device: DeviceFacts | None = None  # the main device as the trace (or else run.json) states it
+    cause: str | None = None  # the code of the finding that the verdict names
+    explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,35 @@ class KernelChange:
     by: Literal["name", "op"]
     from_ns: float | None  # per step
     to_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How much of two runs was aligned, as shares of the time of the first's and the second's ops: by op in
+    its layer and phase, and at least by its layer. `only_*`: (op, ns per step) of what is in one run alone,
+    the longest first."""
+
+    by_op_ratio: tuple[float | None, float | None]
+    by_layer_ratio: tuple[float | None, float | None]
+    only_from: tuple[tuple[str, float], ...]
+    only_to: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Runs of one model in one type and at several batch sizes, smallest first: what their step times tell.
+
+    `runs`: rows of Comparison.runs. A step takes `fixed_ns` and so much for each example (the line through
+    the two ends); `spread_ratio`: the largest time per example over the smallest, less 1.
+    `utilization_ratio`: the highest median on record; None: none is."""
+
+    runs: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    ns_per_example: tuple[float, ...]
+    spread_ratio: float
+    fixed_ns: float
+    utilization_ratio: float | None
+    statements: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +154,8 @@ class Rung:
     refused: str | None = None
     examples_per_s: tuple[float | None, float | None] = (None, None)  # of both runs; None: no batch on record
     cards: str | None = None  # what two different cards can do at their peaks; None: one card, or not known
+    matching: Matching | None = None  # None: one of the runs has no account
+    explanation: tuple[str, ...] = ()  # of the later run against the earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +164,4 @@ class Comparison:
 
     runs: tuple[Diagnosis, ...]
     rungs: tuple[Rung, ...]
+    batches: tuple[Batches, ...] = field(default=(), kw_only=True)

@@ -17,6 +17,8 @@ SMALL_RATIO = 0.005
 """Slices below this share of the step are folded into one row, where there are more than two of them."""
 
 
+NOTABLE_GAIN = 0.05
+"""Gains below a twentieth of what was lost need no words."""
 PAYING_RATIO = 0.01
 """A remedy is worth a place in the plan from a hundredth of the step."""
 NEVER_FOLDED = ("unknown", "profiling")
@@ -32,17 +34,6 @@ class TimeRow:
     hidden_ns: float = 0.0
     text: str = ""
     part: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GapRow:
-    """One row of the gap between two runs."""
-
-    label: str
-    ns: float
-    baseline_ns: float
-    mixed_ns: float
-    ratio: str
 
 
 def subject(document: Document) -> str:
@@ -164,21 +155,22 @@ def speedup(document: Document) -> list[str]:
     if gain is None:
         return [_not_judged("speedup", document)]
     if gain["baseline"] == "measured":
-        return [*_measured(gain, document["absent"])]
+        return [*measured(gain, document["absent"])]
     lines = []
     if gain["estimated"]:
         low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
         span = low if low == high else f"{low} to {high}"
         lines.append(f"estimated, not measured: {span} over what float32 would have taken")
-        lines += [f"assumed: {assumption}" for assumption in gain["estimated"]["assumptions"]]
+        lines.append(f"assumed: {'; '.join(gain['estimated']['assumptions'])}")
     if gain["ceiling"] is not None:
         lines.append(f"ceiling {words.speedup(gain['ceiling'])}, from peak rates")
     return lines or [f"not judged: {document['absent'].get('speedup.observed', 'no measured baseline')}"]
 
 
-def _measured(gain: Document, absent: dict[str, str]) -> Iterable[str]:
+def measured(gain: Document, absent: dict[str, str]) -> Iterable[str]:
+    """Observed against expected of a report's `speedup`, or of a comparison's rung; `absent` by its field."""
     each = " per example" if gain.get("per_example") else ""
-    observed = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain['interval'])}"
+    observed = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain, absent)}"
     if gain["expected"] is None:
         observed += f", expected not known ({absent.get('speedup.expected', 'no reason recorded')})"
     else:
@@ -189,8 +181,8 @@ def _measured(gain: Document, absent: dict[str, str]) -> Iterable[str]:
         observed += f", ceiling {words.speedup(gain['ceiling'])}"
     yield observed
     if gain["gap_ns"] is not None:
-        yield _gap(gain)
-    if gain["baseline_id"]:
+        yield gap(gain)
+    if gain.get("baseline_id"):
         base = f", {words.duration(gain['baseline_step_ns'])} a step" if gain["baseline_step_ns"] else ""
         base += " (scaled to this run's batch)" if base and gain.get("per_example") else ""
         yield f"baseline: measured, run {words.plain(gain['baseline_id'])}{base}"
@@ -202,14 +194,26 @@ def lowered_by_host(gain: Document) -> bool:
     return with_host is not None and (expected is None or with_host < 0.99 * expected)
 
 
-def _gap(gain: Document) -> str:
-    gap = gain["gap_ns"]
+def gap(gain: Document) -> str:
+    """The gap in words: what was lost against the reach, what was gained beyond it, and what of the loss no
+    finding explains. Without an expectation, the plain difference from the baseline."""
+    whole = gain["gap_ns"]
     if gain["expected"] is None:
-        word = "longer" if gap > 0 else "shorter"
-        return f"the step is {words.duration(abs(gap))} {word} than the baseline's{_scaled(gain)}"
-    said = f"gap of {words.duration(gap)} a step to what this device could reach"
-    if gain["unexplained_ns"] is not None:
-        said += f", {words.duration(gain['unexplained_ns'])} of it unexplained"
+        word = "longer" if whole > 0 else "shorter"
+        return f"the step is {words.duration(abs(whole))} {word} than the baseline's{_scaled(gain)}"
+    if whole <= 0:
+        return f"the step is {words.duration(-whole)} shorter than this device was thought to reach"
+    said = f"the step is {words.duration(whole)} longer than this device could reach"
+    lost, gained, unexplained = gain.get("lost_ns"), gain.get("gained_ns"), gain["unexplained_ns"]
+    if lost is None or gained is None:
+        return said
+    if gained > NOTABLE_GAIN * lost:
+        own = max(0.0, -sum(p["ns_per_step"] for p in gain["slices"] if p["class"] == "profiling"))
+        where = "that the profiler added to its window" if own > gained / 2 else "gained beyond it elsewhere"
+        said += f": {words.duration(lost)} lost, less {words.duration(gained)} {where}"
+    if unexplained is not None and lost > 0:
+        share = max(0.0, min(1.0, (unexplained + gained) / lost))
+        said += f"; no finding explains {words.percent(share)} of the loss"
     return said
 
 
@@ -217,10 +221,18 @@ def _scaled(gain: Document) -> str:
     return " for as many examples" if gain.get("per_example") else ""
 
 
-def _interval(interval: list[float] | None) -> str:
+def _interval(gain: Document, absent: dict[str, str]) -> str:
+    interval = gain["interval"]
     if interval is None:
-        return ""
-    return f" (95 %: {words.speedup(interval[0])} to {words.speedup(interval[1])})"
+        why = absent.get("speedup.interval")
+        return f" (no error bar: {why})" if why else ""
+    low, high = (words.speedup(edge) for edge in interval)
+    if interval[0] <= 1.0 <= interval[1]:
+        return f" (95 %: {low} to {high}: no measurable difference)"
+    if low == high:
+        half = (interval[1] - interval[0]) / (interval[1] + interval[0])
+        return f" (95 %: ±{words.percent(half)})"
+    return f" (95 %: {low} to {high})"
 
 
 def steps(document: Document) -> str:
@@ -269,8 +281,9 @@ def cost(finding: Document, step_ns: float | None) -> str:
     if ns is not None:
         share = f" ({words.percent(ns / step_ns)} of it)" if step_ns else ""
         parts.append(f"{words.duration(ns)} a step{share}")
-    if finding["gap_ratio"] is not None:
-        parts.append(f"{words.percent(finding['gap_ratio'])} of the gap")
+    lost = finding.get("lost_ratio", finding["gap_ratio"])  # earlier reports hold the other alone
+    if lost is not None and lost >= SMALL_RATIO:
+        parts.append(f"{words.percent(lost)} of the loss")
     if finding["cost_bytes"] is not None:
         parts.append(words.size(finding["cost_bytes"]))
     return ", ".join(parts)
@@ -322,15 +335,6 @@ def plan(document: Document) -> list[str]:
     return lines
 
 
-def throughput(rung: Document) -> str:
-    """Examples per second of both runs of a comparison; empty where no batch size is on record."""
-    rates = rung.get("examples_per_s") or {}
-    first, last = rates.get("from"), rates.get("to")
-    if first is None or last is None:
-        return ""
-    return f"{words.count(round(first))} -> {words.count(round(last))} examples/s"
-
-
 def step_ns(document: Document) -> float | None:
     """The step time that costs are held against: the account's, else the step log's median."""
     if document["time"]:
@@ -348,17 +352,28 @@ def grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
 
 
 def not_judged(document: Document) -> list[tuple[str, list[str]]]:
-    """The causes that could not be judged, by reason; that of the missing account stands above."""
+    """The causes that could not be judged, by reason; that of the missing account stands above. Reasons that
+    the same record would settle are one."""
     why = document["absent"].get("time") if (document["tensor_core"] or {}).get("of") == "window" else None
-    return grouped(
+    by_reason = grouped(
         (unable["code"], "the step has no account" if unable["reason"] == why else unable["reason"])
         for unable in document["unable"]
     )
+    by_record: dict[str, list[tuple[str, list[str]]]] = {}
+    for reason, codes in by_reason:
+        what, _, record = reason.partition("; ")
+        by_record.setdefault(record or reason, []).append((what, codes))
+    joined = []
+    for record, parts in by_record.items():
+        codes = [code for _, own in parts for code in own]
+        missing = "; ".join(what for what, _ in parts)
+        joined.append((missing if missing == record else f"{missing}: {record}", codes))
+    return joined
 
 
 def not_measured(document: Document) -> list[tuple[str, list[str]]]:
     """What is absent, by reason; what another line of the report says already is left out."""
-    told = {"tensor_core", "speedup", "whatif"} | {
+    told = {"tensor_core", "speedup", "whatif", "cause"} | {
         room for room in ("steps", "time") if document[room] is None
     }
     parts = ("tensor_core.", "speedup.", "memory.", *(("run.",) if "run" in document["absent"] else ()))
@@ -376,12 +391,18 @@ def warnings(document: Document) -> list[str]:
     return list(dict.fromkeys((*document["warnings"], *notes)))
 
 
+def _named(document: Document) -> list[Document]:
+    """The finding that the verdict names; the first, where it names none."""
+    named = [finding for finding in document["findings"] if finding["code"] == document.get("cause")]
+    return named or document["findings"][:1]
+
+
 def next_steps(document: Document, path: str | None) -> list[tuple[str, str]]:
     """The commands to run next, with what each would show; at most three."""
     run = shlex.quote(path) if path else "PATH"
     steps = [
         (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to mend it")
-        for finding in document["findings"][:1]
+        for finding in _named(document)
     ]
     share = document["tensor_core"]
     if share and (share["fallback_ns_per_step"] or share["unknown_ratio"]):
@@ -396,58 +417,3 @@ def next_steps(document: Document, path: str | None) -> list[tuple[str, str]]:
     if document["time"] is None and document["steps"] is not None:
         steps.append(('MPProfilerCallback(logdir, profile_steps="auto")', "records what the device ran"))
     return steps[:3]
-
-
-def gap_rows(slices: list[Document], limit: int = 12) -> list[GapRow]:
-    """The slices of a gap, largest first (gains, which are negative, last); they sum to the gap."""
-    ordered = sorted(slices, key=lambda part: -part["ns_per_step"])
-    head = ordered[:limit] if len(ordered) > limit + 1 else ordered
-    rest = ordered[len(head) :]
-    rows = [
-        GapRow(
-            f"{part['class']} {words.plain(part['layer'])}" if part["layer"] else part["class"],
-            part["ns_per_step"],
-            part["baseline_ns"],
-            part["mixed_ns"],
-            words.speedup(part["ratio"]),
-        )
-        for part in head
-    ]
-    if rest:
-        keys = ("ns_per_step", "baseline_ns", "mixed_ns")
-        gap, baseline, mixed = (sum(part[key] for part in rest) for key in keys)
-        rows.append(GapRow(f"{len(rest)} more", gap, baseline, mixed, ""))
-    return rows
-
-
-def kernel_changes(document: Document, step: int, limit: int = 10) -> list[Document]:
-    """The kernels or ops that differ most between the two runs of one comparison."""
-    changes = [change for change in document["kernels"] if change["step"] == step]
-
-    def difference(change: Document) -> float:
-        return abs(float(change["to_ns"] or 0.0) - float(change["from_ns"] or 0.0))
-
-    return sorted(changes, key=difference, reverse=True)[:limit]
-
-
-def comparison_heading(document: Document, rung: Document) -> str:
-    """The two runs of one comparison with their step times."""
-    start, end = document["runs"][rung["from"]], document["runs"][rung["to"]]
-    names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
-    times = [words.duration(step_ns(run)) for run in (start, end)]
-    return f"{names}: {times[0]} → {times[1]} a step"
-
-
-def comparison(rung: Document) -> list[str]:
-    """Observed against expected of one comparison, and in what the two runs are unlike."""
-    if rung["refused"]:
-        return [f"not compared: {rung['refused']}"]
-    lines: list[str] = [rate] if (rate := throughput(rung)) else []
-    if rung["observed"] is not None:
-        measured = rung | {"baseline_id": None}
-        lines += _measured(measured, {f"speedup.{key}": why for key, why in rung["absent"].items()})
-    else:
-        lines.append(f"speedup not known: {rung['absent'].get('observed', 'a step time is missing')}")
-    if rung["labels"]:
-        lines.append(f"the runs are unlike in: {', '.join(words.plain(label) for label in rung['labels'])}")
-    return lines

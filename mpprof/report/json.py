@@ -25,7 +25,7 @@ from mpprof.model.account import (
     Slice,
     Speedup,
 )
-from mpprof.model.finding import Comparison, Diagnosis, Finding, Rung, WhatIf
+from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.run import PolicyFacts
 from mpprof.model.source import Document
 from mpprof.model.steps import StepSummary
@@ -60,6 +60,10 @@ def document(diagnosis: Diagnosis) -> Document:
     }
     body["absent"] = _absent(diagnosis, body)
     body["verdict"] = diagnosis.verdict
+    body["cause"] = diagnosis.cause
+    if diagnosis.cause is None:
+        body["absent"].setdefault("cause", "the verdict names no finding")
+    body["explanation"] = list(diagnosis.explanation)
     body["whatif"] = _whatif(diagnosis.whatif)
     if body["whatif"] is None:
         body["absent"].setdefault("whatif", _why_null("whatif", diagnosis, body["absent"]))
@@ -85,6 +89,18 @@ def compare_document(comparison: Comparison) -> Document:
             }
             for row, rung in enumerate(comparison.rungs)
             for change in rung.kernels
+        ],
+        "batches": [
+            {
+                "runs": list(found.runs),
+                "batch_sizes": list(found.batch_sizes),
+                "ns_per_example": [_ns(ns) for ns in found.ns_per_example],
+                "spread_ratio": found.spread_ratio,
+                "fixed_ns": _ns(found.fixed_ns),
+                "utilization_ratio": found.utilization_ratio,
+                "statements": list(found.statements),
+            }
+            for found in comparison.batches
         ],
     }
     return _strict(body)  # type: ignore[no-any-return]
@@ -274,6 +290,9 @@ def _speedup(speedup: Speedup | None) -> Document | None:
         "reach_ns": _ns(speedup.reach_ns),
         "gap_ns": _ns(speedup.gap_ns),
         "per_example": speedup.per_example,
+        "lost_ns": _ns(speedup.lost_ns),
+        "gained_ns": _ns(speedup.gained_ns),
+        "baseline_dtype": speedup.baseline_dtype,
     }
 
 
@@ -344,6 +363,7 @@ def _finding(finding: Finding) -> Document:
         "whatif_step_ns": _ns(finding.whatif_step_ns),
         "summary": finding.summary,
         "layers": list(finding.layers),
+        "lost_ratio": finding.lost_ratio,
     }
 
 
@@ -366,6 +386,21 @@ def _rung(rung: Rung) -> Document:
         "absent": dict(speedup.absent or {}) if speedup else {},
         "per_example": speedup.per_example if speedup else False,
         "examples_per_s": {"from": rung.examples_per_s[0], "to": rung.examples_per_s[1]},
+        "lost_ns": _ns(speedup.lost_ns) if speedup else None,
+        "gained_ns": _ns(speedup.gained_ns) if speedup else None,
+        "cards": rung.cards,
+        "explanation": list(rung.explanation),
+        "matching": None if rung.matching is None else _matching(rung.matching),
+    }
+
+
+def _matching(matching: Matching) -> Document:
+    """What of both runs found its like; times are per step."""
+    return {
+        "by_op_ratio": {"from": matching.by_op_ratio[0], "to": matching.by_op_ratio[1]},
+        "by_layer_ratio": {"from": matching.by_layer_ratio[0], "to": matching.by_layer_ratio[1]},
+        "only_from": [{"op": op, "ns_per_step": _ns(ns)} for op, ns in matching.only_from],
+        "only_to": [{"op": op, "ns_per_step": _ns(ns)} for op, ns in matching.only_to],
     }
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from mpprof.model.source import Document
-from mpprof.report import content, words
+from mpprof.report import comparing, content, words
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~])")
 _LONE_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
@@ -33,6 +33,8 @@ def render(document: Document) -> str:
     """The report (`report.json.document`) as markdown."""
     lines = [f"### mpprof: {escape(document['run']['name'])}", "", escape(content.subject(document)), ""]
     lines += [f"**{escape(document['verdict'] or 'No verdict: see what could not be judged.')}**", ""]
+    if document.get("explanation"):
+        lines += [escape(" ".join(document["explanation"])), ""]
     lines += _time(document)
     units = content.matrix_units(document)
     lines += _facts(units, [content.tensor_core(document)])
@@ -50,12 +52,19 @@ def render(document: Document) -> str:
 
 def render_comparison(document: Document) -> str:
     """The comparison (`report.json.compare_document`) as markdown."""
-    lines = ["### mpprof: comparison", ""]
+    lines = ["### mpprof: comparison", "", *_ladder(document)]
     for row, rung in enumerate(document["steps"]):
-        lines += [f"**{escape(content.comparison_heading(document, rung))}**", ""]
-        lines += [f"- {escape(line)}" for line in content.comparison(rung)]
-        lines += ["", *_gap(rung), *_changes(content.kernel_changes(document, row))]
-        lines += _findings(rung["findings"], content.step_ns(document["runs"][rung["to"]]))
+        step_ns = content.step_ns(document["runs"][rung["to"]])
+        lines += [f"**{escape(comparing.heading(document, rung))}**", ""]
+        lines += [f"- {escape(line)}" for line in comparing.lines(document, rung)]
+        lines += ["", *_gap(rung, step_ns)]
+        for by, title in (("name", "kernel"), ("op", "op")):
+            lines += _changes(comparing.changes(document, row, by), title)
+        lines += [*(f"- {escape(line)}" for line in comparing.matching(rung)), ""]
+        lines += _findings(comparing.serious(rung), step_ns)
+        lines += [escape(comparing.minor(rung)), ""]
+    for statements in comparing.batches(document):
+        lines += ["#### Over the batch sizes", "", *(f"- {escape(line)}" for line in statements), ""]
     lines += ["#### Each run", ""]
     for report in document["runs"]:
         name, subject = escape(report["run"]["name"]), escape(content.subject(report))
@@ -127,22 +136,33 @@ def _folded(title: str, groups: list[tuple[str, list[str]]]) -> list[str]:
     return [*lines, "", "</details>", ""]
 
 
-def _gap(rung: Document) -> list[str]:
+def _ladder(document: Document) -> list[str]:
+    rows = comparing.ladder(document)
+    if not rows:
+        return []
+    lines = [f"| {' | '.join(comparing.LADDER)} |", "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    lines += [f"| {' | '.join(map(escape, comparing.cells(row)))} |" for row in rows]
+    return [*lines, ""]
+
+
+def _gap(rung: Document, step_ns: float | None) -> list[str]:
     if not rung["slices"]:
         return []
-    rows = content.gap_rows(rung["slices"])
-    column = words.column(max(abs(row.baseline_ns) for row in rows) or 1.0)
-    lines = ["| where the gap lies | gap | baseline | now | could |", "| --- | ---: | ---: | ---: | ---: |"]
+    rows = comparing.gap_rows(rung, step_ns)
+    column = words.column(max(abs(row.mixed_ns) for row in rows) or 1.0)
+    titles = comparing.gap_columns(rung)
+    lines = [f"| class, layer | {' | '.join(titles)} |", f"| --- |{' ---: |' * len(titles)}"]
     for row in rows:
-        cells = [column(value) for value in (row.ns, row.baseline_ns, row.mixed_ns)]
-        lines.append(f"| {escape(row.label)} | {' | '.join(cells)} | {row.ratio} |")
-    return [*lines, f"| **sum** | {column(sum(row.ns for row in rows))} | | | |", ""]
+        cells = " | ".join(comparing.gap_cells(rung, row, column))
+        lines.append(f"| {escape(row.label)} | {cells} |")
+    sums = " | ".join(comparing.gap_cells(rung, comparing.total(rows), column))
+    return [*lines, f"| **sum** | {sums} |", ""]
 
 
-def _changes(changes: list[Document]) -> list[str]:
+def _changes(changes: list[Document], title: str) -> list[str]:
     if not changes:
         return []
-    lines = ["| kernel or op | before, per step | after |", "| --- | ---: | ---: |"]
+    lines = [f"| {title} | before, per step | after |", "| --- | ---: | ---: |"]
     for change in changes:
         cells = ["-" if change[key] is None else words.duration(change[key]) for key in ("from_ns", "to_ns")]
         lines.append(f"| {code(words.shorten(change['key'], 80))} | {' | '.join(cells)} |")

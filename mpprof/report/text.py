@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
 from mpprof.model.source import Document
-from mpprof.report import content, words
+from mpprof.report import comparing, content, words
 
 MIN_WIDTH = 68
 _COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info": "1;36"}
@@ -79,6 +79,9 @@ def render(
     page.paragraph(f"{run['name']}: {content.subject(document)}", hang=2, style="dim")
     page.lines.append("")
     page.paragraph(document["verdict"] or "No verdict: see what could not be judged.", style="bold")
+    if document.get("explanation"):
+        page.lines.append("")
+        page.paragraph(" ".join(document["explanation"]))
     _time(page, document)
     _facts(page, document)
     _findings(page, document["findings"], content.step_ns(document))
@@ -92,13 +95,25 @@ def render_comparison(
 ) -> str:
     """The comparison (`report.json.compare_document`) as text: each step of the ladder in turn."""
     page = _Page(color=color, width=width)
+    _ladder(page, document)
     for row, rung in enumerate(document["steps"]):
-        page.heading(content.comparison_heading(document, rung))
-        for line in content.comparison(rung):
+        page.heading(comparing.heading(document, rung))
+        for line in comparing.lines(document, rung):
             page.paragraph(line, indent=2, hang=2)
-        _gap(page, rung)
-        _changes(page, content.kernel_changes(document, row))
-        _findings(page, rung["findings"], content.step_ns(document["runs"][rung["to"]]))
+        step_ns = content.step_ns(document["runs"][rung["to"]])
+        _gap(page, rung, step_ns)
+        for by, title in (("name", "kernels"), ("op", "ops")):
+            _changes(page, comparing.changes(document, row, by), title)
+        for line in comparing.matching(rung):
+            page.paragraph(line, indent=2, hang=2)
+        _findings(page, comparing.serious(rung), step_ns)
+        if noted := comparing.minor(rung):
+            page.lines.append("")
+            page.paragraph(noted, indent=2, hang=2)
+    for statements in comparing.batches(document):
+        page.heading("Over the batch sizes")
+        for statement in statements:
+            page.paragraph(statement, indent=2, hang=2)
     page.heading("Each run")
     for report in document["runs"]:
         name = words.plain(report["run"]["name"])
@@ -106,6 +121,26 @@ def render_comparison(
         for warning in content.warnings(report):
             page.paragraph(warning, label="warning: ", indent=4, hang=2)
     return page.text(ascii_only=ascii_only)
+
+
+def _ladder(page: _Page, document: Document) -> None:
+    rows = [comparing.LADDER, *map(comparing.cells, comparing.ladder(document))]
+    if len(rows) < 2:
+        return
+    page.heading("The ladder")
+    widths = [max(len(row[at]) for row in rows) for at in range(len(comparing.LADDER))]
+    spare = page.width - 2 - sum(widths[1:]) - 2 * (len(widths) - 1)
+    if spare < min(widths[0], 12):  # narrow: what a run was is in "Each run" as well
+        rows = [(row[0], *row[2:]) for row in rows]
+        widths = [widths[0], *widths[2:]]
+        spare = page.width - 2 - sum(widths[1:]) - 2 * (len(widths) - 1)
+    widths[0] = max(8, min(widths[0], spare))
+    left = 2 if len(widths) == len(comparing.LADDER) else 1
+    for row in rows:
+        cells = [words.shorten(text, widths[0]) if at == 0 else text for at, text in enumerate(row)]
+        pairs = enumerate(zip(cells, widths, strict=True))
+        line = "  ".join(f"{c:<{w}}" if at < left else f"{c:>{w}}" for at, (c, w) in pairs)
+        page.row(f"  {line}")
 
 
 def _time(page: _Page, document: Document) -> None:
@@ -229,26 +264,25 @@ def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
             page.paragraph(why, indent=4, style="dim")
 
 
-def _gap(page: _Page, rung: Document) -> None:
+def _gap(page: _Page, rung: Document, step_ns: float | None) -> None:
     if not rung["slices"]:
         return
-    rows = content.gap_rows(rung["slices"])
-    column = words.column(max(abs(row.baseline_ns) for row in rows) or 1.0)
-    label = min(page.width - 48, max(12, *(len(row.label) for row in rows)))
+    rows = comparing.gap_rows(rung, step_ns)
+    column = words.column(max(abs(row.mixed_ns) for row in rows) or 1.0)
+    titles = comparing.gap_columns(rung)
+    label = min(page.width - 4 - 13 * len(titles), max(12, *(len(row.label) for row in rows)))
     page.row("")
-    page.row(f"  {'class, layer':<{label}} {'gap':>11} {'baseline':>12} {'now':>12}  {'could':>6}")
-    for row in rows:
-        gap, baseline, now = (column(value) for value in (row.ns, row.baseline_ns, row.mixed_ns))
-        name = words.shorten(row.label, label)
-        page.row(f"  {name:<{label}} {gap:>11} {baseline:>12} {now:>12}  {row.ratio:>6}")
-    page.row(f"  {'sum':<{label}} {column(sum(row.ns for row in rows)):>11}")
+    page.row(f"  {'class, layer':<{label}} {' '.join(f'{title:>12}' for title in titles)}")
+    for row in (*rows, comparing.total(rows)):
+        cells = " ".join(f"{cell:>12}" for cell in comparing.gap_cells(rung, row, column))
+        page.row(f"  {words.shorten(row.label, label):<{label}} {cells}")
 
 
-def _changes(page: _Page, changes: list[Document]) -> None:
+def _changes(page: _Page, changes: list[Document], title: str) -> None:
     if not changes:
         return
     page.row("")
-    page.row(f"  {'before':>9} {'after':>9}  kernels and ops that changed most, per step")
+    page.row(f"  {'before':>9} {'after':>9}  {title} that changed most, per step")
     for change in changes:
         before, after = (
             "-" if change[key] is None else words.duration(change[key]) for key in ("from_ns", "to_ns")

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpprof.analysis.aligning import kernel_changes
 from mpprof.analysis.alike import Side, other_card, rates, refusal, unlike
-from mpprof.analysis.compare import kernel_changes, speedup
+from mpprof.analysis.compare import speedup
 from mpprof.model.account import CLASSES, Account, Cell, Speedup
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.run import PolicyFacts, Run

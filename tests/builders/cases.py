@@ -153,7 +153,7 @@ def speedup(*slices: GapSlice, baseline_ms: float = 200.0, mixed_ms: float = 100
         "baseline": "measured", "baseline_id": "b", "baseline_step_ns": baseline_ms * MS,
         "observed": baseline_ms / mixed_ms, "interval": None, "expected": baseline_ms * MS / reach,
         "expected_with_host": None, "ceiling": 8.0, "reach_ns": reach, "gap_ns": gap, "slices": slices,
-        "unexplained_ns": None,
+        "unexplained_ns": None, "baseline_dtype": "float32",
     }  # fmt: skip
     return Speedup(**{**given, **facts})
 

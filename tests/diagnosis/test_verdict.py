@@ -21,7 +21,7 @@ def sentence(case: Case) -> str:
 
 def test_expected_observed_and_the_cause_with_its_cost() -> None:
     account = c.account(c.cell("idle_input", 30))
-    speedup = c.speedup(c.gap_slice("idle_input", 0, 30), baseline_ms=150)
+    speedup = c.speedup(c.gap_slice("idle_input", 0, 30), baseline_ms=150, interval=(1.48, 1.52))
     said = sentence(c.case(account=account, speedup=speedup, baseline=c.case(records=c.facts("float32"))))
     assert said.startswith(
         "With mixed_float16 the step is 1.50x as fast as in float32, where 2.14x could be expected"

@@ -1,0 +1,112 @@
+"""Two runs laid side by side: which cells are the same work, what has no like in the other, what changed.
+
+Work is the same if class, phase and layer agree, and the op where both runs name it. Layers go by the mixed
+run's names: two models built in one process number theirs differently.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+from mpprof.analysis.reach import Part, Role, parts
+from mpprof.model.account import Account, Cell
+from mpprof.model.finding import KernelChange, Matching
+from mpprof.model.run import Run
+
+
+def aligned(
+    baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run
+) -> tuple[dict[Role, Part], dict[Role, Part]]:
+    """The parts of both runs by role, the layers by the mixed run's names."""
+    renamed = _layer_names(baseline_run, mixed_run)
+    before, after = baseline.main.cells, mixed.main.cells
+    b_roles = [_role(cell, renamed) for cell in before]
+    m_roles = [_role(cell, {}) for cell in after]
+    shared = set(b_roles) & set(m_roles)
+    return (
+        parts(before, [_coarse(role, shared) for role in b_roles]),
+        parts(after, [_coarse(role, shared) for role in m_roles]),
+    )
+
+
+def _role(cell: Cell, renamed: Mapping[str, str]) -> Role:
+    layer = renamed.get(cell.layer, cell.layer) if cell.layer else None
+    family = cell.family if cell.role == "matmul" or cell.family == "random" else None
+    # the end of the scope path: what stands before it names the model, which two runs may number differently
+    op = "/".join(cell.op.split("/")[-2:]) if cell.op else None
+    return Role(cell.role, cell.phase, layer, family, op)
+
+
+def _coarse(role: Role, shared: set[Role]) -> Role:
+    return role if role in shared else role._replace(op=None)
+
+
+def _layer_names(baseline: Run, mixed: Run) -> dict[str, str]:
+    """The baseline's layers by the mixed run's names. They differ only where both models were built in one
+    process and named by number: then layers are matched by their place, if all classes agree."""
+    sides = [run.facts.model.layers if run.facts and run.facts.model else () for run in (baseline, mixed)]
+    if len(sides[0]) != len(sides[1]):
+        return {}
+    pairs = list(zip(*sides, strict=True))
+    if any(one.class_name != other.class_name for one, other in pairs):
+        return {}
+    return {one.name: other.name for one, other in pairs}
+
+
+def matching(baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run) -> Matching:
+    """What of the two runs was aligned, and the ops of each that the other does not have."""
+    renamed = _layer_names(baseline_run, mixed_run)
+    sides = [
+        [(_role(cell, names), cell) for cell in account.main.cells if cell.op is not None]
+        for account, names in ((baseline, renamed), (mixed, {}))
+    ]
+    roles = [{role for role, _ in side} for side in sides]
+    shared = roles[0] & roles[1]
+    layers = {role._replace(op=None) for role in roles[0]} & {role._replace(op=None) for role in roles[1]}
+    layers = {role for role in layers if role.layer is not None}
+    alone: list[dict[str, float]] = [{}, {}]
+    for only, side in zip(alone, sides, strict=True):
+        for role, cell in side:
+            if role not in shared and cell.op is not None:
+                only[cell.op] = only.get(cell.op, 0.0) + cell.ns_per_step
+    return Matching(
+        by_op_ratio=(_share(sides[0], shared), _share(sides[1], shared)),
+        by_layer_ratio=(_by_layer(sides[0], shared, layers), _by_layer(sides[1], shared, layers)),
+        only_from=tuple(sorted(alone[0].items(), key=lambda item: -item[1])),
+        only_to=tuple(sorted(alone[1].items(), key=lambda item: -item[1])),
+    )
+
+
+def _share(side: Sequence[tuple[Role, Cell]], found: Collection[Role]) -> float | None:
+    whole = sum(cell.ns_per_step for _, cell in side)
+    return sum(cell.ns_per_step for role, cell in side if role in found) / whole if whole > 0 else None
+
+
+def _by_layer(
+    side: Sequence[tuple[Role, Cell]], shared: Collection[Role], layers: Collection[Role]
+) -> float | None:
+    either = {role for role, _ in side if role in shared or role._replace(op=None) in layers}
+    return _share(side, either)
+
+
+def kernel_changes(baseline: Account, mixed: Account) -> tuple[KernelChange, ...]:
+    """Time per step of each kernel name and of each op in both runs, the largest difference first."""
+    changes = [*_changes(baseline, mixed, "name"), *_changes(baseline, mixed, "op")]
+    return tuple(sorted(changes, key=lambda change: -abs((change.to_ns or 0.0) - (change.from_ns or 0.0))))
+
+
+def _changes(baseline: Account, mixed: Account, by: str) -> Sequence[KernelChange]:
+    sides: list[dict[str, float]] = []
+    for account in (baseline, mixed):
+        times: dict[str, float] = defaultdict(float)
+        for cell in account.main.cells:
+            key = cell.kernel if by == "name" else cell.op
+            if key is not None:
+                times[key] += cell.ns_per_step
+        sides.append(times)
+    before, after = sides
+    return [
+        KernelChange(key, "name" if by == "name" else "op", before.get(key), after.get(key))
+        for key in dict.fromkeys((*before, *after))
+    ]

@@ -1,0 +1,118 @@
+"""What an engineer needs after the verdict, in three sentences: where the step goes, why, and what to do."""
+
+from __future__ import annotations
+
+from mpprof.diagnosis.verdict import cause, no_difference
+from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
+from mpprof.model.finding import Diagnosis, Finding
+from mpprof.model.quantities import format_ns, format_ratio
+
+NOTABLE_RATIO = 0.01
+"""Parts of the step below a hundredth are left out of a sentence."""
+MOST_PARTS = 3
+PAYING_RATIO = 0.01
+"""A remedy that gives less than a hundredth of the step is no advice."""
+
+_WORDS: dict[Class, str] = {
+    "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work", "reduce": "sums",
+    "gather_scatter": "lookups", "cast": "casts", "layout": "layout changes", "optimizer": "the optimizer",
+    "loss_scale": "loss scaling", "other": "other work", "unknown": "unidentified work",
+    "comm": "communication", "copy": "copies", "idle_input": "waiting for input",
+    "idle_launch": "waiting for launches", "idle_sync": "waits of the host", "idle_compile": "compiling",
+    "idle_between_steps": "the loop between steps", "idle_other": "idling for no recorded cause",
+    "profiling": "the profiler",
+}  # fmt: skip
+
+
+def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """One to three sentences, each with its numbers; empty where the run has no account of a step."""
+    account = diagnosis.account
+    if account is None:
+        return ()
+    said = [_where(account, diagnosis.tensor_core), _why(diagnosis, account), _what_to_do(diagnosis, account)]
+    return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in said if sentence)
+
+
+def _where(account: Account, share: TensorCoreShare | None) -> str:
+    """The largest parts of the step; of matrix work, where it ran."""
+    slices = sorted(account.main.slices, key=lambda part: -part.ns_per_step)
+    named = [part for part in slices if part.ratio >= NOTABLE_RATIO and part.role != "profiling"][:MOST_PARTS]
+    parts = []
+    for part in named:
+        ran = f" ({_on_units(share)})" if part.role == "matmul" and _on_units(share) else ""
+        parts.append(f"{format_ratio(part.ratio)} {_WORDS[part.role]}{ran}")
+    idle = sum(part.ratio for part in slices if part.role in IDLE_CLASSES)
+    device = "the device" if account.trace_basis == "device" else "the CPU's executor"
+    return f"of a step of {format_ns(account.step_ns)}, {_listed(parts)}; {device} idles {format_ratio(idle)}"
+
+
+def _on_units(share: TensorCoreShare | None) -> str:
+    if share is None or share.ratio is None:
+        return ""
+    units = "matrix cores" if share.unit == "matrix_core" else "Tensor Cores"
+    used = [name for name, ns in sorted(share.by_precision.items(), key=lambda item: -item[1]) if ns > 0]
+    kinds = f" in {' and '.join(used[:2])}" if used else ""
+    return f"{format_ratio(share.ratio)} of it on {units}{kinds}"
+
+
+def _why(diagnosis: Diagnosis, account: Account) -> str:
+    """Against a baseline where the difference lies; without one, the cause with its evidence."""
+    speedup = diagnosis.speedup
+    if speedup is not None and speedup.baseline == "measured" and speedup.gap_ns is not None:
+        return _against(speedup, account)
+    found = cause(diagnosis)
+    if found is None:
+        return ""
+    held = [f"{e.name} {_value(e.value, e.unit)}" for e in found.evidence[:2] if e.value is not None]
+    return f"{found.code} {found.slug} rests on {_listed(held)}" if held else ""
+
+
+def _against(speedup: Speedup, account: Account) -> str:
+    """By class: what takes longer than it could (or did), and what is faster."""
+    by_class: dict[Class, float] = {}
+    for part in speedup.slices:
+        by_class[part.role] = by_class.get(part.role, 0.0) + part.ns_per_step
+    ordered = sorted(by_class.items(), key=lambda item: -item[1])
+    least = NOTABLE_RATIO * account.step_ns
+    lost = [f"{_WORDS[role]} {format_ns(ns)}" for role, ns in ordered if ns >= least][:MOST_PARTS]
+    gained = [f"{_WORDS[role]} {format_ns(-ns)}" for role, ns in reversed(ordered) if -ns >= least][
+        :MOST_PARTS
+    ]
+    if speedup.expected is not None:
+        if not lost:
+            return "nothing takes notably longer than this device could reach"
+        return f"above what this device could reach: {_listed(lost)} a step"
+    if no_difference(speedup) or not (lost or gained):
+        return "no part of the step differs notably from the baseline's"
+    parts = [f"longer than in the baseline: {_listed(lost)} a step" if lost else ""]
+    parts.append(f"shorter: {_listed(gained)}" if gained else "")
+    return "; ".join(part for part in parts if part)
+
+
+def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
+    plan = diagnosis.whatif
+    if account.trace_basis == "host" or plan is None:
+        return ""
+    by_code: dict[str, Finding] = {found.code: found for found in diagnosis.findings}
+    paying = [s for s in plan.order if s.gain_ns >= PAYING_RATIO * account.step_ns and s.code in by_code]
+    if not paying:
+        return ""
+    first = paying[0]
+    then = f"; with {len(paying) - 1} more remedied {format_ns(plan.best_step_ns)}" if len(paying) > 1 else ""
+    limit = ", where the host is the floor" if plan.floor == "host" else ""
+    return (
+        f"first: {by_code[first.code].remedy} ({first.code}), which gives {format_ns(first.step_ns)} a step"
+        f"{then}{limit}"
+    )
+
+
+def _value(value: object, unit: str) -> str:
+    from mpprof.model.quantities import format_quantity
+
+    return format_quantity(value, unit) if isinstance(value, (int, float, str, bool)) else str(value)
+
+
+def _listed(parts: list[str]) -> str:
+    if len(parts) < 2:
+        return "".join(parts) or "nothing stands out"
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,264 @@
+"""What a comparison says, in sentences and rows, before anybody lays it out (for a report: `content`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mpprof.model.source import Document
+from mpprof.report import content, words
+
+NOTABLE_RATIO = 0.005
+"""A part whose gap is below this share of the step is folded into the last row."""
+MOST_ROWS = 12
+MOST_OPS = 3
+_WITHOUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class GapRow:
+    """One row of the gap between two runs: `ns` is `mixed_ns` less `could_ns`."""
+
+    label: str
+    ns: float
+    baseline_ns: float
+    could_ns: float
+    mixed_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class LadderRow:
+    """One run of several, in words: its step against the run before and against the first."""
+
+    name: str
+    what: str
+    step: str
+    rate: str
+    before: str
+    first: str
+    units: str
+    memory: str
+
+
+# --- one rung ----------------------------------------------------------------------------------------------
+
+
+def heading(document: Document, rung: Document) -> str:
+    """The two runs of one comparison with their step times."""
+    start, end = _ends(document, rung)
+    names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
+    times = [words.duration(content.step_ns(run)) for run in (start, end)]
+    return f"{names}: {times[0]} → {times[1]} a step"
+
+
+def lines(document: Document, rung: Document) -> list[str]:
+    """Observed against expected of one comparison, and in what the two runs are unlike."""
+    if rung["refused"]:
+        return [f"not compared: {rung['refused']}"]
+    said = [rate] if (rate := throughput(rung)) else []
+    absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
+    if rung["observed"] is not None:
+        said += content.measured(rung | {"baseline_id": None}, absent)
+    else:
+        said.append(f"speedup not known: {rung['absent'].get('observed', 'a step time is missing')}")
+    said += rung.get("explanation") or []
+    if rung["labels"]:
+        labels = "; ".join(words.plain(label) for label in rung["labels"])
+        said.append(
+            f"unlike in more than precision, so that the difference is not precision's alone: {labels}"
+        )
+    if rung.get("cards"):
+        said.append(rung["cards"])
+    start, end = _ends(document, rung)
+    said += [f"matrix work: {text}" for text in [_matrix_work(start, end)] if text]
+    said += [f"peak memory: {text}" for text in [_memory(start, end)] if text]
+    return said
+
+
+def throughput(rung: Document) -> str:
+    """Examples per second of both runs of a comparison; empty where no batch size is on record."""
+    rates = rung.get("examples_per_s") or {}
+    first, last = rates.get("from"), rates.get("to")
+    if first is None or last is None:
+        return ""
+    return f"{words.count(round(first))} → {words.count(round(last))} examples/s"
+
+
+def _ends(document: Document, rung: Document) -> tuple[Document, Document]:
+    return document["runs"][rung["from"]], document["runs"][rung["to"]]
+
+
+def _matrix_work(start: Document, end: Document) -> str:
+    """Of both runs: how long, and how much of it on matrix units in which precision."""
+    parts = []
+    for report in (start, end):
+        share = report["tensor_core"]
+        if share is None or share["ratio"] is None:
+            return ""
+        units = content.matrix_units(report)
+        used = [name for name, ns in sorted(share["by_precision"].items(), key=lambda i: -i[1]) if ns]
+        kinds = f" ({' and '.join(used[:2])})" if used else ""
+        of = words.duration(share["matmul_ns_per_step"])
+        parts.append(f"{of}, {words.percent(share['ratio'])} on {units}{kinds}")
+    return " → ".join(parts)
+
+
+def _memory(start: Document, end: Document) -> str:
+    peaks = [(report["steps"] or {}).get("peak_memory_bytes") for report in (start, end)]
+    if None in peaks or peaks[0] == peaks[1]:
+        return ""
+    return " → ".join(words.size(peak) for peak in peaks)
+
+
+def gap_rows(rung: Document, step_ns: float | None) -> list[GapRow]:
+    """The slices of a gap, what was lost first and what was gained last; they sum to the gap. Parts of no
+    weight are folded into one row. `step_ns`: the later run's step."""
+    ordered = sorted(rung["slices"], key=lambda part: -part["ns_per_step"])
+    least = NOTABLE_RATIO * (step_ns or 0.0)
+    weighty = sorted(ordered, key=lambda part: -abs(part["ns_per_step"]))[:MOST_ROWS]
+    kept = [part for part in ordered if part in weighty and abs(part["ns_per_step"]) >= least]
+    kept = kept or ordered[:1]
+    rest = [part for part in ordered if part not in kept]
+    if len(rest) == 1:
+        kept, rest = ordered, []
+    rows = [_row(_label(part), [part]) for part in kept]
+    return [*rows, _row(f"{len(rest)} smaller", rest)] if rest else rows
+
+
+def _label(part: Document) -> str:
+    return f"{part['class']} {words.plain(part['layer'])}" if part["layer"] else str(part["class"])
+
+
+def _row(label: str, parts: list[Document]) -> GapRow:
+    gap, before, now = (
+        sum(part[key] for part in parts) for key in ("ns_per_step", "baseline_ns", "mixed_ns")
+    )
+    return GapRow(label, gap, before, now - gap, now)
+
+
+def total(rows: list[GapRow]) -> GapRow:
+    """The sum of the rows: the baseline's step, the step that could be reached, and the step now."""
+    sums = (sum(getattr(row, key) for row in rows) for key in ("ns", "baseline_ns", "could_ns", "mixed_ns"))
+    return GapRow("sum", *sums)
+
+
+def gap_columns(rung: Document) -> tuple[str, ...]:
+    """Titles of the columns: without an expectation, the plain difference."""
+    return (
+        ("baseline", "could be", "now", "lost") if _expects(rung) else ("baseline", "now", "longer", "times")
+    )
+
+
+def gap_cells(rung: Document, row: GapRow, column: Callable[[float], str]) -> tuple[str, ...]:
+    """A row in words, by the same columns."""
+    if _expects(rung):
+        return tuple(map(column, (row.baseline_ns, row.could_ns, row.mixed_ns, row.ns)))
+    times = words.speedup(row.mixed_ns / row.baseline_ns) if row.baseline_ns > 0 <= row.mixed_ns else _WITHOUT
+    return (*map(column, (row.baseline_ns, row.mixed_ns, row.ns)), times)
+
+
+def _expects(rung: Document) -> bool:
+    return rung["expected"] is not None
+
+
+def changes(document: Document, step: int, by: str, limit: int = 6) -> list[Document]:
+    """The kernels (`by` "name") or ops ("op") that differ most between the two runs of one comparison."""
+    found = [change for change in document["kernels"] if change["step"] == step and change["by"] == by]
+
+    def difference(change: Document) -> float:
+        return abs(float(change["to_ns"] or 0.0) - float(change["from_ns"] or 0.0))
+
+    return sorted(found, key=difference, reverse=True)[:limit]
+
+
+def matching(rung: Document) -> list[str]:
+    """How much of the two runs is the same op, and what each has that the other has not."""
+    found = rung.get("matching")
+    if not found or found["by_op_ratio"]["from"] is None or found["by_op_ratio"]["to"] is None:
+        return []
+    op, layer = found["by_op_ratio"], found["by_layer_ratio"]
+    text = (
+        f"matched by op: {words.percent(op['from'])} of the baseline's op time, {words.percent(op['to'])} of "
+        "this run's"
+    )
+    if layer != op:
+        text += f"; by their layer {words.percent(layer['from'])} and {words.percent(layer['to'])}"
+    said = [text]
+    for title, key in (("only in the baseline", "only_from"), ("only in this run", "only_to")):
+        alone = found[key]
+        if alone:
+            ns = words.duration(sum(item["ns_per_step"] for item in alone))
+            named = ", ".join(words.shorten(words.plain(item["op"]), 56) for item in alone[:MOST_OPS])
+            more = f" and {len(alone) - MOST_OPS} more" if len(alone) > MOST_OPS else ""
+            said.append(f"{title}: {words.plural(len(alone), 'op')}, {ns}: {named}{more}")
+    return said
+
+
+def minor(rung: Document) -> str:
+    """What is only worth a mention, in one line."""
+    noted = [f"{found['code']} {found['slug']}" for found in _told(rung) if found["severity"] == "info"]
+    return f"also noted: {', '.join(noted)} (mpprof report RUN --baseline BASELINE)" if noted else ""
+
+
+def serious(rung: Document) -> list[Document]:
+    """The findings that are more than a mention."""
+    return [found for found in _told(rung) if found["severity"] != "info"]
+
+
+def _told(rung: Document) -> list[Document]:
+    """The findings; that the runs are unlike stands in the lines above."""
+    unlike = {"MP906"} if rung["labels"] else set()
+    return [found for found in rung["findings"] if found["code"] not in unlike]
+
+
+# --- all rungs ---------------------------------------------------------------------------------------------
+
+LADDER = ("run", "what", "step", "examples/s", "x before", "x first", "on units", "peak memory")
+
+
+def ladder(document: Document) -> list[LadderRow]:
+    """All runs at a glance; empty for two, which one comparison says already."""
+    rungs = document["steps"]
+    if len(rungs) < 2:
+        return []
+    rows = []
+    whole: float | None = 1.0
+    for at, report in enumerate(document["runs"]):
+        rung = rungs[at - 1] if at else None
+        step = rung["observed"] if rung else 1.0
+        whole = whole * step if whole is not None and step is not None else None
+        rates = rungs[max(at - 1, 0)].get("examples_per_s") or {}
+        rate = rates.get("to" if at else "from")
+        share = (report["tensor_core"] or {}).get("ratio")
+        peak = (report["steps"] or {}).get("peak_memory_bytes")
+        rows.append(
+            LadderRow(
+                name=words.plain(report["run"]["name"]),
+                what=_what(report),
+                step=words.duration(content.step_ns(report)),
+                rate=_WITHOUT if rate is None else words.count(round(rate)),
+                before="" if not at else _WITHOUT if step is None else words.speedup(step),
+                first="" if not at else _WITHOUT if whole is None else words.speedup(whole),
+                units=_WITHOUT if share is None else words.percent(share),
+                memory=_WITHOUT if peak is None else words.size(peak),
+            )
+        )
+    return rows
+
+
+def _what(report: Document) -> str:
+    run = report["run"]
+    parts = [run["policy"], "XLA" if run["jit_compile"] is True else None]
+    if run["batch_size"] is not None:
+        parts.append(f"batch {words.count(run['batch_size'])}")
+    return ", ".join(words.plain(str(part)) for part in parts if part) or _WITHOUT
+
+
+def cells(row: LadderRow) -> tuple[str, ...]:
+    """By the columns of LADDER."""
+    return (row.name, row.what, row.step, row.rate, row.before, row.first, row.units, row.memory)
+
+
+def batches(document: Document) -> list[list[str]]:
+    """What several batch sizes tell, one list of sentences for each model and type."""
+    return [list(found["statements"]) for found in document.get("batches") or []]
