@@ -40,7 +40,9 @@ class Ops:
         hlo = self.modules.instruction(module, program, instruction)
         if hlo is None:
             return self._row(key, Op(name or instruction, ""))
-        return self._row(key, Op(name or hlo.op_name or instruction, hlo.opcode, hlo))
+        # Of a fusion the event may state only what the names inside it begin with.
+        stated = hlo.op_name if hlo.op_name.startswith(name) else name
+        return self._row(key, Op(stated or instruction, hlo.opcode, hlo))
 
     def resolve(
         self, tf_op: str, annotation: str, name: str, hlo_op: str, hlo_module: str, program: int

@@ -70,6 +70,25 @@ def ops_agree(trace: Trace, path: Path, scratch: Path) -> int:
     return compared
 
 
+def steps_agree(trace: Trace, path: Path, scratch: Path) -> int:
+    """Number and duration of every step that XProf tells, against our markers; how many were compared.
+
+    XProf's step lasts as long as its marker; of a `Steps` line per device it shows the longest."""
+    tables = answer(path, "input_pipeline_analyzer", scratch)
+    rows = next(table["rows"] for table in tables if "stepnum" in {c["id"] for c in table.get("cols", ())})
+    theirs = {
+        int(str(row["c"][0]["v"]).rpartition(" ")[2]): float(row["c"][-1]["v"]) * 1e6  # stepTimeMs
+        for row in rows
+    }
+    ours: dict[int, int] = {}
+    for number, start, end in zip(
+        trace.markers.number.tolist(), trace.markers.start_ns.tolist(), trace.markers.end_ns.tolist(), strict=True
+    ):  # fmt: skip
+        ours[number] = max(end - start, ours.get(number, 0))
+    assert ours == pytest.approx(theirs, abs=1_000)  # they print microseconds
+    return len(ours)
+
+
 def events_inside(trace: Trace, kernels: np.ndarray) -> int:
     """How many host events with a duration lie within these kernels on their own threads."""
     host, inside = trace.host, 0

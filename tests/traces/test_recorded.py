@@ -13,7 +13,7 @@ from mpprof import traces
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 from mpprof.traces import walk, walk_reference
 from tests.traces.conftest import SHARED, V100, needs_shared, shared_xplanes
-from tests.traces.peer import events_agree, ops_agree, xprof
+from tests.traces.peer import events_agree, ops_agree, steps_agree, xprof
 from tests.traces.test_damage import check
 
 Record = Callable[[str, str, bool], Path]
@@ -126,6 +126,7 @@ def test_tensorflow_on_the_cpu_gives_leaf_ops(policy: str, record: Record, tmp_p
     assert not any(trace.ops[row].name.startswith("GatherV2") for row in trace.kernels.op.tolist())
 
     assert ops_agree(trace, path, tmp_path) > 50
+    assert steps_agree(trace, path, tmp_path) == 3
     overlap_free(trace)
 
 
@@ -159,6 +160,7 @@ def test_xla_on_the_cpu_gives_instructions_with_their_hlo(
     assert not any(trace.strings[row].startswith("end: ") for row in trace.kernels.name.tolist())
     assert any(op.hlo.flops for op in ops if op.hlo)
     assert events_agree(trace, path, tmp_path) > 20
+    assert steps_agree(trace, path, tmp_path) == 3
     if backend == "jax":  # the calls were made under the markers, what they started ran later
         launch = trace.kernels.launch
         assert {trace.strings[row] for row in trace.host.name[launch].tolist()} == {

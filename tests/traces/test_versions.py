@@ -12,7 +12,7 @@ import pytest
 
 from mpprof import traces
 from tests.traces.conftest import record_with
-from tests.traces.peer import events_agree, ops_agree
+from tests.traces.peer import events_agree, ops_agree, steps_agree
 from tests.traces.test_damage import check
 
 ENVIRONMENTS = Path(os.environ.get("MPPROF_VERSIONS", Path(__file__).resolve().parents[2] / ".versions"))
@@ -45,6 +45,7 @@ def test_older_versions_are_read_and_agree_with_xprof(
     assert trace.basis == "host"
     assert trace.markers.number.tolist() == [6, 7, 8]
     (scratch := tmp_path / "peer").mkdir()
+    assert steps_agree(trace, path, scratch) == 3
     if not jit:
         assert ops_agree(trace, path, scratch) > 150
     elif not len(trace.kernels):  # compiled as one program, of whose parts nothing is recorded
