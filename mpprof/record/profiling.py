@@ -97,7 +97,8 @@ class Profiling:
         if self.foreign is not None:
             foreign, self.foreign = self.foreign, None
             self._recorder.attempt("profile_windows", foreign.end, self._calls.step)
-        if self.plan is not None and not self._recorder.facts.get("profile_windows"):
+        works = self._recorder.works("profile_windows")
+        if works and self.plan is not None and not self._recorder.facts.get("profile_windows"):
             self._recorder.absent["profile_windows"] = (
                 f"training ended at step {self._calls.step}, before the window could open"
             )

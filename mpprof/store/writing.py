@@ -20,6 +20,9 @@ from mpprof.store import formats
 FLUSH_SECONDS = 1.0
 LINES_AT_ONCE = 32
 PAUSE_SECONDS = 0.0001
+MOST_PAUSES = 64
+"""Of one flush. A training that computes in Python lets go of the interpreter every 5 ms only: at more pauses
+than that, a flush of very many lines would take longer than they took to arrive."""
 CLOSE_SECONDS = 5.0
 MOST_QUEUED = 1_000_000
 """Records that wait for a disk that hangs; more than these would eat the training's memory."""
@@ -127,9 +130,10 @@ class LineWriter:
         """Write what is queued now. Python runs one thread at a time: a pause after every few lines keeps
         the training's thread from waiting for this one."""
         count = len(self._queue)
+        at_once = max(LINES_AT_ONCE, count // MOST_PAUSES)
         try:
             while count > 0 and not self._broken:
-                records = [self._queue.popleft() for _ in range(min(count, LINES_AT_ONCE))]
+                records = [self._queue.popleft() for _ in range(min(count, at_once))]
                 self._write("\n".join(map(formats.line, records)) + "\n")
                 count -= len(records)
                 for record in records if self._seen is not None else ():

@@ -123,28 +123,3 @@ def test_a_fit_killed_at_three_moments_two_of_them_within_its_profile_window(tmp
 @pytest.mark.soak
 def test_a_loop_killed_at_two_hundred_moments(tmp_path: Path) -> None:
     killed_loops(tmp_path, 200)
-
-
-@pytest.mark.soak
-def test_a_million_steps_take_no_memory(tmp_path: Path) -> None:
-    import psutil  # type: ignore[import-untyped]
-
-    from mpprof.record import StepRecorder
-
-    rss = []
-    with StepRecorder(tmp_path, hardware=False, verbose=0, announce=None, profile_steps=None) as recorder:
-        for step in range(1_000_000):
-            with recorder.step():
-                pass
-            if step % 5_000 == 0:
-                time.sleep(0.1)  # the disk keeps up
-            if step % 50_000 == 0:
-                rss.append(psutil.Process().memory_info().rss)
-    steps = read_records(tmp_path).steps
-    assert steps is not None
-    assert len(steps) == 1_000_000
-    grown = max(rss[10:]) - max(rss[2:10])
-    print(
-        f"\nresident memory: {rss[2] >> 20} MiB after 100 k steps, grown by {grown >> 10} KiB in the last half"
-    )
-    assert grown < 4 << 20
