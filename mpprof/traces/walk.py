@@ -1,10 +1,12 @@
 """The walk over the protobuf wire format: compiled where the extension was built, else in plain Python.
 
 `scan` reads the fields of any messages, `events` the events of a plane's lines into columns; both are
-explained in `walk_reference`. `COMPILED` says which of the two walks is in use.
+explained in `walk_reference`. `COMPILED` says which of the two walks is in use; their results are the same.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 from mpprof.traces import walk_reference
 from mpprof.traces.walk_reference import EventColumns, Fields
@@ -18,4 +20,16 @@ else:
     COMPILED = True
     scan, events = _walk.scan, _walk.events
 
-__all__ = ["COMPILED", "EventColumns", "Fields", "events", "scan"]
+
+@cache
+def say_slow() -> None:
+    """Warn, once in a process, that it takes long. No warning of the trace: nothing is missing from it."""
+    import logging  # not needed where the walk is compiled
+
+    logging.getLogger("mpprof").warning(
+        "mpprof: large traces are read by the walk in plain Python, about 100 times slower than the compiled "
+        "one, which was not built on this machine (`mpprof doctor`); the result is the same"
+    )
+
+
+__all__ = ["COMPILED", "EventColumns", "Fields", "events", "say_slow", "scan"]

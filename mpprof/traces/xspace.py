@@ -150,10 +150,7 @@ def _assemble(
         )
     parts.damages += notes
     if not walk.COMPILED and len(buffer) > SLOW_BYTES:
-        parts.warnings.append(
-            "read by the walk in plain Python, about 100 times slower than the compiled one, which was not "
-            "built on this machine (`mpprof doctor`); the result is the same"
-        )
+        walk.say_slow()
     _report_damage(space, len(buffer), parts)
     ops = Ops(Modules(usable), parts.strings)
     origin, shift = _origin(usable)
