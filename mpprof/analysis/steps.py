@@ -7,6 +7,7 @@ line has an interval only where the device was waited for, and it is the mean si
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.quantiles import median
 from mpprof.model.run import RunFacts
-from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable
+from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
 
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -198,6 +199,26 @@ def summarise(steps: StepTable | None, facts: RunFacts | None) -> StepSummary | 
         skipped_ratio=ratio,
         loss_scale=_loss_scale(steps),
         peak_memory_bytes=_peak(steps),
+    )
+
+
+def by_worker(logs: Mapping[int, StepTable]) -> tuple[WorkerSummary, ...]:
+    """Each worker's own step times, `logs` by worker; nothing for one that trained alone. Workers that
+    exchange gradients in each step wait for the slowest: then all take the same, and a trace shows who waits.
+    """
+    if len(logs) < 2:
+        return ()
+    return tuple(_of_worker(worker, logs[worker]) for worker in sorted(logs))
+
+
+def _of_worker(worker: int, steps: StepTable) -> WorkerSummary:
+    time = per_step_ns(steps)[steady(steps)]
+    known = len(time) > 0
+    return WorkerSummary(
+        worker,
+        int(steps.covers.sum()),
+        median(time) if known else None,
+        float(np.quantile(time, 0.95)) if known else None,
     )
 
 

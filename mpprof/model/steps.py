@@ -86,6 +86,16 @@ class LossScaleSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSummary:
+    """One worker's own step log in short; `worker` 0 is the first. None: it has no steady step."""
+
+    worker: int
+    count: int
+    median_ns: float | None
+    p95_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class StepSummary:
     """What the step log says in short. `None`: not recorded (the run's `absent` says why)."""
 
@@ -99,3 +109,4 @@ class StepSummary:
     skipped_ratio: float | None
     loss_scale: LossScaleSummary | None
     peak_memory_bytes: int | None
+    workers: tuple[WorkerSummary, ...] = ()  # each of them, in order, where several trained together

@@ -251,7 +251,19 @@ def steps(document: Document) -> str:
         parts.append(f"loss scale {' to '.join(ends)}")
     if log["peak_memory_bytes"] is not None:
         parts.append(f"peak memory {words.size(log['peak_memory_bytes'])}")
-    return "; ".join(parts)
+    return "; ".join([*parts, *_workers(log.get("workers", []))])
+
+
+def _workers(workers: list[Document]) -> list[str]:
+    """How the step times of several workers lie together, and which one is the slowest."""
+    timed = [each for each in workers if each["median_ns"] is not None]
+    if len(timed) < 2:
+        return []
+    fast, slow = (choose(timed, key=lambda each: each["median_ns"]) for choose in (min, max))
+    said = f"{len(timed)} workers, medians {words.duration(fast['median_ns'])}"
+    if words.duration(slow["median_ns"]) == words.duration(fast["median_ns"]):
+        return [f"{said} each"]
+    return [f"{said} to {words.duration(slow['median_ns'])} (the slowest is worker {slow['worker']})"]
 
 
 def memory(document: Document) -> list[str]:

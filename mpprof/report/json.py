@@ -201,6 +201,15 @@ def _steps(steps: StepSummary | None) -> Document | None:
         "peak_memory_bytes": steps.peak_memory_bytes,
         "interval_ns": None if steps.interval_ns is None else [_ns(edge) for edge in steps.interval_ns],
         "first_steady": steps.first_steady,
+        "workers": [
+            {
+                "worker": each.worker,
+                "count": each.count,
+                "median_ns": _ns(each.median_ns),
+                "p95_ns": _ns(each.p95_ns),
+            }
+            for each in steps.workers
+        ],
     }
 
 

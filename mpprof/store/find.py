@@ -28,6 +28,14 @@ def find_runs(path: Path) -> tuple[Path, ...]:
     return tuple(sorted(_walk(path)))
 
 
+def further_workers(root: Path) -> tuple[int, ...]:
+    """The numbers of the workers beside the first whose files lie in this run, in order."""
+    folders = formats.folder_of(Path(root)).glob("worker-*")
+    found = (folder.name.removeprefix("worker-") for folder in folders if folder.is_dir())
+    numbers = (int(number) for number in found if number.isdecimal() and len(number) < 9)
+    return tuple(sorted(number for number in numbers if number > 0))
+
+
 def _walk(path: Path) -> list[Path]:
     found = []
     for folder, names, _ in os.walk(path):

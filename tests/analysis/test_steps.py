@@ -223,3 +223,15 @@ def test_two_modes_are_found_and_a_few_outliers_are_not_a_mode() -> None:
     assert found.slow_ratio == 0.25
     assert found.fast_ns == pytest.approx(10, rel=0.02)
     assert found.slow_ns == pytest.approx(16, rel=0.02)
+
+
+# --- several workers ---------------------------------------------------------------------------------------
+
+
+def test_each_worker_has_its_own_step_times_where_there_are_several() -> None:
+    slow, fast = table([50.0, *[12.0] * 40, -1.0]), table([40.0, *[10.0] * 40, -1.0])
+    assert stepping.by_worker({0: slow}) == ()
+    first, second, third = stepping.by_worker({2: table([-1.0]), 0: slow, 1: fast})
+    assert (first.worker, first.count, first.median_ns, first.p95_ns) == (0, 42, 12 * MS, 12 * MS)
+    assert (second.worker, second.median_ns) == (1, 10 * MS)
+    assert (third.worker, third.count, third.median_ns, third.p95_ns) == (2, 1, None, None)

@@ -6,13 +6,15 @@
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mpprof.model.finding import Diagnosis
+from mpprof.model.steps import WorkerSummary
+from mpprof.report import content, markdown, text, words
 from mpprof.report import json as documents
-from mpprof.report import markdown, text, words
 from tests.report import hand_made
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -151,3 +153,18 @@ def test_bars_are_never_longer_than_asked() -> None:
     assert len(words.bar(7.0, 20)) == 20
     assert words.bar(0.0, 20) == ""
     assert words.bar(-1.0, 20) == ""
+
+
+def test_several_workers_are_told_with_the_slowest() -> None:
+    given = hand_made.diagnosis()
+    assert given.steps is not None
+
+    def told(*medians: float | None) -> str:
+        workers = tuple(WorkerSummary(k, 40, median, median) for k, median in enumerate(medians))
+        document = documents.document(replace(given, steps=replace(given.steps, workers=workers)))
+        return content.steps(document)
+
+    assert told(10e6, 14e6).endswith("2 workers, medians 10.0 ms to 14.0 ms (the slowest is worker 1)")
+    assert told(10e6, 10e6, None).endswith("2 workers, medians 10.0 ms each")
+    assert "worker" not in told()
+    assert "worker" not in told(10e6)
