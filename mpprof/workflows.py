@@ -24,6 +24,7 @@ from mpprof.analysis import (
     placement,
     placement_host,
     tensor_cores,
+    validity,
 )  # fmt: skip
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
@@ -90,10 +91,10 @@ class Place:
 def places(path: Path) -> tuple[Place, ...]:
     """Every place under a path that holds a run: directories with records, else lone traces.
 
-    A file is one run without records. Empty where there is nothing; raises NotFoundError for a missing path.
+    A file is one run without records; what lies at an address (https, s3, gs) is fetched. Empty where there is nothing; raises NotFoundError for a missing path.
     """
     if not path.exists():
-        raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_PATH)
+        path = _fetched(path)
     if path.is_file():
         return (Place(path.name, path, (path,)),)
     from mpprof import store
@@ -103,6 +104,17 @@ def places(path: Path) -> tuple[Place, ...]:
         lone = ((file.relative_to(path).as_posix(), file) for file in traces.find(path))
         return tuple(Place(name, file, (file,), found=True) for name, file in lone)
     return tuple(_place(root, path, roots) for root in roots)
+
+
+def _fetched(path: Path) -> Path:
+    """The local copy of what lies at an address. Raises NotFoundError for a path that is none."""
+    from mpprof.store import cache
+    from mpprof.traces import remote
+
+    address = remote.address_of(path)
+    if address is None:
+        raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_PATH)
+    return remote.fetch(address, cache.folder_for_now() / "fetched")
 
 
 def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
@@ -325,6 +337,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         *mine.run.warnings,
         *(mine.trace.warnings if mine.trace else ()),
         *(mine.account.notes if mine.account else ()),
+        *validity.doubts(mine.run),
         *judgement.warnings,
     )
     held = memory_saved.against(mine.memory, mine.steps, baseline.steps if baseline else None)

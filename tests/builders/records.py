@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ class Recorded:
     fit: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     seed: int = 3
+    factor: Callable[[int], float] = lambda number: 1.0  # of the step with this number, above `step_ms`
+    dispatch_ms: float | None = None  # a backend that runs ahead: what the host takes; waits every 16 steps
 
 
 def write(run: Recorded, directory: Path) -> Path:
@@ -59,7 +62,7 @@ def _steps(run: Recorded) -> tuple[list[dict[str, Any]], int]:
     lines: list[dict[str, Any]] = [{"schema": "mpprof.steps/1"}, {"kind": "fit", "fit": 1, "t_ns": 0}]
     per_epoch = run.steps_per_epoch or run.steps
     for number in range(1, run.steps + 1):
-        took = run.step_ms * 1e6 * rng.gauss(1.0, run.noise)
+        took = run.step_ms * 1e6 * rng.gauss(1.0, run.noise) * run.factor(number)
         took += run.first_step_s * 1e9 if number == 1 else 0.0
         now += int(took)
         line: dict[str, Any] = {
@@ -67,7 +70,9 @@ def _steps(run: Recorded) -> tuple[list[dict[str, Any]], int]:
             "batch": (number - 1) % per_epoch, "covers": 1, "t_ns": now, "duration_ns": int(took) - 40_000,
             "synced": False, "profiled": False, "loss": round(2.3 / (1 + 0.01 * number), 5),
         }  # fmt: skip
-        if number % per_epoch:
+        if run.dispatch_ms is not None:
+            line |= {"dispatch_ns": int(run.dispatch_ms * 1e6), "synced": number % 16 == 0}
+        if number % per_epoch and (run.dispatch_ms is None or number % 16 == 0):
             line["interval_ns"] = int(took)
         if number % per_epoch != 1:
             line["gap_ns"] = 40_000
@@ -107,7 +112,10 @@ def _run(run: Recorded) -> dict[str, Any]:
             "layers": list(run.layers),
         },
         "fits": [fit | run.fit], "profile_windows": [],
-        "timing": {"basis": "synchronous", "read_every": 16, "note": "published figures"},
+        "timing": {
+            "basis": "synchronous" if run.dispatch_ms is None else "asynchronous", "read_every": 16,
+            "note": "published figures",
+        },
         "absent": {"profile_windows": "no profiler window was asked for"},
     } | run.facts  # fmt: skip
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mpprof import workflows
+from mpprof.analysis import batches
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
 from mpprof.report import text
@@ -92,6 +93,39 @@ def test_the_first_convolution_and_batch_norms_need_the_trace(tmp_path) -> None:
     reasons = {each.code: each.reason for each in found.unable}
     assert "profiler window" in reasons["MP501"]
     assert "profiler window" in reasons["MP403"]
+
+
+def test_the_same_time_for_each_image_at_every_batch_is_evidence_and_said(tmp_path) -> None:
+    """All ten runs of the article, by their records alone, in one comparison."""
+    used = CONVNET[V100_FIGURES]["gpu_utilization"]
+    runs = []
+    for dtype, key in (("float32", "float32"), ("float16", "mixed")):
+        for batch, ms in zip(CONVNET["batch"], CONVNET[V100_FIGURES][key], strict=True):
+            known = used.get(str(batch))
+            known = known if isinstance(known, float) else None  # "fluctuating, up to 1.0"
+            runs.append(workflows.load(write(convnet(V100, dtype, batch, ms, utilization=known), tmp_path)))
+    compared = workflows.compare(runs)
+    single, mixed = compared.batches
+    assert mixed.batch_sizes == tuple(CONVNET["batch"])
+    assert mixed.ns_per_example == pytest.approx(
+        [ms * 1e6 for ms in (0.875, 0.8125, 0.758, 0.734, 0.736)], rel=0.01
+    )
+    assert max(mixed.spread_ratio, single.spread_ratio) < batches.CONSTANT_RATIO
+    times, fixed, explained, against = mixed.statements
+    assert "over 16 times the batch" in times
+    assert "launches are not what limits it" in fixed
+    for words in (
+        "input or host work for each example limits it (the likelier: at a utilisation of 72.0 % to 78.0 %",
+        "nothing to do for 22.0 % of the time or more",
+        "1.28x at most",
+        "settles it: MPProfilerCallback(logdir)",
+    ):
+        assert words in explained
+    assert "1.07x to 1.10x" in against
+    assert "part of each step is the device's own work" in against
+    shown = text.render_comparison(documents.compare_document(compared))
+    assert "Over the batch sizes" in shown
+    assert "two explanations remain" in shown
 
 
 @pytest.mark.parametrize(
