@@ -135,13 +135,14 @@ class RunFacts:
     replicas: int | None
     tf32_enabled: bool | None
     deterministic_ops: bool | None
-    graph_rewrite: Any
+    graph_rewrite: Any  # False, or how grappler's auto_mixed_precision was asked for
     devices: tuple[DeviceFacts, ...]
     model: ModelFacts | None
     fits: tuple[FitFacts, ...]
     profile_windows: tuple[ProfileWindow, ...]
     timing: Timing | None
     absent: dict[str, str]
+    graph_rewrite_result: dict[str, Any] = field(default_factory=dict)  # what it did; empty: not known
 
 
 @dataclass(frozen=True, slots=True)

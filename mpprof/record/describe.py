@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import Any
 
@@ -10,6 +11,15 @@ from mpprof.record.aside import aside
 from mpprof.record.flavour import KERAS_2, keras_of
 from mpprof.record.probes.base import Absent, Facts, Probe
 from mpprof.record.recorder import Recorder
+from mpprof.record.rewrite import LOG_PATH, rewrite_facts
+
+NO_LOG_PATH = (
+    f"set {LOG_PATH} to a directory before TensorFlow starts, or put the training's log into the run as "
+    "mpprof/graph_rewrite.log"
+)
+NO_GRAPHS = (
+    "TensorFlow saved no graph since the run began: it rewrites for GPUs alone, and each graph only once"
+)
 
 
 def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
@@ -24,6 +34,20 @@ def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
     memory = recorder.attempt("memory", probe.memory)
     if isinstance(memory, Absent):
         recorder.absent["memory"] = memory.reason
+
+
+def describe_rewrite(recorder: Recorder) -> None:
+    """At the end of a fit: what the graph rewrite for mixed precision did, where it was asked for."""
+    asked = recorder.facts.get("graph_rewrite")
+    if not asked:
+        return
+    facts = aside(rewrite_facts, asked, recorder.facts["created_unix_ns"] / 1e9)
+    if facts:
+        recorder.facts["graph_rewrite_result"] = facts
+    if "graphs" in facts:
+        recorder.absent.pop("graph_rewrite_result", None)
+    else:
+        recorder.absent["graph_rewrite_result"] = NO_GRAPHS if os.environ.get(LOG_PATH) else NO_LOG_PATH
 
 
 def _devices(probe: Probe) -> list[Facts]:

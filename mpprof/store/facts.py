@@ -90,6 +90,7 @@ def facts_of(record: Json) -> RunFacts:
         profile_windows=_each(record, "profile_windows", _window),
         timing=_timing(_object(record, "timing")) if isinstance(record.get("timing"), dict) else None,
         absent={str(key): str(reason) for key, reason in _object(record, "absent").items()},
+        graph_rewrite_result=_object(record, "graph_rewrite_result"),
     )
 
 

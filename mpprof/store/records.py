@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from mpprof.store import formats
 from mpprof.store.columns import Record, StepColumns, hardware_table, validation_table
 from mpprof.store.facts import read_facts
 from mpprof.store.lines import Faults, read_blocks
+from mpprof.store.rewrite_log import rewrite_log_beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ def read_records(root: Path, *, worker: int = 0) -> Records:
     facts = read_facts(run_path) if run_path.exists() else None
     if facts is None:
         warnings.append(f"{run_path}: missing; the run's facts are not known")
+    elif "graphs" not in facts.graph_rewrite_result and (told := rewrite_log_beside(folder)):
+        facts = replace(facts, graph_rewrite_result=facts.graph_rewrite_result | told)
     # A process that was killed within its first second has no line of its fit yet.
     begun = facts is not None and bool(facts.fits)
     steps, validations, finished, said = _read_steps(steps_path, not begun)

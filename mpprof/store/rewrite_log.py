@@ -1,0 +1,43 @@
+"""What TensorFlow's graph rewrite for mixed precision says of itself in a log: a text handed to us.
+
+The lines are TensorFlow 2.21's (`auto_mixed_precision.cc`); older ones say "AutoMixedPrecision" nowhere else
+either, so that a whole process' log may be given."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+REWRITE_LOG = "graph_rewrite.log"
+"""Beside run.json: a log of the training, put there by hand."""
+MOST_BYTES = 64 << 20
+
+_CONVERTED = re.compile(
+    r"Converted (\d{1,12})/(\d{1,12}) nodes to (\w+) precision using (\d{1,12}) cast\(s\)"
+)
+_NOTHING = re.compile(r"No (?:allowlist|whitelist) ops found, nothing to do")
+
+
+def read_rewrite_log(text: str) -> dict[str, Any] | None:
+    """{graphs, converted_graphs, nodes, converted_nodes, casts, dtype}, of all graphs together; None where
+    the rewrite says nothing. `nodes` are those of the converted graphs: of the others it tells no number."""
+    converted = _CONVERTED.findall(text)
+    graphs = len(converted) + len(_NOTHING.findall(text))
+    if not graphs:
+        return None
+    facts: dict[str, Any] = {"source": "log", "graphs": graphs, "converted_graphs": len(converted)}
+    for key, column in (("converted_nodes", 0), ("nodes", 1), ("casts", 3)):
+        facts[key] = sum(int(row[column]) for row in converted)
+    if converted:
+        facts["dtype"] = converted[-1][2]
+    return facts
+
+
+def rewrite_log_beside(folder: Path) -> dict[str, Any] | None:
+    """The same of the log in a run's folder; None without one, or where it cannot be read."""
+    try:
+        with (folder / REWRITE_LOG).open("rb") as opened:
+            return read_rewrite_log(opened.read(MOST_BYTES).decode("utf-8", "replace"))
+    except OSError:
+        return None
