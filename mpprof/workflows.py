@@ -91,7 +91,8 @@ class Place:
 def places(path: Path) -> tuple[Place, ...]:
     """Every place under a path that holds a run: directories with records, else lone traces.
 
-    A file is one run without records; what lies at an address (https, s3, gs) is fetched. Empty where there is nothing; raises NotFoundError for a missing path.
+    A file is one run without records; what lies at an address (https, s3, gs) is fetched. Empty where there
+    is nothing; raises NotFoundError for a missing path.
     """
     if not path.exists():
         path = _fetched(path)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from mpprof.cli import output
+from mpprof.cli import output, paths
 
 FORMATS = ("text", "json")
 
@@ -35,6 +35,7 @@ class Audit:
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
+        paths.refuse_address(args.model, "Keras loads models from files")
         report = auditing.audit(args.model, batch_size=args.batch_size, gpu=args.gpu, imports=args.imports)
         if args.format == "json":
             text = documents.dumps({"schema": "mpprof.audit/1", **asdict(report)})

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpprof.cli import output
+from mpprof.cli import output, paths
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def target(args: argparse.Namespace) -> Run | None:
 
     if args.run_path is None:
         return None
+    paths.refuse_address(args.run_path, "counters are kept beside the run")
     run = workflows.load(args.run_path)
     if run.facts is None and run.steps is None:
         raise NotFoundError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpprof.cli import output
-from mpprof.errors import MpprofError
+from mpprof.errors import MpprofError, UsageError
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
@@ -124,6 +124,12 @@ def renamed(value: Any, folder: Path, given: Path) -> Any:
     if isinstance(value, dict):
         return {key: renamed(item, folder, given) for key, item in value.items()}
     return value
+
+
+def refuse_address(path: Path, why: str) -> None:
+    """Raises UsageError for an address, where a command can do nothing with one."""
+    if _is_address(path):
+        raise UsageError(f"lies elsewhere: {why}", where=shown(path), next="Copy it to this machine first")
 
 
 def load(args: argparse.Namespace, path: Path, run_id: str | None) -> Run:

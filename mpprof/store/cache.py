@@ -88,6 +88,18 @@ def usable_folder() -> Path | None:
     return root
 
 
+def folder_for_now() -> Path:
+    """The directory of the cache, or one that goes with this process where nothing is kept."""
+    root = usable_folder()
+    if root is None:
+        import atexit
+        import tempfile
+
+        root = Path(tempfile.mkdtemp(prefix="mpprof-"))
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root
+
+
 def trace(path: Path, version: str, read: Callable[[], Trace], *, limit_bytes: int = LIMIT_BYTES) -> Trace:
     """The trace at `path`, from the cache or else by `read`, whose result is then kept.
 

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -31,6 +32,8 @@ PACKAGES = {
 LIMIT_BYTES = 8 << 30
 """Of everything fetched together; above it what was used longest ago goes."""
 
+_AT_ONCE = 8
+"""Files that are fetched at the same time."""
 _SILENCE_S = 60
 _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of this machine's disk, which carry no file name where writing fails."""
@@ -71,8 +74,9 @@ def fetch(address: str, folder: Path) -> Path:
         files = _listed(filesystem, root, place, address)
         single = files[0].single
         target = folder / _digest(address) / ("" if single else _title(address))
-        for file in files:
-            _bring(filesystem, file, target, address)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for done in [pool.submit(_bring, filesystem, file, target, address) for file in files]:
+                done.result()
         if not single:
             remote_copies.keep_only(target, {file.name for file in files})
         remote_copies.evict(folder, LIMIT_BYTES)

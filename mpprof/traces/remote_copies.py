@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from mpprof.errors import UnreadableError
 from mpprof.traces import awaited
@@ -19,6 +19,8 @@ BLOCK_BYTES = 16 << 20
 """Of one request, where the server gives ranges: what a broken connection loses, and what memory holds."""
 
 _CHUNK = 1 << 20
+_END = 4096
+"""Bytes at the end of a log that are compared before only what was added is fetched."""
 _TRIES = 3
 """For each block, and for a file that changes while it is read."""
 _IN_USE_S = 600
@@ -68,7 +70,7 @@ def get(filesystem: Any, file: File, target: Path, place: str) -> None:
     for _ in range(_TRIES):
         part = _part(path)
         try:
-            _copy(filesystem, file, part, place)
+            _copy(filesystem, file, path, part, place)
             _place(part, path, file)
             _mark(path).write_text(_version(file), encoding="utf-8")
         except _ChangedError:
@@ -80,16 +82,16 @@ def get(filesystem: Any, file: File, target: Path, place: str) -> None:
     raise UnreadableError("changes while it is read", where=place, next="Wait until it is written")
 
 
-def _copy(filesystem: Any, file: File, part: Path, place: str) -> None:
+def _copy(filesystem: Any, file: File, path: Path, part: Path, place: str) -> None:
     free = shutil.disk_usage(part.parent).free - (64 << 20)
     if (file.size or 0) > free:
         raise UnreadableError(
             f"{(file.size or 0) >> 20} MiB do not fit on this disk", where=place,
             next="Set MPPROF_CACHE to another",
         )  # fmt: skip
-    total = 0
     with part.open("xb") as copy:
-        for block in _blocks(filesystem, file):
+        total = _known(filesystem, file, path, copy)
+        for block in _blocks(filesystem, file, total):
             total += len(block)
             if total > free:
                 raise UnreadableError("does not fit on this disk", where=place)
@@ -103,18 +105,32 @@ def _copy(filesystem: Any, file: File, part: Path, place: str) -> None:
         _check_same(filesystem, file)
 
 
+def _known(filesystem: Any, file: File, path: Path, copy: BinaryIO) -> int:
+    """How many bytes of a log that only grows were fetched before: they are copied, if what was its end is
+    still found where it was."""
+    with suppress(OSError, ValueError):  # nothing was fetched; the server gives no ranges
+        size = path.stat().st_size
+        if file.name.endswith(".jsonl") and 0 < size < (file.size or 0):
+            kept = path.read_bytes()
+            end = kept[-_END:]
+            with _ranged(filesystem, file) as source:
+                source.seek(size - len(end))
+                if source.read(len(end)) == end:
+                    return copy.write(kept)
+    return 0
+
+
 def _check_same(filesystem: Any, file: File) -> None:
     if again(filesystem, file) != file:
         raise _ChangedError
 
 
-def _blocks(filesystem: Any, file: File) -> Iterator[bytes]:
-    """The file's bytes, in ranges where its size is known and the server gives them, else in one stream."""
-    if file.size is None or not _gives_ranges(filesystem, file):
+def _blocks(filesystem: Any, file: File, at: int) -> Iterator[bytes]:
+    """The file's bytes from there on: in ranges where the server gives them, else in one."""
+    if file.size is None or (at == 0 and not _gives_ranges(filesystem, file)):
         yield from _stream(filesystem, file)
         return
     with _ranged(filesystem, file) as source:
-        at = 0
         while at < file.size:
             block = _block(filesystem, source, file, at)
             if not block:

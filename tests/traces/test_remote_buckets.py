@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import mpprof
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.traces import awaited, remote, remote_copies
@@ -235,3 +236,46 @@ def test_many_objects_are_listed_over_several_pages(
     assert sum("continuation-token" in each.path for each in s3.server.requests) >= 2
     awaited.complete(path)
     assert path.read_bytes() == BYTES
+
+
+def test_the_page_shows_the_runs_of_a_bucket(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mpprof_dashboards
+
+    shown: list[Any] = []
+
+    def serve(source: Any, **_: Any) -> None:
+        found = {entry.name: source.report(entry.id)["time"]["step_ns"] for entry in source.entries()[:1]}
+        shown.append((source.title, [entry.name for entry in source.entries()], found))
+
+    monkeypatch.setattr(mpprof_dashboards, "serve", serve)
+    bucket.put_run(SAMPLE, "logs/mixed")
+    bucket.put_run(BASELINE, "logs/float32")
+    assert main(["serve", f"{bucket.address}/logs"]) == 0
+    ((title, names, steps),) = shown
+    assert title == "logs"
+    assert sorted(names) == ["float32", "mixed"]
+    assert all(step > 0 for step in steps.values())
+    assert len(bucket.contents(".xplane.pb")) == 1  # of the run that was looked at
+
+
+def test_a_script_loads_an_address_as_it_does_a_path(bucket: Bucket) -> None:
+    bucket.put_run(SAMPLE, "run")
+    there, here = mpprof.load(f"{bucket.address}/run"), mpprof.load(SAMPLE)
+    assert mpprof.diagnose(there).verdict == mpprof.diagnose(here).verdict
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["audit", "s3://b/model.keras"], ["counters", "f.csv", "--run", "s3://b/run"]],
+    ids=lambda c: c[0],
+)
+def test_what_needs_files_says_so_of_an_address(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.csv").write_text("")
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("mpprof: s3://b/")
+    assert "lies elsewhere" in said
+    assert said.count("\n") == 1

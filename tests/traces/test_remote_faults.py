@@ -241,6 +241,21 @@ def test_a_trace_that_vanished_since_it_was_listed_is_said(web: Web, folder: Pat
             awaited.complete(path)
 
 
+def test_of_a_log_that_grew_only_the_new_lines_are_fetched(web: Web, folder: Path, kept: Path) -> None:
+    log = folder / "run" / "mpprof" / "steps.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(BYTES * 20)
+    copy = remote.fetch(f"{web.url}/run", kept) / "mpprof" / "steps.jsonl"
+    before = web.sent("steps.jsonl")
+    log.write_bytes(BYTES * 20 + b"new lines")
+    remote.fetch(f"{web.url}/run", kept)
+    assert copy.read_bytes() == log.read_bytes()
+    assert web.sent("steps.jsonl") - before == 4096 + len(b"new lines")  # and what was its end
+    log.write_bytes(BYTES[::-1] * 21)  # another run's, and longer
+    remote.fetch(f"{web.url}/run", kept)
+    assert copy.read_bytes() == log.read_bytes()
+
+
 def test_the_page_sees_a_run_grow(
     web: Web, folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
