@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -47,14 +48,23 @@ class Faults:
     after: Callable[[], None] | None = None  # called when content was sent
 
 
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """Nothing: a client that does not trust a certificate hangs up."""
+
+
 class _Server:
     """A handler's server on a free port, in a thread of its own."""
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, handler: type[BaseHTTPRequestHandler], certificate: Path | None = None) -> None:
         self.requests: list[Request] = []
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server = _Quiet(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.server.server_port}"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
@@ -113,9 +123,9 @@ class _Handler(BaseHTTPRequestHandler):
 class Web(_Server):
     """A folder over HTTP, with listings."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
         self.folder, self.faults = folder, Faults()
-        super().__init__(type("Handler", (_WebHandler,), {"owner": self}))
+        super().__init__(type("Handler", (_WebHandler,), {"owner": self}), certificate)
 
 
 class _WebHandler(_Handler):

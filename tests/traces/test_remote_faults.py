@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -152,6 +156,45 @@ def test_redirects_are_followed_and_a_circle_is_an_error(web: Web, file: Path, k
 def test_a_server_that_knows_no_head_is_asked_otherwise(web: Web, file: Path, kept: Path) -> None:
     web.faults.head = False
     assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A key and a certificate for 127.0.0.1 that nobody has signed."""
+    pytest.importorskip("cryptography")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = tmp_path / "server.pem"
+    path.write_bytes(private + made.public_bytes(pem))
+    return path
+
+
+def test_over_https_a_server_must_be_known(folder: Path, file: Path, kept: Path, certificate: Path) -> None:
+    server = Web(folder, certificate)
+    with pytest.raises(UnreadableError, match=f"^{server.url}/{NAME}: cannot be reached: .*certificate"):
+        remote.fetch(f"{server.url}/{NAME}", kept)
+    assert not kept.exists()
+    code = "import sys; from pathlib import Path; from mpprof.traces import remote; remote.fetch(sys.argv[1], Path(sys.argv[2]))"
+    subprocess.run(
+        [sys.executable, "-c", code, f"{server.url}/{NAME}", str(kept)],
+        env={**os.environ, "SSL_CERT_FILE": str(certificate)},
+        check=True,
+    )
+    assert next(kept.rglob(NAME)).read_bytes() == BYTES
+    server.close()
 
 
 def test_without_any_sign_of_its_version_a_file_is_fetched_each_time(
