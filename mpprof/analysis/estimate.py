@@ -1,18 +1,20 @@
 """Without a measured baseline: what float32 would have taken, as a range, and how to measure it instead.
 
 Every cell of the mixed run's account is turned back. Low and high are the two ends of what its float32 twin
-may have taken: 16-bit matrix work on matrix units between twice its time (half the bytes) and the ratio of
-the peaks; other 16-bit work between its own time and twice that; casts and loss scaling would not have been
-there; what stays float32 took the same. Time that the device idles may, at the low end, have been hidden
-behind the longer kernels. Whether float32 products ran in TF32 changes the high end and is taken from the
-run's records where they say it.
+may have taken. 16-bit matrix work on matrix units: at least twice its time on ordinary arithmetic and its own
+in TF32, and where shapes tell its operations and bytes, no less than its roofline in float32 (convolutions
+may do with a quarter of the operations); at most the ratio of the peaks. Other 16-bit work: between its own
+time and twice that. Casts and loss scaling would not have been there; what stays float32 took the same.
+Kernels that are bound by launching may have taken as long. Time that the device idles may, at the low end,
+have been hidden behind the longer kernels, but no step is shorter than what the host needs for it. Whether
+float32 products ran in TF32 is taken from the run's records where they say it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mpprof.analysis.reach import SIXTEEN_BITS, precision_of
+from mpprof.analysis.reach import SHORTEST_NS, SIXTEEN_BITS, precision_of
 from mpprof.model.account import Account, Cell, EstimatedSpeedup, Speedup
 from mpprof.model.device import DevicePeaks
 from mpprof.model.kernels import ACCELERATED, Precision
@@ -25,6 +27,8 @@ RECORD_A_BASELINE = (
 )
 _ONLY_IN_MIXED = frozenset(("cast", "loss_scale"))
 _HALF_BYTES = 2.0
+_FEWER_OPERATIONS = 4.0
+"""What Winograd's F(4x4, 3x3) saves of a convolution's products: Lavin & Gray 2015, arXiv:1509.09308."""
 
 
 def how_to_record(run: Run) -> str:
@@ -81,13 +85,15 @@ def _why_not(account: Account, run: Run, peaks: DevicePeaks | None) -> str:
 def _range(account: Account, run: Run, peaks: DevicePeaks) -> EstimatedSpeedup:
     states = _tf32_states(run, peaks)
     cells = account.main.cells
-    low_ns = sum(_low(cell) for cell in cells)
+    low_ns = max(min(sum(_low(cell, state, peaks) for cell in cells) for state in states), _host_ns(account))
     high_ns = max(sum(_high(cell, state, peaks) for cell in cells) for state in states)
     assumptions = [
-        "16-bit matrix work took between twice its time and the ratio of the peaks in float32",
+        "16-bit matrix work took at least twice as long in float32 (as long in TF32) and no less than its "
+        "roofline, and at most the ratio of the peaks",
         "other 16-bit work took between as long and twice as long",
         "casts and loss scaling would not have been there; the optimizer and float32 work took the same",
-        "idle time may have been hidden behind longer kernels",
+        "idle time may have been hidden behind longer kernels"
+        + (", but not what the host needs" if account.host_ns is not None else ""),
         *_tf32_said(account, states, peaks),
         f"peaks: {peaks.name}, {peaks.source}",
     ]
@@ -118,11 +124,45 @@ def _tf32_said(account: Account, states: tuple[bool, ...], peaks: DevicePeaks) -
     )
 
 
-def _low(cell: Cell) -> float:
+def _low(cell: Cell, tf32: bool, peaks: DevicePeaks) -> float:
     """The least that the cell's float32 twin took."""
     if cell.role in _ONLY_IN_MIXED or cell.role.startswith("idle_"):
         return 0.0
-    return cell.ns_per_step * (_HALF_BYTES if _on_matrix_units_in_16_bits(cell) else 1.0)
+    if not _on_matrix_units_in_16_bits(cell) or _launch_limited(cell):
+        return cell.ns_per_step
+    usual = cell.ns_per_step * (1.0 if tf32 else _HALF_BYTES)
+    return min(_high(cell, tf32, peaks), max(usual, _roofline_ns(cell, tf32, peaks)))
+
+
+def _roofline_ns(cell: Cell, tf32: bool, peaks: DevicePeaks) -> float:
+    """What the cell's operations and bytes take in float32 at the peaks, per step; 0 where its shapes do not
+    tell."""
+    rate = peaks.flops_per_s.get("tf32" if tf32 else "fp32_cuda")
+    if not cell.flops_per_step or not rate:
+        return 0.0
+    operations = cell.flops_per_step
+    if (cell.family or "").startswith("conv_"):
+        operations /= _FEWER_OPERATIONS
+    compute = operations / rate * 1e9
+    if not cell.bytes_per_step or not peaks.bandwidth_bytes_per_s:
+        return compute
+    return max(compute, cell.bytes_per_step * _HALF_BYTES / peaks.bandwidth_bytes_per_s * 1e9)
+
+
+def _launch_limited(cell: Cell) -> bool:
+    calls = cell.calls_per_step
+    return calls > 0 and cell.busy_ns_per_step / calls < SHORTEST_NS
+
+
+def _host_ns(account: Account) -> float:
+    """What the host needs for a step of the float32 twin at least: its share of the launches, without those
+    of casts and loss scaling; 0 where it is not known."""
+    if account.host_ns is None:
+        return 0.0
+    launches = [(cell.role, cell.calls_per_step) for cell in account.main.cells if cell.kernel is not None]
+    whole = sum(calls for _, calls in launches)
+    kept = sum(calls for role, calls in launches if role not in _ONLY_IN_MIXED)
+    return account.host_ns * kept / whole if whole > 0 else account.host_ns
 
 
 def _high(cell: Cell, tf32: bool, peaks: DevicePeaks) -> float:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpprof.analysis.estimate import estimate
 from mpprof.model.account import Cell
+from mpprof.model.device import DevicePeaks
 from tests.analysis.pieces import A100, V100, account_of, run_of
 
-TENSOR = Cell("matmul", 100.0, 100.0, 1, family="gemm", placement="tensor_core", precision="fp16")
-RELU = Cell("elementwise", 50.0, 50.0, 1, family="elementwise", placement="not_matmul", precision="fp16")
-CAST = Cell("cast", 30.0, 30.0, 1)
-IDLE = Cell("idle_launch", 20.0)
+US = 1000.0
+TENSOR = Cell("matmul", 100 * US, 100 * US, 1, "k", family="gemm", placement="tensor_core", precision="fp16")
+RELU = Cell(
+    "elementwise", 50 * US, 50 * US, 1, "k", family="elementwise", placement="not_matmul", precision="fp16"
+)
+CAST = Cell("cast", 30 * US, 30 * US, 1, "k")
+IDLE = Cell("idle_launch", 20 * US)
 RUN = run_of("mixed", "float16")
 
 
@@ -25,6 +31,45 @@ def test_a_range_from_half_the_bytes_to_the_peaks() -> None:
     assert "set_dtype_policy('float32')" in (found.absent or {})["observed"]
 
 
+def low(cell: Cell, peaks: DevicePeaks = V100, *, tf32: bool = False, **of_account: float) -> float:
+    """In multiples of this one cell's time."""
+    account = replace(account_of([cell]), **of_account)
+    found = estimate(account, run_of("mixed", "float16", tf32_enabled=tf32), peaks).estimated
+    assert found is not None
+    assert found.low <= found.high
+    return found.low
+
+
+def test_the_low_end_is_no_less_than_the_roofline_in_float32() -> None:
+    """100 µs of 5 TFLOP/s on matrix units take 0.5 GFLOP: at 15.7 TFLOP/s they are nothing; of 100 TFLOP/s, more
+    than half a millisecond."""
+    assert low(replace(TENSOR, flops_per_step=0.5e9)) == pytest.approx(2)
+    assert low(replace(TENSOR, flops_per_step=10e9)) == pytest.approx(10e9 / 15.7e12 * 1e9 / 1e5)
+    winograd = replace(TENSOR, flops_per_step=10e9, family="conv_fprop")
+    assert low(winograd) == pytest.approx(2)  # a quarter of the operations
+    streaming = replace(TENSOR, flops_per_step=1e9, bytes_per_step=150e6)
+    assert low(streaming) == pytest.approx(2 * 150e6 / 900e9 * 1e9 / 1e5)
+
+
+def test_the_low_end_in_tf32_is_as_long_and_of_short_kernels_too() -> None:
+    assert low(TENSOR, A100, tf32=True) == pytest.approx(1)
+    assert low(TENSOR, A100) == pytest.approx(2)
+    assert low(replace(TENSOR, calls_per_step=50)) == pytest.approx(1)  # 2 µs each: bound by launching
+
+
+def test_no_float32_step_is_shorter_than_what_the_host_needs_for_it() -> None:
+    cells = [
+        replace(TENSOR, calls_per_step=30),
+        replace(CAST, calls_per_step=10),
+        replace(IDLE, ns_per_step=1e6),
+    ]
+    account = replace(account_of(cells), host_ns=1.0e6)
+    found = estimate(account, RUN, V100).estimated
+    assert found is not None
+    assert found.low == pytest.approx(0.75 * 1.0e6 / account.step_ns)  # a quarter of the launches were casts
+    assert any("what the host needs" in said for said in found.assumptions)
+
+
 def test_tf32_makes_the_difference_on_ampere() -> None:
     highs = {}
     for state in (True, False, None):
@@ -36,7 +81,7 @@ def test_tf32_makes_the_difference_on_ampere() -> None:
 
 
 def test_a_fallback_took_no_longer_in_float32() -> None:
-    fallback = Cell("matmul", 100.0, 100.0, 1, family="gemm", placement="cuda_core", precision="fp32")
+    fallback = Cell("matmul", 1e5, 1e5, 1, family="gemm", placement="cuda_core", precision="fp32")
     found = estimate(account_of([fallback]), RUN, V100).estimated
     assert found is not None
     assert (found.low, found.high) == (1.0, 1.0)

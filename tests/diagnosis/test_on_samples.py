@@ -10,6 +10,10 @@ from mpprof import workflows
 from mpprof.model.finding import Diagnosis
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
+PAIRS = (
+    "v100-convnet", "v100-input-bound", "v100-odd-vocabulary", "a100-launch-bound", "a100-tf32-baseline",
+    "gtx1080ti",
+)  # fmt: skip
 
 
 def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
@@ -80,3 +84,35 @@ def test_a_recorded_run_on_a_cpu_gives_a_short_list() -> None:
     assert "on a CPU, which emulates float16" in diagnosis.verdict
     gpu_only = {"MP302", "MP401", "MP405", "MP501", "MP801", "MP802", "MP907", "MP908", "MP912"}
     assert gpu_only <= {unable.code for unable in diagnosis.unable}  # not judged is not clear
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_was_measured_lies_within_what_would_have_been_estimated(name) -> None:
+    measured = diagnosed(f"{name}-mixed-float16", f"{name}-float32").speedup
+    estimated = diagnosed(f"{name}-mixed-float16").speedup
+    assert measured is not None
+    assert estimated is not None
+    assert estimated.estimated is not None
+    assert estimated.estimated.low <= measured.observed <= estimated.estimated.high
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_is_expected_keeps_its_order_and_every_sum_closes(name) -> None:
+    found = diagnosed(f"{name}-mixed-float16", f"{name}-float32")
+    speedup, account, plan = found.speedup, found.account, found.whatif
+    assert speedup is not None
+    assert account is not None
+    assert plan is not None
+    assert sum(part.ns_per_step for part in account.main.slices) == pytest.approx(account.step_ns, abs=1.0)
+    assert sum(part.ns_per_step for part in speedup.slices) == pytest.approx(speedup.gap_ns, abs=1.0)
+    assert sum(part.mixed_ns for part in speedup.slices) == pytest.approx(account.step_ns, abs=1.0)
+    assert sum(part.baseline_ns for part in speedup.slices) == pytest.approx(
+        speedup.baseline_step_ns, abs=1.0
+    )
+    assert speedup.ceiling >= speedup.expected * (1 - 1e-9)
+    assert speedup.expected_with_host is None or speedup.expected_with_host <= speedup.expected
+    alone = {f.code: f.whatif_step_ns for f in found.findings if f.whatif_step_ns is not None}
+    assert all(plan.best_step_ns <= step_ns * (1 + 1e-9) for step_ns in alone.values())
+    assert all(step_ns <= account.step_ns * (1 + 1e-9) for step_ns in alone.values())
+    steps = [account.step_ns, *(step.step_ns for step in plan.order), plan.best_step_ns]
+    assert steps == sorted(steps, reverse=True)
