@@ -135,6 +135,8 @@ class Window:
             self._running = True
         except FAILURES as error:  # profilers fail in their own ways; the status says how
             self._fail(error)
+            with contextlib.suppress(*FAILURES):
+                aside(self._gathering.rmdir)
         self._opened_ns = self._clock()
         self._rss = aside(_rss_bytes)
         self.facts["start_cost_ns"] = self._opened_ns - begin
@@ -142,8 +144,9 @@ class Window:
     def mark(self, step: int) -> None:
         """A call begins that will have run `step` steps when it ends."""
         self.unmark()
-        self._marker = self._probe.marker(step)
-        self._marker.__enter__()
+        marker = self._probe.marker(step)
+        marker.__enter__()
+        self._marker = marker
         self.calls += 1
         self.facts["last_step"] = step
 
@@ -162,7 +165,8 @@ class Window:
             return True
 
     def stop(self) -> None:
-        self.unmark()
+        with contextlib.suppress(*FAILURES):  # the profiler must be stopped whatever becomes of a marker
+            self.unmark()
         begin = self._clock()
         if self._running:
             self._running = False
