@@ -24,6 +24,11 @@ SIMILAR_SIZE = 4.0
 """Kernels within this factor of each other in FLOPs per call reach comparable rates: tile shapes and wave
 counts change slowly with size (our judgement)."""
 
+WAITING_RATIO = 0.6
+"""A kernel that waits for memory moves its bytes at more of the memory's rate than this (streaming kernels
+reach 0.75 to 0.92 of it)."""
+LONG_NS = 20_000.0
+"""From 20 µs on starting and draining are a small part of a kernel."""
 FED_RATIO = 0.75
 """Matrix units are harder to feed than ordinary arithmetic: the share that kernels reach of their peak is so
 much of the one that they reach of float32's. Our judgement, between 0.87 for products and 0.26 to 0.41 for
@@ -127,23 +132,39 @@ class _Known:
 
     @cached_property
     def roof_shares(self) -> dict[tuple[str, str], tuple[Float64, Float64]]:
-        """By (kind, bound): (FLOPs per call, share of the roofline) of every well-fed cell."""
+        """By (kind, bound): (FLOPs per call, share of the roofline) of every well-fed cell.
+
+        A kernel that by its bytes should wait for memory, and is far from the memory's rate all the same, is
+        held up by its arithmetic: its share is that of the peak."""
         gathered: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for row, cell in enumerate(self.cells):
             least = self.least_ns(row) if cell.calls_per_step and _well_fed(cell) else None
-            if least is not None and cell.flops_per_step:
-                size = cell.flops_per_step / cell.calls_per_step
-                key = (_kind(cell.family), least[1])
-                gathered.setdefault(key, []).append((size, least[0] / cell.ns_per_step))
+            if least is None or not cell.flops_per_step or not cell.calls_per_step:
+                continue
+            share, bound = least[0] / cell.ns_per_step, least[1]
+            long = cell.ns_per_step / cell.calls_per_step >= LONG_NS
+            if bound == "memory" and share < WAITING_RATIO and long:
+                share, bound = self._compute_ns(row) / cell.ns_per_step, "compute"
+            size = cell.flops_per_step / cell.calls_per_step
+            gathered.setdefault((_kind(cell.family), bound), []).append((size, share))
         return {key: (np.array(rows)[:, 0], np.array(rows)[:, 1]) for key, rows in gathered.items()}
+
+    def _compute_ns(self, row: int) -> float:
+        """What the operations of a cell take at the peak in 16 bits, per step; 0 where it is not known."""
+        peaks = known(self.signals.peaks)
+        rate = peaks.flops_per_s.get(self.half) if peaks else None
+        return (self.cells[row].flops_per_step or 0.0) / rate * 1e9 if rate else 0.0
+
+    @property
+    def half(self) -> Precision:
+        return "bf16" if self.signals.half == "bf16" else "fp16"
 
     def least_ns(self, row: int) -> tuple[float, str] | None:
         """What a cell takes at least in 16 bits on matrix units, per step, and what bounds it."""
         cell = self.cells[row]
         narrow = 2 if cell.precision in ("fp32", "tf32") else 1
         moved = cell.bytes_per_step / narrow if cell.bytes_per_step else None
-        half: Precision = "bf16" if self.signals.half == "bf16" else "fp16"
-        return least_ns(cell.flops_per_step, moved, half, known(self.signals.peaks))
+        return least_ns(cell.flops_per_step, moved, self.half, known(self.signals.peaks))
 
     @cached_property
     def slices(self) -> dict[tuple[Class, str | None], GapSlice]:

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Gpu:
-    """A card. Rates in TFLOP/s by precision that really runs; `names` gives kernel names by (role, precision)."""
+    """A card. Rates in TFLOP/s by precision that really runs; `names` gives kernel names by (role, precision).
+
+    `streaming_ratio` is the share of the bandwidth that kernels bound by memory reach; `ramp_us` what any kernel
+    takes to start and drain."""
 
     name: str
     capability: tuple[int, int]
@@ -21,6 +24,8 @@ class Gpu:
     bandwidth_gb_s: float
     tflops: dict[str, float]
     names: dict[tuple[str, str], str]
+    streaming_ratio: float = 0.8
+    ramp_us: float = 2.0
 
 
 def _cudnn_volta(prefix: str, suffix: str) -> dict[str, str]:
@@ -141,10 +146,10 @@ GTX1080TI = Gpu(
 
 
 def matrix_us(gpu: Gpu, precision: str, flops: float, bytes: float) -> float:
-    """How long a matrix kernel takes: the slower of arithmetic and memory, and 2 us to start and drain."""
-    return max(flops / (gpu.tflops[precision] * 1e6), memory_us(gpu, bytes) - 2.0) + 2.0
+    """How long a matrix kernel takes: the slower of arithmetic and memory, and the time to start and drain."""
+    return max(flops / (gpu.tflops[precision] * 1e6), memory_us(gpu, bytes) - gpu.ramp_us) + gpu.ramp_us
 
 
 def memory_us(gpu: Gpu, bytes: float) -> float:
     """How long a memory-bound kernel takes."""
-    return bytes / (gpu.bandwidth_gb_s * 0.8 * 1e3) + 2.0
+    return bytes / (gpu.bandwidth_gb_s * gpu.streaming_ratio * 1e3) + gpu.ramp_us

@@ -267,6 +267,9 @@ class Training:
     scales: dict[int, float] = field(default_factory=dict)  # the loss scale read at single steps
     hardware: dict[str, Any] = field(default_factory=dict)  # laid over every sample
     trace_warnings: tuple[str, ...] = ()
+    covers: int = 1  # steps of one call
+    clock_ratio: float = 1.0  # what the clock of an asynchronous loop sees of a step: its launches
+    device_events: bool = True  # the collector may read the device
 
 
 def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], Space | None]:
@@ -308,7 +311,10 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
         row["gap_ns"] = round(row["began_us"] * 1e3) - previous["t_ns"]
     for row in rows:
         del row["began_us"]
-    lines += [*rows, {"kind": "fit_end", "reason": "finished"}]
+        for timed in ("interval_ns", "duration_ns"):
+            if timed in row:
+                row[timed] = round(row[timed] * t.clock_ratio)
+    lines += [*_calls(rows, t.covers), {"kind": "fit_end", "reason": "finished"}]
     busy = sum(w.us for w in t.model.works) / (rows[t.steps // 2]["interval_ns"] / 1e3)
     hardware: list[dict[str, Any]] = [{"schema": "mpprof.hardware/1"}]
     hardware += [
@@ -323,7 +329,23 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
     space = to_space(play, origin) if t.profile else None
     if space is not None:
         space.warnings.extend(t.trace_warnings)
+        if not t.device_events:
+            space.planes = [plane for plane in space.planes if "/device:" not in plane.name]
     return run_json(t, origin), lines, hardware, space
+
+
+def _calls(rows: list[dict[str, Any]], covers: int) -> list[dict[str, Any]]:
+    """One line for so many steps, as `steps_per_execution` makes them."""
+    if covers == 1:
+        return rows
+    merged = []
+    for at in range(0, len(rows) - covers + 1, covers):
+        group = rows[at : at + covers]
+        whole = {**group[0], **group[-1], "covers": covers, "gap_ns": group[0].get("gap_ns", 0)}
+        for timed in ("interval_ns", "duration_ns"):
+            whole[timed] = sum(row.get(timed, row["duration_ns"]) for row in group)
+        merged.append(whole)
+    return merged
 
 
 def _skipping(works: tuple[Work, ...]) -> tuple[Work, ...]:
@@ -380,9 +402,13 @@ def run_json(t: Training, window_us: float) -> dict[str, Any]:
     } | t.facts  # fmt: skip
 
 
-def write(t: Training, directory: Path) -> Path:
-    """Writes the log directory as the callback and the profiler would; returns it."""
-    run, steps, hardware, space = train(t)
+Played = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], Space | None]
+"""run.json, the lines of steps.jsonl and hardware.jsonl, and the trace."""
+
+
+def write(t: Training, directory: Path, played: Played | None = None) -> Path:
+    """Writes the log directory as the callback and the profiler would; returns it. `played`: by `train`."""
+    run, steps, hardware, space = played or train(t)
     records = directory / "mpprof"
     records.mkdir(parents=True, exist_ok=True)
     (records / "run.json").write_text(json.dumps(run, indent=1) + "\n")

@@ -230,12 +230,21 @@ class Model:
 
 
 def _layer(
-    name: str, kind: str, n: Numerics, compute: str, out: list, parameters: int, **config: object
+    name: str,
+    kind: str,
+    n: Numerics,
+    compute: str,
+    out: list,
+    parameters: int,
+    reads: int | None = None,
+    **config: object,
 ) -> dict:
+    """A layer as the walk over the model records it. `reads`: features or channels of its input."""
     variable = "float32"
+    taken = {} if reads is None else {"input_shape": [*out[:-1], reads]}
     return {
         "name": name, "class": kind, "compute_dtype": compute, "variable_dtype": variable, "output_dtype": compute,
-        "config": config, "output_shape": out, "parameters": parameters, "supports_jit": True,
+        "config": config, "output_shape": out, "parameters": parameters, "supports_jit": True, **taken,
     }  # fmt: skip
 
 
@@ -280,7 +289,7 @@ def convnet(
         dtype = KERAS_DTYPE[n.storage]
         layers += [
             _layer(name, "Conv2D", own, KERAS_DTYPE[own.storage], [None, size, size, cout], weights,
-                   filters=cout, kernel_size=[3, 3], groups=1, strides=[1, 1]),
+                   reads=cin, filters=cout, kernel_size=[3, 3], groups=1, strides=[1, 1]),
             _layer(norm, "BatchNormalization", n, dtype, [None, size, size, cout], 4 * cout),
             _layer(act, "ReLU", n, dtype, [None, size, size, cout], 0),
         ]  # fmt: skip
@@ -299,6 +308,7 @@ def convnet(
             KERAS_DTYPE[n.storage],
             [None, classes],
             cin * classes + classes,
+            reads=cin,
             units=classes,
         ),
         _layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"),
@@ -324,8 +334,10 @@ def transformer(
     blocks: int = 6,
     vocabulary: int = 32768,
     logits: Numerics | None = None,
+    overrides: dict[str, Numerics] | None = None,
 ) -> Model:
-    """Attention projections, feed-forward, layer norm and a vocabulary-sized head. `logits` overrides the head."""
+    """Attention projections, feed-forward, layer norm and a vocabulary-sized head. `overrides` gives single layers
+    other numerics, `logits` the head."""
     rows = batch * length
     forward: list[Work] = []
     backward: list[Work] = []
@@ -338,11 +350,18 @@ def transformer(
             ("projection", width, width), ("up", width, 4 * width), ("down", 4 * width, width),
         ):  # fmt: skip
             name = f"block_{i}/{part}"
-            f, b = dense(gpu, name, n, rows, cin, cout)
+            own = (overrides or {}).get(name, n)
+            f, b = dense(gpu, name, own, rows, cin, cout)
+            if own.storage != n.storage:
+                f = [cast(gpu, f"{MODEL}/{name}", n.storage, "float", rows * cin, "Cast_in"), *f,
+                     cast(gpu, f"{MODEL}/{name}", "float", n.storage, rows * cout, "Cast_out")]  # fmt: skip
             forward += f
             backward = [*b, *backward]
+            kept = KERAS_DTYPE[own.storage]
             layers.append(
-                _layer(name, "Dense", n, dtype, [None, length, cout], cin * cout + cout, units=cout)
+                _layer(
+                    name, "Dense", own, kept, [None, length, cout], cin * cout + cout, reads=cin, units=cout
+                )
             )
             parameters += cin * cout + cout
         norm = f"block_{i}/layer_normalization"
@@ -354,13 +373,24 @@ def transformer(
         backward = [*nb, *backward]
         layers.append(_layer(norm, "LayerNormalization", n, dtype, [None, length, width], 2 * width))
         parameters += 2 * width
-    f, b = dense(gpu, "logits", logits or n, rows, width, vocabulary, "logits")
+    f, b = dense(
+        gpu, "logits", logits or (overrides or {}).get("logits", n), rows, width, vocabulary, "logits"
+    )
     forward += [
         *f,
         *([cast(gpu, f"{MODEL}/logits_float", n.storage, "float", rows * vocabulary)] if n.mixed else []),
     ]
     layers.append(
-        _layer("logits", "Dense", n, dtype, [None, length, vocabulary], width * vocabulary, units=vocabulary)
+        _layer(
+            "logits",
+            "Dense",
+            n,
+            dtype,
+            [None, length, vocabulary],
+            width * vocabulary,
+            reads=width,
+            units=vocabulary,
+        )
     )
     layers.append(
         _layer("logits_float", "Activation", n, "float32", [None, length, vocabulary], 0, activation="linear")
@@ -407,7 +437,9 @@ def mlp(
                 *backward,
             ]
         dtype = KERAS_DTYPE[own.storage]
-        layers.append(_layer(name, "Dense", own, dtype, [None, cout], cin * cout + cout, units=cout))
+        layers.append(
+            _layer(name, "Dense", own, dtype, [None, cout], cin * cout + cout, reads=cin, units=cout)
+        )
         parameters += cin * cout + cout
         cin = cout
     if n.mixed:

@@ -231,14 +231,16 @@ def convnet(
         backward = [*nb, *b, *backward]
         layers += [
             _layer(name, "Conv2D", own, KERAS_DTYPE[own.storage], [None, size, size, cout], cin * cout * 9 + cout,
-                   filters=cout, kernel_size=[3, 3], groups=1, strides=[1, 1]),
+                   reads=cin, filters=cout, kernel_size=[3, 3], groups=1, strides=[1, 1]),
             _layer(bn, "BatchNormalization", n, dtype, [None, size, size, cout], 4 * cout),
         ]  # fmt: skip
         parameters += cin * cout * 9 + 5 * cout
         cin = cout
     f, b = dense(p, "dense", batch, cin, classes, (overrides or {}).get("dense", n))
     layers += [
-        _layer("dense", "Dense", n, dtype, [None, classes], cin * classes + classes, units=classes),
+        _layer(
+            "dense", "Dense", n, dtype, [None, classes], cin * classes + classes, reads=cin, units=classes
+        ),
         _layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"),
     ]
     head = [*f, *_cast_out(p, "softmax", (batch, classes)), *loss(p, batch, classes), *b]
@@ -276,6 +278,7 @@ def transformer(
                     KERAS_DTYPE[own.storage],
                     [None, length, cout],
                     cin * cout + cout,
+                    reads=cin,
                     units=cout,
                 )
             )
@@ -285,9 +288,19 @@ def transformer(
         forward, backward = forward + nf, nb + backward
         layers.append(_layer(ln, "LayerNormalization", n, dtype, [None, length, width], 2 * width))
         parameters += 2 * width
-    f, b = dense(p, "logits", rows, width, vocabulary, logits or n, "logits")
+    own = logits or (overrides or {}).get("logits", n)
+    f, b = dense(p, "logits", rows, width, vocabulary, own, "logits")
     layers += [
-        _layer("logits", "Dense", n, dtype, [None, length, vocabulary], width * vocabulary, units=vocabulary),
+        _layer(
+            "logits",
+            "Dense",
+            n,
+            dtype,
+            [None, length, vocabulary],
+            width * vocabulary,
+            reads=width,
+            units=vocabulary,
+        ),
         _layer(
             "logits_float", "Activation", n, "float32", [None, length, vocabulary], 0, activation="linear"
         ),
@@ -312,7 +325,16 @@ def mlp(
         f, b = dense(p, name, batch, cin, cout, own)
         forward, backward = forward + f, b + backward
         layers.append(
-            _layer(name, "Dense", own, KERAS_DTYPE[own.storage], [None, cout], cin * cout + cout, units=cout)
+            _layer(
+                name,
+                "Dense",
+                own,
+                KERAS_DTYPE[own.storage],
+                [None, cout],
+                cin * cout + cout,
+                reads=cin,
+                units=cout,
+            )
         )
         parameters += cin * cout + cout
         cin = cout

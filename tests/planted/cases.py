@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 from tests.builders import workloads as tf
 from tests.builders import xla_workloads as xla
-from tests.builders.gpus import A100, GTX1080TI, H100, T4, V100, Gpu
-from tests.builders.simulate import Host, Training
+from tests.builders.gpus import A100, H100, T4, V100, Gpu
+from tests.builders.simulate import Host
 from tests.builders.workloads import (
     FLOAT32,
     GRADIENT,
@@ -68,7 +67,8 @@ def convnet(gpu: Gpu, n: Numerics, **facts: object) -> Model:
     return small_input(tf.convnet(gpu, n, **facts))  # type: ignore[arg-type]
 
 
-def _named(gpu: Gpu) -> str:
+def card(gpu: Gpu) -> str:
+    """The card's name in a case's."""
     return gpu.name.split()[1 if gpu.name.startswith("NVIDIA") else -1].split("-")[0].lower()
 
 
@@ -81,7 +81,7 @@ def islands() -> list[Planted]:
         kept = {"conv2d_1": base_of(gpu), "conv2d_2": base_of(gpu)}
         cases.append(single(
             "MP104",
-            run(f"tf-{_named(gpu)}-island", gpu, F16, convnet(gpu, F16, overrides=kept)),
+            run(f"tf-{card(gpu)}-island", gpu, F16, convnet(gpu, F16, overrides=kept)),
             run("healthy", gpu, F16, convnet(gpu, F16)),
             run("float32", gpu, base_of(gpu), convnet(gpu, base_of(gpu))),
         ))  # fmt: skip
@@ -92,7 +92,7 @@ def islands() -> list[Planted]:
         host = Host(**NOISY)
         cases.append(single(
             "MP104",
-            run(f"tf-{_named(gpu)}-island-mlp", gpu, n, g.renamed(tf.mlp(gpu, n, overrides=kept, **shape), names), host=host, seed=11),
+            run(f"tf-{card(gpu)}-island-mlp", gpu, n, g.renamed(tf.mlp(gpu, n, overrides=kept, **shape), names), host=host, seed=11),
             run("healthy", gpu, n, g.renamed(tf.mlp(gpu, n, **shape), names), host=host),
             run("float32", gpu, base_of(gpu), g.renamed(tf.mlp(gpu, base_of(gpu), **shape), names), host=host),
             unseen=True,
@@ -106,7 +106,7 @@ def vocabularies() -> list[Planted]:
         model = tf.transformer(gpu, F16, vocabulary=vocabulary, logits=ON_CUDA_CORES, **text)
         cases.append(single(
             "MP402",
-            run(f"tf-{_named(gpu)}-vocabulary-{vocabulary}", gpu, F16, model, seed=vocabulary),
+            run(f"tf-{card(gpu)}-vocabulary-{vocabulary}", gpu, F16, model, seed=vocabulary),
             run("healthy", gpu, F16, tf.transformer(gpu, F16, vocabulary=vocabulary, **text)),
             run("float32", gpu, base_of(gpu), tf.transformer(gpu, base_of(gpu), vocabulary=vocabulary, **text)),
             unseen=gpu is OTHER_V100,
@@ -178,7 +178,7 @@ def host_causes() -> list[Planted]:
     for gpu, wait in ((V100, 14_000.0), (T4, 30_000.0), (A100, 9_000.0)):
         base = run("float32", gpu, base_of(gpu), convnet(gpu, base_of(gpu)))
         cases.append(single(
-            "MP301", run(f"tf-{_named(gpu)}-input", gpu, F16, convnet(gpu, F16), host=Host(input_us=wait)),
+            "MP301", run(f"tf-{card(gpu)}-input", gpu, F16, convnet(gpu, F16), host=Host(input_us=wait)),
             run("healthy", gpu, F16, convnet(gpu, F16)), base,
         ))  # fmt: skip
     model, floats = tf.mlp(OTHER_V100, F16), tf.mlp(OTHER_V100, FLOAT32)
@@ -196,14 +196,14 @@ def host_causes() -> list[Planted]:
         big = {} if not unseen else OTHER_SIZES
         del big
         cases.append(single(
-            "MP302", run(f"tf-{_named(gpu)}-launches{'-other' if unseen else ''}", gpu, F16, convnet(gpu, F16, **small), host=slow),
+            "MP302", run(f"tf-{card(gpu)}-launches{'-other' if unseen else ''}", gpu, F16, convnet(gpu, F16, **small), host=slow),
             run("healthy", gpu, F16, convnet(gpu, F16, **small), host=fast),
             run("float32", gpu, base_of(gpu), convnet(gpu, base_of(gpu), **small), host=fast), unseen=unseen,
         ))  # fmt: skip
     for gpu, ms in ((V100, 9.0), (OTHER_T4, 21.0)):
         base = run("float32", gpu, base_of(gpu), convnet(gpu, base_of(gpu)))
         cases.append(single(
-            "MP305", run(f"tf-{_named(gpu)}-callbacks", gpu, F16, convnet(gpu, F16), host=Host(between_us=ms * 1e3)),
+            "MP305", run(f"tf-{card(gpu)}-callbacks", gpu, F16, convnet(gpu, F16), host=Host(between_us=ms * 1e3)),
             run("healthy", gpu, F16, convnet(gpu, F16)), base, unseen=gpu is OTHER_T4,
         ))  # fmt: skip
     fallen = g.followed(
@@ -243,7 +243,7 @@ def rest_of_the_device() -> list[Planted]:
     ))  # fmt: skip
     for gpu, slower in ((V100, 30.0), (OTHER_T4, 12.0)):
         cases.append(single(
-            "MP406", run(f"tf-{_named(gpu)}-depthwise", gpu, F16, g.with_depthwise(convnet(gpu, F16), gpu, F16, slower)),
+            "MP406", run(f"tf-{card(gpu)}-depthwise", gpu, F16, g.with_depthwise(convnet(gpu, F16), gpu, F16, slower)),
             run("healthy", gpu, F16, g.with_depthwise(convnet(gpu, F16), gpu, FLOAT32)),
             run("float32", gpu, FLOAT32, g.with_depthwise(convnet(gpu, FLOAT32), gpu, FLOAT32)), unseen=gpu is OTHER_T4,
         ))  # fmt: skip
@@ -296,7 +296,7 @@ def compiled() -> list[Planted]:
         base = base_of(gpu)
         kept = {"conv2d_1": base, "conv2d_2": base}
         cases.append(single(
-            "MP104", run(f"jax-{_named(gpu)}-island", gpu, n, small_input(xla.convnet(gpu, n, overrides=kept))),
+            "MP104", run(f"jax-{card(gpu)}-island", gpu, n, small_input(xla.convnet(gpu, n, overrides=kept))),
             run("healthy", gpu, n, small_input(xla.convnet(gpu, n))), run("float32", gpu, base, small_input(xla.convnet(gpu, base))),
         ))  # fmt: skip
     shape = {"widths": (4096, 4096, 1024), "batch": 8192}
@@ -305,7 +305,7 @@ def compiled() -> list[Planted]:
         host = replace(g.JAX_HOST, noise=0.03)
         names = {"dense_1": "encoder", "dense_2": "decoder"}
         cases.append(single(
-            "MP104", run(f"jax-{_named(gpu)}-island-mlp", gpu, n, g.renamed(xla.mlp(gpu, n, overrides={"dense_1": base}, **shape), names), host=host, facts=g.JAX, fit={"jit_compile": True}),
+            "MP104", run(f"jax-{card(gpu)}-island-mlp", gpu, n, g.renamed(xla.mlp(gpu, n, overrides={"dense_1": base}, **shape), names), host=host, facts=g.JAX, fit={"jit_compile": True}),
             run("healthy", gpu, n, xla.mlp(gpu, n, **shape)), run("float32", gpu, base, g.renamed(xla.mlp(gpu, base, **shape), names)),
             unseen=True,
         ))  # fmt: skip
@@ -398,134 +398,3 @@ def several() -> list[Planted]:
         "MP104": run("no-island", OTHER_A100, BF16, small_input(xla.convnet(OTHER_A100, BF16, **OTHER_SIZES)), host=wait, **jax),
     }, run("float32", OTHER_A100, TF32, small_input(xla.convnet(OTHER_A100, TF32, **OTHER_SIZES))), unseen=True))  # fmt: skip
     return cases
-
-
-# --- records -----------------------------------------------------------------------------------------------
-
-
-def without_trace(name: str, **facts: object) -> Training:
-    return run(name, V100, F16, convnet(V100, F16), **facts)  # type: ignore[arg-type]
-
-
-def by_records() -> list[Planted]:
-    healthy = without_trace("healthy")
-    model = convnet(V100, F16)
-    late = run("tf-v100-late-policy", V100, FLOAT32, convnet(V100, FLOAT32), global_policy="mixed_float16")
-    cases = [
-        single("MP101", late, healthy),
-        Planted("tf-v100-no-scaling", run("tf-v100-no-scaling", V100, NO_SCALING, convnet(V100, NO_SCALING), optimizer={"class": "Adam", "dynamic": False}), {"MP102": None}),
-        Planted("tf-v100-half-output", run("tf-v100-half-output", V100, F16, g.layer_changed(model, "softmax", compute_dtype="float16", output_dtype="float16")), {"MP106": None}),
-    ]  # fmt: skip
-    skipping = frozenset(range(20, 121, 3))
-    thrash = run("tf-v100-skips", V100, F16, model, skip_steps=skipping)
-    step = g.step_ns(thrash)
-    cases += [
-        Planted("tf-v100-skips", thrash, {"MP201": None}),
-        Planted("tf-v100-startup", run("tf-v100-startup", V100, F16, model, skip_steps=frozenset({2, 4, 5})), {"MP204": None}),
-        Planted("tf-v100-runaway", run("tf-v100-runaway", V100, F16, model, scales={96: 2.0**30, 112: 2.0**40, 120: 2.0**60}), {"MP203": None}),
-        Planted("tf-v100-nan", run("tf-v100-nan", V100, F16, model, losses=dict.fromkeys(range(70, 121), "NaN")), {"MP206": None}),
-        Planted("tf-v100-hot", run("tf-v100-hot", V100, F16, model, slower={60: 1.05, 75: 1.12, 90: 1.2}, hardware={"throttle": ["sw_thermal_slowdown"]}), {"MP807": None}),
-        Planted("tf-v100-retracing", run("tf-v100-retracing", V100, F16, model, spikes_ms=dict.fromkeys(range(24, 120, 7), 900.0)), {"MP902": None}),
-        Planted("tf-v100-eager", run("tf-v100-eager", V100, F16, model, fit={"run_eagerly": True}, host=Host(eager=True, dispatch_us=30.0)), {"MP308": None}, also=frozenset({"MP302"})),
-        Planted("tf-v100-deterministic", run("tf-v100-deterministic", V100, F16, model, facts={"deterministic_ops": True}), {"MP307": None}, also=frozenset({"MP309"})),
-        Planted("gtx1080ti", run("gtx1080ti", GTX1080TI, replace(F16, matrix="fp16_cuda"), convnet(GTX1080TI, replace(F16, matrix="fp16_cuda"))), {"MP801": None}),
-        Planted("tf-v100-dropped", run("tf-v100-dropped", V100, F16, model, trace_warnings=("CUPTI: 5,013 events were dropped: buffer overflow",)), {"MP909": None}),
-    ]  # fmt: skip
-    del step
-    emulated = Numerics("bfloat16", "fp32", False)
-    gtx = replace(T4, name="NVIDIA GeForce GTX 1660 Ti", cores=24)
-    on_gtx = replace(F16, matrix="fp16_cuda")
-    names = {("gemm", "fp16"): "fused_tile_program_17", ("logits", "fp16"): "fused_tile_program_18"}
-    strange = g.respelled(V100, names)
-    recurrent = {"class": "LSTM", "config": {"units": 128, "recurrent_dropout": 0.2}}
-    blocked = g.layer_changed(model, "re_lu_1", supports_jit=False)
-    graphs = replace(g.JAX_HOST, graphs=True)
-    jax = {"facts": g.JAX, "fit": {"jit_compile": True}}
-    small = {"batch": 64, "widths": (256, 128)}
-    cases += [
-        Planted("tf-v100-bf16", run("tf-v100-bf16", V100, emulated, convnet(V100, emulated)), {"MP804": None}),
-        Planted("tf-gtx1660", run("tf-gtx1660", gtx, on_gtx, tf.mlp(gtx, on_gtx)), {"MP802": None}),
-        Planted("tf-v100-slow-profiler", run("tf-v100-slow-profiler", V100, F16, tf.mlp(V100, F16, **small), host=Host(profiled=8.0)), {"MP905": None}, also=frozenset({"MP302", "MP304"})),
-        Planted("tf-v100-strange-kernels", run("tf-v100-strange-kernels", strange, F16, tf.mlp(strange, F16)), {"MP907": None}),
-        Planted("tf-v100-no-window", run("tf-v100-no-window", V100, F16, model, profile=None), {"MP910": None}),
-        Planted("tf-v100-too-short", run("tf-v100-too-short", V100, F16, model, steps=14, profile=None), {"MP911": None, "MP910": None}),
-        Planted("tf-v100-recurrent", run("tf-v100-recurrent", V100, F16, g.layer_changed(model, "re_lu_1", **recurrent)), {"MP410": None}),
-        Planted("tf-v100-no-xla", run("tf-v100-no-xla", V100, F16, blocked), {"MP309": None}),
-        Planted("jax-a100-graphs", run("jax-a100-graphs", A100, F16, small_input(xla.convnet(A100, F16)), host=graphs, **jax), {"MP912": None}, also=frozenset({"MP907"})),
-    ]  # fmt: skip
-    return cases
-
-
-# --- near misses -------------------------------------------------------------------------------------------
-
-
-@cache
-def quiet() -> tuple[Planted, ...]:
-    """Causes on the quiet side of their limits, and symptoms of one cause that another one has."""
-    base, model = run("float32", V100, FLOAT32, convnet(V100, FLOAT32)), convnet(V100, F16)
-    healthy = run("healthy", V100, F16, model)
-
-    def near(code: str, name: str, training: Training, baseline: Training | None = base) -> Planted:
-        return Planted(name, training, {code: healthy}, baseline)
-
-    text = {"vocabulary": 33709, **TEXT}
-    lightly = g.followed(model, lambda w: w.type == "Conv2D", g.transposes(V100, F16, 4.0e6))
-    cast = g.followed(model, lambda w: w.op.endswith("/Relu"), g.casts_behind(V100, F16, 1.0e6))
-    waiting = run("slow-input-hidden", V100, F16, model, host=Host(input_us=500.0))
-    odd_but_fast = run("odd-vocabulary-on-tensor-cores", V100, F16, tf.transformer(V100, F16, **text))
-    thousand = {"widths": (64, 32), "sizes": (16, 8), "batch": 16, "classes": 16}
-    return (
-        near("MP301", "short-wait", waiting),
-        near("MP305", "short-callbacks", run("short-callbacks", V100, F16, model, host=Host(between_us=600.0))),
-        near("MP405", "few-transposes", run("few-transposes", V100, F16, lightly)),
-        near("MP503", "few-casts", run("few-casts", V100, F16, cast)),
-        near("MP402", "odd-but-fast", odd_but_fast, run("float32", V100, FLOAT32, tf.transformer(V100, FLOAT32, **text))),
-        near("MP401", "odd-but-on-tensor-cores", run("odd-sizes", V100, F16, tf.mlp(V100, F16, widths=(2048, 2047, 2048))), None),
-        near("MP201", "start-up-skips-only", run("start-up", V100, F16, model, skip_steps=frozenset({1, 2, 4}))),
-        near("MP807", "a-percent-of-drift", run("drift", V100, F16, model, slower={80: 1.02})),
-        near("MP902", "one-retrace", run("retrace", V100, F16, model, spikes_ms={70: 400.0})),
-        near("MP306", "slow-op-on-the-device", run("slow-op", V100, F16, g.followed(model, lambda w: w.op == f"{MODEL}/re_lu_1/Relu", lambda w: [replace(w, us=9_000.0)]))),
-        near("MP104", "float32-softmax-only", healthy),
-        near("MP302", "waiting-is-not-launching", run("waiting", V100, F16, model, host=Host(input_us=12_000.0))),
-        near("MP301", "launching-is-not-waiting", run("launching", V100, F16, convnet(V100, F16, **thousand), host=Host(dispatch_us=25.0)), None),
-        near("MP409", "float32-run-has-no-algorithm", run("floats", V100, FLOAT32, convnet(V100, FLOAT32)), None),
-        near("MP304", "static-scale", run("static", V100, NO_SCALING, convnet(V100, NO_SCALING), optimizer=STATIC)),
-        near("MP102", "bfloat16-needs-no-scale", run("bf16", A100, BF16, convnet(A100, BF16)), None),
-    )  # fmt: skip
-
-
-# --- clean runs --------------------------------------------------------------------------------------------
-
-
-@cache
-def clean() -> tuple[tuple[Training, Training | None], ...]:
-    """Healthy runs, each with its float32 twin."""
-    found: list[tuple[Training, Training | None]] = []
-    for gpu in (V100, T4, A100, H100, OTHER_A100):
-        large = {"batch": 256} if gpu is H100 else {}
-        base = base_of(gpu)
-        kinds = [F16] if gpu in (V100, T4) else [F16, BF16]
-        for n in kinds:
-            word = "bf16" if n is BF16 else "fp16"
-            other = gpu is OTHER_A100
-            sizes = OTHER_SIZES if other else large
-            text = OTHER_TEXT if other else large
-            host = Host(noise=0.03) if other else Host()
-            tag = f"{_named(gpu)}-{word}{'-other' if other else ''}"
-            found += [
-                (run(f"tf-convnet-{tag}", gpu, n, convnet(gpu, n, **sizes), host=host), run("float32", gpu, base, convnet(gpu, base, **sizes), host=host)),
-                (run(f"tf-transformer-{tag}", gpu, n, tf.transformer(gpu, n, **text), host=host), run("float32", gpu, base, tf.transformer(gpu, base, **text), host=host)),
-                (run(f"tf-mlp-{tag}", gpu, n, tf.mlp(gpu, n, batch=8192), host=host), run("float32", gpu, base, tf.mlp(gpu, base, batch=8192), host=host)),
-                (run(f"jax-convnet-{tag}", gpu, n, small_input(xla.convnet(gpu, n, **sizes))), run("float32", gpu, base, small_input(xla.convnet(gpu, base, **sizes)))),
-                (run(f"jax-transformer-{tag}", gpu, n, xla.transformer(gpu, n, **text)), run("float32", gpu, base, xla.transformer(gpu, base, **text))),
-                (run(f"jax-mlp-{tag}", gpu, n, xla.mlp(gpu, n, batch=8192)), run("float32", gpu, base, xla.mlp(gpu, base, batch=8192))),
-            ]  # fmt: skip
-    return tuple(found)
-
-
-@cache
-def planted() -> tuple[Planted, ...]:
-    return (
-        *islands(), *vocabularies(), *fallbacks(), *host_causes(), *rest_of_the_device(), *compiled(), *several(),
-        *by_records(),
-    )  # fmt: skip

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.builders import workloads
-from tests.builders.gpus import Gpu, memory_us
+from tests.builders.gpus import Gpu, matrix_us, memory_us
 from tests.builders.hlo import Instruction
 from tests.builders.simulate import Host, Training, train, write
 from tests.builders.workloads import GRADIENT, MODEL, Model, Numerics, Work, cast, elementwise
 
-STEPS, WINDOW = 120, (60, 64)
+STEPS, WINDOW = 80, (40, 44)
 JAX_HOST = Host(
     executor="PjRtStreamExecutorLoadedExecutable::Execute", dispatch_us=0.5, launch_us=3.0, begin_us=120.0
 )
@@ -58,19 +58,27 @@ _KEPT: dict[int, tuple[Training, float]] = {}
 def step_ns(training: Training) -> float:
     """The median step of the generator's own log, the first quarter and the window left out."""
     if id(training) not in _KEPT:
-        lines = train(replace(training, profile=None))[1]
-        times = [
-            line["interval_ns"]
-            for line in lines
-            if line.get("kind") == "step" and line["step"] > training.steps // 4 and "interval_ns" in line
-        ]
-        _KEPT[id(training)] = (training, statistics.median(times))
+        _keep(training, train(replace(training, profile=None))[1])
     return _KEPT[id(training)][1]
+
+
+def _keep(training: Training, lines: list[dict[str, Any]]) -> None:
+    times = [
+        line["interval_ns"] / line["covers"]
+        for line in lines
+        if line.get("kind") == "step"
+        and line["step"] > training.steps // 4
+        and "interval_ns" in line
+        and not line["profiled"]
+    ]
+    _KEPT[id(training)] = (training, statistics.median(times) if times else 0.0)
 
 
 def written(training: Training, directory: Path) -> Path:
     """The training's log directory under `directory`."""
-    return write(training, directory / training.name)
+    played = train(training)
+    _keep(training, played[1])
+    return write(training, directory / training.name, played)
 
 
 # --- trainings ---------------------------------------------------------------------------------------------
@@ -78,6 +86,7 @@ def written(training: Training, directory: Path) -> Path:
 
 def run(name: str, gpu: Gpu, n: Numerics, model: Model, **facts: Any) -> Training:
     given: dict[str, Any] = {"steps": STEPS, "profile": WINDOW, "warmup_s": 0.3}
+    given["peak_bytes"] = round(0.8 * gpu.memory_bytes)  # the batch fills the card
     if model.module and "facts" not in facts:
         given |= {"facts": JAX, "fit": {"jit_compile": True}, "host": JAX_HOST}
     return Training(name=name, gpu=gpu, numerics=n, model=model, **{**given, **facts})
@@ -359,6 +368,53 @@ def with_depthwise(model: Model, gpu: Gpu, n: Numerics, slower: float = 1.0) -> 
     return replace(model, works=works, layers=(*model.layers[:-2], layer, *model.layers[-2:]))
 
 
-def vocabulary_loss(gpu: Gpu, rows: int, classes: int) -> list[Work]:
-    """Softmax cross-entropy over a large vocabulary, in float32, forward and backward."""
-    return workloads.loss(gpu, rows, classes)
+def slower_loss(model: Model, ratio: float) -> Model:
+    """The loss' kernels take so many times as long; 0: there are none."""
+
+    def change(work: Work) -> list[Work]:
+        if "compile_loss" not in work.op:
+            return [work]
+        return [replace(work, us=work.us * ratio)] if ratio else []
+
+    return remade(model, change)
+
+
+def activations(gpu: Gpu, n: Numerics, elements: float, count: int) -> Callable[[Work], list[Work]]:
+    """So many activations, one after the other, in scopes of their own."""
+
+    def extra(work: Work) -> list[Work]:
+        layer = work.op.rsplit("/", 2)[-2]
+        return [
+            elementwise(gpu, f"{MODEL}/{layer}/chain_{i}", op, n.storage, elements)
+            for i, op in zip(range(count), ("Tanh", "Mul", "AddV2", "Sigmoid", "Maximum"), strict=False)
+        ]
+
+    return extra
+
+
+def with_attention(
+    model: Model, gpu: Gpu, n: Numerics, batch: int = 32, heads: int = 8, length: int = 512
+) -> Model:
+    """Attention that writes its scores: two products, and masks and a softmax over batch x heads x length^2."""
+    scope, scores = f"{MODEL}/multi_head_attention", float(batch * heads * length * length)
+    shape = f"({n.storage}[{batch * heads},{length},64];{n.storage}[{batch * heads},64,{length}])"
+    flops = 2.0 * scores * 64
+    product = Work(
+        gpu.names["gemm", n.matrix],
+        f"{scope}/einsum/Einsum",
+        "Einsum",
+        matrix_us(gpu, n.matrix, flops, scores * n.size),
+        shape,
+    )
+    works = [
+        product,
+        *(elementwise(gpu, f"{scope}/softmax", op, n.storage, scores) for op in ("Mul", "AddV2", "Softmax")),
+        replace(product, op=f"{scope}/einsum_1/Einsum"),
+    ]  # fmt: skip
+    layer = workloads._layer(
+        "multi_head_attention", "MultiHeadAttention", n, workloads.KERAS_DTYPE[n.storage], [None, length, 512], 1_050_624,
+        num_heads=heads, key_dim=64,
+    )  # fmt: skip
+    at = next(i for i, w in enumerate(model.works) if w.op.startswith(f"{MODEL}/logits"))
+    inserted = (*model.works[:at], *works, *model.works[at:])
+    return replace(model, works=inserted, layers=(*model.layers[:-2], layer, *model.layers[-2:]))

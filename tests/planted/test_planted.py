@@ -8,27 +8,50 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import workflows
-from mpprof.diagnosis import core, rules
+from mpprof.diagnosis import rules
 from mpprof.model.finding import Diagnosis
-from tests.builders.simulate import Training
-from tests.planted.cases import clean, planted, quiet
-from tests.planted.generator import Planted
-from tests.planted.matrix import CLOSE, blamed, diagnosed
+from tests.planted import held_out, sweep
+from tests.planted.matrix import CLOSE, Analysed, analysed, blamed, comes_first, diagnosed
+from tests.planted.near_misses import quiet
+from tests.planted.suite import clean, planted
 
 PLANTED = {case.name: case for case in planted()}
 CLEAN = {training.name: (training, baseline) for training, baseline in clean()}
 QUIET = {case.name: case for case in quiet()}
+SEEDS_IN_CI = range(7_000, 7_008)
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+def read(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """A planted case, read once."""
+
+    @cache
+    def made(name: str) -> Analysed:
+        case = PLANTED[name]
+        return analysed(case.training, case.baseline, tmp_path_factory.mktemp("planted"))
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def judged(read):  # type: ignore[no-untyped-def]
     """The diagnosis of a planted case, made once."""
 
     @cache
     def judge(name: str) -> Diagnosis:
-        case = PLANTED[name]
-        return diagnosed(case.training, case.baseline, tmp_path_factory.mktemp("planted"))
+        return read(name).judged()
+
+    return judge
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """The diagnosis of a healthy run, with its float32 twin and without, made once."""
+
+    @cache
+    def judge(name: str) -> tuple[Diagnosis, Diagnosis]:
+        made = analysed(*CLEAN[name], tmp_path_factory.mktemp("clean"))
+        return made.judged(), Analysed(made.mine, None).judged()
 
     return judge
 
@@ -36,8 +59,8 @@ def judged(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_planted_cause_comes_first(judged, name: str) -> None:
     found, case = judged(name), PLANTED[name]
-    assert found.findings[0].code in case.twins
     assert set(case.twins) <= {finding.code for finding in found.findings}
+    assert comes_first(found, case.twins)
 
 
 @pytest.mark.parametrize(
@@ -67,23 +90,21 @@ def test_account_and_comparison_close(judged, name: str) -> None:
         assert sum(s.ns_per_step for s in found.speedup.slices) == pytest.approx(
             found.speedup.gap_ns, abs=1.0
         )
-        explained = sum((f.gap_ratio or 0.0) * found.speedup.gap_ns for f in found.findings)
-        assert found.speedup.unexplained_ns == pytest.approx(found.speedup.gap_ns - explained, abs=1.0)
+        if found.speedup.gap_ns > 0:
+            explained = sum((f.gap_ratio or 0.0) * found.speedup.gap_ns for f in found.findings)
+            assert found.speedup.unexplained_ns == pytest.approx(found.speedup.gap_ns - explained, abs=1.0)
 
 
 @pytest.mark.parametrize("name", CLEAN)
-def test_healthy_runs_have_nothing_above_info(tmp_path: Path, name: str) -> None:
-    training, baseline = CLEAN[name]
-    for base in (baseline, None):
-        found = diagnosed(training, base, tmp_path / ("alone" if base is None else "pair"))
+def test_healthy_runs_have_nothing_above_info(healthy, name: str) -> None:
+    for found in healthy(name):
         assert [f.code for f in found.findings if f.severity != "info"] == []
         assert blamed(found) == []
 
 
 @pytest.mark.parametrize("name", CLEAN)
-def test_what_healthy_runs_reach_is_what_was_expected(tmp_path: Path, name: str) -> None:
-    training, baseline = CLEAN[name]
-    speedup = diagnosed(training, baseline, tmp_path).speedup
+def test_what_healthy_runs_reach_is_what_was_expected(healthy, name: str) -> None:
+    speedup = healthy(name)[0].speedup
     assert speedup is not None
     assert speedup.expected == pytest.approx(speedup.observed, rel=0.08)
 
@@ -95,28 +116,32 @@ def test_the_quiet_side_of_a_limit_stays_quiet(tmp_path: Path, name: str) -> Non
     assert not {*case.twins} & {f.code for f in found.findings if f.severity != "info"}
 
 
-@pytest.mark.parametrize("name", ["tf-v100-algorithm-layout-callbacks", "tf-v100-clean"])
-def test_the_order_of_the_rules_changes_nothing(tmp_path: Path, name: str) -> None:
-    training, baseline = (
-        (PLANTED[name].training, PLANTED[name].baseline) if name in PLANTED else next(iter(CLEAN.values()))
-    )
-    mine, base = (
-        workflows.analyse(workflows.load(_written(t, tmp_path / str(i))))
-        for i, t in enumerate((training, baseline))
-    )
-    case = workflows._case(mine, workflows._speedup(mine, base), workflows._case(base, None, None))
-    first = core.judge(case)
-    for seed in range(5):
-        shuffled = list(rules.ALL)
-        random.Random(seed).shuffle(shuffled)
-        assert core.judge(case, shuffled) == first
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_order_of_the_rules_changes_nothing(
+    read, judged, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    first = judged(name)
+    shuffled = list(rules.ALL)
+    random.Random(name).shuffle(shuffled)
+    monkeypatch.setattr(rules, "ALL", tuple(shuffled))
+    again = read(name).judged()
+    assert (again.findings, again.unable, again.clear) == (first.findings, first.unable, first.clear)
+    assert (again.speedup, again.verdict) == (first.speedup, first.verdict)
 
 
-def _written(training: Training | None, folder: Path) -> Path:
-    from tests.planted.generator import written
+@pytest.mark.parametrize("seed", SEEDS_IN_CI)
+def test_random_cases_that_no_rule_was_written_for(tmp_path: Path, seed: int) -> None:
+    assert sweep.judge(held_out.case(seed), tmp_path).wrong == ()
+    training, baseline = held_out.clean(seed)
+    assert blamed(diagnosed(training, baseline, tmp_path / "clean")) == []
 
-    assert training is not None
-    return written(training, folder)
+
+@pytest.mark.soak
+def test_of_two_hundred_random_cases_few_are_missed() -> None:
+    verdicts = list(sweep.verdicts(range(20_000, 20_200)))
+    wrong = [verdict for verdict in verdicts if verdict.wrong]
+    assert [verdict for verdict in wrong if not verdict.planted] == []  # no healthy run is accused
+    assert len(wrong) <= 0.05 * 200
 
 
 def test_a_third_of_the_cases_was_not_seen_by_the_rules_own_tests() -> None:
@@ -125,13 +150,15 @@ def test_a_third_of_the_cases_was_not_seen_by_the_rules_own_tests() -> None:
 
 
 def test_the_generator_knows_nothing_of_the_analysis() -> None:
-    folder = Path(__file__).parent
-    sources = [
-        folder / "generator.py",
-        folder / "cases.py",
-        *(folder.parent / "builders").glob("[gswxh]*.py"),
-    ]
-    for source in sources:
+    here, builders = Path(__file__).parent, Path(__file__).parents[1] / "builders"
+    made = ("generator", "cases", "recorded", "near_misses", "suite", "held_out")
+    played = ("gpus", "simulate", "workloads", "xla_workloads", "hlo", "xspace", "records")
+    for source in (*(here / f"{name}.py" for name in made), *(builders / f"{name}.py" for name in played)):
         assert "import mpprof" not in source.read_text()
         assert "from mpprof" not in source.read_text()
-    _ = Planted
+
+
+def test_every_cause_that_a_trace_or_records_can_show_is_planted() -> None:
+    later = {"MP303"}  # a batch that was not raised, memory and several GPUs have no planted cases yet
+    written = {rule.CODE for rule in rules.ALL if rule.CODE[2] not in "67"} - later
+    assert written - {code for case in PLANTED.values() for code in case.twins} == set()
