@@ -37,7 +37,7 @@ from mpprof.model.kernels import Placements
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import Run
 from mpprof.model.source import RunSource
-from mpprof.model.steps import StepSummary
+from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import Trace
 from mpprof.traces import awaited
 
@@ -185,6 +185,7 @@ def _recorded(place: Place) -> Run:
 
     records = store.read_records(place.root)
     found = _traces_of(place, records)
+    workers, said = _workers(place.root)
     return Run(
         name=place.name,
         path=place.root,
@@ -194,8 +195,27 @@ def _recorded(place: Place) -> Run:
         hardware=records.hardware,
         traces=found,
         finished=records.finished,
-        warnings=(*records.warnings, *_choice(found)),
+        warnings=(*records.warnings, *said, *_choice(found)),
+        workers=workers,
     )
+
+
+def _workers(root: Path) -> tuple[dict[int, StepTable], tuple[str, ...]]:
+    """The step logs of the workers beside the first. One that cannot be read is a warning."""
+    from mpprof import store
+
+    logs: dict[int, StepTable] = {}
+    warnings: list[str] = []
+    for worker in store.further_workers(root):
+        try:
+            records = store.read_records(root, worker=worker)
+        except MpprofError as error:
+            warnings.append(f"worker {worker}: {error}")
+            continue
+        warnings += records.warnings
+        if records.steps is not None:
+            logs[worker] = records.steps
+    return logs, tuple(warnings)
 
 
 def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
@@ -219,6 +239,8 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     raises UnreadableError where nothing does, or where `strict` is set.
     """
     steps = stepping.summarise(run.steps, run.facts)
+    if steps is not None and run.steps is not None and run.workers:
+        steps = replace(steps, workers=stepping.by_worker({0: run.steps, **run.workers}))
     trace, problem = _read(run, strict)
     if trace is None:
         peaks = _peaks(run, None)
@@ -485,7 +507,8 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
                 slices=step.speedup.slices if step.speedup else (),
                 kernels=changes,
                 findings=step.findings,
-                labels=(*alike.unlike(*sides), *_doubts(start, end, matching)),
+                labels=alike.unlike(*sides),
+                notes=_doubts(start, end, matching),
                 explanation=step.explanation if refused is None else (),
                 refused=refused,
                 cards=alike.rates(*sides),
@@ -500,21 +523,20 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
     return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
 
 
-def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> list[str]:
+def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> tuple[str, ...]:
     """What makes the parts of two runs hard to compare, whatever their records say."""
     said = [
-        f"profiling: a profiled step of {mine.run.name} takes {format_ns(mine.account.window_ns)} and an "
-        f"unprofiled one {format_ns(mine.account.wall_ns)}; its parts are those of the profiled step"
+        f"profiling changed {mine.run.name}: its parts are those of a profiled step, which takes "
+        f"{format_ns(mine.account.window_ns)} and not {format_ns(mine.account.wall_ns)}"
         for mine in (start, end)
         if mine.account and mine.account.wall_ns
         if mine.account.window_ns > DISTORTED_RATIO * mine.account.wall_ns
     ]
     shares = [ratio for ratio in (matching.by_layer_ratio if matching else ()) if ratio is not None]
     if shares and min(shares) < LEAST_MATCHED:
-        said.append(
-            f"program: {format_ratio(1.0 - min(shares))} of one run's op time is in ops without a match"
-        )
-    return said
+        missing = format_ratio(1.0 - min(shares))
+        said.append(f"the programs differ: {missing} of one run's op time is in ops that the other has not")
+    return tuple(said)
 
 
 # --- tables ------------------------------------------------------------------------------------------------

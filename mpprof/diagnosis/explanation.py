@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.verdict import cause, no_difference
+from mpprof.diagnosis.verdict import cause
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.quantities import format_ns, format_ratio
@@ -10,6 +10,8 @@ from mpprof.model.quantities import format_ns, format_ratio
 NOTABLE_RATIO = 0.01
 """Parts of the step below a hundredth are left out of a sentence."""
 MOST_PARTS = 3
+DISTORTED_RATIO = 0.5
+"""With more than half a step on top (or missing) while it was profiled, its parts are those of another."""
 PAYING_RATIO = 0.01
 """A remedy that gives less than a hundredth of the step is no advice."""
 
@@ -34,16 +36,25 @@ def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _where(account: Account, share: TensorCoreShare | None) -> str:
-    """The largest parts of the step; of matrix work, where it ran."""
+    """The largest parts of the step; of matrix work, where it ran. Of the profiled step, where profiling
+    changed it."""
+    profiling = sum(part.ns_per_step for part in account.main.slices if part.role == "profiling")
+    distorted = abs(profiling) > DISTORTED_RATIO * account.step_ns
+    whole = account.window_ns if distorted else account.step_ns
     slices = sorted(account.main.slices, key=lambda part: -part.ns_per_step)
-    named = [part for part in slices if part.ratio >= NOTABLE_RATIO and part.role != "profiling"][:MOST_PARTS]
+    named = [
+        part for part in slices if part.ns_per_step >= NOTABLE_RATIO * whole and part.role != "profiling"
+    ]
     parts = []
-    for part in named:
+    for part in named[:MOST_PARTS]:
         ran = f" ({_on_units(share)})" if part.role == "matmul" and _on_units(share) else ""
-        parts.append(f"{format_ratio(part.ratio)} {_WORDS[part.role]}{ran}")
-    idle = sum(part.ratio for part in slices if part.role in IDLE_CLASSES)
+        parts.append(f"{format_ratio(part.ns_per_step / whole)} {_WORDS[part.role]}{ran}")
+    idle = sum(part.ns_per_step for part in slices if part.role in IDLE_CLASSES) / whole if whole else 0.0
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
-    return f"of a step of {format_ns(account.step_ns)}, {_listed(parts)}; {device} idles {format_ratio(idle)}"
+    step = f"step of {format_ns(whole)}"
+    if distorted:
+        step = f"profiled step, which takes {format_ns(whole)} and not {format_ns(account.step_ns)}"
+    return f"of a {step}, {_listed(parts)}; {device} idles {format_ratio(idle)}"
 
 
 def _on_units(share: TensorCoreShare | None) -> str:
@@ -68,10 +79,15 @@ def _why(diagnosis: Diagnosis, account: Account) -> str:
 
 
 def _against(speedup: Speedup, account: Account) -> str:
-    """By class: what takes longer than it could (or did), and what is faster."""
+    """By class: what takes longer than it could (or did), and what is faster. Nothing where profiling changed
+    the steps of either run."""
     by_class: dict[Class, float] = {}
     for part in speedup.slices:
         by_class[part.role] = by_class.get(part.role, 0.0) + part.ns_per_step
+        steps = (part.baseline_ns, speedup.baseline_step_ns or 0.0), (part.mixed_ns, account.step_ns)
+        if part.role == "profiling" and any(abs(ns) > DISTORTED_RATIO * step for ns, step in steps):
+            return ""
+    by_class.pop("profiling", None)
     ordered = sorted(by_class.items(), key=lambda item: -item[1])
     least = NOTABLE_RATIO * account.step_ns
     lost = [f"{_WORDS[role]} {format_ns(ns)}" for role, ns in ordered if ns >= least][:MOST_PARTS]
@@ -82,7 +98,7 @@ def _against(speedup: Speedup, account: Account) -> str:
         if not lost:
             return "nothing takes notably longer than this device could reach"
         return f"above what this device could reach: {_listed(lost)} a step"
-    if no_difference(speedup) or not (lost or gained):
+    if not (lost or gained):
         return "no part of the step differs notably from the baseline's"
     parts = [f"longer than in the baseline: {_listed(lost)} a step" if lost else ""]
     parts.append(f"shorter: {_listed(gained)}" if gained else "")

@@ -112,7 +112,7 @@ def _memory(diagnosis: Diagnosis) -> str:
 def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     assert speedup.observed is not None
     number, than = format_speedup(speedup.observed), _baseline(speedup)
-    if no_difference(speedup):
+    if _no_difference(speedup):
         got = f"takes as long as {than} ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
         got = f"takes longer than {than} ({number})"
@@ -137,7 +137,7 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     return said
 
 
-def no_difference(speedup: Speedup) -> bool:
+def _no_difference(speedup: Speedup) -> bool:
     """The interval of the observed speedup holds 1."""
     return speedup.interval is not None and speedup.interval[0] <= 1.0 <= speedup.interval[1]
 

@@ -156,6 +156,7 @@ class Rung:
     cards: str | None = None  # what two different cards can do at their peaks; None: one card, or not known
     matching: Matching | None = None  # None: one of the runs has no account
     explanation: tuple[str, ...] = ()  # of the later run against the earlier
+    notes: tuple[str, ...] = ()  # what makes their parts hard to compare
 
 
 @dataclass(frozen=True, slots=True)

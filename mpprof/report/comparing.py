@@ -67,6 +67,7 @@ def lines(document: Document, rung: Document) -> list[str]:
         said.append(
             f"unlike in more than precision, so that the difference is not precision's alone: {labels}"
         )
+    said += [words.plain(note) for note in rung.get("notes") or []]
     if rung.get("cards"):
         said.append(rung["cards"])
     start, end = _ends(document, rung)
@@ -115,10 +116,11 @@ def gap_rows(rung: Document, step_ns: float | None) -> list[GapRow]:
     weight are folded into one row. `step_ns`: the later run's step."""
     ordered = sorted(rung["slices"], key=lambda part: -part["ns_per_step"])
     least = NOTABLE_RATIO * (step_ns or 0.0)
-    weighty = sorted(ordered, key=lambda part: -abs(part["ns_per_step"]))[:MOST_ROWS]
-    kept = [part for part in ordered if part in weighty and abs(part["ns_per_step"]) >= least]
-    kept = kept or ordered[:1]
-    rest = [part for part in ordered if part not in kept]
+    by_weight = sorted(range(len(ordered)), key=lambda at: -abs(ordered[at]["ns_per_step"]))
+    weighty = {at for at in by_weight[:MOST_ROWS] if abs(ordered[at]["ns_per_step"]) >= least}
+    weighty = weighty or set(by_weight[:1])
+    kept = [part for at, part in enumerate(ordered) if at in weighty]
+    rest = [part for at, part in enumerate(ordered) if at not in weighty]
     if len(rest) == 1:
         kept, rest = ordered, []
     rows = [_row(_label(part), [part]) for part in kept]

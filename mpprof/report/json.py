@@ -399,6 +399,7 @@ def _rung(rung: Rung) -> Document:
         "gained_ns": _ns(speedup.gained_ns) if speedup else None,
         "cards": rung.cards,
         "explanation": list(rung.explanation),
+        "notes": list(rung.notes),
         "matching": None if rung.matching is None else _matching(rung.matching),
     }
 

@@ -1,0 +1,81 @@
+"""The three sentences after the verdict, and the finding that the verdict names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpprof import workflows
+from mpprof.diagnosis import Case, judge
+from mpprof.diagnosis.core import explanation
+from mpprof.model.finding import Diagnosis
+from mpprof.report import content
+from mpprof.report import json as documents
+from tests.builders import cases as c
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
+
+
+def sentences(case: Case) -> tuple[str, ...]:
+    judgement = judge(case, strict=True)
+    return explanation(
+        Diagnosis(
+            run=case.run, steps=case.steps, account=case.account, tensor_core=case.tensor_core,
+            speedup=judgement.speedup, bounds=(), memory=None, findings=judgement.findings,
+            unable=judgement.unable, clear=judgement.clear, warnings=(), whatif=judgement.whatif,
+        )
+    )  # fmt: skip
+
+
+def test_where_the_step_goes_why_and_what_to_do() -> None:
+    account = c.account(c.cell("idle_input", 30), c.cell("cast", 10))
+    where, why, do = sentences(c.case(account=account))
+    assert where.startswith("Of a step of 100 ms, 60.0 % matrix work (100 % of it on Tensor Cores in fp16)")
+    assert "30.0 % waiting for input and 10.0 % casts; the device idles 30.0 %." in where
+    assert why.startswith("MP301 input-bound rests on step spent waiting for input 30.0 %")
+    assert "prefetch" in do
+    assert "(MP301), which gives 70.0 ms a step; with 1 more remedied 60.0 ms." in do
+
+
+def test_against_a_baseline_what_lies_above_the_reach() -> None:
+    account = c.account(c.cell("idle_input", 30))
+    speedup = c.speedup(
+        c.gap_slice("idle_input", 0, 30), c.gap_slice("norm", 10, 4, 2.0), interval=(1.9, 2.1)
+    )
+    _, why, _ = sentences(
+        c.case(account=account, speedup=speedup, baseline=c.case(records=c.facts("float32")))
+    )
+    assert why == "Above what this device could reach: waiting for input 30.0 ms a step."
+    plain = c.speedup(
+        c.gap_slice("idle_input", 0, 30), c.gap_slice("norm", 10, 4), interval=(1.9, 2.1), expected=None
+    )
+    _, why, _ = sentences(c.case(account=account, speedup=plain, baseline=c.case(records=c.facts("float32"))))
+    assert (
+        why
+        == "Longer than in the baseline: waiting for input 30.0 ms a step; shorter: normalisation 6.00 ms."
+    )
+
+
+def test_a_healthy_run_gets_no_advice() -> None:
+    found = sentences(c.case(account=c.account()))
+    assert len(found) == 1
+    assert "100 % matrix work" in found[0]
+
+
+def test_without_an_account_there_is_nothing_to_explain() -> None:
+    assert sentences(c.case(table=c.steps())) == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_next_step_explains_what_the_verdict_names(name: str) -> None:
+    document = documents.document(workflows.diagnose(workflows.load(SAMPLES / name)))
+    cause, commands = document["cause"], [command for command, _ in content.next_steps(document, None)]
+    if cause is None:
+        assert "cause" in document["absent"]
+    else:
+        assert cause in document["verdict"]
+        assert commands[0] == f"mpprof explain {cause}"
+    assert len(document["explanation"]) <= 3
+    assert all(said.endswith(".") and said[0].isupper() for said in document["explanation"])
