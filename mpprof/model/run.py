@@ -96,6 +96,7 @@ class FitFacts:
     run_eagerly: bool | None
     steps_per_execution: int | None
     gradient_accumulation_steps: int | None
+    non_finite_weights: tuple[str, ...] | None = None  # when it ended; None: not looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ class Run:
     traces: tuple[Path, ...]
     finished: bool  # a fit_end line, or no step log at all
     warnings: tuple[str, ...] = ()
+    workers: dict[int, StepTable] = field(default_factory=dict)  # step logs of the workers beside the first
 
     @property
     def run_id(self) -> str:
