@@ -53,6 +53,8 @@ def checks() -> tuple[Check, ...]:
         _walk(),
         _page(),
         _temporary(),
+        _cache(),
+        _addresses(),
     )
 
 
@@ -241,7 +243,7 @@ def _page() -> Check:
 
 
 def _temporary() -> Check:
-    """Where bundles are unpacked; nothing else is written outside the log directory."""
+    """Where bundles are unpacked; beside the cache nothing else is written outside the log directory."""
     folder = tempfile.gettempdir()
     if not os.access(folder, os.W_OK):
         return Check("temporary files", "missing", f"{folder} cannot be written", "Bundles cannot be read.")
@@ -249,3 +251,33 @@ def _temporary() -> Check:
 
     free = format_bytes(shutil.disk_usage(folder).free)
     return Check("temporary files", "ok", f"{folder}, {free} free" if sys.platform != "win32" else folder)
+
+
+def _cache() -> Check:
+    """Where what was read of JSON and SQLite traces is kept, and what was fetched from elsewhere."""
+    from mpprof.store import cache
+
+    root = cache.folder()
+    effect = "JSON and SQLite traces are read afresh each time, and those elsewhere fetched each time."
+    if root is None:
+        return Check("cache", "info", "off", effect)
+    existing = next(parent for parent in (root, *root.parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        return Check(
+            "cache", "missing", f"{root} cannot be written", effect, "Set MPPROF_CACHE to another place."
+        )
+    return Check("cache", "ok", f"{root} (xplane traces are read as fast without)")
+
+
+def _addresses() -> Check:
+    """Which addresses can be read in place of paths."""
+    packages = {"https": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
+    known = [f"{scheme}://" for scheme, package in packages.items() if _version(package)]
+    lacking = [scheme for scheme, package in packages.items() if not _version(package)]
+    if not lacking:
+        return Check("addresses", "ok", ", ".join(known))
+    return Check(
+        "addresses", "info", ", ".join(known) or "none",
+        f"Not read: {', '.join(f'{scheme}://' for scheme in lacking)}.",
+        f"pip install {' '.join(packages[scheme] for scheme in lacking)}",
+    )  # fmt: skip

@@ -24,6 +24,30 @@ def test_it_says_what_it_saw(mpprof: Mpprof) -> None:
     assert all(name in text for name in checks)
 
 
+@pytest.mark.parametrize(
+    ("place", "status", "says"),
+    [("off", "info", "off"), ("new", "ok", "new"), ("file/x", "missing", "cannot be written")],
+)
+def test_it_says_where_the_cache_is_and_makes_nothing(
+    place: str, status: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("MPPROF_CACHE", place if place == "off" else str(tmp_path / place))
+    (check,) = [check for check in machine.checks() if check.name == "cache"]
+    assert check.status == status
+    assert says in check.value
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_it_says_which_addresses_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = machine._version
+    monkeypatch.setattr(machine, "_version", lambda *names: None if "s3fs" in names else version(*names))
+    (check,) = [check for check in machine.checks() if check.name == "addresses"]
+    assert "https://" in check.value
+    assert "s3://" in check.effect
+    assert "s3fs" in check.next
+
+
 def test_it_imports_no_framework() -> None:
     import subprocess
     import sys

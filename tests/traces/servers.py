@@ -13,7 +13,7 @@ import hashlib
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -45,7 +45,7 @@ class Faults:
     redirect: dict[str, str] = field(default_factory=dict)
     packed: tuple[str, ...] = ()  # endings that are said to be packed on the way
     cut: list[int] = field(default_factory=list)  # of the next answers with content, so many bytes come
-    after: Callable[[], None] | None = None  # called when content was sent
+    after: Callable[[], None] | None = None  # called before content is sent that is settled already
 
 
 class _Quiet(ThreadingHTTPServer):
@@ -104,20 +104,21 @@ class _Handler(BaseHTTPRequestHandler):
             begin, end = int(first), min(int(last) + 1 if last else len(body), len(body))
             said["Content-Range"] = f"bytes {begin}-{end - 1}/{len(body)}"
             status, body = 206, body[begin:end]
-        self.send_response(status)
-        for name, value in {**said, "Content-Length": str(len(body)), "Connection": "close"}.items():
-            self.send_header(name, value)
-        self.end_headers()
         sent = 0
         if self.command == "GET":
             cut = faults.cut.pop(0) if status in (200, 206) and faults.cut else len(body)
-            with suppress(OSError):
-                self.wfile.write(body[:cut])
-                sent = min(cut, len(body))
+            sent = min(cut, len(body))
+        # Before anything is sent: whoever has the bytes may look at the notes.
         self.owner.requests.append(Request(self.command, self.path, asked, status, sent))
-        self.close_connection = True
         if sent and faults.after is not None:
             faults.after()
+        with suppress(OSError):
+            self.send_response(status)
+            for name, value in {**said, "Content-Length": str(len(body)), "Connection": "close"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body[:sent])
+        self.close_connection = True
 
 
 class Web(_Server):
@@ -265,9 +266,6 @@ class S3:
         sent = min(cut, len(body)) if method == "GET" else 0
         full = f"{path}?{environ.get('QUERY_STRING', '')}"
         self.requests.append(Request(method, full, asked, said[0], sent))
-        return self._sending(body[:cut], of_object)
-
-    def _sending(self, body: bytes, of_object: bool) -> Iterator[bytes]:
-        yield body
         if of_object and self.faults.after is not None:
             self.faults.after()
+        return [body[:cut]]
