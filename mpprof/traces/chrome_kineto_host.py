@@ -105,7 +105,8 @@ def nest(rows: HostRows, ops: Ops, strings: Interner) -> Nest:
                 frame.op = ops.row(around.scope, name.replace("/", "_"))
             elif what == "op":
                 if sequence >= 0 and not name.startswith(_EVALUATE):
-                    forward.setdefault(sequence, around.scope[0])
+                    # Every op carries the number of the next gradient to be made: the last one made it.
+                    forward[sequence] = around.scope[0]
                 frame.op = ops.row(frame.scope, name)
                 frame.shapes = rows.shapes[row]
             if len(stack) < 10_000:

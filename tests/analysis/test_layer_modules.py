@@ -139,6 +139,16 @@ def test_a_users_model_is_known_by_its_class_or_by_standing_alone(tmp_path: Path
     assert layers_of(step.read(tmp_path), MODEL) == ["dense", "shared", "my_dense"]
 
 
+def test_a_gradient_is_of_the_last_op_that_carries_its_number(tmp_path: Path) -> None:
+    """An op that needs no gradient carries the number of the next one that does."""
+    step = Step()
+    step.file.module("Functional_0", 900, 190)
+    step.file.op("aten::view", 950, 5, **{"Sequence number": 1})
+    step.call("Dense_0", kernel=(16, 32))
+    found = kernels(step.read(tmp_path), attribute(step.read(tmp_path), MODEL))
+    assert found == {"forward_1": ("dense", "forward"), "backward_1": ("dense", "backward")}
+
+
 def test_frames_of_keras_optimizers_tell_the_phase(tmp_path: Path) -> None:
     k = Kineto()
     scaled, inner = "loss_scale_optimizer.py(160)", "base_optimizer.py(466)"
