@@ -53,7 +53,7 @@ _WHOLE = re.compile(
 _BY_OP: dict[str, Precision] = {
     "imma": "int8", "igmma": "int8", "dmma": "fp64", "dgmma": "fp64", "qmma": "fp8", "qgmma": "fp8",
 }  # fmt: skip
-_CAPABILITY = re.compile(r"^(\d+)\.(\d+)$")
+_CAPABILITY = re.compile(r"^(\d{1,3})\.(\d{1,3})$")
 _SHARES_ITS_PIPE = frozenset(((7, 2), (7, 5), (8, 0), (8, 7)))
 """Where half arithmetic may use the tensor pipe. On Volta it has a pipe of its own, from GA10x on it is part
 of the FMA pipe (Nsight Compute, Kernel Profiling Guide, table of pipelines)."""

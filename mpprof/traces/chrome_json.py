@@ -146,11 +146,13 @@ class _Window:
         self.at = 0
         self.ended = False
 
-    def more(self) -> bool:
-        """Read on, forgetting what lies behind; False at the end of the file."""
+    def more(self, size: int = 1) -> bool:
+        """Read on by at least `size` bytes, forgetting what lies behind; False at the end of the file."""
         if self.ended:
             return False
         chunk = next(self._chunks, b"")
+        while chunk and len(chunk) < size and (following := next(self._chunks, b"")):
+            chunk += following
         self.ended = not chunk
         self._before += _size(self.text[: self.at])
         # The decoder gets its end, so that half a character is not lost; it cannot fail.
@@ -202,7 +204,9 @@ def _value(window: _Window, limit: int) -> Any:
         try:
             value, end = _scan(window.text, window.at)
         except (ValueError, StopIteration, RecursionError) as error:
-            if window.left > limit or not _may_go_on(error, len(window.text)) or not window.more():
+            # As much again as there is: a value of many chunks is not tried as many times.
+            most = window.left
+            if most > limit or not _may_go_on(error, len(window.text)) or not window.more(most):
                 raise _Damage from None
             continue
         # A number that ends where the window ends may go on.

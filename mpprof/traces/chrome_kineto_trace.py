@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from mpprof.model.trace import (
 )  # fmt: skip
 from mpprof.traces import chrome_kineto_host as hosts
 from mpprof.traces import columns
-from mpprof.traces.chrome_kineto import Collected, device_facts, whole
+from mpprof.traces.chrome_kineto import Collected, clean, device_facts, whole
 from mpprof.traces.chrome_kineto_cpu import working
 from mpprof.traces.columns import constant
 from mpprof.traces.devices import join_launches, take
@@ -85,7 +86,7 @@ def _origin(header: dict[str, Any], zero: int) -> int | None:
 
 
 def _thread_names(found: Collected) -> tuple[str, ...]:
-    return tuple(found.thread_names.get(key) or f"thread {key[1]}" for key in found.threads)
+    return tuple(found.thread_names.get(key) or clean(f"thread {key[1]}") for key in found.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +172,11 @@ def _host_side(
     work = np.zeros(len(rows), np.bool_)
     thread = host.thread[rows]
     used = np.unique(thread)
-    for one in used.tolist():
-        at = np.flatnonzero(thread == one)
-        names = [texts[name] for name in host.name[rows[at]].tolist()]
-        work[at] = working(host.start_ns[rows[at]], host.duration_ns[rows[at]], names)
+    starts = np.flatnonzero(np.diff(thread, prepend=-1)).tolist()  # rows stand thread by thread
+    for first, last in pairwise([*starts, len(rows)]):
+        at = rows[first:last]
+        names = [texts[name] for name in host.name[at].tolist()]
+        work[first:last] = working(host.start_ns[at], host.duration_ns[at], names)
     rows = rows[work]
     n = len(rows)
     of_host = np.full(len(host) + 1, -1, np.int32)

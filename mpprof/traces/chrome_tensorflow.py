@@ -105,7 +105,7 @@ def assemble(events: Iterable[Event], file: ChromeFile, source: TraceSource) -> 
     roles = _roles(found)
     devices, streams, kernels = _device_side(found, roles, zero)
     host, marks = _host_side(found, roles, zero)
-    names = tuple(found.threads.get(key) or f"thread {key[1]}" for key in found.keys)
+    names = tuple(found.threads.get(key) or clean(f"thread {key[1]}") for key in found.keys)
     lacks = {
         "facts": "the export for the trace viewer states nothing of the card",
         "allocations": "the export for the trace viewer holds no allocator events",
@@ -269,7 +269,7 @@ def _roles(found: _Collected) -> list[_Role]:
 def _device_side(
     found: _Collected, roles: list[_Role], zero: int
 ) -> tuple[tuple[TraceDevice, ...], tuple[Stream, ...], KernelTable]:
-    shown = sorted({role.device for role in roles if role.device})
+    shown = {device: row for row, device in enumerate(sorted({role.device for role in roles if role.device}))}
     devices = tuple(
         TraceDevice(f"/device:{kind}:{ordinal}", ordinal, DeviceFacts(kind="tpu" if kind == "TPU" else "gpu"))
         for kind, ordinal in shown
@@ -279,8 +279,8 @@ def _device_side(
     for row, ((pid, tid), role) in enumerate(zip(found.keys, roles, strict=True)):
         if role.device and role.work:
             stream_of[row] = len(streams)
-            name = found.threads.get((pid, tid)) or f"stream {tid}"
-            streams.append(Stream(shown.index(role.device), tid if isinstance(tid, int) else row, name))
+            name = found.threads.get((pid, tid)) or clean(f"stream {tid}")
+            streams.append(Stream(shown[role.device], tid if isinstance(tid, int) else row, name))
     rows = found.rows
     key = np.array(rows.key, np.int64)
     at = np.flatnonzero(stream_of[key] >= 0)
@@ -305,10 +305,9 @@ def _device_side(
         group=np.array(rows.group, np.int64)[at],
     )
     table = take(table, np.lexsort((-table.duration_ns, table.start_ns, table.stream)))
-    keep = np.ones(n, np.bool_)
-    for one in [row for row, each in enumerate(streams) if shown[each.device][0] == "TPU"]:
-        own = np.flatnonzero(table.stream == one)  # a TPU's op line holds loops around the ops they run
-        keep[own] = columns.leaves(table.start_ns[own], table.duration_ns[own])
+    # a TPU's op line holds loops around the ops they run
+    tpu = np.array([device.facts.kind == "tpu" for device in devices] or [False], np.bool_)[table.device]
+    keep = ~tpu | columns.leaves(table.start_ns, table.duration_ns, table.stream)
     table = take(table, np.flatnonzero(keep))
     return devices, tuple(streams), take(table, np.lexsort((table.start_ns, table.device)))
 
@@ -349,7 +348,7 @@ def _markers(found: _Collected, roles: list[_Role], host: HostTable, step: Int64
     thread = host.thread[rows].astype(np.int64).tolist()
     begin, length = host.start_ns[rows].tolist(), host.duration_ns[rows].tolist()
     marks = list(zip(begin, length, step[rows].tolist(), thread, family, [-1] * len(rows), strict=True))
-    shown = sorted({role.device for role in roles if role.device})
+    shown = {device: row for row, device in enumerate(sorted({role.device for role in roles if role.device}))}
     for at, key in enumerate(found.rows.key):
         role = roles[key]
         if role.steps and role.device is not None:
@@ -357,7 +356,7 @@ def _markers(found: _Collected, roles: list[_Role], host: HostTable, step: Int64
             marks.append(
                 (
                     found.rows.start_ns[at] - zero, found.rows.duration_ns[at], number, -1,
-                    found.strings("steps_line"), shown.index(role.device),
+                    found.strings("steps_line"), shown[role.device],
                 )
             )  # fmt: skip
     marks.sort()

@@ -106,8 +106,9 @@ def parents_first(start: Int64, duration: Int64) -> Int64:
     return np.lexsort((-duration, start))
 
 
-def leaves(start: Int64, duration: Int64) -> Bool:
-    """Which intervals hold no other one. For intervals in the order of `parents_first`.
+def leaves(start: Int64, duration: Int64, group: NDArray[Any] | None = None) -> Bool:
+    """Which intervals hold no other one. For intervals in the order of `parents_first`, of several groups
+    (threads, streams) one group after the other.
 
     An interval that begins when another ends is none of its children; of two equal ones the later is
     the leaf. Empty intervals make no parent.
@@ -118,5 +119,7 @@ def leaves(start: Int64, duration: Int64) -> Bool:
     this, following = solid[:-1], solid[1:]
     rounding = 1  # both ends are rounded down to whole nanoseconds
     inside = (start[following] < end[this]) & (end[following] <= end[this] + rounding)
+    if group is not None:
+        inside &= group[this] == group[following]
     leaf[this[inside]] = False
     return leaf

@@ -35,11 +35,7 @@ def kernels(host: Host, ops: Ops, strings: Interner) -> tuple[KernelTable, tuple
     by_hlo = np.array([op.hlo is not None for op in listed] + [False])
     is_op = (table.op >= 0) & ((table.kind == HostKind.OP) | by_hlo[table.op])
     rows = np.flatnonzero(is_op)
-    leaf = np.zeros(len(rows), np.bool_)
-    thread = table.thread[rows]
-    for one in np.unique(thread).tolist():
-        at = np.flatnonzero(thread == one)
-        leaf[at] = columns.leaves(table.start_ns[rows[at]], table.duration_ns[rows[at]])
+    leaf = columns.leaves(table.start_ns[rows], table.duration_ns[rows], table.thread[rows])
     rows = rows[leaf & works[table.op[rows]]]
     used = np.unique(table.thread[rows])
     streams = tuple(Stream(0, host.thread_ids[t], host.threads[t]) for t in used.tolist())
@@ -76,15 +72,15 @@ def _launches(host: Host, rows: Int64, ops: Sequence[Op], strings: Interner) -> 
     before its call, the k-th run belongs to the k-th call.
     """
     launch = rows.astype(np.int32)
-    table, texts = host.table, strings.texts()
+    table, row_of = host.table, {text: row for row, text in enumerate(strings.texts())}
     modules = sorted({op.hlo.module for op in ops if op.hlo is not None})
     number = {module: i for i, module in enumerate(modules)}
     module_of = np.array([number[op.hlo.module] if op.hlo else -1 for op in ops] + [-1])[table.op[rows]]
     for module in modules:
         name = f"PjitFunction({module.removeprefix('jit_')})"
-        if name not in texts:
+        if name not in row_of:
             continue
-        calls = _outermost(host, np.flatnonzero(table.name == texts.index(name)))
+        calls = _outermost(host, np.flatnonzero(table.name == row_of[name]))
         calls = calls[np.argsort(table.start_ns[calls], kind="stable")]
         mine = np.flatnonzero(module_of == number[module])
         mine = mine[np.lexsort((table.start_ns[rows[mine]], table.op[rows[mine]]))]

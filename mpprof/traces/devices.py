@@ -103,10 +103,7 @@ class DeviceReader:
         if nested:  # a TPU's op line holds loops around the ops that they run
             order = np.lexsort((-table.duration_ns, table.start_ns, table.stream))
             table = take(table, order)
-            keep = np.ones(n, np.bool_)
-            for stream in np.unique(table.stream):
-                rows = np.flatnonzero(table.stream == stream)
-                keep[rows] = columns.leaves(table.start_ns[rows], table.duration_ns[rows])
+            keep = columns.leaves(table.start_ns, table.duration_ns, table.stream)
             table = take(table, np.flatnonzero(keep))
         return table
 
