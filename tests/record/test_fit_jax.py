@@ -59,6 +59,20 @@ def test_keras_still_dispatches_asynchronously(answers: Any) -> None:
     assert answers["kept_asynchronous"]
 
 
+def test_the_state_is_copied_back_no_more_often_than_without_the_callback(answers: Any) -> None:
+    without, with_it = answers["copies_of_the_state"]
+    assert with_it == without
+
+
+def test_the_probe_waits_for_lists_that_jax_takes_for_leaves(answers: Any) -> None:
+    _, waited = answers["waited"]  # the first is JAX' own answer to such a list
+    assert waited
+
+
+def test_the_peak_of_memory_is_said_to_be_since_the_start(answers: Any) -> None:
+    assert "since the start" in answers["reset"]
+
+
 def test_skips_are_found_at_the_steps_where_gradients_were_infinite(folder: Path) -> None:
     steps = records(folder / "skips").steps
     assert steps is not None
@@ -108,6 +122,9 @@ def test_several_fits_are_one_run_with_one_window(folder: Path, answers: Any) ->
     assert [(window.first_step, window.last_step) for window in facts.profile_windows] == [(20, 24)]
     assert facts.profile_windows[0].status == "done"
     assert steps.step[steps.profiled].tolist() == [20, 21, 22, 23, 24]
+    # Nothing of ours runs on the device within the window.
+    assert not steps.loss_scale_known[19:24].any()
+    assert steps.loss_scale_known[[18, 24]].all()
     # A wait at both edges: without it the trace would hold markers and no work.
     assert {19, 24} <= set(steps.step[steps.synced].tolist())
     assert steps.interval_ns[23] > 0

@@ -95,6 +95,8 @@ def on_jax(folder: Path) -> dict[str, Any]:
     return {
         "identical": _identical(folder),
         "kept_asynchronous": _kept_asynchronous(folder),
+        "copies_of_the_state": _copies_of_the_state(folder),
+        **_waits(),
         **_recorded(folder),
     }
 
@@ -124,6 +126,48 @@ def _kept_asynchronous(folder: Path) -> bool:
     import keras
 
     return bool(keras.callbacks.CallbackList([callback(folder / "unused")])._async_train)
+
+
+def _copies_of_the_state(folder: Path) -> list[int]:
+    """How often Keras copied JAX's state back into its variables, without the callback and with it."""
+    x, y = data(40)
+    made, counted = model(), [0]
+    copy = made.jax_state_sync
+
+    def counting() -> None:
+        counted[0] += 1
+        copy()
+
+    made.jax_state_sync = counting
+    copies = []
+    for callbacks in ([], [callback(folder / "copies")]):
+        before = counted[0]
+        made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=callbacks)
+        copies.append(counted[0] - before)
+    return copies
+
+
+def _waits() -> dict[str, Any]:
+    """Whether what JAX waits for with a Keras list, and with the probe, has been computed then."""
+    import jax
+    from keras.src.utils.tracking import TrackedList
+
+    from mpprof.record.probes.jax import JaxProbe
+
+    class Trainer:
+        pass
+
+    slow = jax.jit(lambda a: jax.lax.fori_loop(0, 60, lambda _, b: jax.numpy.tanh(b @ b), a))
+    numbers = jax.numpy.ones((400, 400))
+    slow(numbers).block_until_ready()
+    trainer: Any = Trainer()
+    trainer._jax_state = {"trainable_variables": TrackedList([slow(numbers)]), "metrics_variables": None}
+    jax.block_until_ready(trainer._jax_state)
+    by_keras_list = trainer._jax_state["trainable_variables"][0].is_ready()
+    probe = JaxProbe()
+    probe.wait(trainer)
+    by_probe = trainer._jax_state["trainable_variables"][0].is_ready()
+    return {"waited": [by_keras_list, by_probe], "reset": probe.reset_memory_peak()}
 
 
 def _recorded(folder: Path) -> dict[str, Any]:
