@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import mpprof
+from mpprof.record import StepRecorder
 from mpprof.store import find_runs, formats, read_records
 from mpprof.store.writing import claim, join
 from tests.record.test_fit_jax import REPOSITORY
@@ -73,6 +76,29 @@ def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
     assert streams[0].facts is not None
     assert streams[1].facts is not None
     assert streams[0].facts.run_id == streams[1].facts.run_id
+    run = mpprof.load(tmp_path)
+    assert list(run.workers) == [1]
+    assert len(run.workers[1]) == 24
+    told = mpprof.diagnose(run).steps
+    assert told is not None
+    assert [(each.worker, each.count) for each in told.workers] == [(0, 24), (1, 24)]
+
+
+def test_a_worker_whose_records_are_damaged_is_a_warning(tmp_path: Path) -> None:
+    with StepRecorder(tmp_path, hardware=False, verbose=0, announce=None, profile_steps=None) as recorder:
+        for _ in range(12):
+            with recorder.step():
+                pass
+    shutil.copytree(tmp_path / "mpprof", tmp_path / "other")
+    for number in (1, 2, 3):
+        shutil.copytree(tmp_path / "other", tmp_path / "mpprof" / f"worker-{number}")
+    (tmp_path / "mpprof" / "worker-2" / "run.json").write_text("no json")
+    (tmp_path / "mpprof" / "worker-3" / "run.json").unlink()
+    (tmp_path / "mpprof" / "worker-3" / "steps.jsonl").unlink()
+    (tmp_path / "mpprof" / "worker-x").mkdir()
+    run = mpprof.load(tmp_path)
+    assert list(run.workers) == [1]
+    assert [warning.partition(":")[0] for warning in run.warnings] == ["worker 2", "worker 3"]
 
 
 def test_a_worker_joins_the_run_of_its_own_cluster_and_no_older_one(
