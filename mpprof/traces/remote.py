@@ -69,7 +69,7 @@ def fetch(address: str, folder: Path) -> Path:
     where the package for the scheme is missing.
     """
     place = shown(address)
-    with _explained(address):
+    with _explained(address, place):
         filesystem, root = _connect(address)
         files = _listed(filesystem, root, place, address)
         single = files[0].single
@@ -116,14 +116,23 @@ def _bring(filesystem: Any, file: File, target: Path, address: str) -> None:
         remote_copies.stand_in(file, target)
         awaited.expect(path, partial(_complete, filesystem, file, target, address))
     else:
-        remote_copies.get(filesystem, file, target, shown(address))
+        remote_copies.get(filesystem, file, target, _where(address, file))
 
 
 def _complete(filesystem: Any, file: File, target: Path, address: str) -> None:
-    with _explained(address):
-        file = remote_listing.again(filesystem, file)  # it may have been listed long ago
-        if not remote_copies.is_here(file, target):
-            remote_copies.get(filesystem, file, target, shown(address))
+    """The rest of the run is of use without this trace: whatever keeps it away is an UnreadableError."""
+    place = _where(address, file)
+    try:
+        with _explained(address, place):
+            file = remote_listing.again(filesystem, file)  # it may have been listed long ago
+            if not remote_copies.is_here(file, target):
+                remote_copies.get(filesystem, file, target, place)
+    except NotFoundError as error:
+        raise UnreadableError("is gone since it was listed", where=place, next="Look again") from error
+
+
+def _where(address: str, file: File) -> str:
+    return shown(address) if file.single else f"{shown(address).rstrip('/')}/{file.name}"
 
 
 def _connect(address: str) -> tuple[Any, str]:
@@ -148,7 +157,7 @@ def _digest(text: str) -> str:
 
 
 @contextmanager
-def _explained(address: str) -> Iterator[None]:
+def _explained(address: str, place: str) -> Iterator[None]:
     """Errors of the libraries behind fsspec, each of its own kind, as one of ours that says what to do."""
     try:
         yield
@@ -157,13 +166,13 @@ def _explained(address: str) -> Iterator[None]:
     except ImportError as error:
         package = PACKAGES[address.partition("://")[0]]
         raise UsageError(
-            f"fetching from there needs the package {package}", where=shown(address),
+            f"fetching from there needs the package {package}", where=place,
             next=f"pip install {package}",
         ) from error  # fmt: skip
     # aiohttp, botocore, google.auth and their kin share no base: whatever they raise means that the bytes
     # did not come.
     except Exception as error:
-        raise _explanation(error, shown(address)) from error
+        raise _explanation(error, place) from error
 
 
 def _explanation(error: Exception, place: str) -> MpprofError:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import mpprof
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.library import LogDirectory
@@ -280,7 +281,9 @@ def test_a_trace_that_vanished_since_it_was_listed_is_said(web: Web, folder: Pat
     (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
     next(there.rglob("*.pb")).unlink()
     for _ in range(2):
-        with pytest.raises(NotFoundError, match=f"{web.url}/logs"):
+        with pytest.raises(
+            UnreadableError, match=f"^{web.url}/logs/plugins/profile/a/host.xplane.pb: is gone"
+        ):
             awaited.complete(path)
 
 
@@ -322,3 +325,16 @@ def test_the_page_sees_a_run_grow(
     assert before is not None
     assert after is not None
     assert len(after.step) == len(before.step) + 10
+
+
+def test_a_run_whose_trace_is_gone_is_reported_from_its_records(
+    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    there = logs(folder, "a")
+    (there / "mpprof" / "steps.jsonl").write_bytes(next(SAMPLE.rglob("steps.jsonl")).read_bytes())
+    run = mpprof.load(f"{web.url}/logs")
+    web.faults.status = {"host.xplane.pb": 403}
+    absent = mpprof.diagnose(run).absent
+    assert f"{web.url}/logs/plugins/profile/a/host.xplane.pb: access denied" in absent["time"]
