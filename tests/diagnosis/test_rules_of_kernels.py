@@ -195,6 +195,15 @@ def test_mp501_without_norms_or_without_their_kernels() -> None:
     assert "no kernel in the trace" in says("MP501", unattributed)
 
 
+@pytest.mark.parametrize("code", ["MP501", "MP503"])
+def test_without_the_layers_casts_of_norms_cannot_be_told_from_others(code) -> None:
+    trace_alone = c.case(records=None, account=c.account(c.cell("cast", 20), c.healthy(60)))
+    assert "layers were not recorded" in says(code, trace_alone) or "nothing was recorded" in says(
+        code, trace_alone
+    )
+    assert says(code, trace_alone).startswith("unable")
+
+
 def test_mp501_has_the_casts_of_norms_and_mp503_the_rest() -> None:
     cells = (c.cell("cast", 8, layer="bn"), c.cell("cast", 7, layer="dense"))
     case = of((c.layer("bn", "BatchNormalization"),), *cells, peaks=None)

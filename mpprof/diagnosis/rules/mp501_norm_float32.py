@@ -56,6 +56,8 @@ def judge(signals: Signals) -> Outcome:
     if not rows:
         if names:
             return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+        if facts is None:
+            need(signals.layers)  # a norm that was taken apart cannot be told from other work without them
         return Clear("the model has no norm layer")
     casts = tuple(row for row in rows if signals.cells[row].role == "cast")
     rest = [row for row in rows if signals.cells[row].role != "cast" and signals.cells[row].role != "matmul"]

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from mpprof.analysis import added
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -53,6 +53,11 @@ def judge(signals: Signals) -> Outcome:
     needed = sum(needs)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"casts take {format_ratio(total / account.step_ns)} of the step")
+    if known(signals.layers) is None and not signals.on_cpu:
+        return Unable(
+            f"casts take {format_ratio(total / account.step_ns)} of the step; which of them weights and "
+            f"norms need is not known: {signals.layers}"
+        )
     calls = sum(signals.cells[row].calls_per_step for row in rows)
     return Found(
         summary="casts that could be fused away take {cost} a step ({share})",
