@@ -25,6 +25,10 @@ RECORD_A_BASELINE = (
     "model is built, train for two epochs with MPProfilerCallback('<logdir>/float32') and the same batch "
     "size, then run: mpprof report {path} --baseline <logdir>/float32"
 )
+TRACE_A_BASELINE = (
+    "no float32 run to compare with. Trace the same steps in float32 on the same card, then run: mpprof "
+    "report {path} --baseline FLOAT32_TRACE; MPProfilerCallback records the step times that an error bar needs too"
+)
 _ONLY_IN_MIXED = frozenset(("cast", "loss_scale"))
 _HALF_BYTES = 2.0
 _FEWER_OPERATIONS = 4.0
@@ -32,8 +36,9 @@ _FEWER_OPERATIONS = 4.0
 
 
 def how_to_record(run: Run) -> str:
-    """The words that tell how to record the missing baseline of `run`."""
-    return RECORD_A_BASELINE.format(path=run.path)
+    """The words that tell how to record the missing baseline of `run`. A bare trace may be of any framework,
+    and of inference."""
+    return (RECORD_A_BASELINE if run.facts else TRACE_A_BASELINE).format(path=run.path)
 
 
 def estimate(account: Account, run: Run, peaks: DevicePeaks | None) -> Speedup:

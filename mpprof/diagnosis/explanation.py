@@ -74,8 +74,10 @@ def _why(diagnosis: Diagnosis, account: Account) -> str:
     found = cause(diagnosis)
     if found is None:
         return ""
-    held = [f"{e.name} {_value(e.value, e.unit)}" for e in found.evidence[:2] if e.value is not None]
-    return f"{found.code} {found.slug} rests on {_listed(held)}" if held else ""
+    known = [e for e in found.evidence if e.value is not None]
+    shown = [e for e in known if e.unit != "text"][:2] or known[:1]  # words say it in the verdict already
+    held = [f"{e.name} {_value(e.value, e.unit)}" for e in shown]
+    return f"evidence of {found.code} {found.slug}: {'; '.join(held)}" if held else ""
 
 
 def _against(speedup: Speedup, account: Account) -> str:
@@ -106,20 +108,27 @@ def _against(speedup: Speedup, account: Account) -> str:
 
 
 def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
+    """First what the verdict names, else what pays most; then all that is left to gain."""
     plan = diagnosis.whatif
     if account.trace_basis == "host" or plan is None:
         return ""
     by_code: dict[str, Finding] = {found.code: found for found in diagnosis.findings}
-    paying = [s for s in plan.order if s.gain_ns >= PAYING_RATIO * account.step_ns and s.code in by_code]
-    if not paying:
+    paying = [
+        step.code
+        for step in plan.order
+        if step.gain_ns >= PAYING_RATIO * account.step_ns and step.code in by_code
+    ]
+    first = cause(diagnosis) or (by_code[paying[0]] if paying else None)
+    if first is None:
         return ""
-    first = paying[0]
-    then = f"; with {len(paying) - 1} more remedied {format_ns(plan.best_step_ns)}" if len(paying) > 1 else ""
-    limit = ", where the host is the floor" if plan.floor == "host" else ""
-    return (
-        f"first: {by_code[first.code].remedy} ({first.code}), which gives {format_ns(first.step_ns)} a step"
-        f"{then}{limit}"
-    )
+    said = f"first: {first.remedy} ({first.code})"
+    if first.whatif_step_ns is not None and first.whatif_step_ns < account.step_ns:
+        said += f", which gives {format_ns(first.whatif_step_ns)} a step"
+    more = [code for code in paying if code != first.code]
+    if more:
+        limit = ", where the host is the floor" if plan.floor == "host" else ""
+        said += f"; with {', '.join(more[:MOST_PARTS])} as well {format_ns(plan.best_step_ns)}{limit}"
+    return said
 
 
 def _value(value: object, unit: str) -> str:

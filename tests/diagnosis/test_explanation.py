@@ -34,9 +34,9 @@ def test_where_the_step_goes_why_and_what_to_do() -> None:
     where, why, do = sentences(c.case(account=account))
     assert where.startswith("Of a step of 100 ms, 60.0 % matrix work (100 % of it on Tensor Cores in fp16)")
     assert "30.0 % waiting for input and 10.0 % casts; the device idles 30.0 %." in where
-    assert why.startswith("MP301 input-bound rests on step spent waiting for input 30.0 %")
+    assert why == "Evidence of MP301 input-bound: step spent waiting for input 30.0 %."
     assert "prefetch" in do
-    assert "(MP301), which gives 70.0 ms a step; with 1 more remedied 60.0 ms." in do
+    assert "(MP301), which gives 70.0 ms a step; with MP503 as well 60.0 ms." in do
 
 
 def test_against_a_baseline_what_lies_above_the_reach() -> None:
@@ -56,6 +56,14 @@ def test_against_a_baseline_what_lies_above_the_reach() -> None:
         why
         == "Longer than in the baseline: waiting for input 30.0 ms a step; shorter: normalisation 6.00 ms."
     )
+
+
+def test_what_the_verdict_names_is_done_first_even_where_it_frees_no_time() -> None:
+    skipping = c.steps(skipped=dict.fromkeys(range(40, 200, 3), 1))
+    _, why, do = sentences(c.case(account=c.account(c.cell("cast", 20)), table=skipping, records=c.facts()))
+    assert why.startswith("Evidence of MP201 endless-skips: ")
+    assert do.startswith("First: ")
+    assert "(MP201); with MP503 as well 80.0 ms." in do
 
 
 def test_a_healthy_run_gets_no_advice() -> None:
