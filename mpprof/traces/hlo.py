@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -39,6 +40,7 @@ _MAX_RANK, _MAX_SIZE = 16, 1 << 48
 """Dimensions of a shape and elements along one that are read; the products of any two shapes are finite."""
 
 _DIGIT = re.compile("[0-9]{1,3}")
+_NO_SYMBOL = re.compile(r"[^A-Za-z0-9_]")
 _ALL = (1 << 64) - 1
 Field = tuple[int, int, int, int]  # number, wire, value or start, size
 
@@ -138,6 +140,14 @@ class _Module:
     built: dict[str, HloInstruction] = field(default_factory=dict)
     listings: int = 0  # of instructions inside others that are left
 
+    @cached_property
+    def by_kernel(self) -> dict[str, str]:
+        """The instruction by the name that XLA gives to its kernel; not where two would have the same."""
+        found: dict[str, list[str]] = {}
+        for name in self.by_name:
+            found.setdefault(_NO_SYMBOL.sub("_", name), []).append(name)
+        return {kernel: names[0] for kernel, names in found.items() if len(names) == 1}
+
     def __post_init__(self) -> None:
         self.listings = _LISTINGS * (len(self.by_id) + _LISTINGS)
 
@@ -151,21 +161,42 @@ class Modules:
         self._by_name: dict[str, tuple[Bytes, int, int]] = {}
         self._modules: dict[int, _Module] = {}
 
+    def __bool__(self) -> bool:
+        """Whether the trace may hold any."""
+        return bool(self._planes)
+
     def instruction(self, module: str, program: int, name: str) -> HloInstruction | None:
         """The instruction, or None where the trace holds no such module or instruction."""
-        found = self._find(module, program)
-        if found is None:
-            return None
-        buffer, start, end = found
-        if start not in self._modules:
-            self._modules[start] = _index(buffer, start, end)
-        index = self._modules[start]
+        index = self._indexed(self._find(module, program))
         name = name.removeprefix("%")
-        if name not in index.by_name:
+        if index is None or name not in index.by_name:
             return None
         if name not in index.built:
             index.built[name] = _build(index, _parse(index, *index.by_name[name]), 0)
         return index.built[name]
+
+    def of_kernel(self, module: str, program: int, kernel: str) -> tuple[str, int, str] | None:
+        """Module, program and name of the instruction whose kernel is called so. Without module and program:
+        of all that are in the trace, if one alone has it."""
+        kernel = kernel.removesuffix(".kd")  # as AMD's compiler ends the names of kernels
+        if module or program >= 0:
+            index = self._indexed(self._find(module, program))
+            own = index.by_kernel.get(kernel) if index else None
+            return (module, program, own) if own else None
+        self._find("", -1)
+        found = []
+        for (name, id), place in (self._extents or {}).items():
+            index = self._indexed(place) if name else None
+            if index and kernel in index.by_kernel:
+                found.append((name, id, index.by_kernel[kernel]))
+        return found[0] if len(found) == 1 else None
+
+    def _indexed(self, place: tuple[Bytes, int, int] | None) -> _Module | None:
+        if place is None:
+            return None
+        if place[1] not in self._modules:
+            self._modules[place[1]] = _index(*place)
+        return self._modules[place[1]]
 
     def _find(self, module: str, program: int) -> tuple[Bytes, int, int] | None:
         if self._extents is None:

@@ -44,6 +44,15 @@ class Ops:
         stated = hlo.op_name if hlo.op_name.startswith(name) else name
         return self._row(key, Op(stated or instruction, hlo.opcode, hlo))
 
+    def without_instruction(self) -> dict[int, tuple[str, int]]:
+        """Rows that name something in a compiled program which is none of its instructions, such as a
+        command buffer: the module and program."""
+        return {
+            row: (module, program)
+            for (_, _, instruction, module, program), row in self._rows.items()
+            if instruction and self._ops[row].hlo is None
+        }
+
     def resolve(
         self, tf_op: str, annotation: str, name: str, hlo_op: str, hlo_module: str, program: int
     ) -> int:

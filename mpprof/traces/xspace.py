@@ -22,6 +22,7 @@ from mpprof.model.trace import Stream, Trace, TraceDevice, TraceSource
 from mpprof.traces import cpu, hosts, walk
 from mpprof.traces.columns import Interner
 from mpprof.traces.devices import DeviceReader, Machines, join_launches, kernel_table
+from mpprof.traces.graphs import with_instructions
 from mpprof.traces.hlo import Modules
 from mpprof.traces.names import ACCELERATOR
 from mpprof.traces.ops import Ops
@@ -171,7 +172,7 @@ def _assemble(
     parts.damages += [*reader.damages, *host.damages]
     basis = "device"
     if parts.devices:
-        kernels = kernel_table(reader.parts)
+        kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
         of = Machines(np.array(machines, np.int64), np.array(host.machines, np.int64))
         kernels, kinds = join_launches(kernels, host.table, ops, parts.strings, of)
         table = host.with_kinds(kinds)
