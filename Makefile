@@ -61,12 +61,16 @@ bench: setup
 soak: setup
 	$(BIN)/python -m pytest -m soak -s tests
 
-# Environments of older frameworks (TensorFlow 2.16 and 2.18 need Python 3.11 or 3.12), and the tests that read
-# their traces; without the environments these tests skip.
+# Environments of other versions of the frameworks, and the tests that read their traces; without the environments
+# these tests skip. TensorFlow 2.16 and 2.18 need Python 3.11 or 3.12, JAX 0.11 needs 3.12: what this Python cannot
+# have is left out, and said by pip.
 versions: setup
-	for v in "tf216 tensorflow-cpu==2.16.*" "tf218 tensorflow-cpu==2.18.*" "jax0435 jax[cpu]==0.4.35" "jax06 jax[cpu]==0.6.*"; do \
-		set -- $$v; $(PYTHON) -m venv .versions/$$1 && .versions/$$1/bin/pip install -q "$$2" keras "setuptools<81"; done
+	for v in "tf216 tensorflow-cpu==2.16.*" "tf218 tensorflow-cpu==2.18.*" "jax0435 jax[cpu]==0.4.35" \
+		"jax06 jax[cpu]==0.6.*" "jax011 jax[cpu]==0.11.*" "torch213 torch==2.13.0"; do \
+		set -- $$v; $(PYTHON) -m venv .versions/$$1 && \
+		.versions/$$1/bin/pip install -q "$$2" keras "setuptools<81" || rm -rf .versions/$$1; done
 	$(BIN)/python -m pytest tests/traces/test_versions.py
+	$(BIN)/python -m tests.analysis.layer_cases .versions/*/bin/python
 
 samples: setup
 	$(BIN)/python sample_traces/make.py synthetic

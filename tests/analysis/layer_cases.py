@@ -119,13 +119,16 @@ def shares(trace: Trace, model: ModelFacts) -> Shares:
     given = [ownership.layer_of(row) for row in range(len(told))]
     right = np.array([one == other for one, other in zip(given, told, strict=True)])
     none = np.array([one is None for one in given])
-    total = time[known].sum()
+
+    def ratio(part: NDArray[np.bool_], whole: NDArray[np.bool_]) -> float:
+        return float(time[part].sum() / time[whole].sum()) if time[whole].sum() else 0.0
+
     return Shares(
-        owned=time[layers & ~none].sum() / time[layers].sum(),
-        known=total / time[layers].sum(),
-        right=time[known & right].sum() / total,
-        wrong=time[known & ~right & ~none].sum() / total,
-        none=time[known & none].sum() / total,
+        owned=ratio(layers & ~none, layers),
+        known=ratio(known, layers),
+        right=ratio(known & right, known),
+        wrong=ratio(known & ~right & ~none, known),
+        none=ratio(known & none, known),
         layers=len({layer for layer in told if layer}),
     )
 
@@ -177,9 +180,9 @@ def main(pythons: list[str]) -> None:
 def line(case: str, python: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         trace, model = record(case, Path(folder), python)
-        if not len(trace.kernels):
-            return f"nothing was recorded: {trace.lacks['kernels']}"
         found = shares(trace, model)
+    if not found.layers:
+        return "nothing of what the compiled program consists of was recorded"
     ratios = (found.owned, found.known, found.right, found.wrong, found.none)
     return " ".join(f"{100 * ratio:7.2f}%" for ratio in ratios) + f"  {found.layers} layers"
 

@@ -11,18 +11,34 @@ from pathlib import Path
 import pytest
 
 from mpprof import traces
+from tests.analysis.layer_cases import CASES as LAYERS
+from tests.analysis.layer_cases import record, shares
 from tests.traces.conftest import record_with
 from tests.traces.peer import events_agree, ops_agree, steps_agree
 from tests.traces.test_damage import check
 
 ENVIRONMENTS = Path(os.environ.get("MPPROF_VERSIONS", Path(__file__).resolve().parents[2] / ".versions"))
 PYTHONS = sorted(ENVIRONMENTS.glob("*/bin/python"))
+
+
+def backend_of(python: Path) -> str:
+    """Environments are named after what is in them: tf218, jax06, torch213."""
+    name = python.parents[1].name
+    return next((backend for backend in ("jax", "torch") if name.startswith(backend)), "tensorflow")
+
+
 CASES = [
-    (python, "jax" if python.parents[1].name.startswith("jax") else "tensorflow", policy, jit)
+    (python, backend_of(python), policy, jit)
     for python in PYTHONS
     for policy in ("float32", "mixed_float16")
     for jit in (False, True)
-    if jit or not python.parents[1].name.startswith("jax")
+    if backend_of(python) != "torch" and (jit or backend_of(python) != "jax")
+]
+LAYER_CASES = [
+    (python, case)
+    for python in PYTHONS
+    for case, (backend, *flags) in LAYERS.items()
+    if backend == backend_of(python) and "loop" not in flags  # StepRecorder needs mpprof's own packages
 ]
 
 pytestmark = [
@@ -54,3 +70,17 @@ def test_older_versions_are_read_and_agree_with_xprof(
     else:
         assert events_agree(trace, path, scratch) > 20
         assert all(trace.ops[row].hlo is not None for row in set(trace.kernels.op.tolist()))
+
+
+@pytest.mark.parametrize(
+    ("python", "case"), LAYER_CASES, ids=[f"{p.parents[1].name}-{case}" for p, case in LAYER_CASES]
+)
+def test_layers_are_found_in_older_versions(python: Path, case: str, tmp_path: Path) -> None:
+    trace, model = record(case, tmp_path / "log", python)
+    found = shares(trace, model)
+    if not found.layers:  # compiled as one program, of whose parts nothing is recorded
+        assert (python.parents[1].name, case) == ("tf216", "tensorflow-xla")
+        return
+    assert found.layers >= 10
+    assert found.owned >= 0.95
+    assert found.right >= 0.95
