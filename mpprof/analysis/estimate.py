@@ -27,7 +27,7 @@ RECORD_A_BASELINE = (
 )
 TRACE_A_BASELINE = (
     "no float32 run to compare with. Trace the same steps in float32 on the same card, then run: mpprof "
-    "report {path} --baseline FLOAT32_TRACE; MPProfilerCallback records the step times that an error bar needs too"
+    "report {path} --baseline FLOAT32_TRACE; MPProfilerCallback records the step times for an error bar too"
 )
 _ONLY_IN_MIXED = frozenset(("cast", "loss_scale"))
 _HALF_BYTES = 2.0

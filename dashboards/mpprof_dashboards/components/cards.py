@@ -147,8 +147,8 @@ def _cost(item: Document) -> html.Div:
     """The right-hand side of a finding: time, memory, share of the gap, what the step would become."""
     facts: list[tuple[str, str, str]] = []
     if item.get("cost_ns_per_step") is not None:
-        share = item.get("gap_ratio")
-        detail = "per step" if share is None else f"per step, {words.percent(share)} of the gap"
+        share = item.get("lost_ratio")
+        detail = "per step" if share is None else f"per step, {words.percent(share)} of the time lost"
         facts.append(("Costs", words.duration(item["cost_ns_per_step"]), detail))
     if item.get("cost_bytes") is not None:
         facts.append(("Costs", words.size(item["cost_bytes"]), "of memory"))

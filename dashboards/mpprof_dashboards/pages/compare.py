@@ -12,7 +12,7 @@ from dash import Input, Output, State, html
 
 from mpprof.errors import MpprofError
 from mpprof.model.source import Document
-from mpprof.report import words
+from mpprof.report import comparing, words
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page
@@ -67,6 +67,10 @@ def content(document: Document) -> list[Any]:
         parts.append(_rung(row, rung, document["runs"]))
         changes = [change for change in document.get("kernels") or [] if change.get("step", 0) == row]
         parts += [_changes(changes, by, f"{id}-{row}") for by, id in (("name", "kernels"), ("op", "ops"))]
+    for at, statements in enumerate(comparing.batches(document)):
+        body = html.Ul([html.Li(sentence(said)) for said in statements])
+        card = html.Div(body, className="mp-card", id=f"batches-{at}")
+        parts.append(cards.section("Over the batch sizes", card, note="From the step times alone."))
     return parts
 
 
@@ -112,9 +116,11 @@ def _rung(row: int, rung: Document, reports: list[Document]) -> html.Section:
     if rung.get("refused"):
         return cards.section(title, cards.empty("These runs cannot be compared", str(rung["refused"])))
     labels = rung.get("labels") or []
+    doubts = [*([f"The runs are unlike: {'; '.join(labels)}"] if labels else []), *(rung.get("notes") or [])]
     return cards.section(
         title,
-        cards.warnings([f"The runs are unlike: {'; '.join(labels)}"]) if labels else None,
+        cards.warnings(doubts) if doubts else None,
+        cards.remarks([*(rung.get("explanation") or []), *([rung["cards"]] if rung.get("cards") else [])]),
         cards.tiles(
             _tile("Speedup", rung.get("observed"), words.speedup, _interval(rung), f"rung-{row}-observed"),
             _tile(
@@ -129,6 +135,7 @@ def _rung(row: int, rung: Document, reports: list[Document]) -> html.Section:
             _tile("Step after", _step_ns(end), words.duration, "", f"rung-{row}-to"),
         ),
         _gap(row, rung, start, end),
+        html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
         *(cards.finding(item) for item in rung.get("findings") or []),
     )
 

@@ -8,7 +8,7 @@ from dash import html
 
 from mpprof.model.source import Document
 from mpprof.report import words
-from mpprof.report.content import lowered_by_host, plan
+from mpprof.report.content import gap, lowered_by_host, plan
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
@@ -52,6 +52,9 @@ def _hero(document: Document, baseline: str | None, export: str) -> html.Header:
         [
             html.Div(run["name"], className="mp-overline"),
             html.H1(document["verdict"], className="mp-verdict", id="verdict"),
+            html.P(" ".join(document["explanation"]), className="mp-note", id="explanation")
+            if document.get("explanation")
+            else None,
             html.Div(
                 [
                     html.Ul([html.Li(str(fact)) for fact in facts if fact], className="mp-facts"),
@@ -162,7 +165,6 @@ def _time(document: Document) -> html.Section:
             title, cards.empty("No account of the step", why_absent(document, "time"), _HOW_TO_PROFILE)
         )
     if waterfall.has_gap(document):
-        unexplained = document["speedup"].get("unexplained_ns")
         if waterfall.has_expectation(document["speedup"]):
             start, graph_title = "the step this run could reach", "From expected to observed"
             drawn = " Hatched: computed, not measured."
@@ -170,8 +172,7 @@ def _time(document: Document) -> html.Section:
             start, graph_title = "the baseline's step", "From the baseline to this run"
             drawn = " What could be reached is not known."
         note = f"From {start} to the one it took. A bar that points left gives time back.{drawn}"
-        if unexplained is not None:
-            note += f" {words.duration(unexplained)} of the difference is explained by no finding."
+        note += f" In all, {gap(document['speedup'])}."
     else:
         time = document["time"]
         basis = "the CPU's executor threads" if time["basis"] == "host" else "the device"

@@ -1,0 +1,52 @@
+"""The comparison as the page shows it: what the text says, the page says too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mpprof_dashboards.pages import compare, verdict
+
+from mpprof import workflows
+from mpprof.report import json as documents
+from tests.builders.gpus import V100
+from tests.builders.records import Recorded, imagenette_convnet, write
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+
+
+def texts(node: Any) -> str:
+    """All words in a tree of components."""
+    if isinstance(node, (list, tuple)):
+        return " ".join(map(texts, node))
+    if node is None or isinstance(node, (str, int, float)):
+        return "" if node is None else str(node)
+    return texts(getattr(node, "children", None))
+
+
+def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
+    runs = [workflows.load(SAMPLES / f"v100-convnet-{policy}") for policy in ("float32", "mixed-float16")]
+    document = documents.compare_document(workflows.compare(runs))
+    shown = texts(compare.content(document))
+    assert "Matched by op: 100 % of the baseline's op time" in shown
+    assert "Only in this run: " in shown
+    assert all(said in shown for said in document["steps"][0]["explanation"])
+    report = document["runs"][1]
+    hero = texts(verdict.content(report))
+    assert all(said in hero for said in report["explanation"])
+    assert "no finding explains" in hero
+
+
+def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Path) -> None:
+    steps = {32: 25.0, 128: 95.0, 512: 372.0}
+    sizes = [
+        Recorded(f"b{n}", V100, "float16", imagenette_convnet("float16"), n, ms) for n, ms in steps.items()
+    ]
+    other = Recorded("other", V100, "float16", imagenette_convnet("float16")[:-2], 32, 20.0)
+    runs = [workflows.load(write(run, tmp_path)) for run in (*sizes, other)]
+    document = documents.compare_document(workflows.compare(runs))
+    shown = texts(compare.content(document))
+    assert "Over the batch sizes" in shown
+    assert "two explanations remain, and without a recorded utilisation" in shown.lower()
+    assert "These runs cannot be compared" in shown
+    assert "they train different models" in shown.lower()
