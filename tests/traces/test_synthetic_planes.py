@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import traces
+from mpprof import traces, workflows
+from mpprof.analysis.timeline import periods
 from mpprof.model.trace import HostKind, Trace, WorkKind
 from tests.builders.xspace import Ref, Space
 
@@ -126,3 +127,45 @@ def test_a_second_machine_without_a_host_plane_is_not_joined_with_the_first_ones
     host = space.plane("/host:CPU").line(1, "python", 1_000)
     host.event("cuLaunchKernel", 1_500, 10, {"correlation_id": 40})
     assert read(space, tmp_path).kernels.launch.tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("spelling", ["cuda_graph_id", "command_buffer_id"])
+def test_the_graph_that_a_kernel_ran_in_is_kept_in_both_spellings(spelling: str, tmp_path: Path) -> None:
+    space = Space()
+    line = space.plane("/device:GPU:0").line(7, "Stream #7(Compute)")
+    line.event("in a graph", 0, 5, {spelling: 12})
+    line.event("alone", 10, 5)
+    assert read(space, tmp_path).kernels.graph.tolist() == [12, -1]
+
+
+def test_the_files_own_groups_are_steps_where_there_is_no_marker(tmp_path: Path) -> None:
+    """TensorFlow 2.2 to 2.5 wrote the group into every kernel."""
+    space = Space()
+    line = space.plane("/device:GPU:0").line(7, "Stream #7(Compute)")
+    for group in range(3):
+        for at in range(4):
+            stats = {"group_id": group + 5, "annotation": Ref(f"model/dense_{at}/MatMul:MatMul")}
+            line.event("sgemm", 1_000 * group + 100 * at, 50, stats)
+    trace = read(space, tmp_path)
+    assert trace.kernels.group.tolist() == [5] * 4 + [6] * 4 + [7] * 4
+    found = periods(trace, 0)
+    assert (found.source, found.start_ns.tolist(), found.end_ns.tolist()) == (
+        "group",
+        [0, 1_000],
+        [1_000, 2_000],
+    )
+
+
+def test_what_the_profiler_says_of_itself_is_found_as_mp909(tmp_path: Path) -> None:
+    space = Space(errors=["CUPTI could not be loaded"], warnings=["too many events"])
+    line = space.plane("/device:GPU:0").line(7, "Stream #7(Compute)")
+    line.event("sgemm", 0, 5)
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    diagnosis = workflows.diagnose(workflows.load(path))
+    (found,) = [finding for finding in diagnosis.findings if finding.code == "MP909"]
+    said = [str(each.value) for each in found.evidence]
+    assert said == [
+        "the profiler's own error: CUPTI could not be loaded",
+        "the profiler's own warning: too many events",
+    ]
