@@ -13,7 +13,7 @@ from libc.string cimport memcmp
 
 import os
 
-from mpprof.traces.walk_reference import EventColumns, Fields
+from mpprof.traces.walk_reference import SHORTEST_EVENT, EventColumns, Fields
 
 cdef int64_t LIMIT_PS = 1 << 61  # twice that still fits
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little") | 1  # no file can be made to collide on purpose
@@ -202,7 +202,7 @@ def events(
     cdef Field f, g, h
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
     cdef int64_t metadata, offset, duration, slot, key, code, r, start_ns, found_ref
-    cdef int64_t found_value, found_start, found_size
+    cdef int64_t found_value, found_start, found_size, shortest = SHORTEST_EVENT
     cdef int kind, k
     cdef bint good, aggregate
     cdef Interner names
@@ -216,7 +216,7 @@ def events(
             c.at = starts[m]
             c.end = ends[m]
             while c.at < c.end and read_field(data, &c, &f):
-                if f.number == 4 and f.wire == 2:
+                if f.number == 4 and f.wire == 2 and f.size >= shortest:
                     total += 1
     if total > 0x7FFFFFFF:
         raise MemoryError("more than 2**31 events in one plane")
@@ -256,6 +256,11 @@ def events(
                             damage = c.at
                         break
                     if f.number != 4 or f.wire != 2:
+                        continue
+                    if f.size < shortest:
+                        damaged += 1
+                        if damage < 0:
+                            damage = f.value
                         continue
                     e.at = f.value
                     e.end = f.value + f.size

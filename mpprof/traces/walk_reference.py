@@ -19,6 +19,10 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
+SHORTEST_EVENT = 2
+"""Bytes of an event that names anything; one with fewer is damage. So the columns of an event, at most some
+200 bytes, stay within the stated multiple of what it takes in the file."""
+
 LIMIT_PS = 1 << 61
 """Offsets and durations are clamped to it, so that no sum overflows."""
 
@@ -218,6 +222,10 @@ def events(
                 damaged += 1
                 break
             if number != 4 or wire != 2:
+                continue
+            if size < SHORTEST_EVENT:
+                first_damage = begin if first_damage < 0 else first_damage
+                damaged += 1
                 continue
             metadata = offset = duration = 0
             aggregate = False
