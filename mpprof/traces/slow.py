@@ -1,10 +1,11 @@
 """Which traces take so long to parse that the result is worth keeping, and what it depends on.
 
 Measured on one core of a cloud machine: an xplane is walked at 160 MB/s and more, which no cache beats
-(61 MB, 2.1 million events: 0.38 s; to hash the file, load polars and read the columns back takes 0.40 s, and
-keeping them would cost 0.24 s more and 22 MB of disk). Kineto's JSON is parsed at about 50 MB/s of text
-(22 MB packed, 360 MB text: 7 s, from the cache 0.3 s), an SQLite export at 6 to 15 MB/s (39 MB: 6.6 s, from
-the cache 0.2 s). To load polars alone takes 0.15 s: what is read in less is not worth keeping.
+(61 MB, 2.1 million events: 0.31 s; to hash the file, load polars and read back the columns that a report
+shows takes 0.42 s, and keeping them costs 0.27 s more and 22 MB of disk). Kineto's JSON is parsed at about
+50 MB/s of text (22 MB packed, 360 MB text: 7 s, from the cache 0.3 s), an SQLite export at 6 to 15 MB/s
+(39 MB: 6.6 s, from the cache 0.2 s). To load polars alone takes 0.15 s: what is read in less is not worth
+keeping. tests/benchmarks/test_cache_speed.py measures it again.
 """
 
 from __future__ import annotations
