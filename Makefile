@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 WORKERS ?= auto
 STAMP := $(VENV)/.mpprof-installed
 
-.PHONY: help setup demo test check lint types contracts unit chromium bench soak versions samples clean
+.PHONY: help setup demo test check lint types contracts unit chromium bench soak versions test-torch samples clean
 
 help:
 	@sed -n '3,6s/^# *//p' Makefile
@@ -71,6 +71,18 @@ versions: setup
 		.versions/$$1/bin/pip install -q "$$2" keras "setuptools<81" || rm -rf .versions/$$1; done
 	$(BIN)/python -m pytest tests/traces/test_versions.py
 	$(BIN)/python -m tests.analysis.layer_cases .versions/*/bin/python
+
+# Keras on torch, in an environment of its own: a process has one Keras backend, and torch is a large download.
+# TORCH=... picks another version. The package itself is taken from here; in CI these tests skip.
+TORCH ?= torch==2.13.0
+TORCH_VENV ?= .venv-torch
+test-torch:
+	@test -n "$(PYTHON)" || { echo "mpprof needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 1; }
+	test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+		> $(TORCH_VENV)/requirements.txt
+	$(TORCH_VENV)/bin/python -m pip install --quiet --requirement $(TORCH_VENV)/requirements.txt '$(TORCH)' 'keras>=3.8' 'pytest>=8.2'
+	KERAS_BACKEND=torch OMP_NUM_THREADS=1 PYTHONPATH=.:dashboards $(TORCH_VENV)/bin/python -m pytest tests/torch
 
 samples: setup
 	$(BIN)/python sample_traces/make.py synthetic

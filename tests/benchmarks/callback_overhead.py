@@ -4,14 +4,18 @@ Run as a script, because Keras' backend is fixed for a process:
 
     KERAS_BACKEND=tensorflow python -m tests.benchmarks.callback_overhead OUT.json STEPS NAME [NAME …]
 
-Names: mpprof, empty, naive, tensorboard-epoch, tensorboard-batch. Fits scatter by more than what is to be
-measured, so callbacks enter and leave Keras' own list at block edges, every second block has none of them,
-and each block is held against the mean of the two bare blocks around it.
+Names: mpprof, empty, naive, tensorboard-epoch, tensorboard-batch. On torch the last two want TensorFlow beside
+it, and the last three, which have batch end hooks, keep Keras from its own way of handing those over: measure
+them apart.
+
+Fits scatter by more than what is to be measured, so callbacks enter and leave Keras' own list at block edges,
+every second block has none of them, and each block is held against the mean of the two bare blocks around it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -22,12 +26,18 @@ from typing import Any
 import keras
 import numpy as np
 
+from mpprof.record.probes import ASYNCHRONOUS
+
+ENDS = keras.backend.backend() not in ASYNCHRONOUS
+"""Whether a callback without cost to Keras' own dispatch may have a batch end hook."""
 BLOCK = 25
 WARM_BLOCKS = 8
 EPOCH_BLOCKS = 40
 FEATURES = 64
-WIDTH, BATCH = {"jax": (256, 128)}.get(keras.backend.backend(), (96, 32))
-"""A bare step of about half a millisecond on a CPU: what TensorFlow needs anyway, JAX spends on arithmetic."""
+WIDTH = {"jax": 256}.get(keras.backend.backend(), 96)
+BATCHES = (32, 64, 128, 256, 512)
+BARE_NS = 500_000
+"""A bare step of about half a millisecond: TensorFlow needs it for the smallest model, JAX for arithmetic."""
 
 
 class Naive(keras.callbacks.Callback):  # type: ignore[misc]
@@ -153,6 +163,27 @@ def model() -> Any:
     return made
 
 
+def timed_batch() -> int:
+    """The batch size whose bare step, the fastest of several short fits, is nearest to `BARE_NS`."""
+    steps, found = 100, {}
+    for batch in BATCHES:
+        made, x, y = model(), *data(batch * steps)
+        times = []
+        for _ in range(6):
+            begin = time.perf_counter_ns()
+            made.fit(x, y, batch_size=batch, verbose=0)
+            times.append((time.perf_counter_ns() - begin) / steps)
+        found[batch] = abs(math.log(min(times) / BARE_NS))
+        if min(times) > BARE_NS:
+            break
+    return min(found, key=lambda batch: found[batch])
+
+
+def data(rows: int) -> tuple[Any, Any]:
+    random = np.random.default_rng(1)
+    return random.standard_normal((rows, FEATURES), dtype=np.float32), random.integers(0, 10, rows)
+
+
 def subject(name: str, folder: Path, clock: Any) -> Any:
     from mpprof import MPProfilerCallback
 
@@ -160,7 +191,7 @@ def subject(name: str, folder: Path, clock: Any) -> Any:
         case "mpprof":
             return MPProfilerCallback(folder / "run", verbose=0, announce=None, clock=clock)
         case "empty":
-            return (Empty if keras.backend.backend() == "jax" else EmptyBoth)()
+            return (EmptyBoth if ENDS else Empty)()
         case "naive":
             return Naive()
         case "tensorboard-epoch" | "tensorboard-batch":
@@ -176,20 +207,17 @@ def measure(names: list[str], steps: int) -> dict[str, Any]:
         subjects = {name: subject(name, Path(folder), switch.clock) for name in names}
         times: list[int] = []
         if "mpprof" in subjects:
-            ends = keras.backend.backend() != "jax"
-            subjects["self"] = (TimedBoth if ends else Timed)(subjects["mpprof"], times, ends)
-        made = model()
+            subjects["self"] = (TimedBoth if ENDS else Timed)(subjects["mpprof"], times, ENDS)
+        batch, made = timed_batch(), model()
         switch.switch_between(subjects)
         callbacks = keras.callbacks.CallbackList(
             [switch, *(callback for name, callback in subjects.items() if name != "self")],
             add_history=True, model=made, epochs=1, steps=BLOCK * EPOCH_BLOCKS,
         )  # fmt: skip
         switch.list, switch.rest = callbacks, callbacks.callbacks[1 + len(names) :]
-        random = np.random.default_rng(1)
-        x = random.standard_normal((BATCH * BLOCK * EPOCH_BLOCKS, FEATURES), dtype=np.float32)
-        y = random.integers(0, 10, len(x))
+        x, y = data(batch * BLOCK * EPOCH_BLOCKS)
         epochs = max(1, steps // (BLOCK * EPOCH_BLOCKS))
-        made.fit(x, y, batch_size=BATCH, epochs=epochs, verbose=0, callbacks=callbacks)
+        made.fit(x, y, batch_size=batch, epochs=epochs, verbose=0, callbacks=callbacks)
         lines = (Path(folder) / "run" / "mpprof" / "steps.jsonl") if "mpprof" in subjects else None
         bytes_per_step = None
         if lines is not None:
