@@ -12,6 +12,7 @@ from mpprof.record.flavour import KERAS_2, keras_of
 from mpprof.record.probes.base import Absent, Facts, Probe
 from mpprof.record.recorder import Recorder
 from mpprof.record.rewrite import LOG_PATH, rewrite_facts
+from mpprof.record.weights import non_finite_weights
 
 NO_LOG_PATH = (
     f"set {LOG_PATH} to a directory before TensorFlow starts, or put the training's log into the run as "
@@ -48,6 +49,18 @@ def describe_rewrite(recorder: Recorder) -> None:
         recorder.absent.pop("graph_rewrite_result", None)
     else:
         recorder.absent["graph_rewrite_result"] = NO_GRAPHS if os.environ.get(LOG_PATH) else NO_LOG_PATH
+
+
+def describe_weights(recorder: Recorder, model: Any) -> None:
+    """At the end of a fit, into its facts: which weights are no numbers any more. `model`: or a loop, which
+    has one."""
+    framework = recorder.facts.get("framework") or {}
+    if framework.get("loop") and framework.get("backend") == "jax":
+        recorder.absent["non_finite_weights"] = "a JAX loop holds its weights itself"
+        return
+    found = aside(non_finite_weights, getattr(model, "model", model))
+    if found is not None and recorder.facts.get("fits"):
+        recorder.facts["fits"][-1]["non_finite_weights"] = found
 
 
 def _devices(probe: Probe) -> list[Facts]:

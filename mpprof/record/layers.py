@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -39,11 +40,17 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
         "name": getattr(model, "name", None),
         "class": type(model).__name__,
         "parameters": _ask(model.count_params) if getattr(model, "built", False) else None,
+        "trainable_parameters": _ask(lambda: _trainable(model)) if getattr(model, "built", False) else None,
         "layers": layers,
         "outputs": _ask(lambda: [_output(tensor) for tensor in model.outputs]),
         "train_step": _train_step(model),
     }
     return _known(facts)
+
+
+def _trainable(model: Any) -> int:
+    """Fewer than all where layers are frozen, quantised, or trained through LoRA."""
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 
 def _output(tensor: Any) -> Facts:

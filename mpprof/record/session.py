@@ -15,7 +15,12 @@ from typing import Any
 
 from mpprof.record.alarms import Seen
 from mpprof.record.calls import CallLog, Line
-from mpprof.record.describe import describe_process, describe_rewrite, framework_facts
+from mpprof.record.describe import (
+    describe_process,
+    describe_rewrite,
+    describe_weights,
+    framework_facts,
+)
 from mpprof.record.fits import batch_size_of_running_fit, callbacks_of_running_fit, fit_facts
 from mpprof.record.flavour import steps_per_execution
 from mpprof.record.layers import model_facts
@@ -149,6 +154,8 @@ class FitSession:
             self._emit_all(self.calls.close_epoch())
         self.profiling.end_fit()
         self.recorder.attempt("graph_rewrite_result", describe_rewrite, self.recorder)
+        if reason != "interrupted":
+            self.recorder.attempt("non_finite_weights", describe_weights, self.recorder, self.model)
         self.recorder.put({"kind": "fit_end", "reason": reason, **self._last_memory(reason)})
         self.recorder.pause()
 

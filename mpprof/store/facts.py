@@ -173,7 +173,7 @@ def _fit(record: Json) -> FitFacts:
         for key, item in _object(optimizer, "clipping").items()
         if (value := formats.number(item)) is not None
     }
-    jit = record.get("jit_compile")
+    jit, spoiled = record.get("jit_compile"), record.get("non_finite_weights")
     return FitFacts(
         fit=_int(record, "fit") or 0,
         first_step=_int(record, "first_step") or 0,
@@ -195,6 +195,7 @@ def _fit(record: Json) -> FitFacts:
         run_eagerly=_bool(record, "run_eagerly"),
         steps_per_execution=_int(record, "steps_per_execution"),
         gradient_accumulation_steps=_int(record, "gradient_accumulation_steps"),
+        non_finite_weights=tuple(map(str, spoiled)) if isinstance(spoiled, list) else None,
     )
 
 

@@ -1,11 +1,12 @@
-"""The loss is NaN or infinite.
+"""The loss is NaN or infinite, or weights are.
 
 What it means
     A value left the range of float16 (above 65504, or an epsilon of 1e-8 that is 0), or the training
     diverged. With a dynamic loss scale the step is skipped; without one the weights are lost.
 
 How we know
-    The recorded loss, from the first step on which it is not finite.
+    The recorded loss, from the first step on which it is not finite; and the weights, which are looked at
+    when `fit` ends: a loss may stay finite over weights that are lost.
 
 What it costs
     Every step from there on, if it stays so.
@@ -30,7 +31,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import RECORD_RUN, Signals
 from mpprof.model.quantities import format_count
 
@@ -38,14 +39,26 @@ CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss is not finite"
 SPECIFICITY = GENERAL
 
 
+REMEDY = (
+    "find the layer with tf.debugging.enable_check_numerics(); masks of -3e4 instead of -1e9, epsilons of "
+    "1e-4, float32 for exponentials and long sums, or bfloat16"
+)
+
+
 def judge(signals: Signals) -> Outcome:
-    table = need(signals.table)
-    rows = np.flatnonzero(table.loss_known)
-    if not len(rows):
+    fit = known(signals.fit)
+    spoiled = fit.non_finite_weights if fit else None
+    table = known(signals.table)
+    rows = np.flatnonzero(table.loss_known) if table is not None else np.array([], np.int64)
+    if table is None or not len(rows):
+        if spoiled:
+            return _weights(spoiled)
+        need(signals.table)
         need(Absent("the loss was not recorded", RECORD_RUN))
+    assert table is not None
     bad = rows[~np.isfinite(table.loss[rows])]
     if not len(bad):
-        return Clear("the recorded loss is finite")
+        return _weights(spoiled) if spoiled else Clear("the recorded loss is finite")
     first = int(table.step[bad[0]])
     stays = bool((~np.isfinite(table.loss[rows[rows >= bad[0]]])).all())
     when = (
@@ -53,16 +66,27 @@ def judge(signals: Signals) -> Outcome:
         if stays
         else f"on {format_count(len(bad))} of {format_count(len(rows))} recorded steps, first on step {first}"
     )
+    lost = f", and weights are lost ({evidence.listed(list(spoiled))})" if spoiled else ""
     return Found(
-        summary=f"the loss is not finite {when}",
-        remedy=(
-            "find the layer with tf.debugging.enable_check_numerics(); masks of -3e4 instead of -1e9, "
-            "epsilons of 1e-4, "
-            "float32 for exponentials and long sums, or bfloat16"
-        ),
+        summary=f"the loss is not finite {when}{lost}",
+        remedy=REMEDY,
         evidence=(
             evidence.count("first step", first),
             evidence.count("recorded steps with such a loss", len(bad), 0),
+            *((evidence.count("weights that are not finite", len(spoiled), 0),) if spoiled else ()),
         ),
-        severity="error" if stays else "warning",
+        severity="error" if stays or spoiled else "warning",
+    )
+
+
+def _weights(spoiled: tuple[str, ...]) -> Found:
+    """The loss does not show it: a ReLU, for one, makes 0 of what is NaN."""
+    return Found(
+        summary=f"weights are not finite at the end ({evidence.listed(list(spoiled))}), though the loss is",
+        remedy=(
+            "load a checkpoint from before it, and let a dynamic loss scale skip such steps: "
+            "keras.optimizers.LossScaleOptimizer(optimizer)"
+        ),
+        evidence=(evidence.count("weights that are not finite", len(spoiled), 0),),
+        severity="error",
     )
