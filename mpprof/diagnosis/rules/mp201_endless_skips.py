@@ -58,8 +58,6 @@ def judge(signals: Signals) -> Outcome:
         return Clear("there is no loss scale, so that nothing is skipped")
     history = need(signals.skips)
     total = int(history.skipped.sum())
-    if total == 0:
-        return Clear("no update was skipped")
     skipped, steps = history.within(STARTUP_STEPS + 1)
     longest = _longest_run(history)
     ratio = skipped / steps if steps else 0.0
@@ -69,6 +67,8 @@ def judge(signals: Signals) -> Outcome:
             f"only {steps} steps were read after the first {STARTUP_STEPS}; train for at least "
             f"{STARTUP_STEPS + FEWEST_STEPS} steps"
         )
+    if total == 0:
+        return Clear("no update was skipped")
     if ratio < WARNING_RATIO and not stuck:
         return Clear(f"after the start {format_ratio(ratio)} of the updates were skipped")
     scales = known(signals.scales)

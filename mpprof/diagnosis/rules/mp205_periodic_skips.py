@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.rules.mp201_endless_skips import STARTUP_STEPS, WARNING_RATIO
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count, format_ratio
@@ -40,6 +40,8 @@ def judge(signals: Signals) -> Outcome:
     if known(signals.compute_dtype) in ("float32", "bfloat16") and not (optimizer and optimizer.inner):
         return Clear("there is no loss scale, so that nothing is skipped")
     late, steps = need(signals.skips).within(STARTUP_STEPS + 1)
+    if not steps:
+        return Unable(f"no steps were read after the first {STARTUP_STEPS}; train longer")
     if not late:
         return Clear("no update was skipped after the start")
     ratio = late / steps

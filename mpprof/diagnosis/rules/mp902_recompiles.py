@@ -30,7 +30,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count, format_ratio
 
@@ -43,6 +43,8 @@ OUTLIER = 5.0
 """A step of five medians is no scatter."""
 FEWEST_OUTLIERS = 3
 """One or two long steps are an epoch's end or a checkpoint."""
+FEWEST_STEPS = 20
+"""Shapes that come round every dozen steps have not come yet in fewer."""
 REMEDY = (
     "constant shapes: drop_remainder=True, padding to a few lengths; reduce_retracing=True; jit_compile=False"
 )
@@ -61,13 +63,13 @@ def judge(signals: Signals) -> Outcome:
     table, summary = known(signals.table), known(signals.summary)
     if table is None or summary is None or not summary.median_ns or summary.first_steady is None:
         need(signals.table)
-        return (
-            Clear("no compilation in the trace")
-            if in_trace is not None
-            else Clear("too few steps; see MP901")
-        )
+        if in_trace is not None:
+            return Clear("no compilation in the trace")
+        return Unable("the step times never settled, so that long steps cannot be told from warm-up")
     steady = (table.interval_ns > 0) & (table.step >= summary.first_steady) & ~table.profiled
     times = table.interval_ns[steady] / table.covers[steady]
+    if len(times) < FEWEST_STEPS and in_trace is None:
+        return Unable(f"only {len(times)} steps after warm-up; train for {FEWEST_STEPS} or more")
     long = times > OUTLIER * summary.median_ns
     lost = float((times[long] - summary.median_ns).sum() / times.sum()) if len(times) else 0.0
     if int(long.sum()) < FEWEST_OUTLIERS or lost < SCALE.info_ratio:
