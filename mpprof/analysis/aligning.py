@@ -1,7 +1,8 @@
 """Two runs laid side by side: which cells are the same work, what has no like in the other, what changed.
 
 Work is the same if class, phase and layer agree, and the op where both runs name it. Layers go by the mixed
-run's names: two models built in one process number theirs differently.
+run's names: two models built in one process number theirs differently. Where the layers of one run are hardly
+those of the other (another backend, fusions that hide them), a class is compared as a whole.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from mpprof.analysis.reach import Part, Role, parts
-from mpprof.model.account import Account, Cell
+from mpprof.model.account import Account, Cell, Class
 from mpprof.model.finding import KernelChange, Matching
 from mpprof.model.run import Run
+
+LEAST_BY_LAYER = 0.5
+"""With less of a class in layers of both, rows by layer would show work that moved as lost and gained."""
 
 
 def aligned(
@@ -23,11 +27,36 @@ def aligned(
     before, after = baseline.main.cells, mixed.main.cells
     b_roles = [_role(cell, renamed) for cell in before]
     m_roles = [_role(cell, {}) for cell in after]
+    whole = _compared_whole((b_roles, before), (m_roles, after))
+    b_roles, m_roles = ([_without_layer(role, whole) for role in roles] for roles in (b_roles, m_roles))
     shared = set(b_roles) & set(m_roles)
     return (
         parts(before, [_coarse(role, shared) for role in b_roles]),
         parts(after, [_coarse(role, shared) for role in m_roles]),
     )
+
+
+def _compared_whole(*sides: tuple[Sequence[Role], Sequence[Cell]]) -> set[Class]:
+    """Classes that both runs have, of which less than LEAST_BY_LAYER of the time of either lies in layers
+    that have some of it in both."""
+    times: list[dict[tuple[Class, str | None], float]] = []
+    for roles, cells in sides:
+        held: dict[tuple[Class, str | None], float] = defaultdict(float)
+        for role, cell in zip(roles, cells, strict=True):
+            held[(role.role, role.layer)] += cell.ns_per_step
+        times.append({key: ns for key, ns in held.items() if ns > 0})
+    both = times[0].keys() & times[1].keys()
+    whole: set[Class] = set()
+    for name in {name for name, _ in times[0]} & {name for name, _ in times[1]}:
+        for held in times:
+            own = {key: ns for key, ns in held.items() if key[0] == name}
+            if sum(ns for key, ns in own.items() if key in both) < LEAST_BY_LAYER * sum(own.values()):
+                whole.add(name)
+    return whole
+
+
+def _without_layer(role: Role, whole: Collection[Class]) -> Role:
+    return role._replace(layer=None) if role.role in whole else role
 
 
 def _role(cell: Cell, renamed: Mapping[str, str]) -> Role:

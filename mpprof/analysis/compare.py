@@ -192,17 +192,18 @@ def _interval(mixed: Run, baseline: Run) -> tuple[tuple[float, float] | None, st
 
 def _no_interval(*runs: Run) -> str:
     from mpprof.analysis.steps import summarise
+    from mpprof.analysis.validity import timings
 
     found = [summarise(run.steps, run.facts) for run in runs]
     without = " and ".join(run.name for run, side in zip(runs, found, strict=True) if side is None)
     if without:
         return f"no step records of {without}"
     few = [
-        f"{side.steady} of {run.name}"
+        f"{timings(run)} of {run.name}"
         for run, side in zip(runs, found, strict=True)
         if side and side.interval_ns is None
     ]
-    return f"too few steady steps, {' and '.join(few)}"
+    return f"too few timings of steady steps, {' and '.join(few)}"
 
 
 def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None, no_interval: str) -> Speedup:

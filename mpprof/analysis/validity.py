@@ -10,6 +10,12 @@ NOTABLE_DRIFT = 0.05
 """Steps that differ by a twentieth between the beginning and the end of a run are not one sample."""
 
 
+def timings(run: Run) -> int:
+    """How many times of steady steps were read: fewer than the steps where a backend runs ahead and is waited
+    for now and then."""
+    return 0 if run.steps is None else int(stepping.steady(run.steps).sum())
+
+
 def doubts(run: Run) -> tuple[str, ...]:
     """Each in one sentence, with its numbers; empty where the steps are one sample, few or not recorded.
 

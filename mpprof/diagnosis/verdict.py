@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpprof.analysis.validity import timings
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import RECORD_BASELINE, Case, Signals
 from mpprof.model.account import Speedup
@@ -124,7 +125,7 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     if signals.on_cpu and signals.half:
         said += f" on a CPU, which emulates {known(signals.compute_dtype)}"
     if speedup.interval is None:
-        why = (speedup.absent or {}).get("interval", "too few steady steps")
+        why = (speedup.absent or {}).get("interval", "too few timings")
         said += f" (no error bar: {'a profiler window alone' if why.startswith('no step') else why})"
     if speedup.expected is not None:
         better = speedup.observed > speedup.expected * MEETS_RATIO
@@ -237,8 +238,11 @@ def _step(signals: Signals) -> str | None:
     """The step time, with what it rests on where that is little."""
     steps, account = signals.case.steps, signals.case.account
     if steps is not None and steps.median_ns:
-        few = f" (the median of {steps.steady} steady steps)" if steps.interval_ns is None else ""
-        return format_ns(steps.median_ns) + few.replace("the median of 1 steady steps", "one steady step")
+        if steps.interval_ns is not None:
+            return format_ns(steps.median_ns)
+        count = timings(signals.case.run)
+        few = "one timing of steady steps" if count == 1 else f"the median of {count} timings of steady steps"
+        return f"{format_ns(steps.median_ns)} ({few})"
     if account is None:
         return None
     return format_ns(account.step_ns) + (" (one profiled step)" if len(account.steps) == 1 else "")

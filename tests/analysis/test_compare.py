@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpprof.analysis.aligning import kernel_changes
+from mpprof.analysis.aligning import kernel_changes, matching
 from mpprof.analysis.alike import Side, other_card, rates, refusal, unlike
 from mpprof.analysis.compare import speedup
 from mpprof.model.account import CLASSES, Account, Cell, Speedup
@@ -303,3 +303,26 @@ def test_another_model_is_no_comparison() -> None:
     assert why is not None
     assert "4 layers with 1,000 parameters, and 1 with 9,000" in why
     assert refusal(Side(B_RUN), Side(replace(M_RUN, facts=None))) is None  # nobody knows
+
+
+def test_work_whose_layers_one_run_does_not_know_is_compared_as_a_whole() -> None:
+    """Another backend, or fusions: conv2d's time has not gone, it is only not called so."""
+    before, after = [fp32("dense", 600e3), fp32("dense_1", 400e3)], [fp16("dense", 250e3)]
+    nameless = [replace(cell, layer=None, op="fusion.3") for cell in after]
+    (part,) = compared(before, nameless, None).slices
+    assert (part.role, part.layer, part.baseline_ns, part.mixed_ns) == ("matmul", None, 1000e3, 250e3)
+    known = compared(before, [*after, fp16("dense_1", 10e3)], None).slices
+    assert {part.layer for part in known} == {"dense", "dense_1"}
+
+
+def test_matching_tells_what_has_its_like_and_what_is_alone() -> None:
+    before = account_of([fp32("dense", 600e3), fp32("dense_1", 200e3)])
+    after = account_of([fp16("dense", 100e3), Cell("cast", 50e3, op="model/dense/Cast", layer="dense")])
+    found = matching(before, after, B_RUN, M_RUN)
+    assert found.by_op_ratio == (pytest.approx(0.75), pytest.approx(2 / 3))
+    assert found.only_from == (("model/dense_1/MatMul", 200e3),)
+    assert found.only_to == (("model/dense/Cast", 50e3),)
+    renamed = [replace(cell, op=f"jit/{i}") for i, cell in enumerate(after.main.cells)]
+    other = matching(before, account_of(renamed), B_RUN, M_RUN)
+    assert other.by_op_ratio == (0.0, 0.0)
+    assert other.by_layer_ratio == (pytest.approx(0.75), pytest.approx(2 / 3))  # the same layer, another op

@@ -36,7 +36,7 @@ def test_a_few_steps_give_no_error_bar_and_the_verdict_says_so(tmp_path, steps: 
     assert found.speedup.interval is None
     steady = found.steps.steady if found.steps else 0
     assert 0 < steady < 6
-    assert f"no error bar: too few steady steps, {steady} of float16" in found.verdict
+    assert f"no error bar: too few timings of steady steps, {steady} of float16" in found.verdict
     assert severities(found)["MP911"] == "warning"
     assert "no error bar" in text.render(documents.document(found))
 
@@ -45,7 +45,7 @@ def test_one_step_alone_is_called_one_step(tmp_path) -> None:
     found = judged(tmp_path, recorded(steps=3))
     assert found.steps is not None
     assert found.steps.steady == 1
-    assert "(one steady step)" in found.verdict
+    assert "(one timing of steady steps)" in found.verdict
 
 
 def test_enough_steps_have_an_error_bar_and_the_verdict_no_caveat(tmp_path) -> None:
@@ -113,3 +113,11 @@ def test_what_the_host_took_is_never_the_step_of_a_backend_that_runs_ahead(tmp_p
     assert found.steps.median_ns == pytest.approx(20e6, rel=0.01)
     assert found.steps.interval_ns is not None
     assert found.steps.steady > 200  # each wait stands for the steps before it
+
+
+def test_few_waits_are_few_timings_however_many_steps_lie_between(tmp_path) -> None:
+    found = judged(tmp_path, recorded(steps=80, dispatch_ms=0.4), recorded("float32", 40.0))
+    assert found.steps is not None
+    assert found.steps.steady > 40
+    assert found.steps.interval_ns is None
+    assert "too few timings of steady steps, 3 of float16" in found.verdict
