@@ -112,7 +112,7 @@ def _memory(diagnosis: Diagnosis) -> str:
 
 def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     assert speedup.observed is not None
-    number, than = format_speedup(speedup.observed), _baseline(speedup)
+    number, than = format_speedup(speedup.observed), _baseline(signals, speedup)
     if _no_difference(speedup):
         got = f"takes as long as {than} ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
@@ -143,9 +143,9 @@ def _no_difference(speedup: Speedup) -> bool:
     return speedup.interval is not None and speedup.interval[0] <= 1.0 <= speedup.interval[1]
 
 
-def _baseline(speedup: Speedup) -> str:
-    """What it is held against: float32 only where the baseline's records say that it was."""
-    return "in float32" if speedup.baseline_dtype == "float32" else "in the baseline"
+def _baseline(signals: Signals, speedup: Speedup) -> str:
+    """What it is held against: float32 only where its records say so, and this run is in 16 bits."""
+    return "in float32" if speedup.baseline_dtype == "float32" and signals.half else "in the baseline"
 
 
 def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:

@@ -126,6 +126,23 @@ def test_mp310_is_a_ceiling() -> None:
     assert got.whatif_step_ns == pytest.approx(80 * c.MS)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "within"),
+    [
+        ("MemcpyH2D", False),
+        ("Memcpy HtoD (Pageable -> Device)", False),
+        ("MemcpyD2D", True),
+        ("Memcpy DtoD (Device -> Device)", True),
+        (None, False),
+    ],
+)
+def test_copies_within_the_device_are_not_mended_by_sending_less(kernel, within) -> None:
+    account = c.account(c.cell("copy", 20, kernel=kernel), c.cell("copy", 2, kernel="MemcpyH2D"))
+    got = finding("MP310", c.case(account=account))
+    assert ("stay within the device" in got.remedy) is within
+    assert ("uint8" in got.remedy) is not within
+
+
 # --- MP304: the wait for the flag
 
 

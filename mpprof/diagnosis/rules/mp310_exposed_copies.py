@@ -1,8 +1,9 @@
-"""Copies between host and device are not hidden behind work.
+"""Copies are not hidden behind work.
 
 What it means
     Each batch travels to the device. Where it is sent ahead, the copy runs beside the step before; where it
-    is not, the device waits for it. Mixed precision shortens the work and leaves the copy as it is.
+    is not, the device waits for it. Mixed precision shortens the work and leaves the copy as it is. Copies
+    within the device are of another kind: tensors that are put together, cloned or made contiguous.
 
 How we know
     Time in which a copy runs and no kernel does, in the account's class `copy`.
@@ -16,6 +17,9 @@ What to do
         keras.layers.Rescaling(1 / 255)          # in the model, on uint8 images
         dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))
 
+    For copies within the device: find the ops that issue them (`mpprof ops RUN`), and let a compiler fuse
+    them away (jit_compile=True), or build the tensor in its place.
+
 When to ignore
     When the copies are logs read once in many steps.
 
@@ -25,6 +29,8 @@ Sources
 
 from __future__ import annotations
 
+import re
+
 from mpprof.diagnosis import evidence, reach
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
@@ -33,6 +39,12 @@ from mpprof.model.quantities import format_ratio
 CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind work"
 SPECIFICITY = GENERAL
 
+_WITHIN = re.compile(r"D(evice)?\s*(to|2|->)\s*D", re.IGNORECASE)
+FROM_OUTSIDE = "send uint8 instead of float32 and scale on the device; prefetch batches to the device"
+WITHIN = (
+    "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and fuse them away "
+    "(jit_compile=True), or build their results in place"
+)
 NEVER = 2.0
 SCALE = Scale(info_ratio=0.10, warning_ratio=NEVER, error_ratio=NEVER, normal=True)
 """A mention from a tenth of the step. A float32 run has the same copies: by themselves they are no fault of
@@ -47,12 +59,14 @@ def judge(signals: Signals) -> Outcome:
     claims = reach.whole(rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"copies take {format_ratio(signals.cost_ratio(claims))} of the step")
+    within = signals.time(tuple(row for row in rows if _WITHIN.search(signals.cells[row].kernel or "")))
     return Found(
         summary="the device does nothing but copy for {cost} a step ({share})",
-        remedy="send uint8 instead of float32 and scale on the device; prefetch batches to the device",
+        remedy=WITHIN if 2 * within > signals.time(rows) else FROM_OUTSIDE,
         evidence=(
             evidence.ratio("exposed copies in the step", signals.cost_ratio(claims), SCALE.info_ratio),
             evidence.count("copies per step", sum(signals.cells[row].calls_per_step for row in rows)),
+            evidence.ratio("of them within the device", within / signals.time(rows)),
         ),
         scale=SCALE,
         claims=claims,
