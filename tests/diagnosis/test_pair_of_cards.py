@@ -1,0 +1,71 @@
+"""One workload on two cards, recorded by others: an A100 and a V100, float32, without records of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpprof import workflows
+from mpprof.model.source import Document
+from mpprof.report import json as documents
+from mpprof.report import text
+
+PAIR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "traces" / "a100-v100-torch"
+pytestmark = pytest.mark.skipif(not PAIR.exists(), reason="recorded traces are not here (../shared/data)")
+
+
+@pytest.fixture(scope="module")
+def compared() -> Document:
+    runs = [workflows.load(PAIR / name) for name in ("control_a100.json.gz", "test_v100.json.gz")]
+    return documents.compare_document(workflows.compare(runs))
+
+
+def test_the_cards_are_told_apart_and_nothing_is_expected_of_the_other(compared) -> None:
+    (step,) = compared["steps"]
+    assert "device: NVIDIA A100-PG509-200 against Tesla V100-SXM2-16GB" in step["labels"]
+    assert any(
+        "not known to be alike in batch, model, settings and versions" in said for said in step["labels"]
+    )
+    assert (step["expected"], step["ceiling"], step["interval"]) == (None, None, None)
+    assert "cards differ" in step["absent"]["expected"]
+    assert 0.5 < step["observed"] < 0.8
+    assert "TF32 on matrix units 156 TFLOP/s -> none" in step["cards"]
+    assert "1,555 -> 900 GB/s" in step["cards"]
+
+
+def test_neither_is_called_what_nobody_recorded(compared) -> None:
+    for report in compared["runs"]:
+        assert report["run"]["policy"] is None
+        assert "float32" not in report["verdict"]
+    verdict = compared["runs"][1]["verdict"]
+    assert "takes longer than in the baseline (0." in verdict
+    assert "no error bar" in verdict
+    assert "expected" not in verdict
+
+
+def test_what_grew_and_what_ran_where(compared) -> None:
+    (step,) = compared["steps"]
+    shown = text.render_comparison(compared)
+    assert "on Tensor Cores (tf32) →" in shown
+    assert "0 % on Tensor Cores" in shown
+    grew = {}
+    for part in step["slices"]:
+        grew[part["class"]] = grew.get(part["class"], 0.0) + part["ns_per_step"]
+    assert sorted(grew, key=lambda name: -grew[name])[:3] == ["matmul", "copy", "gather_scatter"]
+    assert sum(grew.values()) == pytest.approx(step["gap_ns"], abs=1)
+    assert step["explanation"][1].startswith("Longer than in the baseline: matrix work ")
+    assert "shorter: waiting for launches" in step["explanation"][1]
+    largest = max(
+        compared["kernels"], key=lambda c: abs((c["to_ns"] or 0) - (c["from_ns"] or 0)) * (c["by"] == "name")
+    )
+    assert largest["key"] == "Memcpy DtoD (Device -> Device)"
+    copies = next(found for found in step["findings"] if found["code"] == "MP310")
+    assert "stay within the device" in copies["remedy"]
+
+
+def test_that_they_ran_different_programs_is_seen_from_their_ops(compared) -> None:
+    (step,) = compared["steps"]
+    assert any("the programs differ" in note for note in step["notes"])
+    assert step["matching"]["only_to"][0]["op"].startswith("CompiledFunction")
+    assert step["matching"]["by_op_ratio"]["to"] < 0.6
