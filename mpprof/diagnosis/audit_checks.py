@@ -173,7 +173,7 @@ def grouped(model: Audited, rule: Rule) -> Iterator[AuditNote]:
 
 def recurrent(model: Audited, rule: Rule) -> Iterator[AuditNote]:
     """LSTM and GRU whose arguments rule cuDNN out, and recurrent layers that never had it."""
-    if not model.on_tensorflow:
+    if model.run.framework.get("backend") not in mp410_rnn_not_cudnn.BACKENDS:
         return
     for layer in model.facts.layers:
         if wrong := mp410_rnn_not_cudnn.against_cudnn(layer):
@@ -183,6 +183,13 @@ def recurrent(model: Audited, rule: Rule) -> Iterator[AuditNote]:
             )  # fmt: skip
         elif layer.class_name == "RNN":
             yield from _cell(model, rule, layer)
+        elif causes := mp410_rnn_not_cudnn.against_cudnn_on_torch(layer, model.run):
+            yield _note(
+                rule, "warning", layer.name, f"{' and '.join(causes)}: Keras on torch then runs a loop",
+                _without_on_torch(causes),
+            )  # fmt: skip
+        if not model.on_tensorflow:
+            continue
         if layer.masked and layer.class_name in mp410_rnn_not_cudnn.RECURRENT and not wrong:
             what = "falls back to a loop" if layer.module == "tf_keras" else "stops with an error"
             yield _note(
@@ -190,6 +197,14 @@ def recurrent(model: Audited, rule: Rule) -> Iterator[AuditNote]:
                 'x = keras.utils.pad_sequences(sequences, padding="post")  # its default is "pre"',
                 "A masked recurrent layer wants right-padded sequences",
             )  # fmt: skip
+
+
+def _without_on_torch(causes: list[str]) -> str:
+    remedies = {
+        "a mask": "keras.layers.Embedding(..., mask_zero=False)  # and no Masking layer: padding then counts",
+        "jit_compile=True": "model.compile(..., jit_compile=False)",
+    }
+    return "\n".join(remedies[cause] for cause in causes)
 
 
 def _cell(model: Audited, rule: Rule, layer: LayerFacts) -> Iterator[AuditNote]:

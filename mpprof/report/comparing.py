@@ -250,7 +250,7 @@ def ladder(document: Document) -> list[LadderRow]:
 
 def _what(report: Document) -> str:
     run = report["run"]
-    parts = [run["policy"], "XLA" if run["jit_compile"] is True else None]
+    parts = [run["policy"], words.compiler(run["backend"]) if run["jit_compile"] is True else None]
     if run["batch_size"] is not None:
         parts.append(f"batch {words.count(run['batch_size'])}")
     return ", ".join(words.plain(str(part)) for part in parts if part) or _WITHOUT

@@ -39,18 +39,18 @@ class TimeRow:
 def subject(document: Document) -> str:
     """What was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is known."""
     run = document["run"]
-    facts = [run["policy"], run["backend"], run["device"], _xla(run["jit_compile"])]
+    facts = [run["policy"], run["backend"], run["device"], _compiler(run)]
     if run["batch_size"] is not None:
         facts.append(f"batch {words.count(run['batch_size'])}")
     return ", ".join(words.plain(str(fact)) for fact in facts if fact) or "nothing recorded about the run"
 
 
-def _xla(jit_compile: object) -> str | None:
+def _compiler(run: Document) -> str | None:
+    jit_compile = run["jit_compile"]
     if jit_compile is None:
         return None
-    if isinstance(jit_compile, str):
-        return f"XLA {jit_compile}"
-    return "XLA on" if jit_compile else "XLA off"
+    state = jit_compile if isinstance(jit_compile, str) else "on" if jit_compile else "off"
+    return f"{words.compiler(run['backend'])} {state}"
 
 
 def time_heading(document: Document) -> str:

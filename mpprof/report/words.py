@@ -156,3 +156,8 @@ __all__ = [
     "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "count", "duration", "number", "percent",
     "plain", "plural", "quantity", "scale", "shorten", "size", "speedup", "time_unit",
 ]  # fmt: skip
+
+
+def compiler(backend: str | None) -> str:
+    """What Keras' jit_compile asks for on this backend."""
+    return "torch.compile" if backend == "torch" else "XLA"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -228,6 +230,23 @@ def test_mp904_by_the_setting_or_by_what_calls_covered() -> None:
 def test_mp410_by_the_arguments(config, said) -> None:
     layers = (c.layer("lstm", "LSTM", config=config), *c.HEALTHY_LAYERS)
     assert says("MP410", c.case(records=c.facts(layers=layers))) == said
+
+
+@pytest.mark.parametrize(
+    ("backend", "masked", "jit_compile", "said"),
+    [
+        ("torch", False, False, "clear"),
+        ("torch", True, False, "warning"),
+        ("torch", False, True, "warning"),
+        ("tensorflow", True, True, "clear"),
+        ("jax", True, True, "clear"),
+    ],
+)
+def test_mp410_on_torch_a_mask_and_a_compiler_rule_cudnn_out_too(backend, masked, jit_compile, said) -> None:
+    layer = replace(c.layer("lstm", "LSTM", config={"activation": "tanh"}), masked=masked)
+    records = c.facts(layers=(layer, *c.HEALTHY_LAYERS), fit={"jit_compile": jit_compile})
+    records = replace(records, framework={**records.framework, "backend": backend})
+    assert says("MP410", c.case(records=records)) == said
 
 
 def test_mp410_without_an_rnn_or_without_records() -> None:
