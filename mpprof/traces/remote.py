@@ -109,12 +109,13 @@ def _title(address: str) -> str:
 
 
 def _bring(filesystem: Any, file: File, target: Path, address: str) -> None:
-    path = target / file.name
-    if remote_copies.is_here(file, target):
-        awaited.forget(path)
-    elif file.later:
-        remote_copies.stand_in(file, target)
-        awaited.expect(path, partial(_complete, filesystem, file, target, address))
+    here = remote_copies.is_here(file, target)
+    if file.later:
+        if not here:
+            remote_copies.stand_in(file, target)
+        awaited.expect(target / file.name, partial(_complete, filesystem, file, target, address))
+    elif here:
+        remote_copies.used(file, target)
     else:
         remote_copies.get(filesystem, file, target, _where(address, file))
 
@@ -124,9 +125,10 @@ def _complete(filesystem: Any, file: File, target: Path, address: str) -> None:
     place = _where(address, file)
     try:
         with _explained(address, place):
-            file = remote_listing.again(filesystem, file)  # it may have been listed long ago
             if not remote_copies.is_here(file, target):
+                file = remote_listing.again(filesystem, file)  # it may have been listed long ago
                 remote_copies.get(filesystem, file, target, place)
+            remote_copies.used(file, target)
     except NotFoundError as error:
         raise UnreadableError("is gone since it was listed", where=place, next="Look again") from error
 

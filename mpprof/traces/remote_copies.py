@@ -27,6 +27,7 @@ _IN_USE_S = 600
 """What was looked at as recently as this may still be read by somebody, and stays."""
 _LEFT_S = 3600
 """A part that has not grown for this long belongs to a process that was killed."""
+_DAY_S = 86_400
 _MARK, _PART = ".version", ".part"
 
 
@@ -35,28 +36,28 @@ class _ChangedError(Exception):
 
 
 def is_here(file: File, target: Path) -> bool:
-    """Whether this very version was fetched; it then counts as used now."""
+    """Whether this very version was fetched."""
     path = target / file.name
-    mark = _mark(path)
-    if not file.version or not path.is_file() or _text(mark) != _version(file):
-        return False
+    return bool(file.version) and path.is_file() and _text(_mark(path)) == _version(file)
+
+
+def used(file: File, target: Path) -> None:
+    """Count the copy as used now, which keeps it longer."""
     with suppress(OSError):
-        os.utime(mark)
-    return True
+        os.utime(_mark(target / file.name))
 
 
-def stand_in(file: File, target: Path) -> Path:
-    """A file of the right name, size and time without its bytes, for `awaited`."""
+def stand_in(file: File, target: Path) -> None:
+    """A file of the right name, size and time without its bytes, for `awaited`.
+
+    What is there already stays, an older version or one that another process has just completed: it gets its
+    bytes, and all of them at once, when it is read.
+    """
     path = target / file.name
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = _part(path)
-    try:
-        with part.open("xb") as copy:
-            copy.truncate(file.size)
-        _place(part, path, file)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
+    with suppress(FileExistsError), path.open("xb") as empty:
+        empty.truncate(file.size)
+    _set_time(path, file)
 
 
 def get(filesystem: Any, file: File, target: Path, place: str) -> None:
@@ -186,11 +187,15 @@ def _stream(filesystem: Any, file: File) -> Iterator[bytes]:
 
 
 def _place(part: Path, path: Path, file: File) -> None:
-    if file.modified_unix_s is not None:
-        with suppress(OSError, OverflowError):
-            os.utime(part, (file.modified_unix_s, file.modified_unix_s))
+    _set_time(part, file)
     _mark(path).unlink(missing_ok=True)
     os.replace(part, path)
+
+
+def _set_time(path: Path, file: File) -> None:
+    if file.modified_unix_s is not None:
+        with suppress(OSError, OverflowError):
+            os.utime(path, (file.modified_unix_s, file.modified_unix_s))
 
 
 def _mark(path: Path) -> Path:
@@ -225,7 +230,8 @@ def keep_only(target: Path, names: set[str]) -> None:
 def evict(folder: Path, limit_bytes: int) -> None:
     """Remove what was used longest ago until the rest is below the limit, and what killed processes left.
 
-    What was used in the last ten minutes stays: another process may be reading it.
+    What was used in the last ten minutes stays: another process may be reading it. Names without bytes go
+    after a day; they come again with the next listing.
     """
     now = time.time()
     copies: list[tuple[float, int, Path]] = []
@@ -237,6 +243,8 @@ def evict(folder: Path, limit_bytes: int) -> None:
             elif path.name.endswith(_MARK):
                 copy = path.with_name(path.name[1:].removesuffix(_MARK))
                 copies.append((path.stat().st_mtime, copy.stat().st_size, copy))
+            elif path.is_file() and not _mark(path).exists() and now - path.stat().st_ctime > _DAY_S:
+                path.unlink()
     total = sum(size for _, size, _ in copies)
     for used, size, copy in sorted(copies):
         if total <= limit_bytes or now - used < _IN_USE_S:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -338,3 +339,47 @@ def test_a_run_whose_trace_is_gone_is_reported_from_its_records(
     web.faults.status = {"host.xplane.pb": 403}
     absent = mpprof.diagnose(run).absent
     assert f"{web.url}/logs/plugins/profile/a/host.xplane.pb: access denied" in absent["time"]
+
+
+def test_several_at_once_fetch_the_same_without_harm(web: Web, folder: Path, kept: Path) -> None:
+    there = logs(folder, "a", "b")
+    expected = next(there.rglob("*.pb")).read_bytes()
+
+    def fetch(_: int) -> list[bytes]:
+        paths = sorted(remote.fetch(f"{web.url}/logs", kept).rglob("*.pb"))
+        for path in paths:
+            awaited.complete(path)
+        return [path.read_bytes() for path in paths]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(fetch, range(4))) == [[expected, expected]] * 4
+    assert not list(kept.rglob("*.part"))
+
+
+def test_a_listing_never_takes_the_bytes_that_another_process_has_just_fetched(
+    web: Web, folder: Path, kept: Path
+) -> None:
+    there = logs(folder, "a")
+    (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
+    awaited.complete(path)
+    content = path.read_bytes()
+    (there / "plugins/profile/a/host.xplane.pb").write_bytes(content[::-1])
+    remote.fetch(f"{web.url}/logs", kept)  # lists the new version, which nobody has read yet
+    assert path.read_bytes() == content
+    awaited.complete(path)
+    assert path.read_bytes() == content[::-1]
+
+
+def test_a_trace_that_was_evicted_since_it_was_listed_is_fetched_again(
+    web: Web, folder: Path, kept: Path
+) -> None:
+    logs(folder, "a")
+    (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
+    awaited.complete(path)
+    content = path.read_bytes()
+    remote.fetch(f"{web.url}/logs", kept)
+    os.utime(path.with_name(f".{path.name}.version"), (1, 1))
+    remote_copies.evict(kept, 0)
+    assert not path.exists()
+    awaited.complete(path)
+    assert path.read_bytes() == content
