@@ -35,7 +35,7 @@ from mpprof.record.window import Plan
 WARM_CALLS = 8
 """Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
 
-WAIT_STEPS, WAIT_NS = 128, 20_000_000
+WAIT_STEPS, WAIT_NS = 128, 50_000_000
 """After so many steps a wait for the device comes at the earliest so long after the one before: steps of a
 tenth of a millisecond would notice it."""
 

@@ -137,6 +137,18 @@ def test_the_window_holds_our_markers_and_real_work(folder: Path) -> None:
     assert sum("dot" in name or "fusion" in name for name, _ in events) >= 5
 
 
+def test_the_trace_of_keras_tensorboard_callback_is_the_runs(folder: Path) -> None:
+    if not (folder / "board").is_dir():
+        pytest.skip("Keras' TensorBoard callback profiles JAX with TensorFlow, from Python 3.12 on")
+    facts = records(folder / "board").facts
+    assert facts is not None
+    (window,) = facts.profile_windows
+    assert (window.status, window.first_step, window.last_step) == ("foreign", 12, 16)
+    assert window.trace is not None
+    (trace,) = (folder / "board" / window.trace).glob("*.xplane.pb")
+    assert {f"Profiled batch {batch}" for batch in range(11, 16)} <= {name for name, _ in events_of(trace)}
+
+
 def events_of(trace: Path) -> list[tuple[str, int | None]]:
     """Every event of an xplane file with its step_num, read with TensorFlow's own protobuf classes."""
     xplane = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")

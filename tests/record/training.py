@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -190,7 +191,19 @@ def _recorded(folder: Path) -> dict[str, Any]:
             callbacks=[several],
             validation_data=(x[:16], y[:16]),
         )
+    _with_tensorboard(folder / "board", x, y)
     return {"counter": int(made.optimizer.inner_optimizer._iterations.value)}
+
+
+def _with_tensorboard(folder: Path, x: Any, y: Any) -> None:
+    """Keras' own callback profiles: on JAX from Python 3.12 on. It writes with TensorFlow in any case."""
+    import keras
+
+    if importlib.util.find_spec("tensorflow") is None or sys.version_info < (3, 12):
+        return
+    theirs = keras.callbacks.TensorBoard(str(folder), profile_batch=(12, 16), write_graph=False)
+    ours = callback(folder, profile_steps="auto")
+    model().fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[ours, theirs])
 
 
 if __name__ == "__main__":
