@@ -15,6 +15,9 @@ DISTORTED_RATIO = 0.5
 PAYING_RATIO = 0.01
 """A remedy that gives less than a hundredth of the step is no advice."""
 
+_CEILINGS = "MP8"
+"""What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
+
 _WORDS: dict[Class, str] = {
     "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work", "reduce": "sums",
     "gather_scatter": "lookups", "cast": "casts", "layout": "layout changes", "optimizer": "the optimizer",
@@ -125,7 +128,7 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     if first.whatif_step_ns is not None and first.whatif_step_ns < account.step_ns:
         said += f", which gives {format_ns(first.whatif_step_ns)} a step"
     more = [code for code in paying if code != first.code]
-    if more:
+    if more and not first.code.startswith(_CEILINGS):
         limit = ", where the host is the floor" if plan.floor == "host" else ""
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {format_ns(plan.best_step_ns)}{limit}"
     return said

@@ -9,7 +9,9 @@ from mpprof.model.source import Document
 from mpprof.report import content, words
 
 NOTABLE_RATIO = 0.005
-"""A part whose gap is below this share of the step is folded into the last row."""
+"""A part whose gap is below this share of the step is folded into the last row,"""
+NOTABLE_LOSS = 0.10
+"""unless it is a tenth of all that was lost."""
 MOST_ROWS = 12
 MOST_OPS = 3
 _WITHOUT = "-"
@@ -115,7 +117,8 @@ def gap_rows(rung: Document, step_ns: float | None) -> list[GapRow]:
     """The slices of a gap, what was lost first and what was gained last; they sum to the gap. Parts of no
     weight are folded into one row. `step_ns`: the later run's step."""
     ordered = sorted(rung["slices"], key=lambda part: -part["ns_per_step"])
-    least = NOTABLE_RATIO * (step_ns or 0.0)
+    lost_ns = sum(max(0.0, part["ns_per_step"]) for part in ordered)
+    least = min(NOTABLE_RATIO * (step_ns or 0.0), NOTABLE_LOSS * lost_ns)
     by_weight = sorted(range(len(ordered)), key=lambda at: -abs(ordered[at]["ns_per_step"]))
     weighty = {at for at in by_weight[:MOST_ROWS] if abs(ordered[at]["ns_per_step"]) >= least}
     weighty = weighty or set(by_weight[:1])
