@@ -6,12 +6,14 @@ import importlib.util
 
 import pytest
 
+from mpprof.analysis import placement, tables
 from mpprof.analysis.layers import Ownership, attribute
 from mpprof.model.run import ModelFacts
 from mpprof.model.trace import Trace
-from tests.analysis.layer_cases import CASES, WIDTHS, record, shares
+from tests.analysis.layer_cases import CASES, WIDTHS, record, shares, time_by_op
 
 pytestmark = pytest.mark.framework
+COMPILED = {case for case, (_, *flags) in CASES.items() if "jit" in flags}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -45,3 +47,21 @@ def test_phases_are_told_apart(recorded: tuple[str, Trace, ModelFacts]) -> None:
         for row, op in enumerate(trace.ops)
         if "/adam/" in op.name.lower()
     )
+
+
+def test_fusions_of_several_layers_say_so(recorded: tuple[str, Trace, ModelFacts]) -> None:
+    """Compiled programs fuse across layers: every such op states shares that make up the whole, and a layer's
+    row how much of its time is such an op's."""
+    case, trace, model = recorded
+    ownership, placements = attribute(trace, model), placement.place(trace)
+    assert bool(ownership.spans) == (case in COMPILED)
+    for spans in ownership.spans.values():
+        assert sum(span.ratio for span in spans) == pytest.approx(1)
+        assert len({span.layer for span in spans}) == len(spans) > 1
+    time = time_by_op(trace)
+    spanning = sum(int(time[op]) for op in ownership.spans)
+    rows = tables.layers(trace, placements, ownership)
+    assert sum(row["fused_ns"] for row in rows) == spanning
+    assert all(row["fused_ns"] <= row["total_ns"] for row in rows)
+    stated = [row for row in tables.ops(trace, placements, ownership) if "spans" in row]
+    assert sum(row["total_ns"] for row in stated) == spanning
