@@ -89,6 +89,34 @@ def test_a_model_is_audited_before_its_first_step_and_from_its_file(
     assert "odd: units=30 is no multiple of 8" in said
 
 
+@pytest.mark.parametrize(
+    ("masked", "arguments", "jit_compile", "said"),
+    [
+        (False, {}, False, None),
+        (True, {}, False, "a mask: Keras on torch then runs a loop"),
+        (False, {}, True, "jit_compile=True: Keras on torch then runs a loop"),
+        (False, {"recurrent_dropout": 0.1}, False, "recurrent_dropout=0.1: cuDNN's kernel is ruled out"),
+    ],
+)
+def test_the_audit_says_why_a_recurrent_layer_misses_cudnn(
+    masked: bool, arguments: Any, jit_compile: bool, said: str | None
+) -> None:
+    layers = keras.layers
+    keras.config.set_dtype_policy("mixed_float16")
+    made = keras.Sequential(
+        [
+            keras.Input((8,), dtype="int32"),
+            layers.Embedding(64, 8, mask_zero=masked),
+            layers.LSTM(8, name="recurrent", **arguments),
+            layers.Dense(8, dtype="float32"),
+        ]
+    )
+    keras.config.set_dtype_policy("float32")
+    made.compile("adam", "mse", jit_compile=jit_compile)
+    notes = [note.reason for note in mpprof.audit(made).notes if note.code == "MP410"]
+    assert notes == ([] if said is None else [said])
+
+
 def test_doctor_names_the_backend() -> None:
     said = command("doctor")
     lines = [line.split() for line in said.splitlines()]
