@@ -100,9 +100,14 @@ def own_loop(model: Any, loss: Any, features: Any, labels: Any, out: Path, *, ji
 def profile_jax(fit: Any, out: Path, flags: frozenset[str]) -> None:
     import jax
 
-    jax.profiler.start_trace(str(out))
+    more = {}
+    if hasattr(jax.profiler, "ProfileOptions"):  # older versions have none, and trace Python's frames, too
+        more["profiler_options"] = jax.profiler.ProfileOptions()
+        more["profiler_options"].python_tracer_level = 0
+        more["profiler_options"].host_tracer_level = 2
+    jax.profiler.start_trace(str(out), **more)
     fit()
-    jax.effects_barrier()
+    jax.block_until_ready(jax.live_arrays())
     jax.profiler.stop_trace()
 
 
