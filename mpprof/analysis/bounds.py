@@ -81,9 +81,7 @@ def prove(
     if mixed.bound_by_gpu and baseline.bound_by_gpu:
         bounds.extend(_rates(most, peaks, ("both runs are bound by the GPU, as recorded", _DIRECT)))
         return Proof(tuple(bounds), None)
-    bounds.extend(
-        _rates(most, peaks, ("only if both runs are bound by the GPU, which is not known", _DIRECT))
-    )
+    bounds.extend(_rates(most, peaks, ("both runs are bound by the GPU, which is not known", _DIRECT)))
     return Proof(tuple(bounds), None if proven else _host_not_excluded(most, mixed, baseline, peaks))
 
 
@@ -189,7 +187,7 @@ def _speaks_for_the_host(mixed: Side, baseline: Side) -> str:
     used = [side.utilization_ratio for side in (baseline, mixed) if side.utilization_ratio is not None]
     if not used:
         return "no utilisation or input wait is on record to tell"
-    said = " and ".join(f"{ratio:.0%}" for ratio in used)
+    said = " and ".join(dict.fromkeys(f"{ratio:.0%}" for ratio in used))
     if max(used) > BUSY:
         return f"utilisation was {said}"
     return (

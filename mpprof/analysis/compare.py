@@ -213,7 +213,7 @@ def _by_records(mixed: Run, baseline: Run, interval: tuple[float, float] | None,
     b, m = (side.median_ns if side else None for side in (before, after))
     scale = batch_ratio(baseline, mixed)
     b = b * scale if b else b
-    why = "needs the traces of both runs"
+    why = "needs the traces of both runs: MPProfilerCallback(logdir) records one"
     absent = dict.fromkeys(("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices"), why)
     if interval is None:
         absent["interval"] = no_interval

@@ -211,9 +211,11 @@ def serious(rung: Document) -> list[Document]:
 
 
 def _told(rung: Document) -> list[Document]:
-    """The findings; that the runs are unlike stands in the lines above."""
-    unlike = {"MP906"} if rung["labels"] else set()
-    return [found for found in rung["findings"] if found["code"] not in unlike]
+    """The findings without those that the lines above say: that the runs are unlike, and that there is no
+    trace."""
+    said = {"MP906"} if rung["labels"] else set()
+    said |= {"MP910"} if not rung["slices"] else set()
+    return [found for found in rung["findings"] if found["code"] not in said]
 
 
 # --- all rungs ---------------------------------------------------------------------------------------------

@@ -286,6 +286,24 @@ def memory(document: Document) -> list[str]:
     return lines
 
 
+def bounds(document: Document) -> list[str]:
+    """What records alone prove, each with its own assumptions; those that all rest on come last, once."""
+    found = document["bounds"]
+    shared = (
+        [a for a in found[0]["assumptions"] if all(a in b["assumptions"] for b in found)] if found else []
+    )
+    lines = []
+    for bound in found:
+        own = [assumption for assumption in bound["assumptions"] if assumption not in shared]
+        value = words.quantity(bound["value"], bound["unit"])
+        lines.append(f"{bound['statement']}: {value}{_if(own)}")
+    return [*lines, f"all if: {'; '.join(shared)}"] if shared else lines
+
+
+def _if(assumptions: list[str]) -> str:
+    return f" (if {'; '.join(assumptions)})" if assumptions else ""
+
+
 def cost(finding: Document, step_ns: float | None) -> str:
     """What a finding costs: "12.1 ms a step (29.4 % of it), 46.0 % of the gap"; empty: not known."""
     parts = []
@@ -388,6 +406,8 @@ def not_measured(document: Document) -> list[tuple[str, list[str]]]:
     told = {"tensor_core", "speedup", "whatif", "cause"} | {
         room for room in ("steps", "time") if document[room] is None
     }
+    if (why := document["absent"].get("bounds")) and why in document["verdict"]:
+        told.add("bounds")
     parts = ("tensor_core.", "speedup.", "memory.", *(("run.",) if "run" in document["absent"] else ()))
     fields = (
         (field, why)

@@ -42,9 +42,7 @@ def render(document: Document) -> str:
     lines += _facts("What if", content.plan(document))
     lines += _facts("Steps", [content.steps(document)])
     lines += _facts("Memory", content.memory(document))
-    for bound in document["bounds"]:
-        proved = f"{bound['statement']}: {words.quantity(bound['value'], bound['unit'])}"
-        lines += _facts("Proved", [proved, *(f"if {assumption}" for assumption in bound["assumptions"])])
+    lines += _facts("Proved", content.bounds(document))
     lines += ["", *_findings(document["findings"], content.step_ns(document))]
     lines += _limits(document)
     return _joined(lines)

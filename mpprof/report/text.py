@@ -196,15 +196,10 @@ def _facts(page: _Page, document: Document) -> None:
     if memory := content.memory(document):
         facts.append(("Memory", memory))
     if document["bounds"]:
-        facts.append(("Proved", [_bound(bound) for bound in document["bounds"]]))
+        facts.append(("Proved", content.bounds(document)))
     for label, lines in facts:
         for row, line in enumerate(lines):
             page.paragraph(line, label=f"{label if row == 0 else '':<14}", hang=14)
-
-
-def _bound(bound: Document) -> str:
-    assumptions = f" (if: {'; '.join(bound['assumptions'])})" if bound["assumptions"] else ""
-    return f"{bound['statement']}: {words.quantity(bound['value'], bound['unit'])}{assumptions}"
 
 
 def _findings(page: _Page, findings: list[Document], step_ns: float | None) -> None:
