@@ -29,19 +29,26 @@ class RunResult:
     median_step_ns: float | None
     alarms: tuple[str, ...]
     finished: bool
+    traced_steps: tuple[int, int] | None = None  # first and last of the latest trace
 
     @cached_property
     def verdict(self) -> str | None:
         """One sentence; worked out when first asked for, None where nothing can be said."""
         return verdict(ANNOUNCE, self.path)
 
-    def __str__(self) -> str:
+    def line(self, *, median: bool = True) -> str:
+        """What was recorded, in one line. `median`: with the median step time."""
         parts = [f"{self.steps} steps"]
-        if self.median_step_ns is not None:
+        if self.median_step_ns is not None and median:
             parts.append(f"median {self.median_step_ns / 1e6:.3g} ms")
         if self.skipped is not None:
             parts.append(f"{self.skipped} skipped")
-        said = [", ".join(parts), *([self.verdict] if self.verdict else []), *self.alarms]
+        if self.traced_steps is not None:
+            parts.append("trace of steps {} to {}".format(*self.traced_steps))
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        said = [self.line(), *([self.verdict] if self.verdict else []), *self.alarms]
         return "\n".join([*said, f"More: mpprof report {self.path}"])
 
     def _repr_html_(self) -> str:

@@ -426,27 +426,18 @@ class FitSession:
 
     def result(self, root: Path) -> RunResult:
         self.observer.settle_intervals()
-        intervals = self.observer.intervals
+        intervals, facts = self.observer.intervals, self.recorder.facts
+        traced = [window for window in facts.get("profile_windows") or () if "trace" in window]
         return RunResult(
             path=root,
             steps=self.calls.step,
             skipped=self.observer.skipped,
             median_step_ns=statistics.median(intervals) if intervals else None,
-            alarms=tuple(alarm["text"] for alarm in self.recorder.facts.get("alarms", ())),
+            alarms=tuple(alarm["text"] for alarm in facts.get("alarms", ())),
             finished=not self._in_fit,
+            traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
         )
 
     def summary(self, *, median: bool = True) -> str:
         """One line on the run so far. `median`: with the median step time, for want of a verdict's."""
-        observer = self.observer
-        observer.settle_intervals()
-        parts = [f"{self.calls.step} steps"]
-        if observer.intervals and median:
-            parts.append(f"median {statistics.median(observer.intervals) / 1e6:.3g} ms")
-        if observer.skipped is not None:
-            parts.append(f"{observer.skipped} skipped")
-        windows = self.recorder.facts.get("profile_windows") or []
-        done = [window for window in windows if "trace" in window]
-        if done:
-            parts.append(f"trace of steps {done[-1]['first_step']} to {done[-1]['last_step']}")
-        return ", ".join(parts)
+        return self.result(self.recorder.root).line(median=median)
