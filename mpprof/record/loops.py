@@ -45,8 +45,9 @@ class StepRecorder:
     Args:
         logdir: as for `MPProfilerCallback`.
         model, optimizer: Keras objects, if there are any: the model's layers are described, and loss scale
-            and skipped steps are read from the optimizer's variables. Without them give
-            `update(loss_scale=…, skipped=…)`.
+            and skipped steps are read from the optimizer's variables. A JAX loop holds these itself and
+            hands them over after each step (and before the first, where they are not new):
+            `update(optimizer_variables=…)`. Without an optimizer give `update(loss_scale=…, skipped=…)`.
         wait: waits for the device, e.g. `lambda: jax.block_until_ready(params)`, where a step's block does
             not. It is called every `read_every` steps, and step times are then means between two waits.
         backend: "tensorflow", "jax" or "torch"; None takes Keras' or the one that is imported.
@@ -128,10 +129,11 @@ class StepRecorder:
         finally:
             self._in_step = False
 
-    def update(self, **values: float) -> None:
+    def update(self, **values: Any) -> None:
         """What the loop knows of the current step, or of the last one: `loss`, `loss_scale`, `skipped`
         (updates skipped since it was given last). Other names are kept in the record as numbers. A value
-        that lies on a device is fetched, which waits for it."""
+        that lies on a device is fetched, which waits for it. `optimizer_variables` are looked at only on the
+        steps that are read (see `read_every`)."""
         self._values.update(values)
         if not self._in_step:
             self._give()
@@ -166,6 +168,9 @@ class StepRecorder:
 
     def _give(self) -> None:
         values, self._values = self._values, {}
+        variables = values.pop("optimizer_variables", None)
+        if variables is not None:
+            self._attempt(self._session.take, list(variables))
         if values:
             self._attempt(self._session.add, values)
 
@@ -248,6 +253,22 @@ class _LoopSession(FitSession):
         if "loss" in values or "loss_scale" in values:
             self.observer.alarm(Seen(line["step"], 1, None, line.get("loss_scale"), line.get("loss")))
 
+    def take(self, variables: list[Any]) -> None:
+        """The optimizer's variables after the step that ended last, or before the first one."""
+        optimizer, line = self.model.optimizer, self.calls.pending
+        if optimizer is None or not self._active():
+            return
+        if line is None:
+            self.observer.start_counting(optimizer, self.probe.handed(optimizer, variables))
+        elif self.observer.schedule.due(line["step"] - 1, line["step"]):
+            reading = self.probe.handed(optimizer, variables)
+            if reading is not None:
+                self.recorder.absent.pop("skipped", None)
+                if reading.loss_scale is not None:
+                    self.recorder.absent.pop("loss_scale", None)
+                self.observer.note(line, reading)
+                self.observer.look_at(line)
+
     def _wait_for_device(self) -> None:
         if self._device_wait is not None:
             self._device_wait()
@@ -257,7 +278,11 @@ class _LoopSession(FitSession):
         if self.model.optimizer is None:
             reason = "no optimizer was given: pass optimizer=, or update(loss_scale=…, skipped=…)"
         elif self.probe.backend == "jax":
-            reason = "a JAX loop holds the optimizer's state itself: give update(loss_scale=…, skipped=…)"
+            # What its own variables hold is the state before the first step, and nothing later.
+            reason = "a JAX loop holds the optimizer's state itself: give update(optimizer_variables=…)"
+            if begins:
+                super()._find_counters(begins=True)
+                self.observer.read_nothing()
         if reason is None:
             super()._find_counters(begins=begins)
         else:

@@ -59,19 +59,26 @@ class Observer:
             return
         self._read = found
         if begins:
-            growth = getattr(optimizer, "dynamic_growth_steps", None)
-            self._skips = SkipCounter(growth, counts_skipped_steps(optimizer))
-            self._watch.growth_steps = growth
-            reading = recorder.attempt("skipped", found)
-            if reading is not None:
-                self._skips.start(_at_start(optimizer, reading))
-                self._read_at = self._calls.step
+            self.start_counting(optimizer, recorder.attempt("skipped", found))
         if not hasattr(optimizer, "inner_optimizer"):
             fixed = getattr(optimizer, "loss_scale_factor", None)
             recorder.absent.setdefault(
                 "loss_scale",
                 "the optimizer scales no loss" if fixed is None else f"the loss scale is fixed at {fixed}",
             )
+
+    def start_counting(self, optimizer: Any, reading: Reading | None) -> None:
+        """What the counters hold before the first step of a `fit`."""
+        growth = getattr(optimizer, "dynamic_growth_steps", None)
+        self._skips = SkipCounter(growth, counts_skipped_steps(optimizer))
+        self._watch.growth_steps = growth
+        if reading is not None:
+            self._skips.start(_at_start(optimizer, reading))
+            self._read_at = self._calls.step
+
+    def read_nothing(self) -> None:
+        """The optimizer's variables do not follow the training: readings are handed over instead."""
+        self._read = None
 
     def read(self) -> Reading | None:
         """The counters as the optimizer's variables hold them; None where there are none."""

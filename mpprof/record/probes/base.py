@@ -89,6 +89,11 @@ class Probe(Protocol):
         last, asked for without a wait. None: there is nothing to ask yet."""
         ...
 
+    def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
+        """The counters among `variables`, the optimizer's as a stateless loop holds them; None where they
+        are not there."""
+        ...
+
     def wait(self, model: Any) -> None:
         """Return when the device has finished all steps that were dispatched."""
         ...
@@ -148,6 +153,9 @@ class Unanswered:
         return Absent(self._reason)
 
     def snapshot(self, model: Any) -> Snapshot | None:
+        return None
+
+    def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
         return None
 
     def wait(self, model: Any) -> None:

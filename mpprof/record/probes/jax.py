@@ -77,6 +77,12 @@ class JaxProbe(Unanswered):
         # The next step donates these buffers: what is kept must be a copy, enqueued before it.
         return _Queued(self._pack(wanted), [value is not None for value in wanted])
 
+    def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
+        places = self._find(optimizer, len(variables))
+        if places is None:
+            return None
+        return _reading(jax.device_get([None if place is None else variables[place] for place in places]))
+
     def _find(self, optimizer: Any, count: int) -> list[int | None] | None:
         """Where the counters lie among the optimizer's `count` variables."""
         if self._places is None or self._places[0] is not optimizer or self._places[1] != count:
