@@ -59,6 +59,7 @@ bench: setup
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
 
 soak: setup
+	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python -m pytest -m soak -s tests
 
 # Environments of other versions of the frameworks, and the tests that read their traces; without the environments

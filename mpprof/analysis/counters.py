@@ -53,6 +53,9 @@ _WHOLE = re.compile(
 _BY_OP: dict[str, Precision] = {
     "imma": "int8", "igmma": "int8", "dmma": "fp64", "dgmma": "fp64", "qmma": "fp8", "qgmma": "fp8",
 }  # fmt: skip
+MOST_KERNELS = 20_000
+"""Names of kernels in a table; a run has some hundred. Each takes about 2 kB."""
+
 _CAPABILITY = re.compile(r"^(\d{1,3})\.(\d{1,3})$")
 _SHARES_ITS_PIPE = frozenset(((7, 2), (7, 5), (8, 0), (8, 7)))
 """Where half arithmetic may use the tensor pipe. On Volta it has a pipe of its own, from GA10x on it is part
@@ -92,7 +95,7 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
     kernels: dict[str, _Kernel] = {}
     for row in rows:
         if len(row) == len(header) and row != header:  # ncu may write a table per process
-            _take(dict(zip(header, row, strict=True)), kernels)
+            _take(dict(zip(header, row, strict=True)), kernels, where)
     if not any(kernel.specific or kernel.whole for kernel in kernels.values()):
         raise UnreadableError(
             "the table has no counters of the tensor pipe",
@@ -148,11 +151,17 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[list[str]]:
         ) from error
 
 
-def _take(row: dict[str, str], kernels: dict[str, _Kernel]) -> None:
+def _take(row: dict[str, str], kernels: dict[str, _Kernel], where: str) -> None:
     name = row["Kernel Name"].strip()
     if not name:  # the line of units
         return
     kernel = kernels.setdefault(name, _Kernel())
+    if len(kernels) > MOST_KERNELS:
+        raise UnreadableError(
+            f"the table names more than {MOST_KERNELS:,} kernels",
+            where=where,
+            next="Count one run only: ncu --launch-count 2000",
+        )
     kernel.launches.add(row.get("ID", ""))
     if match := _CAPABILITY.match(row.get("CC", "").strip()):
         kernel.capability = (int(match.group(1)), int(match.group(2)))

@@ -1,8 +1,9 @@
 """A Chrome trace is read by its dialect.
 
 The text is read through a window and never held whole. Memory is what is kept of the events: of a Kineto
-trace 0.8 times its text (300 MB for 360 MB and 1.3 million events), at worst 700 bytes for each event, of
-which 10 million are read. Gzip is bounded as the text is unpacked.
+trace 0.8 times its text (300 MB for 360 MB and 1.3 million events). Whatever the bytes say, it stays below
+64 times the text plus 100 MB, and at 700 bytes for each of at most 10 million events. Gzip is bounded as the
+text is unpacked.
 """
 
 from __future__ import annotations

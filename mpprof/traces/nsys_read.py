@@ -1,8 +1,8 @@
 """An export of Nsight Systems becomes a trace.
 
 Tables and columns: the "SQLite Schema Reference" of NVIDIA's Nsight Systems documentation; a column that an
-older or newer version lacks is missing, not wrong. Memory is
-about 4 times the file's size (170 MB for 39 MB), at worst, with rows of a few bytes, 60 times plus 100 MB.
+older or newer version lacks is missing, not wrong. Memory is about 4 times the file's size (170 MB for
+39 MB); whatever the bytes say, it stays below 64 times that plus 100 MB.
 """
 
 from __future__ import annotations

@@ -185,26 +185,6 @@ def mutations(data: bytes, seed: int, count: int) -> list[bytes]:
     return made
 
 
-def test_mutated_small_traces_never_crash(file: Path) -> None:
-    read = 0
-    for data in mutations(gpu_space().to_bytes(), 7, 5000):
-        trace = read_or_none(write(file, data))
-        if trace is not None:
-            check(trace)
-            read += 1
-    assert read > 2000
-
-
-@pytest.mark.soak
-def test_very_many_mutated_traces_never_crash(file: Path) -> None:
-    data = gpu_space().to_bytes()
-    for seed in range(1000):
-        for changed in mutations(data, 1000 + seed, 200):
-            trace = read_or_none(write(file, changed))
-            if trace is not None:
-                check(trace)
-
-
 @needs_shared()
 @pytest.mark.parametrize(
     "name", ["gtx1080ti-xla/cyclops.xplane.pb", "mi300-jax/jax_conv_minimal_08.xplane.pb"]

@@ -1,0 +1,24 @@
+"""Fuzz one reader by hand, or make an input again:
+
+python -m tests.fuzz xspace --count 20000
+python -m tests.fuzz nsys --first 4711 --count 1 --keep /tmp/4711.sqlite
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tests.fuzz import harness, worker
+from tests.fuzz.targets import BY_NAME
+
+parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+parser.add_argument("target", choices=BY_NAME)
+parser.add_argument("--first", type=int, default=0)
+parser.add_argument("--count", type=int, default=5_000)
+parser.add_argument("--keep", type=Path, help="write input FIRST here and read nothing")
+args = parser.parse_args()
+if args.keep:
+    args.keep.write_bytes(worker.made(BY_NAME[args.target], args.first))
+else:
+    print(harness.fuzz(args.target, args.count, first=args.first))

@@ -1,0 +1,68 @@
+"""Starts the worker, and says of its end what it was: a fault's input can be made again from its number."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+HANG_S = 2.0
+"""Of processor time, for one input."""
+
+
+class Fault(AssertionError):
+    """A crash, a hang, an exception that is none of ours, too much memory, or a write."""
+
+
+def fuzz(
+    target: str, count: int, *, first: int = 0, hang_s: float = HANG_S, walk: Path | None = None,
+    environment: dict[str, str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Reads inputs `first` to `first + count` of a target in a process of its own; raises Fault."""
+    folder = Path(tempfile.mkdtemp(prefix="mpprof-fuzz-"))
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "tests.fuzz.worker",
+        target,
+        str(first),
+        str(count),
+        str(hang_s),
+        str(folder),
+    ]
+    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPPROF_CACHE": "off", **(environment or {})}
+    try:
+        done = subprocess.run(
+            [*command, *([str(walk)] if walk else [])], cwd=ROOT, env=variables, capture_output=True, text=True,
+            errors="replace", check=False,
+        )  # fmt: skip
+        if done.returncode == 0:
+            figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            return figures
+        number = (
+            struct.unpack("<q", (folder / "number").read_bytes())[0]
+            if (folder / "number").exists()
+            else first
+        )
+        raise Fault(
+            f"{target}: {_how(done.returncode)} on input {number}\n"
+            f"again: python -m tests.fuzz {target} --first {number} --count 1 [--keep FILE]\n{done.stderr[-6000:]}"
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _how(code: int) -> str:
+    if code == -signal.SIGPROF:
+        return "a hang"
+    return f"a crash ({signal.Signals(-code).name})" if code < 0 else "a fault"

@@ -1,0 +1,244 @@
+"""Files that ask for as much memory and time as they can, and what reading one takes in a process of its own.
+
+python -m tests.fuzz.heavy CASE MIB FOLDER
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tests.builders.xspace import tagged_bytes, tagged_varint
+
+Write = Callable[[Path, int], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`write` makes a file of about so many bytes; the reader of `target` reads it."""
+
+    name: str
+    target: str
+    write: Write
+
+
+# --- xspace ------------------------------------------------------------------------------------------------
+
+_STATS = ("correlation_id", "group_id", "step_num", "tf_op", "name", "hlo_op", "hlo_module", "program_id", "kernel_details",
+          "memcpy_details", "cuda_graph_id", "tensor_shapes", "shape", "annotation", "_p", "_c")  # fmt: skip
+
+
+def _plane(name: bytes, line: bytes, metadata: bytes = b"") -> bytes:
+    stats = b"".join(
+        tagged_bytes(
+            5, tagged_varint(1, i) + tagged_bytes(2, tagged_varint(1, i) + tagged_bytes(2, stat.encode()))
+        )
+        for i, stat in enumerate(_STATS, 1)
+    )
+    return tagged_bytes(1, tagged_bytes(2, name) + tagged_bytes(3, line) + metadata + stats)
+
+
+def _named(id: int, name: bytes) -> bytes:
+    return tagged_bytes(
+        4, tagged_varint(1, id) + tagged_bytes(2, tagged_varint(1, id) + tagged_bytes(2, name))
+    )
+
+
+def _xspace(make: Callable[[int], bytes]) -> Write:
+    return lambda path, size: Path.write_bytes(path, make(size)) and None
+
+
+def _empty_events(size: int) -> bytes:
+    return _plane(b"/device:GPU:0", b'"\0' * (size // 2), _named(0, b"kernel"))
+
+
+def _short_events(plane: bytes) -> Callable[[int], bytes]:
+    event = tagged_bytes(4, tagged_varint(1, 1))
+    return lambda size: _plane(plane, event * (size // len(event)), _named(1, b"cuLaunchKernel"))
+
+
+def _names(size: int) -> bytes:
+    count = size // 24
+    line = b"".join(tagged_bytes(4, tagged_varint(1, i)) for i in range(1, count))
+    return _plane(b"/host:CPU", line, b"".join(_named(i, b"%d" % i) for i in range(1, count)))
+
+
+def _texts(size: int) -> bytes:
+    stats = (tagged_bytes(4, tagged_varint(1, 4) + tagged_bytes(5, b"%d" % i)) for i in range(size // 16))
+    return _plane(
+        b"/device:GPU:0",
+        b"".join(tagged_bytes(4, tagged_varint(1, 1) + stat) for stat in stats),
+        _named(1, b"k"),
+    )
+
+
+def _sparse(size: int) -> bytes:
+    return _plane(b"/host:CPU", b"", b"".join(_named(i << 40, b"") for i in range(1, size // 18)))
+
+
+def _planes(size: int) -> bytes:
+    return tagged_bytes(1, tagged_bytes(2, b"x")) * (size // 5)
+
+
+def _string(size: int) -> bytes:
+    line = tagged_bytes(4, tagged_varint(1, 1)) * 1000
+    return _plane(b"/host:CPU", line, _named(1, b"\xff" * (size // 2)) + _named(2, b"n" * (size // 2)))
+
+
+# --- chrome ------------------------------------------------------------------------------------------------
+
+
+def _events(of: Callable[[int], str]) -> Write:
+    def write(path: Path, size: int) -> None:
+        with path.open("wb") as file:
+            _listed(file, of, size)
+
+    return write
+
+
+def _listed(file: BinaryIO, of: Callable[[int], str], size: int) -> None:
+    written = file.write(b'{"traceEvents":[')
+    for number in range(size):
+        written += file.write((of(number) + ",").encode())
+        if written >= size:
+            break
+    file.write(b'{"ph":"X","cat":"cpu_op","name":"last","ts":1}]}')
+
+
+def _zipped(path: Path, size: int) -> None:
+    """As many events as the ratio allows of which a file is no bomb yet."""
+    with gzip.open(path, "wb", 6) as file:
+        _listed(file, lambda i: _NAMED.format(i * 7919 % 99991, i), size)
+
+
+def _header(path: Path, size: int) -> None:
+    path.write_bytes(
+        b'{"a":[' + b"[]," * (size // 3) + b'[]],"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","ts":1}]}'
+    )
+
+
+# --- nsys, records, counters -------------------------------------------------------------------------------
+
+
+def _export(
+    table: str, rows: Callable[[int], Iterable[tuple[int | str, ...]]], width: int, *more: str
+) -> Write:
+    def write(path: Path, size: int) -> None:
+        from tests.traces.test_nsys import SCHEMA
+
+        db = sqlite3.connect(path, isolation_level=None)
+        db.executescript(SCHEMA)
+        for statement in more:
+            db.execute(statement)
+        db.execute("begin")
+        columns = len(db.execute(f"pragma table_info({table})").fetchall())
+        db.executemany(f"insert into {table} values ({', '.join('?' * columns)})", rows(size // width))
+        db.execute("commit")
+        for column in ("end", "deviceId", "globalPid", "demangledName", "correlationId") if more else ():
+            db.execute(f"alter table {table} add column {column} integer default 1")
+        db.close()
+
+    return write
+
+
+def _ranges(count: int) -> Iterator[tuple[int | str, ...]]:
+    return ((i, i + 1, 59, f"r{i}", -1, i << 24) for i in range(count))
+
+
+def _lines(of: Callable[[int], str], schema: str) -> Write:
+    def write(path: Path, size: int) -> None:
+        with path.open("w") as file:
+            written = file.write(json.dumps({"schema": schema}) + "\n")
+            for number in range(1, size):
+                written += file.write(of(number) + "\n")
+                if written >= size:
+                    break
+
+    return write
+
+
+def _table(path: Path, size: int) -> None:
+    with path.open("w") as file:
+        file.write('"ID","Kernel Name","CC","sm__inst_executed_pipe_tensor_op_hmma.sum"\n')
+        for number in range(size // 12):
+            file.write(f"{number},k{number},,1\n")
+
+
+_STEP = '{{"kind":"step","step":{0},"fit":1,"t_ns":{0}}}'
+_KINETO = '{{"ph":"X","cat":"cpu_op","name":"n{0}","pid":1,"tid":1,"ts":{0},"dur":1}}'
+_NAMED = '{{"ph":"X","cat":"cpu_op","name":"{}","ts":{}}}'
+_THREADS = '{{"ph":"X","cat":"cpu_op","name":"n","pid":{0},"tid":{0},"ts":1,"dur":1}}'
+_DEVICES = '{{"ph":"X","cat":"kernel","name":"n","pid":{0},"tid":{0},"ts":1,"dur":1,"args":{{"device":{0}}}}}'
+_NARROW = ("drop table CUPTI_ACTIVITY_KIND_KERNEL", "create table CUPTI_ACTIVITY_KIND_KERNEL (start integer)")
+
+CASES = (
+    Case("empty events", "xspace", _xspace(_empty_events)),
+    Case("short events of a device", "xspace", _xspace(_short_events(b"/device:GPU:0"))),
+    Case("short events of a host", "xspace", _xspace(_short_events(b"/host:CPU"))),
+    Case("a name for each event", "xspace", _xspace(_names)),
+    Case("a text for each event", "xspace", _xspace(_texts)),
+    Case("sparse ids", "xspace", _xspace(_sparse)),
+    Case("many planes", "xspace", _xspace(_planes)),
+    Case("one long name", "xspace", _xspace(_string)),
+    Case("kineto names", "kineto", _events(_KINETO.format)),
+    Case("kineto threads", "kineto", _events(_THREADS.format)),
+    Case("kineto devices", "kineto", _events(_DEVICES.format)),
+    Case("kineto short events", "kineto", _events(lambda _: '{"ph":"X","cat":"cpu_op","name":"","ts":1}')),
+    Case("kineto memory", "kineto", _events(lambda _: '{"ph":"i","name":"[memory]","ts":1,"args":{"Bytes":1}}')),
+    Case("a large header", "kineto", _header),
+    Case("one long string", "kineto", _events(lambda i: json.dumps({"ph": "X", "cat": "cpu_op", "name": "x" * (1 << 22), "ts": i}))),
+    Case("many events in gzip", "chrome-gz", _zipped),
+    Case("tensorflow short events", "tensorflow", _events(lambda _: '{"ph":"X","ts":1}')),
+    Case("nsys ranges", "nsys", _export("NVTX_EVENTS", _ranges, 30)),
+    Case("nsys narrow rows", "nsys", _export("CUPTI_ACTIVITY_KIND_KERNEL", lambda n: ((1,) for _ in range(n)), 7, *_NARROW)),
+    Case("short steps", "steps", _lines(_STEP.format, "mpprof.steps/1")),
+    Case("lines of nothing", "steps", _lines(lambda _: "{}", "mpprof.steps/1")),
+    Case("short samples", "hardware", _lines('{{"t_ns":{}}}'.format, "mpprof.hardware/1")),
+    Case("short kernels", "counters", _table),
+)  # fmt: skip
+BY_NAME = {case.name: case for case in CASES}
+
+
+def peak_bytes(reset: bool = False) -> int:
+    """The largest resident size since the last reset (Linux: `clear_refs` 5, proc(5))."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+
+def main(name: str, mib: float, folder: Path) -> None:
+    case = BY_NAME[name]
+    made = folder / "made"
+    case.write(made, int(mib * (1 << 20)))  # first of all: what it leaves to be used again is little
+
+    from mpprof.errors import MpprofError
+    from tests.fuzz import seeds
+    from tests.fuzz.targets import BY_NAME as TARGETS
+
+    target = TARGETS[case.target]
+    path = folder / target.file
+    path.parent.mkdir(exist_ok=True)
+    if path.parent != folder:  # records: a run has facts, whatever else it has
+        (path.parent / "run.json").write_bytes(seeds.runs()[0])
+    path.write_bytes(target.seeds()[0])
+    target.read(path)
+    made.replace(path)
+    before, at, error = peak_bytes(reset=True), time.process_time(), ""
+    try:
+        target.read(path)
+    except MpprofError as refused:
+        error = str(refused)
+    took = {"seconds": time.process_time() - at, "peak_bytes": peak_bytes() - before}
+    print(json.dumps({"bytes": path.stat().st_size, **took, "error": error}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,15 @@
+"""What the commands print of damaged files: a whole document that keeps its schema, or one clear error."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.harness import fuzz
+
+TARGETS = ("door-xspace", "door-chrome", "door-nsys", "door-run", "door-steps", "door-hardware")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_commands_print_a_document_or_one_clear_error(target: str) -> None:
+    figures = fuzz(target, 60)
+    assert figures["whole"] + figures["warned"] > 20
