@@ -180,6 +180,8 @@ def _frameworks() -> list[Check]:
         checks.append(Check("tensorflow build", "info", "tensorflow-cpu", "It cannot use a GPU."))
     if found["jax"] and not any(_version(f"jax-cuda{major}-plugin") for major in _CUPTI_MAJORS):
         checks.append(Check("jax build", "info", "no CUDA plugin", "JAX cannot use an NVIDIA GPU."))
+    if found["torch"] and found["torch"].endswith("+cpu"):
+        checks.append(Check("torch build", "info", "for CPUs", "torch cannot use a GPU."))
     return checks
 
 

@@ -48,6 +48,17 @@ def test_it_says_which_addresses_can_be_read(monkeypatch: pytest.MonkeyPatch) ->
     assert "s3fs" in check.next
 
 
+@pytest.mark.parametrize(
+    ("version", "said"), [("2.13.0+cpu", True), ("2.13.0+cu130", False), ("2.13.0", False)]
+)
+def test_a_torch_built_for_cpus_is_told(version: str, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = machine._version
+    monkeypatch.setattr(machine, "_version", lambda *names: version if "torch" in names else real(*names))
+    found = {check.name: check for check in machine.checks()}
+    assert found["torch"].value == version
+    assert ("torch build" in found) is said
+
+
 def test_it_imports_no_framework() -> None:
     import subprocess
     import sys

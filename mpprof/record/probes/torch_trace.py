@@ -40,7 +40,11 @@ class TorchTrace:
         """Raises RuntimeError where a profiler runs already: torch would end that one without a word."""
         if profiler_runs():
             raise RuntimeError("torch's profiler runs already: only step markers are set, in that trace")
-        profiler = torch.profiler.profile(activities=_activities(), record_shapes=True)
+        profiler = torch.profiler.profile(
+            activities=_activities(),
+            record_shapes=True,
+            profile_memory=torch.cuda.is_available(),  # of the host's memory nothing is judged
+        )
         self._folder = folder
         profiler.start()
         self._profiler = profiler
