@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mpprof import traces
-from mpprof.model.trace import HloInstruction
+from mpprof.analysis.roofline import cost
+from mpprof.model.trace import HloInstruction, Op
 from tests.builders.xspace import Space, tagged_bytes, tagged_varint
 from tests.traces.conftest import SHARED, needs_shared
 
@@ -42,7 +43,15 @@ for name, (function, shapes) in cases.items():
     module = compiled.compiler_ir("hlo")
     cost = compiled.cost_analysis()
     (folder / name).write_bytes(module.as_serialized_hlo_module_proto())
-    facts[name] = {"flops": cost["flops"], "text": module.as_hlo_text()}
+    facts[name] = {"flops": cost["flops"], "bytes": cost["bytes accessed"], "text": module.as_hlo_text()}
+def layer(x, w, b):
+    return jnp.tanh(x @ w + b) * 2.0
+shapes = [jax.ShapeDtypeStruct(*s) for s in (((64, 48), f32), ((48, 80), f32), ((80,), f32))]
+compiled = jax.jit(layer).lower(*shapes).compile()
+module, = compiled.runtime_executable().hlo_modules()
+(folder / "compiled").write_bytes(module.as_serialized_hlo_module_proto())
+cost = compiled.cost_analysis()
+facts["compiled"] = {"flops": cost["flops"], "bytes": cost["bytes accessed"], "text": module.to_string()}
 print(json.dumps(facts))
 """
 
@@ -97,6 +106,30 @@ def test_flops_dtypes_and_shapes_are_those_of_jaxlib(
     product = next(hlo for hlo in found if hlo and hlo.opcode in ("dot", "convolution"))
     assert len(product.operand_shapes) == len(product.operand_dtypes) == 2
     assert product.op_name.startswith("jit(")
+
+
+def entry(text: str) -> list[str]:
+    """The names of the instructions of the main computation that are no parameter."""
+    lines = text[text.index("ENTRY") :].splitlines()[1:]
+    lines = [
+        line.strip().removeprefix("ROOT ") for line in lines if " = " in line and " parameter(" not in line
+    ]
+    return [line.split(" = ")[0].lstrip("%") for line in lines]
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("case", ["dot", "dot_f16", "batched", "conv", "grouped", "compiled"])
+def test_bytes_are_those_of_jaxlib(
+    case: str, modules: tuple[Path, dict[str, dict[str, object]]], tmp_path: Path
+) -> None:
+    """Of a module as it was written, and of a compiled one with its fusions: operands read, result written."""
+    folder, facts = modules
+    names = entry(str(facts[case]["text"]))
+    assert (" fusion(" in str(facts[case]["text"])) == (case == "compiled")
+    found = trace_with((folder / case).read_bytes(), names, tmp_path / "h.xplane.pb")
+    moved = [cost(Op(hlo.name, hlo.opcode, hlo), family="other").bytes for hlo in found if hlo]
+    assert len(moved) == len(names) > 0
+    assert sum(one or 0 for one in moved) == facts[case]["bytes"]
 
 
 @pytest.mark.framework
