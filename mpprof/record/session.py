@@ -153,8 +153,9 @@ class FitSession:
         if reason == "interrupted":
             self._emit_all(self.calls.close_epoch())
         self.profiling.end_fit()
-        self.recorder.attempt("graph_rewrite_result", describe_rewrite, self.recorder)
-        if reason != "interrupted":
+        if self.recorder.on:
+            self.recorder.attempt("graph_rewrite_result", describe_rewrite, self.recorder)
+        if self.recorder.on and reason != "interrupted":
             self.recorder.attempt("non_finite_weights", describe_weights, self.recorder, self.model)
         self.recorder.put({"kind": "fit_end", "reason": reason, **self._last_memory(reason)})
         self.recorder.pause()
@@ -397,7 +398,7 @@ class FitSession:
         absent = self.recorder.absent
         if self.queues:
             absent["input_wait_ns"] = "Keras fetches data between two calls: the wait lies in the interval"
-            absent["loss"] = "reading the loss of a step would wait for the device"
+            absent["loss"] = "Keras tells it at a batch end, and waits for the device where a callback asks"
         else:
             absent["input_wait_ns"] = "Keras fetches data inside the train function: see the profile window"
 
