@@ -58,7 +58,7 @@ def describe_weights(recorder: Recorder, model: Any) -> None:
     if framework.get("loop") and framework.get("backend") == "jax":
         recorder.absent["non_finite_weights"] = "a JAX loop holds its weights itself"
         return
-    # Here and not aside: TensorFlow starts anew in each thread, and has crashed where that could not open files.
+    # Not aside: TensorFlow starts anew in each thread, and has crashed where that could not open files.
     found = non_finite_weights(getattr(model, "model", model))
     if found is not None and recorder.facts.get("fits"):
         recorder.facts["fits"][-1]["non_finite_weights"] = found
