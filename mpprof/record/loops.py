@@ -50,7 +50,8 @@ class StepRecorder:
             `update(optimizer_variables=…)`. Without an optimizer give `update(loss_scale=…, skipped=…)`: with
             torch's GradScaler its `get_scale()`, and 1 where that fell at `scaler.update()`.
         wait: waits for the device where a step's block does not, e.g. `torch.cuda.synchronize` or
-            `lambda: jax.block_until_ready(params)`. It is called every `read_every` steps, and step times are then means between two waits.
+            `lambda: jax.block_until_ready(params)`. It is called every `read_every` steps, and step times are
+            then means between two waits.
         backend: "tensorflow", "jax" or "torch"; None takes Keras' or the one that is imported.
         batch_size: global, for the record.
         profile_steps, read_every, hardware, verbose, announce, stop_on, window_signal, clock: as for
