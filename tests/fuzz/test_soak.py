@@ -43,7 +43,7 @@ def test_the_walk_with_every_check_on(target: str, count: int, tmp_path: Path) -
     find_spec("atheris") is None, reason="atheris is not installed (pip install 'mpprof[fuzz]')"
 )
 def test_coverage_guided_fuzzing_of_the_pure_parts(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.fuzz.guided", f"-runs={GUIDED_COUNT}", "-seed=1", "-timeout=2",
+    command = [sys.executable, "-m", "tests.fuzz.guided", f"-runs={GUIDED_COUNT}", "-seed=1", "-timeout=10",
                "-rss_limit_mb=2048", f"-artifact_prefix={tmp_path}/", str(tmp_path / "corpus")]  # fmt: skip
     (tmp_path / "corpus").mkdir()
     done = subprocess.run(
