@@ -316,16 +316,18 @@ def _by_roof(
     for peer in same:
         theirs = least_ns(peer.after.flops, peer.after.bytes, becomes, peaks)
         if theirs is not None:
-            found.append((peer, theirs[0] / peer.after.ns, theirs[1] == roof[1]))
+            # Without starting and draining, of which long kernels have no more than short ones.
+            running_ns = max(theirs[0], peer.after.ns - peer.after.calls * FLOOR_NS)
+            found.append((peer, theirs[0] / running_ns, theirs[1] == roof[1]))
     bound = [(peer, share) for peer, share, alike in found if alike]
     if found and not bound and roof[1] == "memory":
-        return part.ns / (roof[0] / REACHABLE_BANDWIDTH), len(found)
+        return part.ns / (roof[0] / REACHABLE_BANDWIDTH + part.calls * FLOOR_NS), len(found)
     bound = bound or [(peer, share) for peer, share, _ in found]
     near = [(share, peer.after.ns) for peer, share in bound if _similar(peer.before, part)]
     chosen = near or [(share, peer.after.ns) for peer, share in bound]
     if not chosen:
         return None
-    return part.ns / (roof[0] / _weighted_median(chosen)), len(chosen)
+    return part.ns / (roof[0] / _weighted_median(chosen) + part.calls * FLOOR_NS), len(chosen)
 
 
 def _kind(role: Role) -> str:

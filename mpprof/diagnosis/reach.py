@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis import calibration
-from mpprof.analysis.reach import REACHABLE_BANDWIDTH, least_ns
+from mpprof.analysis.reach import FLOOR_NS, REACHABLE_BANDWIDTH, least_ns
 from mpprof.diagnosis.outcomes import Absent, Claim, known
 from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
@@ -27,8 +27,6 @@ counts change slowly with size (our judgement)."""
 WAITING_RATIO = 0.6
 """A kernel that waits for memory moves its bytes at more of the memory's rate than this (streaming kernels
 reach 0.75 to 0.92 of it)."""
-LONG_NS = 20_000.0
-"""From 20 µs on starting and draining are a small part of a kernel."""
 FED_RATIO = 0.75
 """Matrix units are harder to feed than ordinary arithmetic: the share that kernels reach of their peak is so
 much of the one that they reach of float32's. Our judgement, between 0.87 for products and 0.26 to 0.41 for
@@ -134,17 +132,18 @@ class _Known:
     def roof_shares(self) -> dict[tuple[str, str], tuple[Float64, Float64]]:
         """By (kind, bound): (FLOPs per call, share of the roofline) of every well-fed cell.
 
-        A kernel that by its bytes should wait for memory, and is far from the memory's rate all the same, is
+        The time to start and drain is left out of it: long kernels have no more of that than short ones. A
+        kernel that by its bytes should wait for memory, and is far from the memory's rate all the same, is
         held up by its arithmetic: its share is that of the peak."""
         gathered: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for row, cell in enumerate(self.cells):
             least = self.least_ns(row) if cell.calls_per_step and _well_fed(cell) else None
             if least is None or not cell.flops_per_step or not cell.calls_per_step:
                 continue
-            share, bound = least[0] / cell.ns_per_step, least[1]
-            long = cell.ns_per_step / cell.calls_per_step >= LONG_NS
-            if bound == "memory" and share < WAITING_RATIO and long:
-                share, bound = self._compute_ns(row) / cell.ns_per_step, "compute"
+            running_ns = max(least[0], cell.ns_per_step - cell.calls_per_step * FLOOR_NS)
+            share, bound = least[0] / running_ns, least[1]
+            if bound == "memory" and share < WAITING_RATIO:
+                share, bound = self._compute_ns(row) / running_ns, "compute"
             size = cell.flops_per_step / cell.calls_per_step
             gathered.setdefault((_kind(cell.family), bound), []).append((size, share))
         return {key: (np.array(rows)[:, 0], np.array(rows)[:, 1]) for key, rows in gathered.items()}
@@ -222,9 +221,9 @@ def _by_roof(run: _Known, row: int) -> float | None:
     if found is None:
         return None
     sizes, shares = found
-    ratio = sizes / (cell.flops_per_step / cell.calls_per_step)
-    similar = (ratio >= 1 / SIMILAR_SIZE) & (ratio <= SIMILAR_SIZE)
-    return least[0] / float(np.median(shares[similar] if similar.any() else shares))
+    away = np.abs(np.log(sizes / (cell.flops_per_step / cell.calls_per_step)))
+    similar = away <= max(np.log(SIMILAR_SIZE), away.min())  # or else the nearest
+    return least[0] / float(np.median(shares[similar])) + cell.calls_per_step * FLOOR_NS
 
 
 def _kind(family: Family | None) -> str:
@@ -253,7 +252,8 @@ def _by_own_share(run: _Known, row: int) -> float | None:
     if least is None or not ran or not cell.flops_per_step or least[1] != "compute" or cell.ns_per_step <= 0:
         return None
     share = min(1.0, cell.flops_per_step / ran * 1e9 / cell.ns_per_step)
-    return least[0] / (share * (1.0 if cell.placement in ACCELERATED else FED_RATIO))
+    fed = share * (1.0 if cell.placement in ACCELERATED else FED_RATIO)
+    return least[0] / fed + cell.calls_per_step * FLOOR_NS
 
 
 def _by_comparison(run: _Known, row: int) -> float | None:

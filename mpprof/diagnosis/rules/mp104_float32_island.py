@@ -37,7 +37,8 @@ from mpprof.analysis import layer_kinds as layers
 from mpprof.diagnosis import evidence, reach
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.rules.mp107_autocast_inputs import activation_casts
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
+from mpprof.model.account import Cell
 from mpprof.model.finding import Confidence
 from mpprof.model.run import LayerFacts
 
@@ -108,13 +109,17 @@ def _claims(signals: Signals, names: frozenset[str]) -> tuple[tuple[Claim, ...],
     matrix = reach.matrix(signals, [row for row in mine if row in fallbacks])
     casts, later_ns = _casts(signals, mine, names)
     casts += reach.whole(_casts_behind(signals, names))
-    bytes_bound = reach.halved(
-        signals, [r for r in mine if signals.cells[r].role in ("elementwise", "reduce", "layout", "other")]
-    )
+    bytes_bound = reach.halved(signals, [row for row in mine if _is_wide(signals.cells[row])])
     if isinstance(matrix, reach.Reach):
         claims = reach.lessened(signals, matrix.claims, later_ns)
         return claims + casts + bytes_bound, matrix.confidence, matrix.source
     return casts + bytes_bound, "medium", ""
+
+
+def _is_wide(cell: Cell) -> bool:
+    """Work bound by memory on tensors that 16 bits would halve."""
+    moving = cell.role in ("elementwise", "reduce", "layout", "other")
+    return moving and cell.precision not in HALF_PRECISIONS
 
 
 def _casts(signals: Signals, mine: tuple[int, ...], names: frozenset[str]) -> tuple[tuple[Claim, ...], float]:
