@@ -212,8 +212,10 @@ def gap(gain: Document) -> str:
         where = "that the profiler added to its window" if own > gained / 2 else "gained beyond it elsewhere"
         said += f": {words.duration(lost)} lost, less {words.duration(gained)} {where}"
     if unexplained is not None and lost > 0:
-        share = max(0.0, min(1.0, (unexplained + gained) / lost))
-        said += f"; no finding explains {words.percent(share)} of the loss"
+        left = max(0.0, min(lost, unexplained + gained))
+        step_ns = sum(part["mixed_ns"] for part in gain["slices"])
+        of = f" ({words.percent(left / step_ns)} of the step)" if step_ns > 0 else ""
+        said += f"; no finding explains {words.duration(left)} of the loss{of}"
     return said
 
 
