@@ -11,7 +11,11 @@ import pytest
 
 from mpprof.errors import UsageError
 from mpprof.record import StepRecorder
-from mpprof.record.alarms import Kind, Seen, Watch, checked
+from mpprof.record.alarms import DRIFT_STEPS, Kind, Seen, Watch, checked
+from mpprof.record.calls import CallLog
+from mpprof.record.observing import Observer
+from mpprof.record.probes import Unanswered
+from mpprof.record.recorder import Recorder
 from mpprof.store import read_records
 from tests.record.training import BATCH, callback, data, model
 
@@ -114,3 +118,18 @@ def test_training_is_warned_once_and_stopped_where_that_is_wanted(
         alarms = json.loads((tmp_path / name / "mpprof" / "run.json").read_text())["alarms"]
         assert [(alarm["kind"], alarm["step"]) for alarm in alarms] == [("non_finite_loss", 48)]
         made = model()
+
+
+def test_a_gpu_that_throttles_at_every_reading_is_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(tmp_path, hardware=False, clock=lambda: 0)
+    recorder.throttled = lambda: ("hw_thermal",)  # type: ignore[method-assign]
+    observer = Observer(recorder, Unanswered(), CallLog(0), 16, frozenset())
+    for step in range(1, 2 * DRIFT_STEPS + 1):
+        observer.keep_interval(1_000_000 if step <= DRIFT_STEPS else 1_300_000)
+        observer.look_at({"step": step})
+    (alarm,) = recorder.facts["alarms"]
+    assert (alarm["kind"], alarm["step"]) == ("throttling", 2 * DRIFT_STEPS)
+    assert "hw_thermal" in caplog.text
+    assert len(observer.intervals) == 2 * DRIFT_STEPS
