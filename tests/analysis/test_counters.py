@@ -186,3 +186,13 @@ def test_a_table_of_another_card_is_called_a_contradiction() -> None:
 def test_float32_is_never_what_a_tensor_core_multiplied() -> None:
     (verdict,) = verdicts(raw(HMMA, [("ampere_sgemm_128x64_nn", "5")])).values()
     assert (verdict.placement, verdict.precision) == ("tensor_core", "unknown")
+
+
+def test_a_capability_of_thousands_of_digits_is_none() -> None:
+    (verdict,) = verdicts(raw(HMMA, [("ampere_sgemm_128x64_nn", "3")], cc="9" * 5_000 + ".0")).values()
+    assert verdict.placement == "tensor_core"
+
+
+def test_a_table_of_more_kernels_than_a_run_has_is_refused() -> None:
+    with pytest.raises(UnreadableError, match="more than 20,000 kernels"):
+        verdicts(raw(HMMA, [(f"k{i}", "0") for i in range(20_001)]))

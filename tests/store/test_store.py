@@ -364,3 +364,26 @@ def test_a_pipe_in_place_of_a_log_is_an_error_and_no_wait(tmp_path: Path) -> Non
     os.mkfifo(root / "mpprof" / "steps.jsonl")
     with pytest.raises(UnreadableError, match="no regular file"):
         read_records(root)
+
+
+def test_numbers_beyond_64_bits_and_nulls_are_as_if_left_out(tmp_path: Path) -> None:
+    facts = {
+        "run_id": "r",
+        "replicas": 1 << 64,
+        "framework": {"backend": ["jax"], "keras": "3.9", "python": {}},
+    }
+    root = run_with(tmp_path, STEPS + step(1, interval_ns=None, memory=None) + step(2, loss=None), facts)
+    samples = '{"schema":"mpprof.hardware/1"}\n{"t_ns":1,"gpu":9223372036854775808}\n{"t_ns":2,"gpu":-5}\n'
+    (root / "mpprof" / "hardware.jsonl").write_text(samples)
+    records = read_records(root)
+    assert records.facts is not None
+    assert records.facts.replicas is None
+    assert {key: value for key, value in records.facts.framework.items() if value is not None} == {
+        "keras": "3.9"
+    }
+    assert records.steps is not None
+    assert records.steps.step.tolist() == [1, 2]
+    assert records.steps.interval_ns.tolist() == [-1, -1]
+    assert records.hardware is not None
+    assert records.hardware.gpu.tolist() == [-1, -1]
+    assert records.warnings == ()

@@ -414,6 +414,14 @@ def test_hostile_values_are_left_out_or_bounded(tmp_path: Path) -> None:
         text.encode()
 
 
+def test_ids_of_threads_that_are_no_text_can_be_shown(tmp_path: Path) -> None:
+    kineto = small()
+    for event in kineto.events:
+        event["tid"] = "\ud800 lone"
+    (name,) = set(read(tmp_path, kineto).threads)
+    name.encode()
+
+
 def mutated(rng: random.Random, data: bytes) -> bytes:
     """Flip, cut, repeat or replace some bytes."""
     pieces = (

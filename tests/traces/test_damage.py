@@ -11,7 +11,7 @@ import pytest
 
 from mpprof import traces
 from mpprof.errors import NotFoundError, UnreadableError
-from mpprof.model.trace import Trace
+from mpprof.model.trace import HloInstruction, Trace
 from mpprof.traces import xspace
 from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
 from tests.traces.conftest import SHARED, needs_shared
@@ -225,15 +225,8 @@ def test_memory_stays_below_its_stated_multiple(data: bytes, file: Path) -> None
     assert peak < MEMORY_MULTIPLE * len(data) + MEMORY_BASE
 
 
-def test_deep_nesting_is_no_recursion(file: Path) -> None:
-    shape = b""
-    for _ in range(5_000):
-        shape = tagged_bytes(4, shape)
-    instruction = tagged_bytes(1, b"deep") + tagged_bytes(3, shape) + tagged_varint(35, 1)
-    instruction += tagged_bytes(2, b"fusion") + tagged_bytes(
-        38, varint(3)
-    )  # a fusion that calls its own computation
-    module = tagged_bytes(1, b"m") + tagged_bytes(3, tagged_bytes(2, instruction) + tagged_varint(5, 3))
+def with_module(module: bytes) -> bytes:
+    """A trace with a kernel of the instruction `deep` of this HloModuleProto, whose name is `m`."""
     space = gpu_space()
     space.planes[0].lines[0].event("k", 9_000, 5, {"hlo_op": "deep", "hlo_module": "m", "program_id": 1})
     metadata = tagged_varint(1, 1) + tagged_bytes(2, b"m(1)")
@@ -244,8 +237,64 @@ def test_deep_nesting_is_no_recursion(file: Path) -> None:
     plane += tagged_bytes(
         5, tagged_varint(1, 1) + tagged_bytes(2, tagged_varint(1, 1) + tagged_bytes(2, b"hlo_proto"))
     )
-    trace = traces.read(write(file, tagged_bytes(1, plane) + space.to_bytes()))
+    return tagged_bytes(1, plane) + space.to_bytes()
+
+
+def test_deep_nesting_is_no_recursion(file: Path) -> None:
+    shape = b""
+    for _ in range(5_000):
+        shape = tagged_bytes(4, shape)
+    instruction = tagged_bytes(1, b"deep") + tagged_bytes(3, shape) + tagged_varint(35, 1)
+    instruction += tagged_bytes(2, b"fusion") + tagged_bytes(
+        38, varint(3)
+    )  # a fusion that calls its own computation
+    module = tagged_bytes(1, b"m") + tagged_bytes(3, tagged_bytes(2, instruction) + tagged_varint(5, 3))
+    trace = traces.read(write(file, with_module(module)))
     assert any(op.hlo is not None and op.hlo.name == "deep" for op in trace.ops)
+
+
+def test_computations_that_call_each_other_are_listed_a_bounded_number_of_times(file: Path) -> None:
+    members = b"".join(
+        tagged_bytes(
+            2,
+            tagged_bytes(1, name) + tagged_bytes(2, b"fusion") + tagged_varint(35, id) + tagged_varint(38, 3),
+        )
+        for id, name in enumerate((b"deep", *(b"f%d" % i for i in range(40))), 1)
+    )  # 41 to the power of 8, were they followed
+    module = tagged_bytes(1, b"m") + tagged_bytes(3, members + tagged_varint(5, 3))
+    (op,) = {op.hlo for op in traces.read(write(file, with_module(module))).ops if op.hlo}
+
+    def listed(instruction: HloInstruction) -> int:
+        return 1 + sum(map(listed, instruction.called))
+
+    assert 41 < listed(op) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "contracting"),
+    [(2**62, 40, "0"), (2**62, 2, "0"), (8, 2, "\u00b2"), (8, 2, "9" * 5_000)],
+)
+def test_shapes_and_contractions_that_cannot_be_give_no_operations(
+    size: int, rank: int, contracting: str, file: Path
+) -> None:
+    shape = tagged_bytes(3, tagged_varint(2, 11) + tagged_varint(3, size) * rank)
+    config = f'{{"dot_dimension_numbers":{{"lhs_contracting_dimensions":["{contracting}"]}}}}'.encode()
+    operand = tagged_bytes(1, b"p") + tagged_bytes(2, b"parameter") + shape + tagged_varint(35, 1)
+    call = tagged_bytes(1, b"deep") + tagged_bytes(2, b"custom-call") + shape + tagged_varint(35, 2)
+    call += tagged_bytes(28, b"__cublas$gemm") + tagged_bytes(43, config) + tagged_varint(36, 1)
+    module = tagged_bytes(1, b"m") + tagged_bytes(
+        3, tagged_bytes(2, operand) + tagged_bytes(2, call) + tagged_varint(5, 3)
+    )
+    (op,) = {op.hlo for op in traces.read(write(file, with_module(module))).ops if op.hlo}
+    assert op.flops is None
+
+
+def test_an_event_too_short_to_name_anything_is_damage(file: Path) -> None:
+    space = gpu_space()
+    space.planes[0].lines[0].events[4] = tagged_bytes(4, b"")
+    trace = traces.read(write(file, space.to_bytes()))
+    assert len(trace.kernels) == 29
+    assert any("1 damaged or cut-off events, the first at byte" in warning for warning in trace.warnings)
 
 
 def test_gzip_is_read_and_a_damaged_one_as_far_as_it_goes(tmp_path: Path) -> None:

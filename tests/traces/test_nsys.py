@@ -218,6 +218,16 @@ def test_a_name_is_no_sql(tmp_path: Path) -> None:
     assert len(traces.read(export(tmp_path / "w.sqlite", extra=extra)).kernels) == 7
 
 
+def test_what_sqlite_says_of_a_damaged_schema_is_one_line(tmp_path: Path) -> None:
+    path = export(tmp_path / "w.sqlite")
+    path.write_bytes(
+        path.read_bytes().replace(b"CUPTI_ACTIVITY_KIND_KERNEL (", b"[UPTI_ACTIVITY_KIND_KERNEL (", 1)
+    )
+    with pytest.raises(UnreadableError, match="unrecognized token") as caught:
+        traces.read(path)
+    assert "\n" not in str(caught.value)
+
+
 def test_mutations_give_a_trace_or_one_clear_error(tmp_path: Path) -> None:
     """400 mutations; 7,000 of a recorded one ran without a failure when this was written."""
     rng = random.Random(3)
