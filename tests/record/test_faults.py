@@ -696,14 +696,14 @@ def test_a_process_without_memory_leaves_a_whole_record(tmp_path: Path) -> None:
 def test_a_sink_whose_helper_is_stopped(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    helper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    reading, writing_end = os.pipe()
+    helper = subprocess.Popen(["cat"], stdin=reading, stdout=subprocess.DEVNULL)
+    os.close(reading)
     os.kill(helper.pid, signal.SIGSTOP)
 
     class Piped:
         def scalars(self, step: int, unix_s: float, values: Any) -> None:
-            assert helper.stdin is not None
-            helper.stdin.write(b"x" * (1 << 20))  # more than a pipe holds: it blocks
-            helper.stdin.flush()
+            os.write(writing_end, b"x" * (1 << 20))  # more than a pipe holds: it blocks
 
         def close(self) -> None: ...
 
@@ -716,7 +716,8 @@ def test_a_sink_whose_helper_is_stopped(
         assert len(steps) == STEPS
     finally:
         helper.kill()
-        helper.communicate()
+        helper.wait()
+        os.close(writing_end)
 
 
 @real
