@@ -74,7 +74,9 @@ class LogDirectory:
 
     def compare(self, runs: tuple[str, ...]) -> Document:
         """The `mpprof.compare/1` document of two runs or more, in the order given."""
-        return documents.compare_document(workflows.compare_analyses([self._analysis(run) for run in runs]))
+        from mpprof.ladder import compare_analyses
+
+        return documents.compare_document(compare_analyses([self._analysis(run) for run in runs]))
 
     def _scan(self) -> dict[str, tuple[Signature, Run | MpprofError]]:
         """Reads what is new or changed; forgets what is gone."""

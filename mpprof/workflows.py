@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,13 +27,12 @@ from mpprof.analysis import (
 )  # fmt: skip
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
-from mpprof.diagnosis.signals import DISTORTED_RATIO, Case
+from mpprof.diagnosis.signals import Case
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnableError, UnreadableError
 from mpprof.model.account import Account, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
-from mpprof.model.finding import Comparison, Diagnosis, KernelChange, Matching, Rung
+from mpprof.model.finding import Comparison, Diagnosis
 from mpprof.model.kernels import Placements
-from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import Run
 from mpprof.model.source import RunSource
 from mpprof.model.steps import StepSummary, StepTable
@@ -48,9 +46,6 @@ if TYPE_CHECKING:
 
 TableKind = Literal["kernels", "ops", "layers", "memory"]
 GIVE_A_PATH = "Give a log directory or a trace file"
-LEAST_MATCHED = 0.6
-"""With less of a run's op time matched to the other's, they ran different programs: a mixed run brings casts
-and loss scaling of its own, which is up to a third of it."""
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
@@ -430,7 +425,7 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
         from mpprof.analysis import alike
         from mpprof.analysis import compare as comparing
 
-        sides = _side(baseline), _side(mine)
+        sides = side(baseline), side(mine)
         if (refused := alike.refusal(*sides)) is not None:
             return comparing.refused(baseline.run, refused)
         return comparing.speedup(
@@ -444,7 +439,8 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
     return estimate.estimate(mine.account, mine.run, mine.peaks) if mine.account else None
 
 
-def _side(mine: Analysis) -> Side:
+def side(mine: Analysis) -> Side:
+    """What a run is, beside its step, where it is held against another."""
     from mpprof.analysis.alike import Side
 
     return Side(mine.run, _main_device(mine), mine.peaks)
@@ -476,67 +472,9 @@ def announce(root: str | Path) -> str | None:
 
 def compare(chosen: Sequence[Run], *, strict: bool = False) -> Comparison:
     """Two runs or a ladder, in the order given: each run against the first, each rung against the last."""
-    analyses = [analyse(run, strict=strict) for run in chosen]
-    return compare_analyses(analyses)
+    from mpprof.ladder import compare_analyses  # it stands on this module
 
-
-def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
-    """The comparison of what was already analysed. Raises MpprofError for fewer than two runs."""
-    from mpprof.analysis import aligning, alike, batches
-    from mpprof.analysis import compare as comparing
-
-    if len(analyses) < 2:
-        raise MpprofError("a comparison needs two runs or more", next="mpprof compare BASELINE RUN [RUN ...]")
-    ladder = len(analyses) > 2
-    judged = [judge(analyses[0]), *(judge(mine, analyses[0], ladder=ladder) for mine in analyses[1:])]
-    rungs = []
-    for index, (start, end) in enumerate(pairwise(analyses)):
-        step = judged[index + 1] if index == 0 else judge(end, start, ladder=ladder)
-        sides = _side(start), _side(end)
-        refused = alike.refusal(*sides)
-        changes: tuple[KernelChange, ...] = ()
-        matching = None
-        if start.account and end.account and refused is None:
-            changes = aligning.kernel_changes(start.account, end.account)
-            matching = aligning.matching(start.account, end.account, start.run, end.run)
-        rungs.append(
-            Rung(
-                start=index,
-                end=index + 1,
-                speedup=step.speedup,
-                slices=step.speedup.slices if step.speedup else (),
-                kernels=changes,
-                findings=step.findings,
-                labels=alike.unlike(*sides),
-                notes=_doubts(start, end, matching),
-                explanation=step.explanation if refused is None else (),
-                refused=refused,
-                cards=alike.rates(*sides),
-                matching=matching,
-                examples_per_s=(
-                    comparing.examples_per_s(start.run, start.account),
-                    comparing.examples_per_s(end.run, end.account),
-                ),
-            )
-        )
-    sizes = batches.of([mine.run for mine in analyses], [mine.steps for mine in analyses])
-    return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
-
-
-def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> tuple[str, ...]:
-    """What makes the parts of two runs hard to compare, whatever their records say."""
-    said = [
-        f"profiling changed {mine.run.name}: its parts are those of a profiled step, which takes "
-        f"{format_ns(mine.account.window_ns)} and not {format_ns(mine.account.wall_ns)}"
-        for mine in (start, end)
-        if mine.account and mine.account.wall_ns
-        if mine.account.window_ns > DISTORTED_RATIO * mine.account.wall_ns
-    ]
-    shares = [ratio for ratio in (matching.by_layer_ratio if matching else ()) if ratio is not None]
-    if shares and min(shares) < LEAST_MATCHED:
-        missing = format_ratio(1.0 - min(shares))
-        said.append(f"the programs differ: {missing} of one run's op time is in ops that the other has not")
-    return tuple(said)
+    return compare_analyses([analyse(run, strict=strict) for run in chosen])
 
 
 # --- tables ------------------------------------------------------------------------------------------------
