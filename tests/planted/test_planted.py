@@ -93,6 +93,14 @@ def test_account_and_comparison_close(judged, name: str) -> None:
         if found.speedup.gap_ns > 0:
             explained = sum((f.gap_ratio or 0.0) * found.speedup.gap_ns for f in found.findings)
             assert found.speedup.unexplained_ns == pytest.approx(found.speedup.gap_ns - explained, abs=1.0)
+        assert sum(f.lost_ratio or 0.0 for f in found.findings) <= 1.0 + 1e-9
+    if found.speedup is not None and found.speedup.expected is not None:
+        expected, with_host = found.speedup.expected, found.speedup.expected_with_host
+        assert found.speedup.ceiling is None or found.speedup.ceiling >= expected * (1 - 1e-9)
+        assert with_host is None or with_host <= expected
+    if found.whatif is not None:
+        alone = [f.whatif_step_ns for f in found.findings if f.whatif_step_ns is not None]
+        assert all(found.whatif.best_step_ns <= step_ns * (1 + 1e-9) for step_ns in alone)
 
 
 @pytest.mark.parametrize("name", CLEAN)
