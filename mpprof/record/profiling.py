@@ -57,6 +57,11 @@ class Profiling:
         """Nothing is planned and nothing is open."""
         return self.plan is None and self.window is None and self.foreign is None
 
+    @property
+    def profiles(self) -> bool:
+        """Whether a window is open, ours or TensorBoard's."""
+        return self.window is not None or (self.foreign is not None and self.foreign.open)
+
     def before_call(self, batch: int, first_of_epoch: bool) -> None:
         """The call that begins with `batch` is about to run: open, close, or mark it."""
         calls = self._calls
@@ -84,7 +89,7 @@ class Profiling:
         """A call has run; its line says whether it was profiled."""
         if self.plan is not None:
             self.plan.calls = calls_run
-        if self.window is not None or (self.foreign is not None and self.foreign.open):
+        if self.profiles:
             line["profiled"] = True
 
     def end_of_steps(self) -> None:

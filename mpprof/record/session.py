@@ -270,7 +270,7 @@ class FitSession:
         if not self._described or self._calls_run <= WARM_CALLS or not self.profiling.idle:
             self._after_call(line)
         snapshot = None
-        observer, in_window = self.observer, self.profiling.window is not None
+        observer, in_window = self.observer, self.profiling.profiles
         if not in_window and (observer.schedule.due(before, self.calls.step) or self._end_unknown):
             snapshot = observer.snapshot(self.model)
             observer.note_memory(line)
