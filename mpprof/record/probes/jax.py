@@ -19,6 +19,11 @@ import numpy as np
 from mpprof.record.probes.base import MARKER, Absent, Facts, Snapshot, Unanswered, counters_of
 from mpprof.record.reading import Reading
 
+EACH_ITS_OWN = (
+    "several JAX processes train together, which share no name for their training: each of them records a "
+    "run of its own, and this is one"
+)
+
 
 class JaxProbe(Unanswered):
     asynchronous = True
@@ -50,9 +55,10 @@ class JaxProbe(Unanswered):
         import keras
 
         current = keras.distribution.distribution()
+        alone = {"workers": Absent(EACH_ITS_OWN)} if jax.process_count() > 1 else {}
         if current is None:
-            return {"distribution": None, "replicas": 1}
-        return {"distribution": type(current).__name__, "replicas": jax.device_count()}
+            return {"distribution": None, "replicas": 1, **alone}
+        return {"distribution": type(current).__name__, "replicas": jax.device_count(), **alone}
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         found = counters_of(optimizer)

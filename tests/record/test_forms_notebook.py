@@ -1,0 +1,128 @@
+"""Where people look: a notebook's cells, without a port; policies compared on JAX; several JAX processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.record.test_fit_jax import REPOSITORY
+
+pytestmark = pytest.mark.framework
+
+TRAINING = """
+import pathlib, sys, threading
+import psutil
+from tests.record.training import callback, data, model
+
+def listening():
+    return {c.laddr.port for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"}
+
+recorded = callback(pathlib.Path(FOLDER), announce="mpprof.workflows:announce", verbose=1, audit=True)
+before, threads = listening(), threading.active_count()
+x, y = data(24)
+model().fit(x, y, batch_size=8, verbose=0, callbacks=[recorded])
+"""
+SHOWN = "recorded.result()"
+AFTER = "print(listening() == before, flush=True)"
+
+
+def test_a_result_is_shown_without_a_port(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    code = TRAINING.replace("FOLDER", repr(str(tmp_path / "run")))
+    code += f"page = {SHOWN}._repr_html_()\nassert page.startswith('<iframe'), page[:99]\n{AFTER}"
+    said = run(code, tmp_path, "tensorflow").splitlines()
+    assert said[-1] == "True"
+    assert said[-2].startswith("mpprof: 24 steps, 0 skipped. This mixed_float16 run was on a CPU")
+    assert said[-2].endswith("More: mpprof report run")  # from where it was trained
+
+
+def run(code: str, folder: Path, backend: str) -> str:
+    environment = {
+        **os.environ, "PYTHONPATH": str(REPOSITORY), "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3",
+        "JAX_PLATFORMS": "cpu",
+    }  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment, cwd=folder, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stdout.strip()
+
+
+def test_the_cells_of_a_real_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Jupyter's own kernel, where that is installed: Colab's and Kaggle's cells show `text/html`, too."""
+    nbclient = pytest.importorskip("nbclient", reason="no Jupyter here: pip install nbclient ipykernel")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]))
+    kernel = tmp_path / "kernels" / "here"
+    kernel.mkdir(parents=True)
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel.joinpath("kernel.json").write_text(
+        json.dumps({"argv": command, "display_name": "here", "language": "python"})
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    notebook = nbformat.v4.new_notebook()
+    sources = (TRAINING.replace("FOLDER", repr(str(tmp_path / "run"))), SHOWN, AFTER)
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbclient.NotebookClient(notebook, timeout=200, kernel_name="here").execute()
+    outputs: list[Any] = [out for cell in notebook.cells for out in cell.outputs]
+    said = "".join(out.get("text", "") for out in outputs if out.get("name") == "stdout")
+    assert "mpprof: 24 steps, 0 skipped." in said
+    assert said.endswith("True\n")
+    (shown,) = [out["data"]["text/html"] for out in outputs if "text/html" in out.get("data", {})]
+    assert shown.startswith('<iframe sandbox="allow-scripts"')
+
+
+COMPARED = """
+import json, sys
+import keras, mpprof
+from tests.record.training import data
+
+def build():
+    layers = keras.layers
+    made = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4),
+                             layers.Activation("softmax", dtype="float32")])
+    made.compile("adam", "sparse_categorical_crossentropy")
+    return made
+
+compared = mpprof.compare_policies(build, data(10), steps=40, logdir="runs", batch_size=8)
+runs = [run.run for run in compared.runs]
+assert keras.config.dtype_policy().name == "float32"
+print(json.dumps({
+    "backend": [run.facts.framework["backend"] for run in runs],
+    "dtypes": [run.last_fit.policy.compute_dtype for run in runs],
+    "steps": [run.steps.count for run in compared.runs],
+    "text": repr(compared),
+}))
+"""
+
+
+def test_policies_are_compared_on_jax(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    told = json.loads(run(COMPARED, tmp_path, "jax").splitlines()[-1])
+    assert told["backend"] == ["jax", "jax"]
+    assert told["dtypes"] == ["float32", "float16"]
+    assert told["steps"] == [40, 40]
+    assert told["text"].startswith("float32 → mixed_float16")
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["float32", "mixed_float16"]
+
+
+def test_several_jax_processes_say_that_each_records_its_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("keras")
+    from mpprof.record.probes.base import Absent
+    from mpprof.record.probes.jax import JaxProbe
+
+    probe = JaxProbe()
+    assert "workers" not in probe.distribution(None)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    told = probe.distribution(None)["workers"]
+    assert isinstance(told, Absent)
+    assert "each of them records a run of its own" in told.reason

@@ -1,0 +1,189 @@
+"""Skipped steps against a known truth: gradients made infinite at chosen steps, on both Kerases and on JAX.
+
+One table: dynamic scaling, calls of one and of eight steps with a last one that is not full, inputs of known
+and unknown size, gradient accumulation, and two replicas on virtual devices."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.store import Records, read_records
+from tests.record.test_fit_jax import REPOSITORY
+
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.framework
+
+STEPS, BAD = 38, (2, 19, 20, 37)
+
+CASES = {
+    f"{calls}-{size}-{micro}": {"per_call": calls, "known": size == "known", "accumulate": micro}
+    for calls in (1, 8)
+    for size in ("known", "unknown")
+    for micro in (1, 4)
+}
+REPLICATED = {name: case for name, case in CASES.items() if case["known"] and case["accumulate"] == 1}
+PLATFORMS = {
+    "keras 3": CASES,
+    "tf_keras": {  # has no accumulation, and refuses an unknown size with calls of several steps
+        name: case
+        for name, case in CASES.items()
+        if case["accumulate"] == 1 and (case["known"] or case["per_call"] == 1)
+    },
+    # Without any callback, too, Keras 3.15.1's calls of several steps fail under a MirroredStrategy.
+    "keras 3, two replicas": {name: case for name, case in REPLICATED.items() if case["per_call"] == 1},
+    "tf_keras, two replicas": REPLICATED,
+    "jax": {name: case for name, case in CASES.items() if case["known"]},
+    "jax, two devices": REPLICATED,
+}
+
+
+# --- the trainings, each platform in a process of its own --------------------------------------------------
+
+
+def train(platform: str, out: Path) -> None:
+    """Every case of the platform, with the optimizer's own counters at the end as what really happened."""
+    from tests.record.training import callback, data
+
+    package, _, spread = platform.partition(", ")
+    x, y = data(STEPS, BAD)
+    truth = {}
+    for name, case in PLATFORMS[platform].items():
+        with _spread(package, bool(spread)):
+            made = _model(package, case)
+        made.fit(_input(package, x, y, case["known"]), epochs=2, verbose=0, callbacks=[callback(out / name)])
+        truth[name] = _truth(made.optimizer)
+    (out / "truth.json").write_text(json.dumps(truth))
+
+
+def _spread(package: str, two: bool) -> Any:
+    import contextlib
+
+    if not two:
+        return contextlib.nullcontext()
+    if package == "jax":
+        import jax
+        import keras
+
+        assert jax.device_count() == 2
+        keras.distribution.set_distribution(keras.distribution.DataParallel())
+        return contextlib.nullcontext()
+    import tensorflow as tf
+
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope()
+
+
+def _model(package: str, case: dict[str, Any]) -> Any:
+    if package == "tf_keras":
+        from tests.record.test_fit_tf_keras import model as of_keras_2
+
+        return of_keras_2(steps_per_execution=case["per_call"])
+    import keras
+
+    from tests.record.training import model
+
+    micro = case["accumulate"] if case["accumulate"] > 1 else None
+    optimizer = keras.optimizers.Adam(gradient_accumulation_steps=micro)
+    return model(optimizer=optimizer, steps_per_execution=case["per_call"])
+
+
+def _input(package: str, x: Any, y: Any, known: bool) -> Any:
+    import tensorflow as tf
+
+    from tests.record.training import BATCH, batches_of_unknown_number
+
+    if not known:
+        return batches_of_unknown_number(x, y)
+    return tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+
+
+def _truth(optimizer: Any) -> dict[str, float]:
+    """How often the inner optimizer ran, and the loss scale. Keras 2 counts skipped steps, too: there the
+    halvings of its scale tell."""
+    scale = optimizer.dynamic_scale if hasattr(optimizer, "dynamic_scale") else optimizer.loss_scale
+    counter = getattr(optimizer.inner_optimizer, "_iterations", None)
+    return {"ran": int(_number(counter)), "scale": _number(scale)}
+
+
+def _number(variable: Any) -> float:
+    """Of a Keras variable, which holds the framework's, at times mirrored, or of a plain one."""
+    held = getattr(variable, "value", variable)
+    held = variable if callable(held) else held
+    return float(held.numpy() if hasattr(held, "numpy") else held)
+
+
+# --- what was recorded -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=PLATFORMS)
+def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    name = str(request.param)
+    package, _, spread = name.partition(", ")
+    pytest.importorskip(package.replace("keras 3", "keras"))
+    out = tmp_path_factory.mktemp(name.replace(" ", "-").replace(",", ""))
+    environment = {
+        **os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3",
+        "KERAS_BACKEND": "jax" if package == "jax" else "tensorflow", "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2" if package == "jax" and spread else "",
+    }  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.record.test_scale_skips", name, str(out)],
+        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return name, out, json.loads((out / "truth.json").read_text())
+
+
+def records(root: Path) -> Records:
+    read = read_records(root)
+    assert read.warnings == ()
+    assert read.finished
+    return read
+
+
+def test_steps_and_skips_are_exact(platform: Any) -> None:
+    name, out, truth = platform
+    table = {}
+    for case in PLATFORMS[name]:
+        steps = records(out / case).steps
+        assert steps is not None
+        skipped = int(steps.skipped[steps.skipped > 0].sum())
+        table[case] = (int(steps.step[-1]), int(steps.covers.sum()), skipped, float(steps.loss_scale[-1]))
+    wanted = {case: (2 * STEPS, 2 * STEPS, 2 * len(BAD), truth[case]["scale"]) for case in table}
+    assert table == wanted
+    assert {case["scale"] for case in truth.values()} == {2.0 ** (15 - 2 * len(BAD))}
+    if not name.startswith("tf_keras"):
+        assert {case["ran"] for case in truth.values()} == {2 * (STEPS - len(BAD))}
+
+
+def test_how_it_was_spread_is_recorded(platform: Any) -> None:
+    name, out, _ = platform
+    package, _, spread = name.partition(", ")
+    kind = {"jax": "DataParallel"}.get(package, "MirroredStrategy") if spread else None
+    for case, given in PLATFORMS[name].items():
+        facts = records(out / case).facts
+        assert facts is not None
+        assert (facts.distribution, facts.replicas) == (kind, 2 if spread else 1)
+        (fit,) = facts.fits
+        assert fit.batch_size == (8 if given["known"] else None)
+        assert (fit.steps_per_execution, fit.gradient_accumulation_steps) == (
+            given["per_call"],
+            given["accumulate"],
+        )
+        assert fit.non_finite_weights == ()
+
+
+if __name__ == "__main__":
+    if sys.argv[1].endswith("two replicas"):
+        import tensorflow as tf
+
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+    train(sys.argv[1], Path(sys.argv[2]))
