@@ -25,7 +25,7 @@ from mpprof.diagnosis.signals import Case
 from mpprof.model.audit import AuditNote, AuditReport
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Finding, Unable
-from mpprof.model.run import LayerFacts, Run
+from mpprof.model.run import LayerFacts, Run, RunFacts
 
 RECORDED: tuple[Rule, ...] = (
     mp101_built_before_policy,
@@ -35,6 +35,11 @@ RECORDED: tuple[Rule, ...] = (
     mp402_odd_vocabulary,
 )
 """Rules of the catalogue that judge on records alone."""
+
+NO_WORKERS = (
+    "Keras 3's fit does not support MultiWorkerMirroredStrategy: train with tf_keras, or with Keras 3 on JAX "
+    "(keras.distribution)"
+)
 
 _RANK = {"error": 0, "warning": 1, "info": 2}
 _OF_THE_MODEL = frozenset({"MP101", "MP102"})
@@ -73,6 +78,15 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         notes=tuple(sorted(notes, key=lambda n: (worst[n.code], order[n.code], _RANK[n.severity]))),
         unable=tuple(Unable(unable.code, unable.reason) for unable in judged.unable),
         clear=tuple(code for code in dict.fromkeys(clear) if code not in worst),
+        warnings=(NO_WORKERS,) if facts is not None and _workers_of_keras_3(facts) else (),
+    )
+
+
+def _workers_of_keras_3(facts: RunFacts) -> bool:
+    return (
+        facts.distribution == "MultiWorkerMirroredStrategy"
+        and facts.framework.get("backend") == "tensorflow"
+        and facts.framework.get("keras_package") != "tf_keras"
     )
 
 

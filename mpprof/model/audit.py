@@ -35,6 +35,7 @@ class AuditReport:
     notes: tuple[AuditNote, ...]
     unable: tuple[Unable, ...]
     clear: tuple[str, ...]
+    warnings: tuple[str, ...] = ()  # what will not train at all
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
@@ -49,7 +50,7 @@ def lines(report: AuditReport) -> list[str]:
     """The report as text, notes of one cause under one heading."""
     head = f"{report.model or 'model'}: policy {report.policy or 'not known'}, {report.layers} layers"
     head += f", for {report.gpu}" if report.gpu else ", for any NVIDIA GPU with Tensor Cores"
-    said = [head]
+    said = [head, *(f"warning: {text}" for text in report.warnings)]
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
@@ -62,7 +63,7 @@ def lines(report: AuditReport) -> list[str]:
             "It computes in float32 as it is; sizes are judged as for mixed precision. First of all:",
         ]
         said.append('      keras.config.set_dtype_policy("mixed_float16")  # before the model is built')
-    elif not report.notes:
+    elif not report.notes and not report.warnings:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]
     if report.unable:
         said += ["", "Not judged:", *(f"  {unable.code}: {unable.reason}" for unable in report.unable)]
@@ -72,9 +73,9 @@ def lines(report: AuditReport) -> list[str]:
 def short(report: AuditReport, most: int = 5) -> list[str]:
     """The same in a few lines, one for each cause."""
     codes = list(dict.fromkeys(note.code for note in report.notes if note.severity != "info"))
-    if not codes:
+    if not codes and not report.warnings:
         return []
-    said = ["mpprof audit, before the first step:"]
+    said = ["mpprof audit, before the first step:", *(f"  {text}" for text in report.warnings)]
     for code in codes[:most]:
         same = [note for note in report.notes if note.code == code]
         where = ", ".join(note.layer for note in same[:3] if note.layer)

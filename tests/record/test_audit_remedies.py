@@ -265,3 +265,28 @@ def test_a_masked_recurrent_layer_wants_right_padding() -> None:
     names: dict[str, Any] = {"keras": keras, "sequences": [[1, 2], [3]]}
     exec(note.remedy, names)
     assert names["x"].tolist() == [[1, 2], [3, 0]]
+
+
+@pytest.mark.parametrize(("kind", "package", "said"), [
+    ("MultiWorkerMirroredStrategy", None, True),
+    ("MultiWorkerMirroredStrategy", "tf_keras", False),
+    ("MirroredStrategy", None, False),
+])  # fmt: skip
+def test_several_workers_want_keras_2(kind: str, package: str | None, said: bool) -> None:
+    from dataclasses import replace
+
+    from mpprof.auditing import audit_run
+    from mpprof.record.describing import run_of
+
+    run = run_of(assembled((vector(), lambda: layers.Dense(16), end), "mixed_float16"))
+    assert run.facts is not None
+    framework = {**run.facts.framework, **({"keras_package": package} if package else {})}
+    report = audit_run(replace(run, facts=replace(run.facts, distribution=kind, framework=framework)))
+    assert ("train with tf_keras" in str(report)) is said
+
+
+def test_under_a_strategy_xla_has_to_be_asked_for() -> None:
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model = assembled((vector(), lambda: layers.Dense(16), end), "mixed_float16")
+    (note,) = noted(model, "MP309")
+    assert noted(run_on(model, note.remedy), "MP309") == []
