@@ -130,6 +130,7 @@ def test_a_fixed_scale_never_skips_and_its_weights_are_no_longer_finite(
         {"clipnorm": 1.0},
     )
     assert "fixed at 1024.0" in read.facts.absent["loss_scale"]
+    assert len(read.facts.fits[0].non_finite_weights or ()) == len(made.weights) == 4
     assert not np.isfinite(keras.ops.convert_to_numpy(made.weights[0])).all()
     assert "MP206" in caplog.text
 
