@@ -113,8 +113,10 @@ def _operands(trace: Trace) -> dict[Path, list[Sizes]]:
     if trace.source.format != "chrome":
         return {}
     stated = np.flatnonzero((table.op >= 0) & (table.shapes >= 0))
+    pairs = np.unique(table.op[stated] * np.int64(len(trace.strings)) + table.shapes[stated])
     found: dict[Path, list[Sizes]] = defaultdict(list)
-    for op, shapes in np.unique(np.stack([table.op[stated], table.shapes[stated]]), axis=1).T.tolist():
+    for pair in pairs.tolist():
+        op, shapes = divmod(pair, len(trace.strings))
         scope = _own_scope(trace.ops[op])
         if scope.phase != "backward" and (path := module_path(scope)):
             found[path] += sizes_of(trace.strings[shapes])
