@@ -159,7 +159,16 @@ def test_a_third_of_the_cases_was_not_seen_by_the_rules_own_tests() -> None:
 
 def test_the_generator_knows_nothing_of_the_analysis() -> None:
     here, builders = Path(__file__).parent, Path(__file__).parents[1] / "builders"
-    made = ("generator", "cases", "recorded", "near_misses", "suite", "held_out")
+    made = (
+        "generator",
+        "cases",
+        "recorded",
+        "near_misses",
+        "suite",
+        "held_out",
+        "random_training",
+        "random_causes",
+    )
     played = ("gpus", "simulate", "workloads", "xla_workloads", "hlo", "xspace", "records")
     for source in (*(here / f"{name}.py" for name in made), *(builders / f"{name}.py" for name in played)):
         assert "import mpprof" not in source.read_text()
