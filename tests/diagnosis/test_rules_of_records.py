@@ -141,6 +141,19 @@ def test_mp106_the_last_layer_gives_float16() -> None:
 # --- MP201, MP204: skipped steps
 
 
+@pytest.mark.parametrize("code", ["MP201", "MP205"])
+def test_a_dozen_steps_without_a_skip_are_too_few_to_be_clear_of_them(code) -> None:
+    short = c.case(table=c.steps(14, skipped=dict.fromkeys(range(1, 15), 0)))
+    assert says(code, short).startswith("unable")
+    long = c.case(table=c.steps(200, skipped=dict.fromkeys(range(1, 201), 0)))
+    assert says(code, long) == "clear"
+
+
+def test_mp902_a_dozen_steps_are_too_few_to_be_clear_of_recompiles() -> None:
+    table = c.steps(14)
+    assert "train for" in says("MP902", c.case(table=table, steps=c.summary(table, first_steady=2)))
+
+
 def skipping(count=1000, *, skipped, scales=None, **facts):
     return c.case(table=c.steps(count, skipped=skipped, scales=scales), **facts)
 
