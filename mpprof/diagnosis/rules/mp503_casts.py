@@ -10,7 +10,8 @@ How we know
 
 What it costs
     Their time, less the cast of every weight once a step, which mixed precision needs: 6 bytes per parameter
-    at the device's bandwidth, where both are known.
+    at the device's bandwidth, where both are known. Without the model's layers the needed casts cannot be
+    told from the others: then their share is stated, and no cost.
 
 What to do
     Let XLA fuse them into the kernels around them, and leave fewer float32 islands:
@@ -32,8 +33,8 @@ from __future__ import annotations
 
 from mpprof.analysis import added
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.signals import RECORD_RUN, Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP503", "casts", "Casts take a noticeable part of the step"
@@ -54,10 +55,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"casts take {format_ratio(total / account.step_ns)} of the step")
     if known(signals.layers) is None and not signals.on_cpu:
-        return Unable(
-            f"casts take {format_ratio(total / account.step_ns)} of the step; which of them weights and "
-            f"norms need is not known: {signals.layers}"
-        )
+        return _without_the_layers(total / account.step_ns)
     calls = sum(signals.cells[row].calls_per_step for row in rows)
     return Found(
         summary="casts that could be fused away take {cost} a step ({share})",
@@ -71,4 +69,18 @@ def judge(signals: Signals) -> Outcome:
         severity="info" if signals.on_cpu else None,  # there they are part of emulating 16 bits
         scale=SCALE,
         claims=claims,
+    )
+
+
+def _without_the_layers(ratio: float) -> Found:
+    """What casts take is in the trace; what of it need not be is not."""
+    return Found(
+        summary=(
+            f"casts take {format_ratio(ratio)} of the step; how much of that weights and norms need is not "
+            "known: the model's layers were not recorded"
+        ),
+        remedy=f"jit_compile=True fuses casts into their neighbours; to know what they cost, {RECORD_RUN}",
+        evidence=(evidence.ratio("casts in the step", ratio, SCALE.info_ratio),),
+        confidence="low",
+        severity="info",
     )
