@@ -39,18 +39,10 @@ class TimeRow:
 def subject(document: Document) -> str:
     """What was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is known."""
     run = document["run"]
-    facts = [run["policy"], run["backend"], run["device"], _compiler(run)]
+    facts = [run["policy"], run["backend"], run["device"], words.compiled(run["backend"], run["jit_compile"])]
     if run["batch_size"] is not None:
         facts.append(f"batch {words.count(run['batch_size'])}")
     return ", ".join(words.plain(str(fact)) for fact in facts if fact) or "nothing recorded about the run"
-
-
-def _compiler(run: Document) -> str | None:
-    jit_compile = run["jit_compile"]
-    if jit_compile is None:
-        return None
-    state = jit_compile if isinstance(jit_compile, str) else "on" if jit_compile else "off"
-    return f"{words.compiler(run['backend'])} {state}"
 
 
 def time_heading(document: Document) -> str:

@@ -152,12 +152,20 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-__all__ = [
-    "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "count", "duration", "number", "percent",
-    "plain", "plural", "quantity", "scale", "shorten", "size", "speedup", "time_unit",
-]  # fmt: skip
-
-
 def compiler(backend: str | None) -> str:
     """What Keras' jit_compile asks for on this backend."""
     return "torch.compile" if backend == "torch" else "XLA"
+
+
+def compiled(backend: str | None, jit: Any) -> str | None:
+    """ "XLA on", "torch.compile off", "XLA auto"; None where `jit` is not known."""
+    if jit is None:
+        return None
+    return f"{compiler(backend)} {'on' if jit is True else 'off' if jit is False else jit}"
+
+
+__all__ = [
+    "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "count",
+    "duration", "number", "percent", "plain", "plural", "quantity", "scale", "shorten", "size", "speedup",
+    "time_unit",
+]  # fmt: skip

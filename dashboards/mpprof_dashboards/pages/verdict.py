@@ -41,11 +41,11 @@ def content(document: Document, *, baseline: str | None = None, export: str = ""
 
 def _hero(document: Document, baseline: str | None, export: str) -> html.Header:
     run = document["run"]
-    batch, jit = run.get("batch_size"), run.get("jit_compile")
+    batch = run.get("batch_size")
     facts = [
         run.get("policy"), run.get("backend"), run.get("device"),
         f"batch {words.count(batch)}" if batch is not None else None,
-        None if jit is None else "XLA on" if jit is True else "XLA off" if jit is False else f"XLA {jit}",
+        words.compiled(run.get("backend"), run.get("jit_compile")),
         _against(document, baseline),
     ]  # fmt: skip
     return html.Header(
