@@ -41,6 +41,7 @@ from mpprof.traces.names import (
     TPU_WORK_LINES,
     bytes_of,
     copy_kind_of_details,
+    derived_name,
     host_kind,
     is_derived,
 )  # fmt: skip
@@ -262,7 +263,7 @@ def _roles(found: _Collected) -> list[_Role]:
         else:
             derived = is_derived(tid if isinstance(tid, int) else 0, thread)
             work = not derived or (device[0] == "TPU" and thread in TPU_WORK_LINES)
-            roles.append(_Role(device, work, steps=thread == "Steps"))
+            roles.append(_Role(device, work, steps=derived_name(thread) == "Steps"))
     return roles
 
 

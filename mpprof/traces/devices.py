@@ -14,11 +14,11 @@ from mpprof.traces import columns
 from mpprof.traces.columns import Interner, constant
 from mpprof.traces.events import PlaneEvents, read_events
 from mpprof.traces.names import (
-    DERIVED_LINES,
     TPU_WORK_LINES,
     bytes_of,
     copy_kind,
     copy_kind_of_details,
+    derived_name,
     is_derived,
 )
 from mpprof.traces.ops import Ops
@@ -62,11 +62,11 @@ class DeviceReader:
         real: list[RawLine] = []
         derived: list[RawLine] = []
         for line in plane.lines:
-            if tpu and (line.name in TPU_WORK_LINES or line.name not in DERIVED_LINES):
+            if tpu and (line.name in TPU_WORK_LINES or derived_name(line.name) is None):
                 real.append(line)
             else:
                 (derived if is_derived(line.id, line.name) else real).append(line)
-        self._steps(plane, [line for line in derived if line.name == "Steps"], device)
+        self._steps(plane, [line for line in derived if derived_name(line.name) == "Steps"], device)
         if plane.cut and not plane.metadata_names:
             return
         if derived and not real and any(line.end > line.start + 32 for line in derived):

@@ -23,8 +23,15 @@ TPU_WORK_LINES = frozenset(("XLA Ops", "Async XLA Ops"))
 """On a TPU plane these are no derivation: the hardware's own record of what ran."""
 
 
+def derived_name(name: str) -> str | None:
+    """Which of DERIVED_LINES a line's name says it is; None for other names. XProf 2.24 derives lines for
+    each stream, and names it: `XLA Ops - from #16`."""
+    line = name.partition(" - from #")[0]
+    return line if line in DERIVED_LINES else None
+
+
 def is_derived(line_id: int, name: str) -> bool:
-    return line_id & 0xFFFFFFFF in DERIVED_LINE_IDS or name in DERIVED_LINES
+    return line_id & 0xFFFFFFFF in DERIVED_LINE_IDS or derived_name(name) is not None
 
 
 OP = re.compile(r"^(?P<name>[^\s].*):(?P<type>[A-Z_][A-Za-z0-9_]*)$", re.DOTALL)

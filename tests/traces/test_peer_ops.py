@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def test_device_ops_agree_with_xprof(path: Path, tmp_path: Path) -> None:
     alike = {name for name in ours if theirs.get(name) == pytest.approx(2 * ours[name], rel=1e-6)}
     assert not (ours.keys() | theirs.keys()) - alike - otherwise
     assert len(alike) == ALIKE[path.name.partition(".")[0]]
+
+
+@needs_shared()
+@pytest.mark.parametrize("path", shared_xplanes(), ids=lambda p: p.name)
+def test_kernels_survive_the_export_for_the_trace_viewer(path: Path, tmp_path: Path) -> None:
+    """XProf's export holds the streams and, beside them, lines derived from each, which are not counted."""
+    export = tmp_path / f"{path.name.partition('.')[0]}.trace.json"
+    export.write_text(json.dumps(answer(path, "trace_viewer", tmp_path)))
+    whole, exported = traces.read(path), traces.read(export)
+
+    def kernels(trace: Trace) -> Counter[tuple[int, str, float]]:
+        table = trace.kernels
+        rows = zip(table.device.tolist(), table.name.tolist(), table.duration_ns.tolist(), strict=True)
+        return Counter((trace.devices[row].ordinal, trace.strings[name], ns) for row, name, ns in rows)
+
+    assert {stream.name for stream in exported.streams} == {
+        whole.streams[row].name for row in np.unique(whole.kernels.stream)
+    }
+    assert kernels(exported) == kernels(whole)
+    assert len(exported.kernels) > 0
 
 
 @needs_shared()

@@ -60,7 +60,10 @@ def test_derived_lines_are_told_by_id_and_by_name_and_never_counted(read) -> Non
     space = Space()
     plane = gpu(space)
     plane.line(7, "Stream #7(Compute)").event("kernel", 100, 10)
-    for id, name in ((-559038734, "TensorFlow Ops"), (0xDEADBEEF + 5, "anything"), (3, "XLA Ops")):
+    lines = (
+        (-559038734, "TensorFlow Ops"), (0xDEADBEEF + 5, "anything"), (3, "XLA Ops"), (4, "XLA Ops - from #7"),
+    )  # fmt: skip
+    for id, name in lines:
         plane.line(id, name).event("kernel", 100, 10)
     steps = plane.line(-559038737, "Steps")
     steps.event("12", 90, 100, {"group_id": 0, "step_name": "12"})
