@@ -6,6 +6,7 @@ thinks (analysis, diagnosis). What a report of one trace does not need is import
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,6 +94,8 @@ def places(path: Path) -> tuple[Place, ...]:
         path = _fetched(path)
     if path.is_file():
         return (Place(path.name, path, (path,)),)
+    if not path.is_dir():
+        raise UnreadableError("is no regular file and no directory", where=str(path), next=f"{GIVE_A_PATH}.")
     from mpprof import store
 
     roots = store.find_runs(path)
@@ -122,16 +125,35 @@ def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
 
 
 def runs(path: str | Path) -> tuple[Run, ...]:
-    """Every run under a path, oldest first. Raises NotFoundError where there is no path or no run."""
+    """Every run under a path, oldest first; traces without records in the order of `traces.find`.
+
+    Raises NotFoundError where there is no path or no run, UnreadableError also where directories that may
+    hold one cannot be opened.
+    """
     path = Path(path)
     found = [place.read() for place in places(path)]
     if not found:
+        _refuse_closed(path)
         raise NotFoundError(
             "no mpprof records and no trace here",
             where=str(path),
             next="Train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
         )
-    return tuple(sorted(found, key=lambda run: (run.facts.created_unix_ns if run.facts else 0, run.name)))
+    return tuple(sorted(found, key=lambda run: run.facts.created_unix_ns if run.facts else 0))
+
+
+def _refuse_closed(path: Path) -> None:
+    """Raises UnreadableError where a directory at or below a path cannot be opened."""
+    closed: list[OSError] = []
+    for _ in os.walk(path, onerror=closed.append):
+        pass
+    if closed:
+        more = f", and {len(closed) - 1} more directories" if len(closed) > 1 else ""
+        raise UnreadableError(
+            f"cannot be opened: {closed[0].strerror}{more}",
+            where=str(closed[0].filename),
+            next="Check its permissions",
+        )
 
 
 def load(path: str | Path, *, run: str | None = None) -> Run:
@@ -145,7 +167,7 @@ def load(path: str | Path, *, run: str | None = None) -> Run:
         if named:
             return named[-1].read()
     found = runs(path)
-    names = "\n".join(f"  {each.name}" for each in found)
+    names = "\n".join("  " + each.name.replace("\n", "\\n") for each in found)
     if run == "latest":
         return found[-1]
     if run is not None:

@@ -1,7 +1,10 @@
 """Loading, analysing and comparing through the public names."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +53,43 @@ def test_a_directory_of_runs_asks_for_a_choice_and_lists_them(tmp_path: Path) ->
     assert workflows.load(tmp_path, run="latest").name in ("mixed", "deep/float32")
     with pytest.raises(NotFoundError, match="no run named 'absent'"):
         workflows.load(tmp_path, run="absent")
+
+
+def test_the_latest_of_several_traces_is_the_newest_whatever_their_names(tmp_path: Path) -> None:
+    (trace,) = mpprof.load(MIXED).traces
+    for name, time in (("z", 1), ("a", 3), ("line\nbreak", 2)):
+        copied = Path(shutil.copy(trace, tmp_path / f"{name}.xplane.pb"))
+        os.utime(copied, ns=(time, time))
+    assert workflows.load(tmp_path, run="latest").name == "a.xplane.pb"
+    with pytest.raises(SeveralRunsError) as error:
+        mpprof.load(tmp_path)
+    assert str(error.value).splitlines()[-3:] == [
+        "  z.xplane.pb",
+        r"  line\nbreak.xplane.pb",
+        "  a.xplane.pb",
+    ]
+
+
+def test_what_is_no_file_and_no_directory_is_said_so(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "host.xplane.pb")
+    for path in (tmp_path / "host.xplane.pb", Path("/dev/zero")):
+        with pytest.raises(UnreadableError, match="no regular file"):
+            mpprof.load(path)
+
+
+def test_a_directory_that_cannot_be_opened_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = tmp_path / "logs" / "closed"
+    closed.mkdir(parents=True)
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:  # permissions do not hold for every user that runs tests
+        if str(path) == str(closed):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(UnreadableError, match=r"closed: cannot be opened: Permission denied"):
+        mpprof.load(tmp_path)
 
 
 def test_a_run_picked_by_name_does_not_suffer_from_its_neighbour(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from mpprof.traces.xspace import XSpaceReader
 __all__ = ["READERS", "Reader", "choice", "find", "is_slow", "read", "version"]
 
 HEAD_BYTES = 64
+PEEK_BYTES = 1 << 12
+GZIP = b"\x1f\x8b"
 
 
 class Reader(Protocol):
@@ -65,6 +68,13 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
+            inner = _unpacked(head + file.read(PEEK_BYTES)) if head[:2] == GZIP else b""
+        if not head:
+            raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
+        if inner == GZIP:
+            raise UnreadableError(
+                "is compressed twice", where=str(path), next="Unpack it with gunzip and read the result."
+            )
         for reader in READERS:
             if reader.recognises(path, head):
                 return reader.read(path, strict=strict)
@@ -77,3 +87,11 @@ def read(path: Path, *, strict: bool = False) -> Trace:
         where=str(path),
         next=f"It reads {', '.join(suffix for reader in READERS for suffix in reader.suffixes)}.",
     )
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """The first two bytes within the beginning of a gzip file; empty where it cannot be unpacked."""
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(packed, len(GZIP))
+    except zlib.error:
+        return b""

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from mpprof.traces import chrome, nsys
 
+PERFETTO = "perfetto_trace"
+"""How JAX names its export for Perfetto (`create_perfetto_trace=True`), whatever the host."""
+
 RANKS = ("xspace", "kineto", "chrome", "nsys", "nsys report")
 
 _BY_NAME = (
@@ -111,8 +114,8 @@ def host_of(file: Path) -> str | None:
 def choice(path: Path) -> str | None:
     """Words for what lies unread beside this trace, of another format or of another host; None for nothing.
 
-    A trace viewer's export of the very same profile (`host.trace.json.gz` beside `host.xplane.pb`) is
-    no choice, and neither is a report beside its export.
+    An export of the very same profile (`host.trace.json.gz` or JAX's `perfetto_trace.json.gz` beside
+    `host.xplane.pb`) is no choice, and neither is a report beside its export.
     """
     mine = kind_of(path)
     if mine is None:
@@ -125,7 +128,8 @@ def choice(path: Path) -> str | None:
             hosts.append(str(host_of(file) or file.name))
         if kind in (None, mine) or (mine == "nsys" and kind == "nsys report"):
             continue
-        if mine == "xspace" and kind == "chrome" and file.name.partition(".")[0] == stem:
+        first = file.name.partition(".")[0]
+        if mine == "xspace" and (first == PERFETTO or (kind == "chrome" and first == stem)):
             continue
         others.append(file.name)
     said = []

@@ -306,6 +306,17 @@ def test_gzip_is_read_and_a_damaged_one_as_far_as_it_goes(tmp_path: Path) -> Non
     assert any("compressed file is damaged" in warning for warning in trace.warnings)
 
 
+@pytest.mark.parametrize("name", ["host.xplane.pb.gz", "host.trace.json.gz", "any.json.gz"])
+def test_what_is_compressed_twice_or_empty_is_said_so(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(gzip.compress(b'{"traceEvents": []}')))
+    with pytest.raises(UnreadableError, match=r"compressed twice.*gunzip"):
+        traces.read(path)
+    path.write_bytes(b"")
+    with pytest.raises(UnreadableError, match="the file is empty"):
+        traces.read(path)
+
+
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xspace, "MAX_UNPACKED", 1 << 22)
     path = write(tmp_path / "host.xplane.pb.gz", gzip.compress(b"\0" * (1 << 24)))

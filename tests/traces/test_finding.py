@@ -104,7 +104,10 @@ def test_a_file_that_is_named_is_no_choice_and_nor_is_the_viewers_export(tmp_pat
     folder.mkdir()
     (folder / "host.xplane.pb").write_bytes(b"")
     (folder / "host.trace.json.gz").write_bytes(b"")
+    (folder / "perfetto_trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
     assert traces.choice(folder / "host.xplane.pb") is None
+    (folder / "host.pt.trace.json").write_bytes(b"{}")
+    assert "not read: host.pt.trace.json" in str(traces.choice(folder / "host.xplane.pb"))
 
 
 def test_links_that_lead_nowhere_and_pipes_are_no_traces(tmp_path: Path) -> None:
