@@ -1,4 +1,4 @@
-"""Composes the rooms into what people ask for: load a run, analyse, diagnose, compare, the source of runs.
+"""Composes the rooms into what people ask for: analyse a loaded run, diagnose, compare, the source of runs.
 
 The only module that knows both wings: the one that touches the world (store, traces) and the one that
 thinks (analysis, diagnosis). What a report of one trace does not need is imported where it is used.
@@ -6,7 +6,6 @@ thinks (analysis, diagnosis). What a report of one trace does not need is import
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,24 +28,28 @@ from mpprof.analysis import (
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
 from mpprof.diagnosis.signals import Case
-from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnableError, UnreadableError
+from mpprof.errors import SeveralRunsError, UnableError, UnreadableError
+from mpprof.loading import Place, load, places, runs
 from mpprof.model.account import Account, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Comparison, Diagnosis
 from mpprof.model.kernels import Placements
 from mpprof.model.run import Run
 from mpprof.model.source import RunSource
-from mpprof.model.steps import StepSummary, StepTable
+from mpprof.model.steps import StepSummary
 from mpprof.model.trace import Trace
 from mpprof.traces import awaited
 
 if TYPE_CHECKING:
     from mpprof.analysis.alike import Side
     from mpprof.analysis.bounds import Proof
-    from mpprof.store import Records
+
+__all__ = [
+    "Analysis", "Place", "TableKind", "analyse", "announce", "compare", "diagnose", "judge", "load", "places",
+    "rows_of", "runs", "side", "source", "table_rows",
+]  # fmt: skip
 
 TableKind = Literal["kernels", "ops", "layers", "memory"]
-GIVE_A_PATH = "Give a log directory or a trace file"
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
@@ -64,186 +67,6 @@ class Analysis:
     memory: MemoryAccount | None
     peaks: DevicePeaks | None
     trace_problem: str | None
-
-
-# --- loading -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run lies: `root` holds records, or is a lone trace file. Its reading rests on `files`."""
-
-    name: str
-    root: Path
-    files: tuple[Path, ...]
-    nested: tuple[Path, ...] = ()  # run roots under this one
-    found: bool = False  # a lone trace that was found in a directory, not named by the user
-
-    def read(self) -> Run:
-        """Reads the records; raises UnreadableError, TooNewError."""
-        return _recorded(self) if self.root.is_dir() else _lone(self)
-
-
-def places(path: Path) -> tuple[Place, ...]:
-    """Every place under a path that holds a run: directories with records, else lone traces.
-
-    A file is one run without records; what lies at an address (https, s3, gs) is fetched. Empty where there
-    is nothing; raises NotFoundError for a missing path.
-    """
-    if not path.exists():
-        path = _fetched(path)
-    if path.is_file():
-        return (Place(path.name, path, (path,)),)
-    if not path.is_dir():
-        raise UnreadableError("is no regular file and no directory", where=str(path), next=f"{GIVE_A_PATH}.")
-    from mpprof import store
-
-    roots = store.find_runs(path)
-    if not roots:
-        lone = ((file.relative_to(path).as_posix(), file) for file in traces.find(path))
-        return tuple(Place(name, file, (file,), found=True) for name, file in lone)
-    return tuple(_place(root, path, roots) for root in roots)
-
-
-def _fetched(path: Path) -> Path:
-    """The local copy of what lies at an address. Raises NotFoundError for a path that is none."""
-    from mpprof.store import cache
-    from mpprof.traces import remote
-
-    address = remote.address_of(path)
-    if address is None:
-        raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_PATH)
-    return remote.fetch(address, cache.folder_for_now() / "fetched")
-
-
-def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
-    name = root.name if root == under else root.relative_to(under).as_posix()
-    nested = tuple(other for other in roots if other != root and other.is_relative_to(root))
-    records = tuple(sorted((root / "mpprof").glob("*.json*")))
-    found = tuple(f for f in traces.find(root) if not any(f.is_relative_to(other) for other in nested))
-    return Place(name, root, (*records, *found), nested)
-
-
-def runs(path: str | Path) -> tuple[Run, ...]:
-    """Every run under a path, oldest first; traces without records in the order of `traces.find`.
-
-    Raises NotFoundError where there is no path or no run, UnreadableError also where directories that may
-    hold one cannot be opened.
-    """
-    path = Path(path)
-    found = [place.read() for place in places(path)]
-    if not found:
-        _refuse_closed(path)
-        raise NotFoundError(
-            "no mpprof records and no trace here",
-            where=str(path),
-            next="Train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
-        )
-    return tuple(sorted(found, key=lambda run: run.facts.created_unix_ns if run.facts else 0))
-
-
-def _refuse_closed(path: Path) -> None:
-    """Raises UnreadableError where a directory at or below a path cannot be opened."""
-    closed: list[OSError] = []
-    for _ in os.walk(path, onerror=closed.append):
-        pass
-    if closed:
-        more = f", and {len(closed) - 1} more directories" if len(closed) > 1 else ""
-        raise UnreadableError(
-            f"cannot be opened: {closed[0].strerror}{more}",
-            where=str(closed[0].filename),
-            next="Check its permissions",
-        )
-
-
-def load(path: str | Path, *, run: str | None = None) -> Run:
-    """The one run at a path; `run` picks among several by name or id, or "latest".
-
-    Where a run is picked by its name, others that cannot be read do not matter. Raises NotFoundError,
-    UnreadableError, or SeveralRunsError where a choice is needed.
-    """
-    if run is not None and run != "latest":
-        named = [place for place in places(Path(path)) if place.name == run]
-        if named:
-            return named[-1].read()
-    found = runs(path)
-    names = "\n".join("  " + each.name.replace("\n", "\\n") for each in found)
-    if run == "latest":
-        return found[-1]
-    if run is not None:
-        chosen = [each for each in found if run in (each.name, each.run_id)]
-        if not chosen:
-            raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"The runs are:\n{names}")
-        return chosen[-1]
-    if len(found) > 1:
-        raise SeveralRunsError(
-            f"{len(found)} runs lie here",
-            where=str(path),
-            next=f"Choose one with --run NAME, or --run latest:\n{names}",
-        )
-    return found[0]
-
-
-def _lone(place: Place) -> Run:
-    return Run(
-        name=place.name, path=place.root, facts=None, steps=None, validations=None, hardware=None,
-        traces=(place.root,), finished=True, warnings=_choice((place.root,)) if place.found else (),
-    )  # fmt: skip
-
-
-def _choice(found: tuple[Path, ...]) -> tuple[str, ...]:
-    """What the reader has to say of choosing the last of these traces among several formats."""
-    said = traces.choice(found[-1]) if found else None
-    return (said,) if said else ()
-
-
-def _recorded(place: Place) -> Run:
-    from mpprof import store
-
-    records = store.read_records(place.root)
-    found = _traces_of(place, records)
-    workers, said = _workers(place.root)
-    return Run(
-        name=place.name,
-        path=place.root,
-        facts=records.facts,
-        steps=records.steps,
-        validations=records.validations,
-        hardware=records.hardware,
-        traces=found,
-        finished=records.finished,
-        warnings=(*records.warnings, *said, *_choice(found)),
-        workers=workers,
-    )
-
-
-def _workers(root: Path) -> tuple[dict[int, StepTable], tuple[str, ...]]:
-    """The step logs of the workers beside the first. One that cannot be read is a warning."""
-    from mpprof import store
-
-    logs: dict[int, StepTable] = {}
-    warnings: list[str] = []
-    for worker in store.further_workers(root):
-        try:
-            records = store.read_records(root, worker=worker)
-        except MpprofError as error:
-            warnings.append(f"worker {worker}: {error}")
-            continue
-        warnings += records.warnings
-        if records.steps is not None:
-            logs[worker] = records.steps
-    return logs, tuple(warnings)
-
-
-def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
-    """The windows that run.json names; without any, what lies under the root and under no other run."""
-    windows = records.facts.profile_windows if records.facts else ()
-    folders = [place.root / window.trace for window in windows if window.trace]
-    # A window's folder may be gone; and a run.json from elsewhere must not point outside its own run.
-    inside = [f for f in folders if f.exists() and f.resolve().is_relative_to(place.root.resolve())]
-    host = next((window.host for window in reversed(windows) if window.host), None)
-    named = [file for folder in inside for file in traces.find(folder, host=host)]
-    return tuple(named) or tuple(f for f in place.files if f.parent != place.root / "mpprof")
 
 
 # --- analysing ---------------------------------------------------------------------------------------------
