@@ -49,34 +49,74 @@ def compare_policies(
 
     Args:
         build_model: builds and compiles it; called once per policy, with that policy set.
-        data: what `fit` takes first: a data set, a generator function's result, or (x, y) arrays. It is gone
-            through as often as needed; one that can be used only once must hold enough for all policies.
-        steps: per policy, at least 20.
+        data: what `fit` takes first: a data set, a generator function's result, or (x, y) or (x, y,
+            sample_weight) arrays. It is gone through as often as needed; one that can be used only once must
+            hold enough for all policies.
+        steps: per policy, at least 20. With calls of several steps (`steps_per_execution`), full ones.
+        policies: two or more names of dtype policies, the baseline first.
         logdir: where the records go; None: a new temporary directory (see the result's `path`).
         batch_size, fit: further arguments of `fit`.
 
     The process' policy is set back afterwards. The runs share this process: what the first one warms up
     (files, allocator) is warm for the others, which the steps kept for the comparison leave out.
 
-    Raises `UsageError` for fewer steps or policies than can be compared, and `UnableError` as `compare` does.
+    Raises `UsageError` for arguments that are none of these, for fewer steps or policies than can be compared
+    and for models of Keras 2, which has a policy of its own, and `UnableError` as `compare` does.
     """
     import keras
 
-    if steps < FEWEST_STEPS:
-        raise UsageError(f"{steps} steps are too few", next=f"Give at least {FEWEST_STEPS}")
-    if len(policies) < 2:
-        raise UsageError("one policy cannot be compared", next='Give two: ("float32", "mixed_float16")')
+    names = _checked(build_model, steps, policies)
     path = Path(logdir) if logdir is not None else Path(tempfile.mkdtemp(prefix="mpprof-"))
     roots = []
     before = keras.config.dtype_policy()
     try:
-        for policy in policies:
+        for policy in names:
             keras.config.set_dtype_policy(policy)
-            roots.append(_train(build_model(), data, steps, path / policy, batch_size, fit))
+            roots.append(_train(_built(build_model), data, steps, path / policy, batch_size, fit))
     finally:
         keras.config.set_dtype_policy(before)
     compared = workflows.compare([workflows.load(root) for root in roots])
     return PolicyComparison(compared.runs, compared.rungs, path)
+
+
+def _checked(build_model: Any, steps: Any, policies: Any) -> list[str]:
+    """The policies' names."""
+    import keras
+
+    if isinstance(build_model, keras.Model) or not callable(build_model):
+        raise UsageError(
+            f"build_model is a {type(build_model).__name__}",
+            next="Give a function that builds and compiles the model: its layers take the policy when built",
+        )
+    if type(steps) is not int:
+        raise UsageError(f"steps is {steps!r}", next=f"Give a number of at least {FEWEST_STEPS}")
+    if steps < FEWEST_STEPS:
+        raise UsageError(f"{steps} steps are too few", next=f"Give a number of at least {FEWEST_STEPS}")
+    given = [policies] if isinstance(policies, str) else list(policies)
+    names = [str(getattr(policy, "name", policy)) for policy in given]
+    for name in names:
+        try:
+            keras.DTypePolicy(name)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"no policy {name!r}", next='Give names such as "mixed_float16"') from error
+    if len(set(names)) < max(2, len(names)):
+        raise UsageError(
+            f"one policy cannot be compared with itself: {', '.join(names)}",
+            next='Give two that differ: ("float32", "mixed_float16")',
+        )
+    return names
+
+
+def _built(build_model: Callable[[], Any]) -> Any:
+    import keras
+
+    model = build_model()
+    if isinstance(model, keras.Model):
+        return model
+    raise UsageError(
+        f"build_model returned a {type(model).__module__.partition('.')[0]} {type(model).__name__}",
+        next="Let it return a compiled model of Keras 3",
+    )
 
 
 def _train(
@@ -86,12 +126,18 @@ def _train(
     from mpprof.record.callback import stop_after
 
     recorded = MPProfilerCallback(logdir, verbose=0, announce=None)
-    callbacks = [recorded, stop_after(steps), *fit.get("callbacks", ())]
-    arguments = {"epochs": steps, "verbose": 0, **fit, "callbacks": callbacks}
+    given = fit.get("callbacks") or ()
+    others = given if isinstance(given, list | tuple) else (given,)
+    arguments = {"epochs": steps, "verbose": 0, **fit, "callbacks": [recorded, stop_after(steps), *others]}
     if batch_size is not None:
         arguments["batch_size"] = batch_size
     inputs = data if isinstance(data, tuple) else (data,)
-    model.fit(*inputs, **arguments)
+    if not 1 <= len(inputs) <= 3:
+        raise UsageError(f"data is a tuple of {len(inputs)}", next="Give (x, y) or (x, y, sample_weight)")
+    try:
+        model.fit(**dict(zip(("x", "y", "sample_weight"), inputs, strict=False)), **arguments)
+    finally:
+        recorded.close()  # an error in `fit` must leave no thread behind
     if recorded.root is None:
         raise UsageError("nothing could be recorded", where=str(logdir), next="Give another logdir")
     return recorded.root

@@ -78,8 +78,14 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         notes=tuple(sorted(notes, key=lambda n: (worst[n.code], order[n.code], _RANK[n.severity]))),
         unable=tuple(Unable(unable.code, unable.reason) for unable in judged.unable),
         clear=tuple(code for code in dict.fromkeys(clear) if code not in worst),
-        warnings=(NO_WORKERS,) if facts is not None and _workers_of_keras_3(facts) else (),
+        warnings=_warnings(facts) if facts is not None else (),
     )
+
+
+def _warnings(facts: RunFacts) -> tuple[str, ...]:
+    left_out = facts.absent.get("model.layers")
+    said = (NO_WORKERS if _workers_of_keras_3(facts) else None, left_out and f"not judged: {left_out}")
+    return tuple(filter(None, said))
 
 
 def _workers_of_keras_3(facts: RunFacts) -> bool:

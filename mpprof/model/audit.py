@@ -35,7 +35,7 @@ class AuditReport:
     notes: tuple[AuditNote, ...]
     unable: tuple[Unable, ...]
     clear: tuple[str, ...]
-    warnings: tuple[str, ...] = ()  # what will not train at all
+    warnings: tuple[str, ...] = ()  # what will not train at all, and what was not looked at
 
     def __str__(self) -> str:
         return "\n".join(lines(self))

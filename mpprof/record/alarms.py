@@ -59,7 +59,7 @@ class Alarm:
 
 def checked(stop_on: str | Iterable[str]) -> frozenset[str]:
     """The kinds of `stop_on`, which may be one. Raises `UsageError` for one that does not exist."""
-    wanted = (stop_on,) if isinstance(stop_on, str) else tuple(stop_on)
+    wanted = tuple(stop_on) if isinstance(stop_on, Iterable) and not isinstance(stop_on, str) else (stop_on,)
     unknown = [kind for kind in wanted if kind not in KINDS]
     if unknown:
         raise UsageError(f"no alarm {unknown[0]!r}", next=f"Give some of {', '.join(KINDS)}")

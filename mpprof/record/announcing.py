@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,4 +61,16 @@ def _named(name: str) -> Callable[..., Any]:
 
 
 def _shown(root: Path) -> str:
-    return os.path.relpath(root) if root.is_relative_to(Path.cwd()) else str(root)
+    """As it can be pasted behind a command."""
+    try:
+        near = root.is_relative_to(Path.cwd())
+    except OSError:  # the working directory is gone
+        near = False
+    return shlex.quote(os.path.relpath(root) if near else str(root))
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Print; where nobody can read it any more (stdout is closed), nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in lines:
+            print(line, flush=True)

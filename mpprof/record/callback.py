@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
@@ -15,8 +14,10 @@ import keras
 
 from mpprof.errors import UnableError
 from mpprof.record.alarms import checked
-from mpprof.record.announcing import ANNOUNCE, Announce, audit_lines, last_line
+from mpprof.record.announcing import ANNOUNCE, Announce, audit_lines, last_line, tell
+from mpprof.record.arguments import checked_announce, checked_callable, checked_logdir, checked_sinks
 from mpprof.record.aside import FAILURES
+from mpprof.record.flavour import steps_per_execution
 from mpprof.record.probes import ASYNCHRONOUS, probe_for
 from mpprof.record.reading import Schedule
 from mpprof.record.recorder import Recorder, say
@@ -87,11 +88,11 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), its trace is the run's,
     and the window of this callback gives way to it.
 
-    Known limits: a `fit` that ends by an exception is closed by the next `fit` or when the process ends;
-    until then hardware samples go on.
+    Known limits: a `fit` that ends by an exception is closed by `close()`, by the next `fit` or when the
+    process ends; until then hardware samples go on.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
-    of its own. Raises `UsageError` where `profile_steps`, `stop_on` or `window_signal` is none of these.
+    of its own. Raises `UsageError` where an argument is none of these.
     """
 
     def __init__(
@@ -114,18 +115,18 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         Plan.of(profile_steps)  # wrong values are the caller's errors, and raised here
         Schedule(read_every)
         self._settings = _Settings(
-            os.fspath(logdir),
+            checked_logdir(logdir),
             profile_steps,
             read_every,
             hardware,
             verbose,
-            announce,
+            checked_announce(announce),
             audit,
             checked(stop_on),
             checked_signal(window_signal),
-            tuple(sinks),
+            checked_sinks(sinks),
             tensorboard,
-            clock,
+            checked_callable("clock", clock),
         )
         self._session: FitSession | None = None
         self._failed = False
@@ -222,12 +223,17 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._session.opened = self._open_sinks
         self._session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
         if first and self._settings.audit and self._settings.verbose:
-            for line in audit_lines(self._model, self._session.batch_size):
-                print(line, flush=True)
+            tell(audit_lines(self._model, self._session.batch_size))
 
     def _open_sinks(self, recorder: Recorder) -> None:
         own = [EventFile(recorder.folder)] if self._settings.tensorboard else []
         recorder.add_sinks([*own, *self._settings.sinks])
+
+    def close(self) -> None:
+        """After a `fit` that an exception has ended: all records are put on disk, and no thread is left.
+        Another `fit` may follow. Nothing where no `fit` is open."""
+        if self._session is not None and self._session.in_fit:
+            self._guard(self._session.interrupt)
 
     def result(self) -> RunResult:
         """The run so far, for scripts and notebooks (where it shows itself as a page). Raises `UnableError`
@@ -241,13 +247,12 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._model.stop_training = True  # not by `self.model`: see above
 
     def _train_end(self) -> None:
-        if self._session is None:
+        if self._session is None or not self._session.in_fit:
             return
         self._session.end_fit(bool(getattr(self._model, "stop_training", False)))
         if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
             root, summary = self._session.recorder.root, self._session.summary
-            with contextlib.suppress(OSError, ValueError):  # nobody reads: stdout is closed
-                print(last_line(self._settings.announce, root, summary), flush=True)
+            tell([last_line(self._settings.announce, root, summary)])
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads, files and the model belong to this instance; a copy records a run of its own.
@@ -260,14 +265,14 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
 
 def stop_after(steps: int) -> Any:
-    """A callback that ends a training after so many steps."""
+    """A callback that ends a training after so many steps, when the call that reaches them has run."""
 
     class StopAfter(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
         begun = 0
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             # Not at a batch's end: see MPProfilerCallback. The step that begins here is the last.
-            self.begun += 1
+            self.begun += steps_per_execution(self._model)
             if self.begun >= steps:
                 self._model.stop_training = True
 

@@ -11,7 +11,7 @@ from mpprof.model.run import Run
 from mpprof.record.describe import framework_facts
 from mpprof.record.fits import fit_facts
 from mpprof.record.flavour import KERAS_2, keras_of
-from mpprof.record.layers import model_facts
+from mpprof.record.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.probes import probe_for
 from mpprof.record.probes.base import Absent
 from mpprof.store import formats
@@ -41,6 +41,8 @@ def run_of(model: Any, batch_size: int | None = None) -> Run:
         "fits": [fit_facts(model, 1, 1, None, batch_size)],
         "absent": {"steps": "the model has not been trained yet"},
     }
+    if too_many := layers_not_described(record["model"]):
+        record["absent"][LAYERS] = too_many
     name = str(record["model"].get("name") or "model")
     facts = facts_of(formats.plain(record))
     return Run(name, Path(), facts, None, None, None, (), True)

@@ -13,11 +13,17 @@ from typing import Any, TypeVar
 
 from mpprof.errors import UsageError
 from mpprof.record.alarms import Seen, checked
-from mpprof.record.announcing import ANNOUNCE, Announce, last_line
-from mpprof.record.layers import model_facts
+from mpprof.record.announcing import ANNOUNCE, Announce, last_line, tell
+from mpprof.record.arguments import (
+    checked_announce,
+    checked_batch_size,
+    checked_callable,
+    checked_logdir,
+)
+from mpprof.record.calls import Line
 from mpprof.record.probes import PROBES, Probe, probe_for
 from mpprof.record.probes.base import Facts
-from mpprof.record.recorder import Recorder
+from mpprof.record.recorder import Recorder, say
 from mpprof.record.session import ASYNCHRONOUS_NOTE, FitSession
 from mpprof.record.signalling import SignalledWish, checked_signal
 from mpprof.record.window import Plan, ProfileSteps
@@ -57,7 +63,9 @@ class StepRecorder:
         profile_steps, read_every, hardware, verbose, announce, stop_on, window_signal, clock: as for
             `MPProfilerCallback`. An alarm of `stop_on` sets `stop_requested`, which the loop may look at.
 
-    No failure in here stops the loop. Raises `UsageError` on wrong arguments and on a step within a step.
+    No failure in here stops the loop. Raises `UsageError` on wrong arguments, on a step within a step or
+    before the recorder was entered, and where it is entered again; steps after its end are not recorded,
+    which is said once.
     """
 
     def __init__(
@@ -80,21 +88,26 @@ class StepRecorder:
     ) -> None:
         plan = Plan.of(profile_steps)
         stopping = checked(stop_on)
-        self._recorder = Recorder(logdir, hardware=hardware, clock=clock)
+        checked_callable("wait", wait)
+        self._recorder = Recorder(
+            checked_logdir(logdir), hardware=hardware, clock=checked_callable("clock", clock)
+        )
         self._loop = _Loop(model, optimizer if optimizer is not None else getattr(model, "optimizer", None))
         name = backend or _loaded_backend()
         if name != "none" and name not in PROBES:
             raise UsageError(f"no backend {name!r}", next=f"Give one of {', '.join(PROBES)}")
         probe = probe_for(name)
-        self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, batch_size, stopping)
+        size = checked_batch_size(batch_size)
+        self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, size, stopping)
         self._session.observer.stop = self._request_stop
         if (number := checked_signal(window_signal)) is not None:
             self._session.signalled = SignalledWish(number, self._session.profiling.wish)
         self.stop_requested = False  # by an alarm of `stop_on`: the loop's own matter to obey
-        self._verbose, self._announce, self._clock = verbose, announce, clock
+        self._verbose, self._announce, self._clock = verbose, checked_announce(announce), clock
         self._batch = self._epoch = 0
-        self._in_step = False
+        self._in_step = self._entered = self._ended = False
         self._values: dict[str, Any] = {}
+        self._said: set[str] = set()
 
     def _request_stop(self) -> None:
         self.stop_requested = True
@@ -105,6 +118,9 @@ class StepRecorder:
         return self._recorder.root if self._recorder.facts else None
 
     def __enter__(self) -> StepRecorder:
+        if self._entered:
+            raise UsageError("a recorder is entered again", next="Make a new StepRecorder for each training")
+        self._entered = True
         self._attempt(self._session.open, self._loop)
         return self
 
@@ -113,14 +129,21 @@ class StepRecorder:
     ) -> None:
         self._attempt(self._session.finish, "finished" if kind is None else "interrupted")
         if self._verbose and self._recorder.on:
-            print(last_line(self._announce, self._recorder.root, self._session.summary), flush=True)
+            tell([last_line(self._announce, self._recorder.root, self._session.summary)])
         self._recorder.close()
+        self._ended = True
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
         """Around one optimizer step."""
         if self._in_step:
             raise UsageError("a step within a step", next="Leave the block of recorder.step() first")
+        if not self._entered:
+            raise UsageError(
+                "a step of a recorder that was not entered", next="Write: with StepRecorder(…) as recorder:"
+            )
+        if self._ended:
+            self._say_once("a step after the recorder has ended is not recorded")
         self._in_step = True
         self._attempt(self._session.begin, self._batch)
         try:
@@ -135,7 +158,8 @@ class StepRecorder:
         """What the loop knows of the current step, or of the last one: `loss`, `loss_scale`, `skipped`
         (updates skipped since it was given last). Other names are kept in the record as numbers. A value
         that lies on a device is fetched, which waits for it. `optimizer_variables` are looked at only on the
-        steps that are read (see `read_every`)."""
+        steps that are read (see `read_every`). None: not known on this step. A value that is no number is
+        said once, and its name no longer kept."""
         self._values.update(values)
         if not self._in_step:
             self._give()
@@ -176,8 +200,16 @@ class StepRecorder:
         if values:
             self._attempt(self._session.add, values)
 
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            say("mpprof: %s", text)
+
     def _attempt(self, work: Callable[..., None], *arguments: Any) -> None:
-        self._recorder.attempt("recording", work, *arguments)
+        if self._recorder.works("recording"):
+            self._recorder.attempt("recording", work, *arguments)
+            if not self._recorder.works("recording"):  # a profiler must not run on
+                self._recorder.attempt("closing", self._session.abandon)
 
 
 class _Loop:
@@ -222,7 +254,7 @@ class _LoopSession(FitSession):
 
     def finish(self, reason: str) -> None:
         self.end_epoch()
-        if self._in_fit:
+        if self.in_fit:
             self._end_fit(reason)
 
     def waited_for_batch(self, wait_ns: int) -> None:
@@ -245,15 +277,21 @@ class _LoopSession(FitSession):
         if line is None:
             return
         for name, value in values.items():
-            if name == "skipped":
-                line[name] = line.get(name, 0) + int(value)
-                self.observer.skipped = (self.observer.skipped or 0) + int(value)
-                self.recorder.absent.pop(name, None)
-            elif name not in RESERVED:
-                line[name] = float(value)
-                self.recorder.absent.pop(name, None)
+            if value is not None:  # else the loop does not know it on this step
+                self.recorder.attempt(name, self._add, line, name, value)
         if "loss" in values or "loss_scale" in values:
             self.observer.alarm(Seen(line["step"], 1, None, line.get("loss_scale"), line.get("loss")))
+
+    def _add(self, line: Line, name: str, value: Any) -> None:
+        """Raises where the value is no number, or the name is one of the recorder's own."""
+        if name in RESERVED:
+            raise UsageError(f"update({name}=…) is the recorder's own", next="Choose another name")
+        if name == "skipped":
+            line[name] = line.get(name, 0) + int(value)
+            self.observer.skipped = (self.observer.skipped or 0) + int(value)
+        else:
+            line[name] = float(value)
+        self.recorder.absent.pop(name, None)
 
     def take(self, variables: list[Any]) -> None:
         """The optimizer's variables after the step that ended last, or before the first one."""
@@ -305,8 +343,8 @@ class _LoopSession(FitSession):
         return self._loop_batch_size
 
     def _describe_model(self) -> None:
-        self._described = True
         if self.model.model is not None:
-            self.recorder.facts["model"] = model_facts(self.model.model)
+            self._describe_layers(self.model.model)
         else:
+            self._described = True
             self.recorder.absent["model"] = "no model was given"

@@ -63,6 +63,7 @@ class SkipCounter:
     def __init__(self, growth_steps: int | None = None, counts_skipped: bool = False) -> None:
         self._growth_steps, self._counts_skipped = growth_steps, counts_skipped
         self._last: Reading | None = None
+        self._good_most = math.inf  # good steps since the scale last moved, at most
 
     @property
     def last(self) -> Reading | None:
@@ -70,6 +71,7 @@ class SkipCounter:
 
     def start(self, reading: Reading) -> None:
         self._last = reading
+        self._good_most = math.inf if reading.iterations else 0
 
     def settle(self, claimed: int, reading: Reading, missing: int = 0) -> Settled | None:
         """The steps since the reading before, of which `claimed` were announced and at most `missing` did
@@ -83,14 +85,36 @@ class SkipCounter:
                 return None
             return Settled(grown, self._by_scale(before, reading, grown))
         if grown == claimed and reading.loss_scale == before.loss_scale and not missing:
+            self._good_most += grown
             return Settled(claimed, 0)  # as nearly always
+        settled = self._explained(claimed, before, reading, missing)
+        self._keep_good(
+            grown, before.loss_scale, reading.loss_scale, settled is not None and settled.skipped > 0
+        )
+        return settled
+
+    def _keep_good(self, grown: int, before: float | None, after: float | None, skipped: bool) -> None:
+        """What the counter of good steps holds at most: it begins anew when the scale moves."""
+        if before == after and not skipped:
+            self._good_most += max(grown, 0)
+        else:
+            grew = before is not None and after is not None and after > before
+            self._good_most = max(grown - grew, 0)  # the step that doubles the scale is not counted
+
+    def _explained(self, claimed: int, before: Reading, reading: Reading, missing: int) -> Settled | None:
+        """Steps and skips that explain how the counters moved; None where none do."""
+        assert reading.iterations is not None
+        assert before.iterations is not None
+        grown = reading.iterations - before.iterations
         for absent in range(missing + 1):
             skipped = claimed - absent - grown
             if skipped >= 0 and self._agrees(before, reading, grown, skipped):
                 return Settled(claimed - absent, skipped)
         if missing or not 0 <= grown <= claimed or reading.loss_scale is None:
             return None
-        return Settled(claimed, claimed - grown)
+        if self._too_few_halvings(before, reading, grown, claimed - grown):
+            return None  # steps without an update that were no skips: gradients are gathered by hand
+        return Settled(claimed, claimed - grown)  # somebody else has set the scale
 
     def _by_scale(self, before: Reading, after: Reading, ran: int) -> int:
         """The fewest skips among `ran` steps that explain the scale and its counter of good steps."""
@@ -116,6 +140,14 @@ class SkipCounter:
                 break
         return int(ran > 0 and after.good_steps < before.good_steps + ran)
 
+    def _too_few_halvings(self, before: Reading, after: Reading, grown: int, skipped: int) -> bool:
+        """Whether so many skips would have left a lower scale, however often it may have doubled since."""
+        if not skipped or not before.loss_scale or not after.loss_scale or not self._growth_steps:
+            return False
+        good = self._good_most if before.good_steps is None else before.good_steps
+        most = (min(good, self._growth_steps - 1) + grown) // self._growth_steps
+        return skipped + math.log2(after.loss_scale / before.loss_scale) > most
+
     def _agrees(self, before: Reading, after: Reading, grown: int, skipped: int) -> bool:
         """Whether so many skips explain how the scale and its counter moved.
 
@@ -125,6 +157,8 @@ class SkipCounter:
             return skipped == 0  # nothing that skips
         if before.loss_scale is None or before.loss_scale <= 0 or after.loss_scale <= 0:
             return True
+        if self._too_few_halvings(before, after, grown, skipped):
+            return False
         doublings = skipped + math.log2(after.loss_scale / before.loss_scale)
         if doublings < 0 or not doublings.is_integer():
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib
 import logging
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +39,7 @@ class RunResult:
 
     def line(self, *, median: bool = True) -> str:
         """What was recorded, in one line. `median`: with the median step time."""
-        parts = [f"{self.steps} steps"]
+        parts = ["1 step" if self.steps == 1 else f"{self.steps} steps"]
         if self.median_step_ns is not None and median:
             parts.append(f"median {self.median_step_ns / 1e6:.3g} ms")
         if self.skipped is not None:
@@ -48,8 +49,12 @@ class RunResult:
         return ", ".join(parts)
 
     def __str__(self) -> str:
-        said = [self.line(), *([self.verdict] if self.verdict else []), *self.alarms]
-        return "\n".join([*said, f"More: mpprof report {self.path}"])
+        said = [
+            self.line(median=self.verdict is None),
+            *([self.verdict] if self.verdict else []),
+            *self.alarms,
+        ]
+        return "\n".join([*said, f"More: mpprof report {shlex.quote(str(self.path))}"])
 
     def _repr_html_(self) -> str:
         try:

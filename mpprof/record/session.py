@@ -23,7 +23,7 @@ from mpprof.record.describe import (
 )
 from mpprof.record.fits import batch_size_of_running_fit, callbacks_of_running_fit, fit_facts
 from mpprof.record.flavour import steps_per_execution
-from mpprof.record.layers import model_facts
+from mpprof.record.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.observing import Observer
 from mpprof.record.probes.base import Facts, Probe, Snapshot, Taken
 from mpprof.record.profiling import Profiling
@@ -85,7 +85,7 @@ class FitSession:
         self._queued: deque[_Queued] = deque()
         self._awaited: _Queued | None = None
         self._batch_size: int | None = None
-        self._in_fit = False
+        self.in_fit = False  # between its begin and its end, also where that was not told
         self._end_unknown = False
         self._first_of_epoch = True
         self._calls_run = 0
@@ -96,8 +96,9 @@ class FitSession:
 
     def start_fit(self, model: Any, steps_per_epoch: int | None) -> None:
         recorder = self.recorder
-        if self._in_fit:
-            self._end_fit("interrupted")
+        if self.in_fit and self._told_twice():
+            return
+        self.interrupt()
         first = not self.calls.fit
         if first:
             recorder.open(recorder.attempt("worker", self.probe.worker, model))
@@ -120,7 +121,7 @@ class FitSession:
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
         if self.signalled is not None and (why_not := recorder.attempt("signal", self.signalled.install)):
             recorder.absent["signal"] = why_not
-        self._in_fit, self._first_of_epoch, self._described = True, True, False
+        self.in_fit, self._first_of_epoch, self._described = True, True, False
         self._initial_epoch: int | None = None
         self._batch_size = recorder.attempt("batch_size", self._batch)
         self._find_counters(begins=True)
@@ -132,23 +133,32 @@ class FitSession:
 
     def abandon(self) -> None:
         """Recording has failed: let go of the profiler, the signal and the files."""
-        self._in_fit = False
+        self.in_fit = False
         self._unsignal()
         self.profiling.close()
         self.recorder.close()
 
     def at_exit(self) -> None:
         """The process ends; a fit that still runs was interrupted."""
-        if self._in_fit:
-            self._end_fit("interrupted")
+        self.interrupt()
         self.recorder.close()
+
+    def interrupt(self) -> None:
+        """A fit that is still open has ended otherwise than by its end."""
+        if self.in_fit:
+            self._end_fit("interrupted")
+
+    def _told_twice(self) -> bool:
+        """Whether the fit that begins is the one that has begun: the callback stands in the list twice."""
+        sessions = [getattr(callback, "_session", None) for callback in callbacks_of_running_fit()]
+        return self._initial_epoch is None and sum(session is self for session in sessions) > 1
 
     def _unsignal(self) -> None:
         if self.signalled is not None:
             self.recorder.attempt("signal", self.signalled.restore)
 
     def _end_fit(self, reason: str) -> None:
-        self._in_fit = False
+        self.in_fit = False
         self._unsignal()
         if reason == "interrupted":
             self._emit_all(self.calls.close_epoch())
@@ -181,8 +191,6 @@ class FitSession:
         """The epoch's last call has run. Comes before validation, and again at Keras' own epoch end."""
         if not self._active():
             return
-        if logs and type(loss := logs.get("loss")) is float and self.queues:
-            self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # where no step's loss is known
         line = self.calls.pending
         if self.queues:
             line = self.calls.dispatched(None, self._clock())
@@ -191,6 +199,8 @@ class FitSession:
                 self._after_call(line)
                 if self._awaited is not None:
                     self._wait_for(self._awaited)
+        if logs and type(loss := logs.get("loss")) is float and self.queues:
+            self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # where no step's loss is known
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:
             self._drain()
@@ -217,7 +227,7 @@ class FitSession:
 
     def begin(self, batch: int) -> None:
         """A call begins (on asynchronous backends: and the one before has been dispatched)."""
-        if not (self._in_fit and self.recorder.on):
+        if not (self.in_fit and self.recorder.on):
             self.profiling.close()  # recording has ended within a window: the profiler must not run on
             return
         now = self._clock()
@@ -238,7 +248,7 @@ class FitSession:
 
     def end(self, logs: dict[str, Any] | None) -> None:
         """A call has run, on a synchronous backend."""
-        if not (self._in_fit and self.recorder.on):
+        if not (self.in_fit and self.recorder.on):
             return
         calls = self.calls
         before = calls.step
@@ -377,7 +387,7 @@ class FitSession:
     # --- facts -----------------------------------------------------------------------------------------
 
     def _active(self) -> bool:
-        return self.recorder.on and self._in_fit
+        return self.recorder.on and self.in_fit
 
     def _describe_process(self, model: Any) -> None:
         recorder = self.recorder
@@ -420,8 +430,13 @@ class FitSession:
         self._described = False
 
     def _describe_model(self) -> None:
+        self._describe_layers(self.model)
+
+    def _describe_layers(self, model: Any) -> None:
         self._described = True
-        self.recorder.facts["model"] = model_facts(self.model)
+        facts = self.recorder.facts["model"] = model_facts(model)
+        if too_many := layers_not_described(facts):
+            self.recorder.absent[LAYERS] = too_many
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -432,10 +447,10 @@ class FitSession:
         return RunResult(
             path=root,
             steps=self.calls.step,
-            skipped=self.observer.skipped,
+            skipped=None if "skipped" in self.recorder.absent else self.observer.skipped,
             median_step_ns=statistics.median(intervals) if intervals else None,
             alarms=tuple(alarm["text"] for alarm in facts.get("alarms", ())),
-            finished=not self._in_fit,
+            finished=not self.in_fit,
             traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
         )
 

@@ -65,7 +65,7 @@ class Plan:
         if isinstance(wanted, str) and wanted == "auto":
             return cls(EARLIEST_STEP, None, True)
         match wanted:
-            case (int(first), int(last)) if 1 <= first <= last:
+            case (int(first), int(last)) if 1 <= first <= last and bool not in map(type, wanted):
                 return cls(first, last, False)
         raise UsageError(
             f"profile_steps is {wanted!r}", next='Give "auto", None, or (first, last) counted from 1'

@@ -14,6 +14,7 @@ from mpprof.auditing import announce
 from mpprof.cli import main
 from mpprof.errors import MpprofError
 from mpprof.model.audit import AuditReport
+from mpprof.record import StepRecorder
 from tests.record.training import callback
 
 keras = pytest.importorskip("keras")
@@ -168,3 +169,21 @@ def test_the_callback_says_it_once_and_can_be_silenced(
     silent = callback(tmp_path / "b", verbose=1, audit=False)
     model.fit(x, np.zeros((16, 300)), batch_size=8, verbose=0, callbacks=[silent])
     assert "audit" not in capsys.readouterr().out
+
+
+def test_layers_beyond_those_described_are_not_passed_over_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpprof.record.layers.MOST_LAYERS", 2)
+    dense = keras.layers.Dense
+    made = keras.Sequential([keras.Input((8,)), dense(8), dense(8), dense(8)])  # and an InputLayer
+    report = mpprof.audit(made)
+    assert report.layers == 2
+    assert report.warnings == ("not judged: 2 of 4 layers are not described",)
+    assert "2 of 4 layers" in str(report)
+    recorder = StepRecorder(tmp_path, model=made, hardware=False, profile_steps=None, verbose=0)
+    with recorder, recorder.step():
+        pass
+    told = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert told["model"]["layers_left_out"] == 2
+    assert told["absent"]["model.layers"] == "2 of 4 layers are not described"

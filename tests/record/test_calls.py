@@ -112,3 +112,11 @@ def test_our_own_work_belongs_to_no_interval() -> None:
     line = calls.begin(1, 1050)
     assert line is not None
     assert (line["interval_ns"], line["duration_ns"]) == (50, 40)
+
+
+def test_a_begin_that_is_told_twice_is_one_call() -> None:
+    """As of a callback that stands in the list twice, where only begins are seen."""
+    calls = started()
+    lines = [calls.dispatched(batch, 1100 + 10 * k) for k, batch in enumerate((0, 0, 1, 1, 2, 2))]
+    lines += [calls.dispatched(None, 1200), calls.dispatched(None, 1210)]
+    assert [line["step"] for line in lines if line is not None] == [1, 2, 3]

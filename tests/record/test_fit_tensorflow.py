@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import pickle
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpprof.record import StepRecorder
 from mpprof.record.announcing import last_line
 from mpprof.store import Records, find_runs, read_records
 from tests.record.test_fit_jax import REPOSITORY, events_of
@@ -562,3 +564,95 @@ def test_a_further_window_opens_when_it_is_asked_for(tmp_path: Path, monkeypatch
         (3, 5, "done"),
         (21, 25, "done"),
     ]
+
+
+def test_a_callback_that_stands_in_the_list_twice_records_once(
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y = data(6)
+    recorded = callback(tmp_path, verbose=1)
+    for _ in range(2):
+        fit(trained, x, y, recorded, recorded)
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.steps.step.tolist() == list(range(1, 13))
+    assert [one.fit for one in read.facts.fits] == [1, 2]
+    assert "interrupted" not in (tmp_path / "mpprof" / "steps.jsonl").read_text()
+    assert capsys.readouterr().out.count("mpprof report") == 2
+
+
+def test_after_an_error_the_callback_can_be_closed(trained: Any, tmp_path: Path) -> None:
+    class Breaks(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 2:
+                raise ZeroDivisionError
+
+    x, y = data(6)
+    recorded = callback(tmp_path, hardware=True)
+    recorded.close()  # nothing is open
+    before = set(threading.enumerate())
+    with pytest.raises(ZeroDivisionError):
+        fit(trained, x, y, recorded, Breaks())
+    assert not records(tmp_path).finished
+    recorded.close()
+    assert set(threading.enumerate()) <= before
+    assert '"reason":"interrupted"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
+    assert (recorded.result().steps, recorded.result().finished) == (3, True)
+    fit(trained, x, y, recorded)
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.steps.step.tolist() == list(range(1, 10))
+
+
+def test_a_closed_stdout_stops_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise ValueError("I/O operation on closed file")
+
+    x, y = data(4)
+    made = model()  # has sizes that the audit speaks of
+    monkeypatch.setattr("sys.stdout", Closed())
+    fit(made, x, y, callback(tmp_path, verbose=1, audit=True))
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert (len(read.steps), read.finished) == (4, True)
+    assert "recording" not in read.facts.absent
+
+
+def test_updates_on_every_fourth_step_are_not_skips(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Gradients gathered by hand: between two updates the loss scale does not fall, so nothing is skipped."""
+    variable = keras.Variable(np.ones(4, "float32"))
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
+    optimizer.build([variable])
+    recorder = StepRecorder(
+        tmp_path, optimizer=optimizer, read_every=1, hardware=False, profile_steps=None, verbose=0
+    )
+    with recorder:
+        for k in range(60):
+            with recorder.step():
+                if k % 4 == 3:
+                    optimizer.apply([tf.ones(4)], [variable])
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert set(read.steps.skipped.tolist()) == {-1}
+    assert "once per step" in read.facts.absent["skipped"]
+    assert set(read.steps.loss_scale.tolist()) == {2.0**15}
+    assert "alarms" not in json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert caplog.records == []
+
+
+def test_a_state_restored_as_training_begins_costs_one_reading(tmp_path: Path) -> None:
+    class Restores(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.model.optimizer.inner_optimizer._iterations.assign(500)
+
+    x, y = data(12, bad_steps=(5,))
+    fit(model(), x, y, callback(tmp_path), Restores())
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.steps.skipped.tolist() == [-1, 0, 0, 0, 1, *[0] * 7]
+    assert "skipped" not in read.facts.absent

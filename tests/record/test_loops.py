@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -119,6 +120,78 @@ def test_a_step_within_a_step_and_an_unknown_backend_are_wrong_usage(tmp_path: P
         nest()
     with pytest.raises(UsageError, match="no backend"):
         recorder(tmp_path, Clock(), backend="theano")
+
+
+def test_steps_outside_of_the_recorder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    record = recorder(tmp_path, Clock(), verbose=0)
+    with pytest.raises(UsageError, match="not entered"), record.step():
+        pass
+    with record, record.step():
+        pass
+    for _ in range(2):
+        with record.step():  # training goes on
+            record.update(loss=1.0)
+    assert [said.getMessage() for said in caplog.records] == [
+        "mpprof: a step after the recorder has ended is not recorded"
+    ]
+    with pytest.raises(UsageError, match="entered again"), record:
+        pass
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert (len(read.steps), read.finished) == (1, True)
+
+
+def test_what_is_no_number_is_said_once_and_costs_no_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with recorder(tmp_path, Clock(), verbose=0) as record:
+        for k in range(6):
+            with record.step():
+                record.update(loss=None if k % 2 else float(k))  # known on every other step
+            record.update(mood="fine", epoch=7)
+    assert [said.getMessage() for said in caplog.records] == [
+        "mpprof no longer records mood: ValueError: could not convert string to float: 'fine'",
+        "mpprof no longer records epoch: UsageError: update(epoch=…) is the recorder's own. Choose another name",
+    ]
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.finished
+    assert read.steps.step.tolist() == [1, 2, 3, 4, 5, 6]
+    assert read.steps.loss[::2].tolist() == [0.0, 2.0, 4.0]
+    assert set(read.steps.epoch.tolist()) == {0}
+    assert {"mood", "epoch"} <= set(read.facts.absent)
+
+
+def test_where_recording_fails_no_profiler_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running: list[str] = []
+    record = StepRecorder(
+        tmp_path, clock=Clock(), hardware=False, profile_steps=(2, 9), announce=None, verbose=0
+    )
+    probe = record._session.probe
+    monkeypatch.setattr(probe, "start_trace", lambda folder: running.append("profiler"))
+    monkeypatch.setattr(probe, "stop_trace", running.clear)
+    with record:
+        for k in range(5):
+            if k == 3:
+                assert running == ["profiler"]
+                monkeypatch.setattr(record._session, "end", None)
+            with record.step():
+                pass
+        assert running == []
+
+
+class Closed(io.StringIO):
+    def write(self, text: str) -> int:
+        raise ValueError("I/O operation on closed file")
+
+
+def test_a_closed_stdout_hides_no_error_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Closed())
+    with recorder(tmp_path / "a", Clock()) as record, record.step():
+        pass
+    with pytest.raises(ZeroDivisionError), recorder(tmp_path / "b", Clock()) as record, record.step():
+        raise ZeroDivisionError
 
 
 def test_a_directory_that_cannot_be_written_stops_no_loop(

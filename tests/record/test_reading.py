@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpprof.record.reading import CLOSE_STEPS, Reading, Schedule, Settled, SkipCounter
@@ -80,6 +80,31 @@ def test_an_optimizer_that_is_not_applied_once_per_step_is_no_count_of_skips() -
     assert counter.settle(4, Reading(8)) is None  # two updates per step
     assert counter.settle(4, Reading(10)) is None  # one in two steps
     assert counter.settle(4, Reading(None)) is None
+
+
+@settings(deadline=None)
+@given(every=st.integers(2, 8), growth_steps=st.sampled_from([20, 2000]), span=st.integers(1, 16))
+def test_gradients_gathered_by_hand_are_no_skips(every: int, growth_steps: int, span: int) -> None:
+    """A train_step that applies the optimizer on every so many steps only: the scale does not fall."""
+    for reads_good_steps in (True, False):
+        optimizer, counter = LossScaling(growth_steps), SkipCounter(growth_steps)
+
+        def reading(made: LossScaling = optimizer, whole: bool = reads_good_steps) -> Reading:
+            return made.reading() if whole else made.reading()._replace(good_steps=None)
+
+        counter.start(reading())
+        for step in range(1, 40 * span + 1):
+            if step % every == 0:
+                optimizer.step(True)
+            if step % span == 0:
+                assert counter.settle(span, reading()) in (None, Settled(span, 0))
+
+
+def test_a_scale_that_somebody_else_sets_hides_no_skip() -> None:
+    counter = SkipCounter(2000)
+    counter.start(Reading(0, 2.0**15, 0))
+    assert counter.settle(4, Reading(4, 1000.0, 4)) == Settled(4, 0)
+    assert counter.settle(4, Reading(7, 10.0, 2)) == Settled(4, 1)
 
 
 def test_readings_come_closely_at_the_start_and_after_a_change() -> None:

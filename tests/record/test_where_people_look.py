@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import struct
 import subprocess
 import sys
@@ -209,7 +210,10 @@ def test_the_result_of_a_run(keras: Any, tmp_path: Path) -> None:
     assert result.path == recorded.root
     assert result.median_step_ns is not None
     assert result.verdict
-    assert str(result).splitlines()[-1] == f"More: mpprof report {result.path}"
+    said = str(result).splitlines()
+    assert shlex.split(said[-1].removeprefix("More: ")) == ["mpprof", "report", str(result.path)]
+    assert said[0] == "30 steps, 1 skipped"  # the step time is the verdict's to tell
+    assert "a step takes" in said[1]
     page = result._repr_html_()
     assert page.startswith("<iframe sandbox=")
     assert "&lt;!doctype html&gt;" in page.lower()
@@ -258,7 +262,52 @@ def test_two_policies_are_compared(keras: Any, tmp_path: Path) -> None:
     assert "mixed_float16" in repr(compared)
     assert compared._repr_html_().startswith("<pre>")
     assert np.isfinite(x).all()
-    with pytest.raises(UsageError, match="too few"):
-        mpprof.compare_policies(build, (x, y), steps=5)
-    with pytest.raises(UsageError, match="one policy"):
-        mpprof.compare_policies(build, (x, y), policies=("float32",))
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(
+    ("said", "more"),
+    [
+        ("5 steps are too few", {"steps": 5}),
+        ("steps is '60'", {"steps": "60"}),
+        ("steps is 60.5", {"steps": 60.5}),
+        ("one policy", {"policies": ("float32",)}),
+        ("one policy", {"policies": "mixed_float16"}),
+        ("one policy", {"policies": ("float32", "mixed_float16", "float32")}),
+        ("no policy 'mixed_flaot16'", {"policies": ("float32", "mixed_flaot16")}),
+        ("build_model is a Sequential", {"build_model": "model"}),
+        ("build_model is a str", {"build_model": "text"}),
+        ("returned a builtins NoneType", {"build_model": lambda: None}),
+        ("a tuple of 4", {"data": (1, 2, 3, 4)}),
+    ],
+)
+def test_policies_that_cannot_be_compared(
+    keras: Any, tmp_path: Path, said: str, more: dict[str, Any]
+) -> None:
+    made = keras.Sequential([keras.Input((8,))])
+    given = {"build_model": lambda: made, "data": data(10), "logdir": tmp_path, **more}
+    given["build_model"] = made if given["build_model"] == "model" else given["build_model"]
+    with pytest.raises(UsageError, match=said):
+        mpprof.compare_policies(**given)
+    assert keras.config.dtype_policy().name == "float32"
+    assert list(tmp_path.rglob("run.json")) == []
+
+
+@pytest.mark.framework
+def test_what_fit_takes_is_handed_on_and_its_error_leaves_no_thread(keras: Any, tmp_path: Path) -> None:
+    def build() -> Any:
+        made = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
+        made.compile("sgd", "mse", run_eagerly=True)
+        return made
+
+    class Stop(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch == 3:
+                raise ZeroDivisionError
+
+    x, y = np.ones((80, 8), "float32"), np.ones((80, 4), "float32")
+    before = set(threading.enumerate())
+    with pytest.raises(ZeroDivisionError):
+        mpprof.compare_policies(build, (x, y, np.ones(80)), logdir=tmp_path, batch_size=8, callbacks=Stop())
+    assert set(threading.enumerate()) <= before
+    assert '"reason":"interrupted"' in (tmp_path / "float32" / "mpprof" / "steps.jsonl").read_text()

@@ -121,6 +121,9 @@ MARKER = "mpprof_step"
 """The name of our step markers in a trace; the step is in their `step_num`."""
 
 
+ALONE = "nothing is distributed: there is one replica"
+
+
 class Unanswered:
     """A probe without answers: for unknown backends and loops without a framework, and the base of the
     others."""

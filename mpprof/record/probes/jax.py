@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mpprof.record.probes.base import MARKER, Absent, Facts, Snapshot, Unanswered, counters_of
+from mpprof.record.probes.base import ALONE, MARKER, Absent, Facts, Snapshot, Unanswered, counters_of
 from mpprof.record.reading import Reading
 
 EACH_ITS_OWN = (
@@ -57,7 +57,7 @@ class JaxProbe(Unanswered):
         current = keras.distribution.distribution()
         alone = {"workers": Absent(EACH_ITS_OWN)} if jax.process_count() > 1 else {}
         if current is None:
-            return {"distribution": None, "replicas": 1, **alone}
+            return {"distribution": Absent(ALONE), "replicas": 1, **alone}
         return {"distribution": type(current).__name__, "replicas": jax.device_count(), **alone}
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpprof.record.probes.base import MARKER, Absent, Facts, Unanswered, counters_of
+from mpprof.record.probes.base import ALONE, MARKER, Absent, Facts, Unanswered, counters_of
 from mpprof.record.reading import Reading
 from mpprof.record.workers import Worker
 
@@ -48,7 +48,7 @@ class TensorFlowProbe(Unanswered):
         strategy = getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
         kind = type(strategy).__name__
         return {
-            "distribution": None if _default(strategy) else _NAMES.get(kind, kind),
+            "distribution": Absent(ALONE) if _default(strategy) else _NAMES.get(kind, kind),
             "replicas": int(strategy.num_replicas_in_sync),
         }
 

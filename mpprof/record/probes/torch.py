@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from mpprof.record.probes import torch_settings
-from mpprof.record.probes.base import Absent, Counters, Facts, Snapshot, Taken, Unanswered, counters_of
+from mpprof.record.probes.base import ALONE, Absent, Counters, Facts, Snapshot, Taken, Unanswered, counters_of
 from mpprof.record.probes.torch_trace import TorchTrace
 from mpprof.record.reading import Reading
 from mpprof.record.workers import Worker
@@ -56,7 +56,7 @@ class TorchProbe(Unanswered):
 
     def distribution(self, model: Any) -> Facts:
         if not _distributed():
-            return {"distribution": None, "replicas": 1}
+            return {"distribution": Absent(ALONE), "replicas": 1}
         return {"distribution": "torch.distributed", "replicas": torch.distributed.get_world_size()}
 
     def worker(self, model: Any) -> Worker | None:
