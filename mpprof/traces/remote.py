@@ -25,7 +25,7 @@ from mpprof.traces.remote_listing import File
 
 PACKAGES = {
     "http": "aiohttp", "https": "aiohttp", "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs",
-    "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs", "memory": "fsspec",
+    "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs", "memory": "fsspec", "file": "fsspec",
 }  # fmt: skip
 """Schemes that are fetched, and the package that fsspec needs for each."""
 
@@ -51,7 +51,8 @@ def address_of(path: Path | str) -> str | None:
             f"{match['scheme']}:// is not fetched", where=shown(f"{match['scheme']}://{match['rest']}"),
             next=f"Use one of {', '.join(sorted(PACKAGES))}, or copy the files here",
         )  # fmt: skip
-    return f"{match['scheme']}://{match['rest']}"
+    root = "/" if match["scheme"] == "file" else ""
+    return f"{match['scheme']}://{root}{match['rest']}"
 
 
 def shown(address: str) -> str:
@@ -63,12 +64,14 @@ def shown(address: str) -> str:
 
 def fetch(address: str, folder: Path) -> Path:
     """The local copy of a trace file, or of what mpprof reads of a log directory; there, traces stand by name
-    until `awaited.complete` is called for them.
+    until `awaited.complete` is called for them. What lies on this machine (file://) is read where it is.
 
     Raises NotFoundError where nothing lies there, UnreadableError where it cannot be fetched, UsageError
     where the package for the scheme is missing.
     """
     place = shown(address)
+    if address.startswith("file://"):
+        return _of_this_machine(address)
     with _explained(address, place):
         filesystem, root = _connect(address)
         files = _listed(filesystem, root, place, address)
@@ -81,6 +84,13 @@ def fetch(address: str, folder: Path) -> Path:
             remote_copies.keep_only(target, {file.name for file in files})
         remote_copies.evict(folder, LIMIT_BYTES)
     return target / files[0].name if single else target
+
+
+def _of_this_machine(address: str) -> Path:
+    path = Path(address.removeprefix("file://"))
+    if not path.exists():
+        raise NotFoundError("no such file or directory", where=str(path), next="Check the path")
+    return path
 
 
 def _listed(filesystem: Any, root: str, place: str, address: str) -> list[File]:

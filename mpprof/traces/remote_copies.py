@@ -15,6 +15,9 @@ from mpprof.errors import UnreadableError
 from mpprof.traces import awaited
 from mpprof.traces.remote_listing import File, again
 
+UNSIZED_BYTES = 8 << 30
+"""Of a file whose server does not say how long it is."""
+
 BLOCK_BYTES = 16 << 20
 """Of one request, where the server gives ranges: what a broken connection loses, and what memory holds."""
 
@@ -96,6 +99,11 @@ def _copy(filesystem: Any, file: File, path: Path, part: Path, place: str) -> No
             total += len(block)
             if total > free:
                 raise UnreadableError("does not fit on this disk", where=place)
+            if file.size is None and total > UNSIZED_BYTES:
+                raise UnreadableError(
+                    f"goes on for more than {UNSIZED_BYTES >> 30} GiB, and the server states no size",
+                    where=place, next="Copy it to this machine if it is a trace",
+                )  # fmt: skip
             copy.write(block)
     if file.size is not None and total < file.size:
         raise UnreadableError(

@@ -11,9 +11,11 @@ from typing import Any
 import fsspec
 import pytest
 
+import mpprof
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
-from mpprof.traces import awaited, remote
+from mpprof.traces import awaited, remote, remote_copies
+from mpprof.traces.remote_listing import File
 from tests.traces.kineto import small
 from tests.traces.servers import Web
 
@@ -217,6 +219,32 @@ def test_a_missing_package_and_an_unknown_scheme_say_what_to_do(
         remote.fetch("s3://bucket/w.json.gz", tmp_path)
     with pytest.raises(UsageError, match="ftp:// is not fetched"):
         remote.address_of(Path("ftp://host/w.json.gz"))
+
+
+def test_a_file_address_is_read_where_it_lies(
+    tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = small().write(tmp_path / "w.pt.trace.json.gz")
+    assert main(["kernels", str(path), "--format", "json"]) == 0
+    here = capsys.readouterr().out
+    for address in (path.as_uri(), tmp_path.as_uri(), f"file:{path}"):
+        assert main(["kernels", address, "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out) == json.loads(here)
+    assert mpprof.load(path.as_uri()).traces == (path,)
+    assert not list(cache.rglob("fetched"))
+    with pytest.raises(NotFoundError, match="absent: no such file"):
+        mpprof.load((tmp_path / "absent").as_uri())
+
+
+def test_a_file_of_unstated_size_without_end_is_refused(
+    memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.pipe("/w.json.gz", b"x" * 3000)
+    monkeypatch.setattr(remote_copies, "UNSIZED_BYTES", 1000)
+    file = File("/w.json.gz", "w.json.gz", None, "", None, single=True)
+    with pytest.raises(UnreadableError, match="states no size"):
+        remote_copies.get(memory, file, tmp_path, "memory://w.json.gz")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_was_used_longest_ago_goes(memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
