@@ -44,20 +44,27 @@ def _where(account: Account, share: TensorCoreShare | None) -> str:
     profiling = sum(part.ns_per_step for part in account.main.slices if part.role == "profiling")
     distorted = abs(profiling) > DISTORTED_RATIO * account.step_ns
     whole = account.window_ns if distorted else account.step_ns
-    slices = sorted(account.main.slices, key=lambda part: -part.ns_per_step)
-    named = [
-        part for part in slices if part.ns_per_step >= NOTABLE_RATIO * whole and part.role != "profiling"
-    ]
-    parts = []
-    for part in named[:MOST_PARTS]:
-        ran = f" ({_on_units(share)})" if part.role == "matmul" and _on_units(share) else ""
-        parts.append(f"{format_ratio(part.ns_per_step / whole)} {_WORDS[part.role]}{ran}")
-    idle = sum(part.ns_per_step for part in slices if part.role in IDLE_CLASSES) / whole if whole else 0.0
+    added = 0.0 if distorted else max(0.0, -profiling)
+    parts = {part.role: part.ns_per_step for part in account.main.slices if part.role != "profiling"}
+    left_out = account.trace_basis == "device" and parts.get("idle_launch", 0.0) >= added
+    if left_out and added:
+        parts["idle_launch"] -= added  # a profiler works where launches are made: as in MP302
+    largest = sorted(parts.items(), key=lambda item: -item[1])
+    named = []
+    for role, ns in [item for item in largest if item[1] >= NOTABLE_RATIO * whole][:MOST_PARTS]:
+        ran = f" ({_on_units(share)})" if role == "matmul" and _on_units(share) else ""
+        named.append(f"{format_ratio(ns / whole)} {_WORDS[role]}{ran}")
+    idle = sum(ns for role, ns in largest if role in IDLE_CLASSES) / whole if whole else 0.0
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
     step = f"step of {format_ns(whole)}"
     if distorted:
         step = f"profiled step, which takes {format_ns(whole)} and not {format_ns(account.step_ns)}"
-    return f"of a {step}, {_listed(parts)}; {device} idles {format_ratio(idle)}"
+    said = f"of a {step}, {_listed(named)}; {device} idles {format_ratio(idle)}"
+    if added < NOTABLE_RATIO * whole:
+        return said
+    if left_out:
+        return f"{said}, the {format_ratio(added / whole)} that profiling added left out"
+    return f"{said}; in these shares are the {format_ratio(added / whole)} that profiling added"
 
 
 def _on_units(share: TensorCoreShare | None) -> str:

@@ -81,6 +81,10 @@ class Scale:
             return "warning"
         return "info" if ratio >= self.info_ratio else None
 
+    def crossed(self, ratio: float) -> float:
+        """The highest of the limits that this share has reached; the lowest where it has reached none."""
+        return max((r for r in (self.warning_ratio, self.error_ratio) if ratio >= r), default=self.info_ratio)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:

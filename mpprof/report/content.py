@@ -15,8 +15,8 @@ from mpprof.report import words
 
 SMALL_RATIO = 0.005
 """Slices below this share of the step are folded into one row, where there are more than two of them."""
-
-
+ADDED_RATIO = 0.01
+"""What profiling added is told from a hundredth of the step on."""
 NOTABLE_GAIN = 0.05
 """Gains below a twentieth of what was lost need no words."""
 PAYING_RATIO = 0.01
@@ -66,13 +66,17 @@ def time_rows(document: Document) -> list[TimeRow]:
     )
     small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] not in NEVER_FOLDED]
     folded = small if len(small) > 2 else []
+    added = -sum(part["ratio"] for part in slices if part["class"] == "profiling")
     rows: list[TimeRow] = []
     for part in slices:
         if part in folded:
             continue
         role, ratio = part["class"], part["ratio"]
         hidden = _worth_saying(part["hidden_ns_per_step"], document)
-        rows.append(TimeRow(role, part["ns_per_step"], ratio, hidden, words.CLASS_TEXT.get(role, "")))
+        note = words.CLASS_TEXT.get(role, "")
+        if role == "idle_launch" and document["time"]["basis"] == "wall" and ADDED_RATIO <= added <= ratio:
+            note = f"{words.percent(ratio - added)} without profiling"
+        rows.append(TimeRow(role, part["ns_per_step"], ratio, hidden, note))
         rows += _shares(part, document["time"]["step_ns"])
     if folded:
         names = ", ".join(part["class"] for part in folded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,18 @@ def test_where_the_step_goes_why_and_what_to_do() -> None:
     assert why == "Evidence of MP301 input-bound: step spent waiting for input 30.0 %."
     assert "prefetch" in do
     assert "(MP301), which gives 70.0 ms a step; with MP503 as well 60.0 ms." in do
+
+
+def test_what_profiling_added_to_the_step_is_left_out_of_the_shares_and_said() -> None:
+    cells = (c.cell("idle_launch", 50), c.cell("idle_input", 10), c.healthy(60), c.cell("profiling", -20))
+    account = replace(c.account(*cells, wall_ms=100), window_ns=120 * c.MS)
+    where, _, _ = sentences(c.case(account=account))
+    assert "60.0 % matrix work" in where
+    assert "30.0 % waiting for launches" in where
+    assert where.endswith("idles 40.0 %, the 20.0 % that profiling added left out.")
+    on_cpu = replace(account, trace_basis="host")
+    where = sentences(c.case(account=on_cpu))[0]
+    assert where.endswith("idles 60.0 %; in these shares are the 20.0 % that profiling added.")
 
 
 def test_against_a_baseline_what_lies_above_the_reach() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import cases as c
@@ -81,6 +83,72 @@ def test_mp302_does_not_charge_what_the_profiler_added() -> None:
     account = c.account(c.cell("idle_launch", 40), wall_ms=75)
     got = finding("MP302", c.case(account=account))
     assert got.cost_ns_per_step == pytest.approx(15 * c.MS)  # 25 of the 40 ms came with the profiler
+
+
+def test_mp302_in_a_window_that_profiling_distorted_is_the_share_of_that_window() -> None:
+    cells = (c.cell("idle_launch", 80), c.cell("profiling", -45), c.healthy(20, calls_per_step=2000))
+    account = replace(c.account(*cells, step_ms=55, wall_ms=55), window_ns=100 * c.MS)
+    got = finding("MP302", c.case(account=account))
+    assert "(80.0 %) waiting for launches" in got.summary
+    assert got.cost_ns_per_step == pytest.approx(0.80 * 55 * c.MS)
+    assert got.confidence == "low"
+
+
+def test_mp302_with_a_millisecond_for_each_kernel_it_is_no_launch() -> None:
+    few = finding("MP302", with_cells(c.cell("idle_launch", 40), c.healthy(60, calls_per_step=39)))
+    assert "1.03 ms for each of 39 kernels a step, which no launch takes" in few.summary
+    assert few.confidence == "low"
+    assert "jit_compile" not in few.remedy
+    more = finding("MP302", with_cells(c.cell("idle_launch", 40), c.healthy(60, calls_per_step=41)))
+    assert "waiting for launches" in more.summary
+    assert "jit_compile" in more.remedy
+
+
+@pytest.mark.parametrize(
+    ("ms", "limit"), [(4, 0.03), (16, 0.15), (31, 0.30)], ids=["info", "warning", "error"]
+)
+def test_the_limit_that_is_shown_was_reached(ms: float, limit: float) -> None:
+    for code, role in (("MP302", "idle_launch"), ("MP301", "idle_input")):
+        shown = finding(code, with_cells(c.cell(role, ms + 5))).evidence[0]
+        assert shown.value >= shown.limit
+    assert finding("MP302", with_cells(c.cell("idle_launch", ms))).evidence[0].limit == limit
+
+
+LAUNCHES = c.account(c.cell("idle_launch", 30), c.healthy(70, calls_per_step=5000))
+
+
+@pytest.mark.parametrize(
+    ("records", "left_out"),
+    [
+        (c.facts(), ()),
+        (c.facts(fit={"jit_compile": True}), ("jit_compile=True",)),
+        (c.facts(fit={"steps_per_execution": 8}), ("steps_per_execution",)),
+        (c.facts(framework={"backend": "torch"}), ("steps_per_execution", "TF_GPU_THREAD_MODE")),
+        (c.facts(framework={"backend": "jax"}), ("TF_GPU_THREAD_MODE",)),
+    ],
+    ids=["plain", "compiled", "several-steps", "torch", "jax"],
+)
+def test_no_remedy_that_is_on_already_or_that_the_backend_refuses(records, left_out) -> None:
+    said = finding("MP302", c.case(records=records, account=LAUNCHES)).remedy
+    options = ("jit_compile=True", "a larger batch", "steps_per_execution", "TF_GPU_THREAD_MODE")
+    assert tuple(o for o in options if o not in said) == left_out
+
+
+@pytest.mark.parametrize("code", ["MP304", "MP405", "MP502", "MP503", "MP504"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_no_rule_asks_for_xla_where_it_is_on(code: str, compiled: bool) -> None:
+    work = [c.cell(role, 12) for role in ("loss_scale", "layout", "cast", "optimizer")]
+    account = c.account(*work, c.cell("elementwise", 45))
+    remedy = finding(code, c.case(records=c.facts(fit={"jit_compile": compiled}), account=account)).remedy
+    assert remedy
+    assert ("jit_compile=True" in remedy) is not compiled
+
+
+def test_mp405_channels_last_is_for_convolutions() -> None:
+    layout = c.cell("layout", 10)
+    conv = c.healthy(90, family="conv_fprop", kernel="s884cudnn")
+    assert "channels_last" in finding("MP405", with_cells(layout, conv)).remedy
+    assert "channels_last" not in finding("MP405", with_cells(layout)).remedy
 
 
 def test_mp302_with_graphs_there_is_nothing_to_blame() -> None:

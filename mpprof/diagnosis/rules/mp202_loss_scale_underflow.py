@@ -14,12 +14,17 @@ What to do
     Let the scale find its own size, or take a larger one:
 
         keras.mixed_precision.LossScaleOptimizer(optimizer)
-        keras.optimizers.Adam(loss_scale_factor=1024.0)
+        model.compile(
+            optimizer=keras.optimizers.Adam(loss_scale_factor=1024.0), loss=loss, auto_scale_loss=False
+        )
+
+    Without `auto_scale_loss=False`, `compile` puts a LossScaleOptimizer around it, and the factor is ignored.
 
 When to ignore
     When the loss follows that of the float32 run.
 
 Sources
+    Read in Keras 3.15.1: LossScaleOptimizer sets its inner optimizer's `loss_scale_factor` to None.
     TensorFlow's mixed precision guide (the limit of 2^-24, and a first scale of 2^15); Micikevicius et al.,
     Mixed Precision Training, arXiv:1710.03740 (factors of 8 to 32K; 8 was enough for one network, others
     needed 128 and more).
@@ -52,7 +57,10 @@ def judge(signals: Signals) -> Outcome:
             f"the loss scale is fixed at {format_count(optimizer.fixed_scale)}, too small to keep small "
             "gradients from becoming zero"
         ),
-        remedy="LossScaleOptimizer(optimizer) with its dynamic scale, or loss_scale_factor=1024.0",
+        remedy=(
+            "LossScaleOptimizer(optimizer) with its dynamic scale; or loss_scale_factor=1024.0 with "
+            "compile(auto_scale_loss=False)"
+        ),
         evidence=(evidence.count("fixed loss scale", optimizer.fixed_scale, LEAST),),
         confidence="medium",
         severity="warning",

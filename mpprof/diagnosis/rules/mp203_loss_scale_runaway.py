@@ -16,6 +16,7 @@ What to do
     Find out why nothing overflows (is anything really float16? MP101, MP104), and cap the scale meanwhile:
 
         optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)   # fixed
+        model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)  # else it is wrapped and ignored
 
 When to ignore
     A scale a little above 2^24 in a model with very small gradients.
@@ -60,7 +61,7 @@ def judge(signals: Signals) -> Outcome:
         remedy=(
             "find out why no gradient ever overflows (is the backward pass float16 at all?); a fixed "
             "scale stops the "
-            "growth: keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)"
+            "growth: keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15), compile(auto_scale_loss=False)"
         ),
         evidence=(evidence.count("highest loss scale", highest, SUSPICIOUS_SCALE),),
         severity="error" if gone else "warning",

@@ -59,7 +59,7 @@ def judge(signals: Signals) -> Outcome:
         return Found(
             summary="the device waits {cost} a step for input ({share})",
             remedy=_REMEDY,
-            evidence=(evidence.ratio("step spent waiting for input", share, SCALE.warning_ratio),),
+            evidence=(evidence.ratio("step spent waiting for input", share, SCALE.crossed(share)),),
             scale=SCALE,
             claims=reach.whole(rows),
         )
@@ -92,7 +92,7 @@ def _from_records(signals: Signals) -> Outcome:
         summary=f"training waits for input {format_ratio(share)} of the step",
         remedy=_REMEDY,
         evidence=(
-            evidence.ratio("step spent waiting for input", share, SCALE.warning_ratio),
+            evidence.ratio("step spent waiting for input", share, SCALE.crossed(share)),
             evidence.ns("median wait for input", wait_ns),
         ),
         severity=SCALE.severity(share),

@@ -8,11 +8,12 @@ What it means
 How we know
     Idle time of the device during which the launching thread was in launch or executor code (`idle_launch`).
     The median duration of a kernel tells whether kernels are short (below 20 µs: high confidence) or the
-    host slow for another reason (medium). Where CUDA graphs or command buffers hide the launches, or the
-    trace has no host events, nothing is claimed.
+    host slow for another reason (medium); with more than 1 ms for each kernel, certainly so (low). Where CUDA
+    graphs or command buffers hide the launches, or the trace has no host events, nothing is claimed.
 
 What it costs
     That idle time, less what the profiler itself added to the step (its work for every launch falls there).
+    Where profiled steps take half as long again or more, its share of the profiled step, with low confidence.
 
 What to do
     Give each kernel more to do, or launch less often:
@@ -34,6 +35,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
@@ -47,6 +49,11 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True
 a healthy unfused step on a fast card has 3 to 12 %: a mention, and a warning from XProf's "high"."""
 SHORT_KERNEL_NS = 20_000.0
 """The lower end of the launch latencies that TensorFlow's guide names (20 to 40 µs)."""
+NOTABLE_RATIO = 0.01
+"""What profiling added is named from a hundredth of the step on."""
+LAUNCH_NS = 1e6
+"""25 times the upper end of those latencies. What the host needs longer for is no launch: it loads, tunes or
+computes something."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -54,7 +61,8 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU, so that no kernels are launched")
     account = need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.role == "idle_launch")
-    claims = tuple(Claim(row, reachable_ns=_profilers_own(account)) for row in rows)
+    added = _added_by_profiling(signals, account)
+    claims = tuple(Claim(row, reachable_ns=added) for row in rows)
     share = signals.cost_ratio(claims)
     hidden = need(signals.unattributed_idle_ratio)
     if share < SCALE.info_ratio:
@@ -68,28 +76,53 @@ def judge(signals: Signals) -> Outcome:
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
     median, launches = known(signals.median_kernel_ns), known(signals.launches_per_step)
+    each = share * signals.whole_ns / launches if launches else 0.0
+    slow = each > LAUNCH_NS
     short = median is not None and median < SHORT_KERNEL_NS
-    detail = (
-        f", {format_count(launches and round(launches))} kernels a step of {format_ns(median)} in the median"
-    )
+    kernels = f"{format_count(launches and round(launches))} kernels a step"
+    summary = "the device idles {cost} a step ({share}) waiting for launches, "
+    summary += f"{kernels} of {format_ns(median)} in the median"
+    if slow:
+        summary = "the device idles {cost} a step ({share}) in launch code: "
+        summary += f"{format_ns(each)} for each of {kernels}, which no launch takes"
+    left_out = f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
     return Found(
-        summary="the device idles {cost} a step ({share}) waiting for launches" + detail,
-        remedy=(
-            "jit_compile=True (fuses kernels), a larger batch, steps_per_execution=16; "
-            "TF_GPU_THREAD_MODE=gpu_private where the input pipeline competes for threads"
-        ),
+        summary=summary,
+        remedy=_remedy(signals, slow=slow),
         evidence=(
-            evidence.ratio("step idle for launches", share, SCALE.warning_ratio),
+            evidence.ratio(
+                f"step idle for launches{left_out if added >= NOTABLE_RATIO * signals.whole_ns else ''}",
+                share,
+                SCALE.crossed(share),
+            ),
             evidence.ns("median kernel", median, SHORT_KERNEL_NS),
             evidence.count("kernels per step", launches),
-            evidence.ratio("device busy", account.device_ns / account.step_ns),
+            evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
-        confidence="high" if short else "medium",
+        confidence="low" if slow else "high" if short else "medium",
         scale=SCALE,
         claims=claims,
     )
 
 
-def _profilers_own(account: Account) -> float:
-    """What profiling added to a step, in ns: host work for the most part, and so time without launches."""
-    return max(0.0, account.window_ns - account.wall_ns) if account.wall_ns else 0.0
+def _remedy(signals: Signals, *, slow: bool) -> str:
+    if slow:
+        return (
+            "profile later steps, because the first ones load and tune kernels; if it stays so, see what the "
+            "host does meanwhile: mpprof serve RUN"
+        )
+    return advice(
+        signals,
+        "jit_compile=True (fuses kernels)",
+        "a larger batch",
+        "steps_per_execution=16",
+        "TF_GPU_THREAD_MODE=gpu_private where the input pipeline competes for threads",
+    )
+
+
+def _added_by_profiling(signals: Signals, account: Account) -> float:
+    """What profiling added to a step, in ns: host work for the most part, and so time without launches.
+    0 where profiling distorted the step: then shares are those of the profiled one."""
+    if signals.distorted or not account.wall_ns:
+        return 0.0
+    return max(0.0, account.window_ns - account.wall_ns)

@@ -28,6 +28,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -54,7 +55,12 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"the loss scale's kernels take {format_ratio(ratio)} of the step")
     return Found(
         summary="checking and un-scaling gradients takes {cost} a step ({share})",
-        remedy="jit_compile=True; mixed_bfloat16 where the device has it; or a fixed loss_scale_factor",
+        remedy=advice(
+            signals,
+            "jit_compile=True",
+            "mixed_bfloat16 where the device has it",
+            "or a fixed loss_scale_factor with compile(auto_scale_loss=False)",
+        ),
         evidence=(
             evidence.ratio("loss-scale work and its waits in the step", ratio, SCALE.info_ratio),
             evidence.count("loss-scale kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),

@@ -63,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
         summary=f"{format_ratio(ratio)} of the step lies between steps, in callbacks and the loop",
         remedy="do the work of callbacks every N steps or at the end of an epoch; fewer per-batch metrics",
         evidence=(
-            evidence.ratio("gap between steps", ratio, SCALE.warning_ratio),
+            evidence.ratio("gap between steps", ratio, SCALE.crossed(ratio)),
             evidence.ns("median gap", gap_ns),
             *((evidence.ratio("device idle between steps", claimed),) if claimed else ()),
         ),

@@ -32,6 +32,7 @@ from __future__ import annotations
 import re
 
 from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -42,8 +43,9 @@ SPECIFICITY = GENERAL
 _WITHIN = re.compile(r"D(evice)?\s*(to|2|->)\s*D", re.IGNORECASE)
 FROM_OUTSIDE = "send uint8 instead of float32 and scale on the device; prefetch batches to the device"
 WITHIN = (
-    "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and fuse them away "
-    "(jit_compile=True), or build their results in place"
+    "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and build their "
+    "results in place",
+    "jit_compile=True may fuse them away",
 )
 NEVER = 2.0
 SCALE = Scale(info_ratio=0.10, warning_ratio=NEVER, error_ratio=NEVER, normal=True)
@@ -62,7 +64,7 @@ def judge(signals: Signals) -> Outcome:
     within = signals.time(tuple(row for row in rows if _WITHIN.search(signals.cells[row].kernel or "")))
     return Found(
         summary="the device does nothing but copy for {cost} a step ({share})",
-        remedy=WITHIN if 2 * within > signals.time(rows) else FROM_OUTSIDE,
+        remedy=advice(signals, *WITHIN) if 2 * within > signals.time(rows) else FROM_OUTSIDE,
         evidence=(
             evidence.ratio("exposed copies in the step", signals.cost_ratio(claims), SCALE.info_ratio),
             evidence.count("copies per step", sum(signals.cells[row].calls_per_step for row in rows)),

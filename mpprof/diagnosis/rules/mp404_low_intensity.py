@@ -26,6 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.kernels import ACCELERATED
@@ -68,7 +69,9 @@ def judge(signals: Signals) -> Outcome:
             f"{evidence.listed(names)}: on Tensor Cores, but bound by memory, "
             f"{format_ratio(ratio)} of the step: at most twice as fast as in float32"
         ),
-        remedy="wider layers, a larger batch, or jit_compile=True to fuse what surrounds them",
+        remedy=advice(
+            signals, "wider layers, a larger batch", "jit_compile=True to fuse what surrounds them"
+        ),
         evidence=(
             evidence.ratio("matrix kernels below the ridge in the step", ratio, NOTABLE_RATIO),
             evidence.count("ridge of this device in FLOP per byte", ridge),

@@ -15,7 +15,9 @@ What to do
 
         keras.config.set_image_data_format("channels_last")
 
-    or let XLA choose layouts for the whole graph: model.compile(..., jit_compile=True).
+    or let XLA choose layouts for the whole graph: model.compile(..., jit_compile=True). In a model without
+    convolutions they are the model's own transposes: let XLA fuse them, or write the product so that it
+    needs none (keras.ops.einsum takes its operands as they lie).
 
 When to ignore
     When transposes are part of the model (attention heads) and small.
@@ -28,6 +30,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -49,11 +52,22 @@ def judge(signals: Signals) -> Outcome:
     rows = signals.select(lambda cell: cell.role == "layout")
     return Found(
         summary="transposes and layout changes take {cost} a step ({share})",
-        remedy='keras.config.set_image_data_format("channels_last"), or jit_compile=True',
+        remedy=_remedy(signals),
         evidence=(
             evidence.ratio("layout changes in the step", ratio, SCALE.info_ratio),
             evidence.count("layout kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
         ),
         scale=SCALE,
         claims=reach.whole(rows),
+    )
+
+
+def _remedy(signals: Signals) -> str:
+    """Channels last helps convolutions alone; other layout changes are the model's own transposes."""
+    if signals.select(lambda cell: (cell.family or "").startswith("conv_")):
+        return advice(signals, 'keras.config.set_image_data_format("channels_last")', "jit_compile=True")
+    return advice(
+        signals,
+        "jit_compile=True fuses them into their neighbours",
+        "keras.ops.einsum on the tensors as they lie instead of a transpose before the product",
     )

@@ -31,6 +31,7 @@ from math import prod
 
 from mpprof.analysis.reach import REACHABLE_BANDWIDTH
 from mpprof.diagnosis import evidence, shapes
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import RECORD_BASELINE, Signals
 from mpprof.model.quantities import format_ratio, format_speedup
@@ -78,7 +79,12 @@ def judge(signals: Signals) -> Outcome:
         summary=f"depthwise convolution takes {format_speedup(mine / theirs)} "
         f"{'its time' if measured else 'the time that its tensors need'} in float32: "
         + "{cost} a step ({share})",
-        remedy='DepthwiseConv2D(..., dtype="float32") for those layers; a newer cuDNN; or jit_compile=True',
+        remedy=advice(
+            signals,
+            'DepthwiseConv2D(..., dtype="float32") for those layers',
+            "a newer cuDNN",
+            "jit_compile=True",
+        ),
         evidence=(
             evidence.ns("depthwise kernels", mine, theirs),
             evidence.ns("the same in the baseline" if measured else "moving their float32 tensors", theirs),

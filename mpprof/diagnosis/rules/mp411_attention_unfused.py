@@ -26,6 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -56,7 +57,12 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"softmax and masks of attention take {format_ratio(ratio)} of the step")
     return Found(
         summary=f"softmax, masks and transposes of attention take {format_ratio(ratio)} of the step",
-        remedy="jit_compile=True, shorter sequences, or the JAX or torch backend with fused attention",
+        remedy=advice(
+            signals,
+            "jit_compile=True",
+            "shorter sequences",
+            "the JAX or torch backend with fused attention",
+        ),
         evidence=(evidence.ratio("attention beside its products", ratio, INFO_RATIO),),
         severity="info",
         layers=tuple(sorted(names)),

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from mpprof.analysis import layer_kinds as layers
 from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -72,7 +73,8 @@ def judge(signals: Signals) -> Outcome:
             "norm layers compute in float32 with casts around them: {cost} a step ({share}) could be "
             "fused away"
         ),
-        remedy="jit_compile=True fuses norms and their casts",
+        remedy=advice(signals, "jit_compile=True fuses norms and their casts")
+        or "XLA is on and left them apart: fewer norms; those of frozen parts folded into their convolutions",
         evidence=(
             evidence.ns("norm layers", signals.time(rows)),
             evidence.ns("casts of these layers", signals.time(casts)),

@@ -25,6 +25,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -47,7 +48,9 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"{format_ratio(ratio)} of the step is elementwise work, which 16 bits make at most twice as fast"
         ),
-        remedy="jit_compile=True fuses it; fewer separate activations, additions and dropouts",
+        remedy=advice(
+            signals, "jit_compile=True fuses it", "fewer separate activations, additions and dropouts"
+        ),
         evidence=(evidence.ratio("elementwise work in the step", ratio, INFO_RATIO),),
         severity="info",
     )

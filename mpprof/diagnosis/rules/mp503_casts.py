@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from mpprof.analysis import added
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import RECORD_RUN, Signals
 from mpprof.model.quantities import format_ratio
@@ -59,7 +60,12 @@ def judge(signals: Signals) -> Outcome:
     calls = sum(signals.cells[row].calls_per_step for row in rows)
     return Found(
         summary="casts that could be fused away take {cost} a step ({share})",
-        remedy="jit_compile=True fuses casts into their neighbours; fewer float32 layers; a larger batch",
+        remedy=advice(
+            signals,
+            "jit_compile=True fuses casts into their neighbours",
+            "fewer float32 layers",
+            "a larger batch",
+        ),
         evidence=(
             evidence.ratio("casts in the step", total / account.step_ns, SCALE.info_ratio),
             evidence.count("cast kernels per step", calls),

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from mpprof.analysis.reach import REACHABLE_BANDWIDTH
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -60,7 +61,11 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the update runs near the memory's bandwidth")
     return Found(
         summary="the optimizer's update takes {cost} a step ({share}) more than one pass over memory",
-        remedy="jit_compile=True fuses it; gradient_accumulation_steps, or a larger batch, spreads it",
+        remedy=advice(
+            signals,
+            "jit_compile=True fuses it",
+            "gradient_accumulation_steps, or a larger batch, spreads it",
+        ),
         evidence=(
             evidence.ns("optimizer kernels", total),
             evidence.ns("one pass over memory", least),

@@ -26,6 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
@@ -52,9 +53,10 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"clipping takes {format_ratio(signals.cost_ratio(claims))} of the step")
     return Found(
         summary="clipping gradients takes {cost} a step ({share})",
-        remedy=(
-            "jit_compile=True fuses it; clipnorm (per variable) instead of global_clipnorm, on the "
-            "inner optimizer"
+        remedy=advice(
+            signals,
+            "jit_compile=True fuses it",
+            "clipnorm (per variable) instead of global_clipnorm, on the inner optimizer",
         ),
         evidence=(
             evidence.count("clipping kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),

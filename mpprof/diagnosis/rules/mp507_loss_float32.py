@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from mpprof.analysis.scopes import LOSS_SCOPES
 from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
@@ -52,7 +53,12 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"the loss takes {format_ratio(ratio)} of the step")
     return Found(
         summary="the loss takes {cost} a step ({share}) in float32",
-        remedy="compute the loss in chunks of the sequence, or jit_compile=True; a smaller vocabulary",
+        remedy=advice(
+            signals,
+            "compute the loss in chunks of the sequence",
+            "jit_compile=True",
+            "a smaller vocabulary",
+        ),
         evidence=(
             evidence.ns("kernels of the loss", signals.time(rows)),
             evidence.count("kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),

@@ -41,7 +41,10 @@ def judge(signals: Signals) -> Outcome:
     if steady >= ENOUGH_STEPS:
         return Clear(f"{steady} steady steps")
     return Found(
-        summary=f"only {steady} steady steps were recorded: step times are uncertain",
+        summary=(
+            f"only {steady} steady {'step was' if steady == 1 else 'steps were'} recorded: "
+            "step times are uncertain"
+        ),
         remedy=f"train for at least {ENOUGH_STEPS} steady steps (about {2 * ENOUGH_STEPS} in all)",
         evidence=(evidence.count("steady steps", steady, ENOUGH_STEPS),),
         severity="warning" if steady < FEW_STEPS else "info",
