@@ -48,7 +48,7 @@ class Plan:
     """Which steps to profile. "auto": some after the 10th, once intervals have settled (the longest of the
     last 8 is within 1.5 times their median; where only means between two waits are known, the last of at
     least 2). It waits no longer after 40 calls, nor where the epoch has only just enough calls left: the
-    next epoch may never come."""
+    next epoch may never come. Where epochs are shorter than a window it goes, after 40 calls, across them."""
 
     first: int
     last: int | None  # None: `steps` calls from where it opens
@@ -86,7 +86,10 @@ class Plan:
             return False
         if not self.auto:
             return self.last is None or next_step <= self.last
-        if first_of_epoch or (calls_left is not None and calls_left < STEPS + 1):
+        if first_of_epoch:
+            too_short = calls_left is not None and calls_left < STEPS + 2
+            return too_short and self.calls >= PATIENCE_CALLS
+        if calls_left is not None and calls_left < STEPS + 1:
             return False
         last_chance = calls_left == STEPS + 1 and self.calls >= LEAST_CALLS
         return last_chance or self._settled()

@@ -57,6 +57,18 @@ def test_auto_takes_the_last_chance_of_an_epoch() -> None:
     assert not auto.opens(14, STEPS + 1, False)  # the first calls compile
 
 
+def test_auto_goes_across_epochs_that_are_shorter_than_a_window() -> None:
+    auto = plan()
+    opened = []
+    for step in range(1, 101):
+        auto.calls = step - 1
+        if auto.opens(step, 5 - (step - 1) % 5, step % 5 == 1):
+            opened.append(step)
+    assert opened[0] == 41
+    assert auto.closes(46, STEPS)
+    assert not auto.opens(101, STEPS + 2, True)  # long enough: within it
+
+
 def test_given_steps_are_inclusive_and_counted_from_one() -> None:
     given = plan((3, 5))
     assert [step for step in range(1, 9) if given.opens(step, None, False)] == [3, 4, 5]
