@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis import idle, timeline
 from mpprof.analysis import steps as stepping
+from mpprof.analysis.quantiles import median
 from mpprof.analysis.step_lines import step_lines
 from mpprof.analysis.timeline import Periods
 from mpprof.model.quantities import format_ns, format_ratio
@@ -20,6 +21,12 @@ Int64 = NDArray[np.int64]
 
 MOST_MISSING_RATIO = 0.01
 """With more of a step's launches without a kernel than this, an account would be of another step."""
+
+
+LONG_STEP = 4
+"""So many times the median makes a step one that holds more than a step: a validation, a checkpoint."""
+LONG_SHARE_RATIO = 0.1
+"""Of the window's time, what such steps take beyond the median: from here on the means are theirs."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
     joined = step_lines(trace, periods, run)
     kept = _steady(periods, joined.row, run, summary)
     periods = periods.keep(kept.rows, *joined.notes, *kept.notes)
+    periods = periods.keep(np.ones(len(periods), np.bool_), *_of_long_steps(periods))
     line = None if joined.row is None else joined.row[kept.rows]
     rows = np.flatnonzero(trace.kernels.device == device)
     shift = idle.ClockShift(0, rows[:0]) if trace.basis == "host" else idle.clock_shift(trace, rows)
@@ -83,6 +91,22 @@ def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: Step
     if rows.all() or not rows.any():
         return _Kept(np.ones(len(periods), np.bool_))
     return _Kept(rows, (f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}",))
+
+
+def _of_long_steps(periods: Periods) -> tuple[str, ...]:
+    """What is to be said of steps so long that the mean over all steps is of them and of no usual step."""
+    length_ns = (periods.end_ns - periods.start_ns).astype(np.float64)
+    usual_ns = median(length_ns)
+    long = length_ns > LONG_STEP * usual_ns
+    beyond_ratio = float((length_ns[long] - usual_ns).sum() / length_ns.sum()) if long.any() else 0.0
+    if beyond_ratio < LONG_SHARE_RATIO:
+        return ()
+    longest_ns = float(length_ns.max())
+    return (
+        f"{int(long.sum())} of {len(periods)} whole steps took up to {format_ns(longest_ns)}, the median "
+        f"{format_ns(usual_ns)}: {format_ratio(beyond_ratio)} of the window went into the longer ones, and "
+        "the account is a mean over all; profile steps without a validation or a checkpoint among them",
+    )
 
 
 def _steps_of(periods: Periods, line: Int64 | None, run: Run | None) -> int:

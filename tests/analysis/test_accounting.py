@@ -303,6 +303,18 @@ def test_warm_up_and_the_end_of_an_epoch_are_left_out_of_the_window() -> None:
     assert found.notes == ("3 of 6 whole steps left out: warm-up or the end of an epoch",)
 
 
+@pytest.mark.parametrize(("pause", "said"), [(0, False), (40, False), (5000, True)])
+def test_a_step_that_holds_more_than_a_step_is_said(pause: int, said: bool) -> None:
+    b = TraceBuilder()
+    for n in range(8):
+        at = 100 * n + (pause if n >= 5 else 0)
+        b.marker(n + 1, at, at + 90)
+        b.kernel("mm", at + 10, at + 50, **GEMM)
+    notes = [note for note in judged(b).notes if note.startswith("1 of 7 whole steps took up to 5.1")]
+    assert len(notes) == said
+    assert not said or "median 100 ns: 87.7 % of the window" in notes[0]
+
+
 # --- against the records -----------------------------------------------------------------------------------
 
 
