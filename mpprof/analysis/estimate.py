@@ -29,23 +29,36 @@ TRACE_A_BASELINE = (
     "no float32 run to compare with. Trace the same steps in float32 on the same card, then run: mpprof "
     "report {path} --baseline FLOAT32_TRACE; MPProfilerCallback records the step times for an error bar too"
 )
+RECORD_MIXED = (
+    "this run computes in float32: it is a baseline itself. Record the same training with "
+    "keras.config.set_dtype_policy('mixed_float16') before the model is built, then run: mpprof report "
+    "<logdir>/mixed --baseline {path}"
+)
+TRACE_MIXED = (
+    "this run computes in float32: it is a baseline itself. Trace the same steps in 16 bits on the same "
+    "card, then run: mpprof report MIXED_TRACE --baseline {path}"
+)
 _ONLY_IN_MIXED = frozenset(("cast", "loss_scale"))
 _HALF_BYTES = 2.0
 _FEWER_OPERATIONS = 4.0
 """What Winograd's F(4x4, 3x3) saves of a convolution's products: Lavin & Gray 2015, arXiv:1509.09308."""
 
 
-def how_to_record(run: Run) -> str:
-    """The words that tell how to record the missing baseline of `run`. A bare trace may be of any framework,
-    and of inference."""
-    return (RECORD_A_BASELINE if run.facts else TRACE_A_BASELINE).format(path=run.path)
+def how_to_record(account: Account, run: Run) -> str:
+    """The words that tell how to record what `run` lacks for a speedup: its baseline, or the run that it is
+    the baseline of. A bare trace may be of any framework, and of inference."""
+    if _in_float32(account, run):
+        words = RECORD_MIXED if run.facts else TRACE_MIXED
+    else:
+        words = RECORD_A_BASELINE if run.facts else TRACE_A_BASELINE
+    return words.format(path=run.path)
 
 
 def estimate(account: Account, run: Run, peaks: DevicePeaks | None) -> Speedup:
     """The estimated speedup of a run over a float32 run that was not recorded. `observed` and `slices` are
     never estimated; `absent` says why a field is None and how to record what is missing."""
     absent = {
-        "observed": how_to_record(run),
+        "observed": how_to_record(account, run),
         "expected": "needs a measured baseline",
         "expected_with_host": "needs a measured baseline",
         "interval": "needs a measured baseline",
@@ -80,11 +93,15 @@ def _why_not(account: Account, run: Run, peaks: DevicePeaks | None) -> str:
         return "a run on the CPU: what its arithmetic reaches in float32 and in 16 bits is not known"
     if peaks is None:
         return "the peak rates of this device are not known"
+    return "this run computes in float32: it is a baseline itself" if _in_float32(account, run) else ""
+
+
+def _in_float32(account: Account, run: Run) -> bool:
+    """By its policy, else because no kernel ran in 16 bits."""
     compute = precision_of(run.last_fit.policy.compute_dtype) if run.last_fit else None
-    in_16_bits = any(cell.precision in SIXTEEN_BITS for cell in account.main.cells)
-    if compute == "fp32" or (compute is None and not in_16_bits):
-        return "this run computes in float32: it is a baseline itself"
-    return ""
+    return compute == "fp32" or (
+        compute is None and not any(cell.precision in SIXTEEN_BITS for cell in account.main.cells)
+    )
 
 
 def _range(account: Account, run: Run, peaks: DevicePeaks) -> EstimatedSpeedup:

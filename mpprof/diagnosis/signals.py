@@ -23,6 +23,7 @@ from mpprof.model.trace import Trace
 
 RECORD_RUN = 'train with MPProfilerCallback("logs/run") so that the run\'s facts are recorded'
 RECORD_WINDOW = 'record a profile window: MPProfilerCallback("logs/run", profile_steps="auto")'
+RECORD_MIXED = "record the same training in mixed precision: mpprof report MIXED_RUN --baseline THIS_RUN"
 RECORD_BASELINE = "record the same training in float32 and name it: mpprof report RUN --baseline FLOAT32_RUN"
 
 HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
@@ -372,14 +373,20 @@ class Signals:
         """The comparison with a measured baseline."""
         speedup = self.case.speedup
         if speedup is None or speedup.baseline != "measured":
-            return Absent("there is no float32 baseline", RECORD_BASELINE)
+            return self._no_baseline
         return speedup
 
     @cached_property
     def baseline(self) -> Signals | Absent:
         if self.case.baseline is None:
-            return Absent("there is no float32 baseline", RECORD_BASELINE)
+            return self._no_baseline
         return Signals(self.case.baseline)
+
+    @property
+    def _no_baseline(self) -> Absent:
+        if known(self.compute_dtype) == "float32":
+            return Absent("this run computes in float32: it is a baseline itself", RECORD_MIXED)
+        return Absent("there is no float32 baseline", RECORD_BASELINE)
 
     def layer(self, name: str | None) -> LayerFacts | None:
         return self._layers_by_name.get(name or "")

@@ -442,7 +442,12 @@ def next_steps(document: Document, path: str | None) -> list[tuple[str, str]]:
     gain = document["speedup"]
     if document["time"] and (gain is None or gain["baseline"] != "measured"):
         steps.append(
-            (f"mpprof report {run} --baseline BASE", "against a float32 run, BASE, of the same model")
+            (
+                f"mpprof report MIXED --baseline {run}",
+                "the same model in mixed precision, MIXED, against this",
+            )
+            if document["run"]["policy"] == "float32"
+            else (f"mpprof report {run} --baseline BASE", "against a float32 run, BASE, of the same model")
         )
     if document["time"] is None and document["steps"] is not None:
         steps.append(('MPProfilerCallback(logdir, profile_steps="auto")', "records what the device ran"))

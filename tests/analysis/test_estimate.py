@@ -98,4 +98,7 @@ def test_a_fallback_took_no_longer_in_float32() -> None:
 def test_no_estimate_says_why(host: bool, compute: str, peaks, why: str) -> None:  # type: ignore[no-untyped-def]
     found = estimate(account_of([TENSOR], host=host), run_of("r", compute), peaks)
     assert (found.estimated, found.ceiling) == (None, None)
-    assert why in (found.absent or {})["estimated"]
+    absent = found.absent or {}
+    assert why in absent["estimated"]
+    # A float32 run is told to record its mixed twin, any other its baseline.
+    assert ("mixed_float16" in absent["observed"]) is (compute == "float32")

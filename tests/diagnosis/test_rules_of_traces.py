@@ -85,12 +85,13 @@ def test_mp302_does_not_charge_what_the_profiler_added() -> None:
     assert got.cost_ns_per_step == pytest.approx(15 * c.MS)  # 25 of the 40 ms came with the profiler
 
 
-def test_mp302_in_a_window_that_profiling_distorted_is_the_share_of_that_window() -> None:
+def test_mp302_in_a_distorted_window_leaves_the_time_of_the_devices_work() -> None:
     cells = (c.cell("idle_launch", 80), c.cell("profiling", -45), c.healthy(20, calls_per_step=2000))
-    account = replace(c.account(*cells, step_ms=55, wall_ms=55), window_ns=100 * c.MS)
-    got = finding("MP302", c.case(account=account))
-    assert "(80.0 %) waiting for launches" in got.summary
-    assert got.cost_ns_per_step == pytest.approx(0.80 * 55 * c.MS)
+    account = c.account(*cells, step_ms=55, wall_ms=55)
+    got = finding("MP302", c.case(account=replace(account, window_ns=100 * c.MS, device_ns=20 * c.MS)))
+    assert got.whatif_step_ns == pytest.approx(20 * c.MS)
+    assert got.cost_ns_per_step == pytest.approx(35 * c.MS)
+    assert "the 16.4 % that profiling added" in got.evidence[0].name
     assert got.confidence == "low"
 
 

@@ -13,7 +13,8 @@ How we know
 
 What it costs
     That idle time, less what the profiler itself added to the step (its work for every launch falls there).
-    Where profiled steps take half as long again or more, its share of the profiled step, with low confidence.
+    Where profiled steps take half as long again or more, its share of the profiled step, with low confidence,
+    and no more than the device's work leaves of an unprofiled one.
 
 What to do
     Give each kernel more to do, or launch less often:
@@ -61,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU, so that no kernels are launched")
     account = need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.role == "idle_launch")
-    added = _added_by_profiling(signals, account)
+    added = _added_by_profiling(signals, account, signals.time(rows))
     claims = tuple(Claim(row, reachable_ns=added) for row in rows)
     share = signals.cost_ratio(claims)
     hidden = need(signals.unattributed_idle_ratio)
@@ -120,9 +121,12 @@ def _remedy(signals: Signals, *, slow: bool) -> str:
     )
 
 
-def _added_by_profiling(signals: Signals, account: Account) -> float:
-    """What profiling added to a step, in ns: host work for the most part, and so time without launches.
-    0 where profiling distorted the step: then shares are those of the profiled one."""
-    if signals.distorted or not account.wall_ns:
+def _added_by_profiling(signals: Signals, account: Account, idle_ns: float) -> float:
+    """What profiling added to this idle time of a step, in ns: host work for the most part, and so time
+    without launches. Where profiling distorted the step, what its share of an unprofiled one would leave too
+    little of for the device's work, which profiling does not change."""
+    if not account.wall_ns:
         return 0.0
+    if signals.distorted:
+        return max(0.0, idle_ns - (account.wall_ns - account.device_ns) / signals.undistorted)
     return max(0.0, account.window_ns - account.wall_ns)
