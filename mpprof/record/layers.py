@@ -58,8 +58,10 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
 
 def layers_not_described(facts: Facts) -> str | None:
     """What to say where a model's facts do not hold all of its layers."""
-    left_out = facts.get("layers_left_out")
-    return f"{left_out:,} of {left_out + MOST_LAYERS:,} layers are not described" if left_out else None
+    if "layers_left_out" not in facts:
+        return None
+    left_out = facts["layers_left_out"]
+    return f"{left_out:,} of {left_out + MOST_LAYERS:,} layers are not described"
 
 
 def _trainable(model: Any) -> int:
