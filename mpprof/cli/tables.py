@@ -81,7 +81,7 @@ class _Table:
         if args.format == "csv":
             return tables.to_csv(shown)
         ascii_only = args.output is None and output.ascii_only()
-        text = tables.to_text(shown, self.name, width=output.width(), ascii_only=ascii_only)
+        text = tables.to_text(shown, self.name, width=output.width(), ascii_only=ascii_only, whole=rows)
         return text + _foot(rows, len(shown), whole)
 
 

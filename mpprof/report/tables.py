@@ -179,10 +179,20 @@ def to_csv(rows: Sequence[Document]) -> str:
     return out.getvalue()
 
 
-def to_text(rows: Sequence[Document], kind: str, *, width: int, ascii_only: bool = False) -> str:
-    """The columns of `kind` that the rows have, cut to `width`: the last one gives way, in its middle."""
+def to_text(
+    rows: Sequence[Document],
+    kind: str,
+    *,
+    width: int,
+    ascii_only: bool = False,
+    whole: Sequence[Document] = (),
+) -> str:
+    """The columns of `kind` that the rows have, cut to `width`: the last one gives way, in its middle.
+
+    The device is shown where the rows, or `whole`, all rows of which these are some, are of several."""
     spelled = [flat(row) for row in rows]
-    columns = _columns(spelled, kind)
+    several = len({row.get("device") for row in (*rows, *whole)}) > 1
+    columns = _columns(spelled, kind, several)
     cells = _in_words(spelled, columns)
     widths = _widths(cells, columns, width)
     if widths[-1] < NARROWEST_NAME and any(column.optional for column in columns):
@@ -210,13 +220,13 @@ def _widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: in
     return [*front, max(20, width - sum(front) - 2 * len(front))]
 
 
-def _columns(rows: Sequence[Document], kind: str) -> list[Column]:
+def _columns(rows: Sequence[Document], kind: str, several_devices: bool) -> list[Column]:
     """Those of the kind that the rows hold, and columns that tell rows apart: several devices, streams, and
     whatever the rows were grouped by."""
     held = set(rows[0]) if rows else {column.key for column in COLUMNS[kind]}
     chosen = [column for column in COLUMNS[kind] if column.key in held]
     extra = [key for key in ("stream",) if key in held]
-    if len({row.get("device") for row in rows}) > 1:
+    if several_devices:
         extra.insert(0, "device")
     known = {column.key for column in chosen} | {"device", "reason.text", "stream"} | set(ADDITIVE)
     if len(chosen) < len(COLUMNS[kind]):  # grouped: the rest is the group's own column

@@ -165,6 +165,29 @@ def test_a_path_with_several_runs_lists_them(mpprof: Mpprof, tmp_path: Path) -> 
     assert mpprof("report", tmp_path, "--run", "nonsense").code == 2
 
 
+def test_a_cut_table_of_several_devices_names_the_device(mpprof: Mpprof, tmp_path: Path) -> None:
+    def work(device: int, name: str) -> dict[str, object]:
+        args = {"device": device, "stream": 7, "correlation": device + 1}
+        return {
+            "ph": "X",
+            "cat": "kernel",
+            "name": name,
+            "pid": device,
+            "tid": 7,
+            "ts": 1,
+            "dur": 5,
+            "args": args,
+        }
+
+    trace = tmp_path / "w.pt.trace.json"
+    for devices in (2, 1):
+        events = [work(device, name) for device in range(devices) for name in ("a", "b")]
+        trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        done = mpprof("kernels", trace, "--limit", "1")
+        assert done.code == 0
+        assert ("/device:GPU:0" in "".join(done.out.splitlines()[:2])) == (devices == 2)
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
