@@ -177,11 +177,22 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
         return str(signals.account), None
     if signals.half is None and case.speedup is None:
         return "", None
-    nothing = "no cause of lost time was found" + (f"; {_left(best)}" if best else "")
+    nothing = (
+        "no finding explains what was lost" if _unexplained(diagnosis) else "no cause of lost time was found"
+    )
+    nothing += f"; {_left(best)}" if best else ""
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and not measured and not signals.on_cpu:
         return f"{nothing}; for the speedup, {RECORD_BASELINE}", best
     return nothing, best
+
+
+def _unexplained(diagnosis: Diagnosis) -> bool:
+    """The step is notably longer than it could be, and no finding says why."""
+    speedup, account = diagnosis.speedup, diagnosis.account
+    if speedup is None or account is None or speedup.expected is None or not speedup.unexplained_ns:
+        return False
+    return speedup.unexplained_ns >= NOTABLE_STEP_RATIO * account.step_ns
 
 
 def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:

@@ -84,3 +84,23 @@ def test_a_cpu_is_called_one() -> None:
     assert sentence(case) == (
         "This mixed_float16 run was on a CPU, which emulates float16 and has no Tensor Cores; a step takes 100 ms."
     )
+
+
+def test_what_no_finding_explains_is_not_called_nothing_lost() -> None:
+    """The two sides of a tenth of the step."""
+    for lost_ms, said in ((11, "no finding explains what was lost"), (9, "no cause of lost time was found")):
+        lost = c.speedup(c.gap_slice("reduce", 0, lost_ms), baseline_ms=150, interval=(1.48, 1.52))
+        case = c.case(
+            account=c.account(c.cell("reduce", lost_ms)), speedup=lost,
+            baseline=c.case(records=c.facts("float32")),
+        )  # fmt: skip
+        assert said in sentence(case)
+
+
+def test_a_baseline_and_a_run_that_are_swapped_are_told_apart() -> None:
+    slower = c.speedup(baseline_ms=50, interval=(0.49, 0.51), expected=1.0)
+    mixed, plain = c.case(), c.case(records=c.facts("float32"))
+    swapped = c.case(records=c.facts("float32"), account=c.account(), speedup=slower, baseline=mixed)
+    assert "swapped" in sentence(swapped)
+    right = c.case(account=c.account(), speedup=slower, baseline=plain)
+    assert "swapped" not in sentence(right)

@@ -2,7 +2,7 @@
 
 What it means
     A speedup between runs with another batch size, card, model, XLA setting or version says nothing about
-    mixed precision; nor does one against a "float32" run that was mixed itself.
+    mixed precision; nor does one against a "float32" run that was mixed itself, or with the runs swapped.
 
 How we know
     The facts that both runs recorded, and the precision of the baseline's kernels.
@@ -47,6 +47,16 @@ def judge(signals: Signals) -> Outcome:
         return Found(
             summary=f"the baseline computes in {baseline.compute_dtype} itself: it is no float32 baseline",
             remedy='record the baseline with keras.config.set_dtype_policy("float32")',
+            evidence=(evidence.text("baseline computes in", str(baseline.compute_dtype), "float32"),),
+            severity="error",
+        )
+    if baseline.half is not None and known(signals.compute_dtype) == "float32":
+        return Found(
+            summary=(
+                f"the two are swapped: the baseline computes in {baseline.compute_dtype}, and this run in "
+                "float32"
+            ),
+            remedy="name them the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
             evidence=(evidence.text("baseline computes in", str(baseline.compute_dtype), "float32"),),
             severity="error",
         )
