@@ -13,7 +13,7 @@ import numpy as np
 from mpprof.analysis.roofline import model_flops
 from mpprof.model.account import Bound
 from mpprof.model.device import DevicePeaks
-from mpprof.model.quantities import format_flops_per_s
+from mpprof.model.quantities import format_flops_per_s, format_ratio
 from mpprof.model.run import Run
 
 BUSY = 0.95
@@ -179,7 +179,7 @@ def _host_not_excluded(most: float | None, mixed: Side, baseline: Side, peaks: D
 
 def _of_peak(rate: float, peaks: DevicePeaks) -> str:
     peak = peaks.flops_per_s.get("fp16")
-    return f", {rate / peak:.0%} of the matrix units' peak" if peak else ""
+    return f", {format_ratio(rate / peak)} of the matrix units' peak" if peak else ""
 
 
 def _speaks_for_the_host(mixed: Side, baseline: Side) -> str:
@@ -187,10 +187,10 @@ def _speaks_for_the_host(mixed: Side, baseline: Side) -> str:
     used = [side.utilization_ratio for side in (baseline, mixed) if side.utilization_ratio is not None]
     if not used:
         return "no utilisation or input wait is on record to tell"
-    said = " and ".join(dict.fromkeys(f"{ratio:.0%}" for ratio in used))
+    said = " and ".join(dict.fromkeys(format_ratio(ratio) for ratio in used))
     if max(used) > BUSY:
         return f"utilisation was {said}"
+    idle = format_ratio(1 - max(used))
     return (
-        f"the likelier: at a utilisation of {said} the GPU had nothing to do for {1 - max(used):.0%} of the "
-        "time or more"
+        f"the likelier: at a utilisation of {said} the GPU had nothing to do for {idle} of the time or more"
     )

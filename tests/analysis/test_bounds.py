@@ -60,9 +60,9 @@ def test_the_published_convnet() -> None:
     assert any("not known" in assumption for assumption in most.assumptions)
     assert proof.unable is not None
     assert "a host bound is not excluded" in proof.unable
-    assert "72%" in proof.unable
+    assert "72.0 %" in proof.unable
     assert "the likelier" in proof.unable
-    assert "14% of the matrix units' peak" in proof.unable
+    assert "14.2 % of the matrix units' peak" in proof.unable
     assert "MPProfilerCallback" in proof.unable
 
 

@@ -317,6 +317,9 @@ def test_mp910_a_window_that_never_opened_closed_or_started() -> None:
     assert says("MP910", windows()) == "warning"
     assert says("MP910", windows("open")) == "warning"
     assert "CUPTI" in finding("MP910", windows("failed: no CUPTI")).summary
+    assert "doctor" in finding("MP910", windows("failed: no CUPTI")).remedy
+    assert "train longer" in finding("MP910", windows("open")).remedy
+    assert "ask for one" in finding("MP910", windows(profile_windows="no window was asked for")).remedy
     assert says("MP910", windows("done")) == "clear"
     assert says("MP910", windows(profile_windows="not wanted (profile_steps=None)")) == "clear"
     assert says("MP910", c.case(account=c.account())) == "clear"

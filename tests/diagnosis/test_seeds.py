@@ -61,10 +61,10 @@ def test_two_explanations_remain_with_the_likelier_first_and_what_settles_it(tmp
     found = pair(tmp_path, V100, V100_FIGURES, 0, CONVNET[V100_FIGURES]["gpu_utilization"]["32"])
     said = found.absent["bounds"]
     assert said in found.verdict
-    for words in ("two explanations remain", "input or host limits both runs", "the likelier", "72%"):
+    for words in ("two explanations remain", "input or host limits both runs", "the likelier", "72.0 %"):
         assert words in said
-    assert "nothing to do for 28% of the time" in said
-    assert "14% of the matrix units' peak" in said
+    assert "nothing to do for 28.0 % of the time" in said
+    assert "14.2 % of the matrix units' peak" in said
     assert "a profile window of a few steps settles it: MPProfilerCallback(logdir)" in said
     assert "1.07x" in found.verdict
     by_unit = {bound.statement: bound.value for bound in found.bounds}

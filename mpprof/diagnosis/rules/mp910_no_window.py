@@ -28,6 +28,7 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
+from mpprof.model.run import RunFacts
 
 CODE, SLUG, TITLE = "MP910", "no-window", "No profile window was recorded"
 SPECIFICITY = GENERAL
@@ -52,9 +53,16 @@ def judge(signals: Signals) -> Outcome:
         happened = why or "training ended before the profile window opened"
     return Found(
         summary=f"there is no trace: {happened}",
-        remedy=(
-            'train longer, or open the window earlier: MPProfilerCallback("logs/run", profile_steps=(12, 16))'
-        ),
+        remedy=_remedy(facts),
         evidence=(evidence.text("window", happened), evidence.text("recorded calls", format_count(steps))),
         severity="warning",
     )
+
+
+def _remedy(facts: RunFacts) -> str:
+    windows = facts.profile_windows
+    if windows and windows[-1].status != "open":
+        return "mpprof doctor shows what the profiler lacks on this machine; then record again"
+    if not windows and "asked for" in facts.absent.get("profile_windows", ""):
+        return 'ask for one: MPProfilerCallback("logs/run", profile_steps="auto")'
+    return 'train longer, or open the window earlier: MPProfilerCallback("logs/run", profile_steps=(12, 16))'
