@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from mpprof.errors import UnreadableError
+from mpprof.traces import salvage
 
 MAX_UNPACKED = 1 << 32
 MAX_RATIO = 200
@@ -115,6 +116,7 @@ def _chunks(file: BinaryIO, path: Path, damages: list[str]) -> Iterator[bytes]:
     packed = first
     try:
         while packed:
+            before = stream.copy()
             part = stream.decompress(packed, _CHUNK)
             total += len(part)
             if total > limit:
@@ -131,6 +133,9 @@ def _chunks(file: BinaryIO, path: Path, damages: list[str]) -> Iterator[bytes]:
         problem = "" if stream.eof else "it ends too early"
     except zlib.error as error:
         problem = str(error)
+        if part := salvage.before_damage(before, packed):
+            total += len(part)
+            yield part
     if problem:
         damages.append(f"the compressed file is damaged after {total} unpacked bytes: {problem}")
 
@@ -262,6 +267,7 @@ class _Parse:
         for _ in range(_MOST_HEADERS):
             char = window.skip()
             if char == "}":
+                self._end()
                 return
             try:
                 if char != '"':
@@ -292,7 +298,10 @@ class _Parse:
         while True:
             char = window.skip()
             if char == "]":
-                window.at += 1
+                if bare:
+                    self._end()
+                else:
+                    window.at += 1
                 return
             if not char:
                 if not bare:
@@ -317,6 +326,12 @@ class _Parse:
                 yield value
             else:
                 self.file.skipped += 1
+
+    def _end(self) -> None:
+        """At the closing bracket. What follows shows damage; and a gzip file is checked at its own end."""
+        self.window.at += 1
+        if self.window.skip():
+            self.file.damages.append(f"what follows the end at byte {self.window.byte} was left out")
 
     def _cut(self) -> None:
         self.file.damages.append(

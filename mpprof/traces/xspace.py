@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import Stream, Trace, TraceDevice, TraceSource
-from mpprof.traces import cpu, hosts, walk
+from mpprof.traces import cpu, hosts, salvage, walk
 from mpprof.traces.columns import Interner
 from mpprof.traces.devices import DeviceReader, Machines, join_launches, kernel_table
 from mpprof.traces.graphs import with_instructions
@@ -89,6 +89,7 @@ def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
         packed = file.read(1 << 16)
         try:
             while packed:
+                before = stream.copy()
                 parts.append(stream.decompress(packed, 1 << 20))
                 total += len(parts[-1])
                 if total > limit:
@@ -103,6 +104,8 @@ def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
             problem = "" if stream.eof else "it ends too early"
         except zlib.error as error:
             problem = str(error)
+            parts.append(salvage.before_damage(before, packed))
+            total += len(parts[-1])
     if problem:
         notes.append(f"the compressed file is damaged after {total} unpacked bytes: {problem}")
     return np.frombuffer(b"".join(parts), np.uint8)

@@ -317,6 +317,35 @@ def test_what_is_compressed_twice_or_empty_is_said_so(name: str, tmp_path: Path)
         traces.read(path)
 
 
+@pytest.mark.parametrize("cut", [0, 5])
+def test_a_gzip_file_with_a_damaged_end_is_read_whole_and_said_so(cut: int, tmp_path: Path) -> None:
+    space = Space()
+    space.plane("/device:GPU:0").line(7, "Stream #7(Compute)").event("kernel", 0, 5)
+    json_text = b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "ts": 1, "dur": 2}]}'
+    for name, content in (("a.xplane.pb.gz", space.to_bytes()), ("a.pt.trace.json.gz", json_text)):
+        packed = bytearray(gzip.compress(content))
+        packed[-6] ^= 1  # the checksum
+        path = tmp_path / name
+        path.write_bytes(packed[: len(packed) - cut])
+        trace = traces.read(path)
+        assert len(trace.kernels) == 1
+        assert f"damaged after {len(content)} unpacked bytes" in trace.warnings[0]
+        with pytest.raises(UnreadableError, match="damaged after"):
+            traces.read(path, strict=True)
+
+
+def test_what_follows_the_end_of_a_json_trace_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "w.pt.trace.json"
+    event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "ts": 1, "dur": 2}'
+    for text in (f'{{"traceEvents": [{event}]}}', f"[{event}]"):
+        path.write_text(text + " \n")
+        assert traces.read(path, strict=True).warnings == ()
+        path.write_text(text + "rubbish")
+        assert traces.read(path).warnings == (f"what follows the end at byte {len(text)} was left out",)
+        with pytest.raises(UnreadableError, match="follows the end"):
+            traces.read(path, strict=True)
+
+
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xspace, "MAX_UNPACKED", 1 << 22)
     path = write(tmp_path / "host.xplane.pb.gz", gzip.compress(b"\0" * (1 << 24)))
