@@ -169,6 +169,8 @@ def _finding(
     ceiling = severity == "info" and _is_ceiling(outcome, claims, signals, cost, explained)
     if severity == "info" and not ceiling and _is_loss(outcome, cost, signals):
         severity = "warning"
+    if severity == "error" and outcome.severity is None and outcome.claims and signals.distorted:
+        severity = "warning"  # the window is to be mended first: MP905
     return noun.Finding(
         code=rule.CODE,
         slug=rule.SLUG,

@@ -92,6 +92,7 @@ def test_mp302_in_a_distorted_window_leaves_the_time_of_the_devices_work() -> No
     assert got.whatif_step_ns == pytest.approx(20 * c.MS)
     assert got.cost_ns_per_step == pytest.approx(35 * c.MS)
     assert "the 16.4 % that profiling added" in got.evidence[0].name
+    assert got.severity == "warning"  # 64 % of the step, but the window is to be mended first
     assert got.confidence == "low"
 
 
