@@ -20,7 +20,7 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 def checked_logdir(logdir: Any) -> str:
     """Raises `UsageError` where it is no path of a local directory."""
     text = os.fspath(logdir) if isinstance(logdir, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text:
         raise UsageError(f"logdir is {logdir!r}", next="Give the path of a directory")
     if ADDRESS.match(text):
         raise UsageError(
