@@ -139,7 +139,8 @@ def _needs_matrix_units(flops: float, mixed: Side, peaks: DevicePeaks) -> Bound 
 def _most_rate(
     flops: float, mixed: Side, baseline: Side, peaks: DevicePeaks, tf32: bool | None
 ) -> float | None:
-    """The mixed run's average matrix rate at most, in FLOP/s; None where the bound is empty.
+    """The mixed run's average matrix rate at most, in FLOP/s; None where the bound is empty: none at all, or
+    above the peak.
 
     The baseline's matrix work takes at least F / peak32, everything else at most the rest of its step. That
     rest does not grow in the mixed run, so the remainder there is matrix work.
@@ -150,7 +151,8 @@ def _most_rate(
         return None
     rest_ns = baseline.step_ns - flops / peak * 1e9
     matrix_ns = mixed.step_ns - max(0.0, rest_ns)
-    return flops / matrix_ns * 1e9 if matrix_ns > 0 else None
+    most = flops / matrix_ns * 1e9 if matrix_ns > 0 else None
+    return None if most is not None and most >= peaks.flops_per_s.get("fp16", np.inf) else most
 
 
 def _rates(most: float | None, peaks: DevicePeaks, assumptions: tuple[str, ...]) -> list[Bound]:
@@ -159,8 +161,7 @@ def _rates(most: float | None, peaks: DevicePeaks, assumptions: tuple[str, ...])
     found = [Bound("average rate of the mixed run's matrix kernels, at most", most, "FLOP/s", assumptions)]
     peak = peaks.flops_per_s.get("fp16") if peaks.has_matrix_units else None
     if peak:
-        share = min(1.0, most / peak)
-        found.append(Bound("share of the matrix units' peak, at most", share, "ratio", assumptions))
+        found.append(Bound("share of the matrix units' peak, at most", most / peak, "ratio", assumptions))
     return found
 
 
