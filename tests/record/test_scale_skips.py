@@ -5,6 +5,8 @@ and unknown size, gradient accumulation, and two replicas on virtual devices."""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import json
 import os
 import subprocess
@@ -44,7 +46,11 @@ PLATFORMS = {
 }
 
 
-# --- the trainings, each platform in a process of its own --------------------------------------------------
+def framework_of(platform: str) -> str:
+    return "jax" if platform.startswith("jax") else "tensorflow"
+
+
+# --- the trainings, those of one framework in one process with two virtual devices -------------------------
 
 
 def train(platform: str, out: Path) -> None:
@@ -55,9 +61,10 @@ def train(platform: str, out: Path) -> None:
     x, y = data(STEPS, BAD)
     truth = {}
     for name, case in PLATFORMS[platform].items():
+        given = _input(package, x, y, bool(case["known"]))
         with _spread(package, bool(spread)):
             made = _model(package, case)
-        made.fit(_input(package, x, y, case["known"]), epochs=2, verbose=0, callbacks=[callback(out / name)])
+        made.fit(**given, epochs=2, verbose=0, callbacks=[callback(out / name)])
         truth[name] = _truth(made.optimizer)
     (out / "truth.json").write_text(json.dumps(truth))
 
@@ -72,7 +79,7 @@ def _spread(package: str, two: bool) -> Any:
         import keras
 
         assert jax.device_count() == 2
-        keras.distribution.set_distribution(keras.distribution.DataParallel())
+        keras.distribution.set_distribution(keras.distribution.DataParallel())  # comes last in the process
         return contextlib.nullcontext()
     import tensorflow as tf
 
@@ -93,14 +100,17 @@ def _model(package: str, case: dict[str, Any]) -> Any:
     return model(optimizer=optimizer, steps_per_execution=case["per_call"])
 
 
-def _input(package: str, x: Any, y: Any, known: bool) -> Any:
-    import tensorflow as tf
-
+def _input(package: str, x: Any, y: Any, known: bool) -> dict[str, Any]:
+    """What `fit` is given."""
     from tests.record.training import BATCH, batches_of_unknown_number
 
+    if package == "jax":
+        return {"x": x, "y": y, "batch_size": BATCH, "shuffle": False}
     if not known:
-        return batches_of_unknown_number(x, y)
-    return tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+        return {"x": batches_of_unknown_number(x, y)}
+    import tensorflow as tf
+
+    return {"x": tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)}
 
 
 def _truth(optimizer: Any) -> dict[str, float]:
@@ -121,22 +131,32 @@ def _number(variable: Any) -> float:
 # --- what was recorded -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=PLATFORMS)
-def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    name = str(request.param)
-    package, _, spread = name.partition(", ")
-    pytest.importorskip(package.replace("keras 3", "keras"))
-    out = tmp_path_factory.mktemp(name.replace(" ", "-").replace(",", ""))
+@functools.cache
+def trained(framework: str, out: Path) -> None:
+    """All platforms of it, below `out`."""
     environment = {
         **os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3",
-        "KERAS_BACKEND": "jax" if package == "jax" else "tensorflow", "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2" if package == "jax" and spread else "",
+        "KERAS_BACKEND": framework, "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2" if framework == "jax" else "",
     }  # fmt: skip
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.record.test_scale_skips", name, str(out)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=400, check=False,
+        [sys.executable, "-m", "tests.record.test_scale_skips", framework, str(out)],
+        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=1200, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("skips")
+
+
+@pytest.fixture(params=PLATFORMS)
+def platform(request: pytest.FixtureRequest, folder: Path) -> Any:
+    name = str(request.param)
+    pytest.importorskip(name.partition(", ")[0].replace("keras 3", "keras"))
+    trained(framework_of(name), folder)
+    out = folder / name
     return name, out, json.loads((out / "truth.json").read_text())
 
 
@@ -180,10 +200,14 @@ def test_how_it_was_spread_is_recorded(platform: Any) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1].endswith("two replicas"):
+    framework_, folder_ = sys.argv[1], Path(sys.argv[2])
+    if framework_ == "tensorflow":
         import tensorflow as tf
 
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
         )
-    train(sys.argv[1], Path(sys.argv[2]))
+    for platform_ in PLATFORMS:
+        package_ = platform_.partition(", ")[0].replace("keras 3", "keras")
+        if framework_of(platform_) == framework_ and importlib.util.find_spec(package_):
+            train(platform_, folder_ / platform_)
