@@ -115,7 +115,8 @@ def ops(
     flops_per_call, bytes_per_call, flops_per_s, bytes_per_s, roofline_ratio, bound}`, longest first.
 
     `placement` and `precision` are those of most of its time (of its matrix time, where it has any);
-    `tensor_core_ratio` is of its matrix time, None where it has none or where it could not be told.
+    `tensor_core_ratio` is of its matrix time, None where it has none, where it could not be told and for ops
+    that ran on the host.
     `eligible` says of its matrix work whether it "did", "could", "could_never" use Tensor Cores or "unknown",
     and `eligible_reason` {code, text} why; both None for an op without any. The rates (`rates.summed`) are of
     its matrix kernels, where it has any. Kernels of no known op stand in one row with `op` None. With
@@ -125,7 +126,7 @@ def ops(
     known = known or setting(trace)
     columns = [table.device, table.op] + ([table.stream] if by_stream else [])
     first, group = groups([column[work.rows] for column in columns])
-    mix = _mix(placements, work, group, len(first))
+    mix = _mix(trace, placements, work, group, len(first))
     device = table.device[work.rows[first]]
     ratio = ratios(mix.total, device, len(trace.devices))
     parts = _parts(trace, placements, ownership, work, group, known)
@@ -183,7 +184,7 @@ def layers(
     spanning[list(ownership.spans)] = True
     columns = [table.device[work.rows], layer] + ([table.stream[work.rows]] if by_stream else [])
     first, group = groups(columns)
-    mix = _mix(placements, work, group, len(first))
+    mix = _mix(trace, placements, work, group, len(first))
     by_phase = cross(group, phase, work.duration_ns, len(first), len(PHASES))
     fused = sums(group, np.where(spanning[op], work.duration_ns, 0), len(first))
     device = table.device[work.rows[first]]
@@ -338,8 +339,11 @@ class _Mix:
     precision: Int64
     matmul_placement: Int64
     matmul_precision: Int64
+    on_host: bool  # ops of the host's threads: no device that could have matrix units was traced
 
     def tensor_core_ratio(self, at: int) -> float | None:
+        if self.on_host:
+            return None
         told = int(self.matmul[at] - self.matmul_placement[at, PLACEMENTS.index("unknown")])
         if told <= 0:
             return None
@@ -356,7 +360,7 @@ class _Mix:
         return PRECISIONS[int(times[at].argmax())]
 
 
-def _mix(placements: Placements, work: _Work, group: Int64, count: int) -> _Mix:
+def _mix(trace: Trace, placements: Placements, work: _Work, group: Int64, count: int) -> _Mix:
     verdicts = placements.verdicts
     placement = np.array([PLACEMENTS.index(v.placement) for v in verdicts], np.int64)
     precision = np.array([PRECISIONS.index(v.precision) for v in verdicts], np.int64)
@@ -374,6 +378,7 @@ def _mix(placements: Placements, work: _Work, group: Int64, count: int) -> _Mix:
         precision=by[1],
         matmul_placement=matmul_by[0],
         matmul_precision=matmul_by[1],
+        on_host=trace.basis == "host",
     )
 
 

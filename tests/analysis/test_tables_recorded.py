@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import traces
+from mpprof import traces, workflows
 from mpprof.analysis import placement, tables
 from mpprof.analysis.layers import attribute
 
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "traces"
 XPLANES = sorted(path.relative_to(SHARED).as_posix() for path in SHARED.glob("*/*.xplane.pb"))
 
@@ -42,3 +43,11 @@ def test_the_v100_window_holds_copies_and_no_matrix_product() -> None:
     assert {row["device"] for row in rows if row not in copies} == {"/device:GPU:4", "/device:GPU:6"}
     ops = tables.ops(trace, placements, ownership)
     assert not any(row["matmul_ns"] or row["tensor_core_ratio"] is not None for row in ops)
+
+
+def test_ops_that_ran_on_the_host_have_no_share_of_tensor_cores() -> None:
+    analysis = workflows.analyse(workflows.load(SAMPLES / "recorded-cpu-mixed-float16"))
+    for kind in ("ops", "layers"):
+        rows = workflows.rows_of(analysis, kind)
+        assert sum(row["matmul_ns"] > 0 for row in rows) > 2
+        assert {row["tensor_core_ratio"] for row in rows} == {None}
