@@ -255,7 +255,7 @@ def read_stats(plane: RawPlane, starts: Int64, ends: Int64) -> list[tuple[int, s
         elif number == 7 and wire == 0 and value in plane.stat_names:
             values[parent] = plane.stat_names[value]
     return [
-        (parent, plane.stat_names[key[parent]], value)
+        (parent, plane.stat_names[key.get(parent, 0)], value)
         for parent, value in values.items()
         if key.get(parent, 0) in plane.stat_names
     ]

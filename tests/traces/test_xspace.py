@@ -295,6 +295,15 @@ def test_times_count_from_the_start_of_the_profile_or_from_1970(read) -> None:  
         assert (trace.origin_unix_ns, trace.kernels.start_ns.tolist()) == (origin, [520])
 
 
+def test_a_stat_that_names_no_id_is_the_one_with_id_zero(read) -> None:  # type: ignore[no-untyped-def]
+    start = 1_700_000_000_000_000_000
+    space = Space()
+    gpu(space).line(7, "Stream #7").event("k", start + 20, 5)
+    environment = tagged_bytes(2, b"Task Environment") + tagged_bytes(6, tagged_varint(3, start))
+    environment += tagged_bytes(5, tagged_bytes(2, tagged_bytes(2, b"profile_start_time")))
+    assert read(space.to_bytes() + tagged_bytes(1, environment)).origin_unix_ns == start
+
+
 def test_what_the_profiler_says_of_itself_is_passed_on(read) -> None:  # type: ignore[no-untyped-def]
     space = Space(errors=["CUPTI could not be loaded"], warnings=["too many events"], hostnames=["worker-3"])
     gpu(space)
