@@ -167,6 +167,12 @@ def test_mp201_one_percent_of_late_steps_is_a_warning_and_five_an_error() -> Non
     assert [says("MP201", case) for case in (few, enough, many)] == ["clear", "warning", "error"]
 
 
+def test_mp201_a_late_skip_or_two_of_a_short_run_make_no_rate() -> None:
+    readings = dict.fromkeys(range(1, 49), 0)
+    assert "too few to tell a rate" in says("MP201", skipping(48, skipped=readings | {3: 1, 30: 1, 40: 1}))
+    assert says("MP201", skipping(48, skipped=readings | {30: 1, 35: 1, 40: 1})) == "error"
+
+
 def test_mp201_a_run_that_ends_in_skipping_is_an_error_whatever_the_share() -> None:
     readings = dict.fromkeys(range(16, 2001, 16), 0) | {2000 - 16: 16, 2000: 16}
     assert says("MP201", skipping(2000, skipped=readings, scales={2000: 0.0625})) == "error"

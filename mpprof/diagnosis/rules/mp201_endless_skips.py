@@ -48,6 +48,8 @@ FEWEST_STEPS = 20
 """Fewer steps after the start say nothing about a rate of one percent."""
 WARNING_RATIO, ERROR_RATIO = 0.01, 0.05
 """A healthy dynamic scale skips one step in 2000; twenty times that warns, a hundred times is an error."""
+FEWEST_SKIPS = 3
+"""One skip, or two, late in a short run may be the last of the search for the scale: they make no rate."""
 CONSECUTIVE = 10
 """Ten halvings in a row divide the scale by 1024: more than any healthy model needs after the start."""
 
@@ -71,6 +73,11 @@ def judge(signals: Signals) -> Outcome:
         return Clear("no update was skipped")
     if ratio < WARNING_RATIO and not stuck:
         return Clear(f"after the start {format_ratio(ratio)} of the updates were skipped")
+    if skipped < FEWEST_SKIPS and not stuck:
+        return Unable(
+            f"{format_count(skipped)} of {format_count(steps)} updates after the first {STARTUP_STEPS} were "
+            f"skipped, too few to tell a rate; train for at least {round(FEWEST_SKIPS / WARNING_RATIO)} steps"
+        )
     scales = known(signals.scales)
     last = float(scales[-1]) if scales is not None else None
     step_ns = signals.case.steps.median_ns if signals.case.steps else None
