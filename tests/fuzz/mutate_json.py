@@ -64,7 +64,14 @@ def _one(dice: random.Random, document: Any) -> str:
             owner[key] = other[where] if not isinstance(other[where], (dict, list)) else None
         case 3 | 4 if isinstance(old, (int, float)) and not isinstance(old, bool):
             owner[key] = dice.choice(
-                (-old, old - 10**6, old * 1000, old + 10**15, old // 3, old + 0.123456789)
+                (
+                    -old,
+                    old - 10**6,
+                    old * 1000,
+                    old + 10**15,
+                    old // 3,
+                    old + 0.123456789 if abs(old) < 1e300 else -1,
+                )
             )
         case 5:
             owner[key] = _HOLE
