@@ -61,7 +61,8 @@ def test_its_trace_is_the_runs_own(tmp_path: Path, theirs_first: bool, same: boo
     assert run.steps.step[run.steps.profiled].tolist() == [12, 13, 14, 15, 16]
     report = mpprof.diagnose(run)
     assert report.account is not None
-    assert len(report.account.steps) >= 3
+    # How many of the five are whole and steady is up to the machine; Keras' markers count from 0, ours from 1.
+    assert set() < set(report.account.steps) <= set(range(11, 17))
     assert "MP910" not in {finding.code for finding in report.findings}
 
 
