@@ -12,4 +12,5 @@ TARGETS = ("door-xspace", "door-chrome", "door-nsys", "door-run", "door-steps", 
 @pytest.mark.parametrize("target", TARGETS)
 def test_commands_print_a_document_or_one_clear_error(target: str) -> None:
     figures = fuzz(target, 60)
-    assert figures["whole"] + figures["warned"] >= 10  # of run.json most damage is refused, rightly
+    # Damage to run.json leaves no JSON more often than not, which is refused; of the others most can be read.
+    assert figures["whole"] + figures["warned"] > (10 if target == "door-run" else 20)
