@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 from mpprof.record.flavour import global_policy, keras_of, steps_per_execution
+from mpprof.record.pipelines import batch_size_of_pipeline
 
 Facts = dict[str, Any]
 
@@ -77,11 +78,15 @@ def batch_size_of_running_fit() -> int | None:
     """The batch size of the `fit` that is calling us.
 
     Keras tells callbacks neither the batch size nor the data, and a data set knows its own only in its
-    adapter: the epoch iterator in `fit`'s frame, further up this very call stack, has it.
+    adapter: the epoch iterator in `fit`'s frame, further up this very call stack, has it. Of a `tf.data`
+    pipeline whose elements do not state it, it is what the pipeline's own `batch` was given.
     """
     variables = _variables_of_running_fit()
     if "epoch_iterator" in variables:
-        size = getattr(getattr(variables["epoch_iterator"], "data_adapter", None), "batch_size", None)
+        adapter = getattr(variables["epoch_iterator"], "data_adapter", None)
+        size = getattr(adapter, "batch_size", None)
+        if size is None:
+            return batch_size_of_pipeline(getattr(adapter, "_dataset", None))
         return int(size) if isinstance(size, int) and size > 0 else None
     if "data_handler" in variables:
         return _batch_size_of_keras_2(variables["data_handler"])
@@ -112,11 +117,12 @@ def _batch_size_of_keras_2(handler: Any) -> int | None:
     adapter = getattr(handler, "_adapter", None)
     size = adapter.batch_size() if adapter is not None else None
     if size is None and adapter is not None:
-        specification = adapter.get_dataset().element_spec
+        dataset = adapter.get_dataset()
+        specification = dataset.element_spec
         while isinstance(specification, tuple | list) and specification:
             specification = specification[0]
         shape = getattr(specification, "shape", None) or (None,)
-        size = shape[0]
+        size = shape[0] or batch_size_of_pipeline(dataset)
     return int(size) if size else None
 
 
