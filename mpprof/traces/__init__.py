@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Protocol
 
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import Trace
+from mpprof.traces import beginning
 from mpprof.traces.chrome import ChromeReader
 from mpprof.traces.finding import choice, in_order, traces_under
 from mpprof.traces.nsys import NsysReader
 from mpprof.traces.slow import is_slow, version
 from mpprof.traces.xspace import XSpaceReader
 
-__all__ = ["READERS", "Reader", "choice", "find", "is_slow", "read", "version"]
-
-HEAD_BYTES = 64
-PEEK_BYTES = 1 << 12
-GZIP = b"\x1f\x8b"
+__all__ = ["READERS", "Reader", "choice", "find", "is_slow", "read", "reader_of", "version"]
 
 
 class Reader(Protocol):
@@ -27,8 +23,11 @@ class Reader(Protocol):
     format: str
     suffixes: tuple[str, ...]
 
-    def recognises(self, path: Path, head: bytes) -> bool:
-        """Whether this file, of which `head` is the beginning, looks like the format."""
+    def recognises(self, head: bytes) -> bool:
+        """Whether a file that begins so (`beginning`) is of the format, whatever it is called."""
+
+    def claims(self, name: str) -> bool:
+        """Whether a file of this name should be of the format, whatever its bytes."""
 
     def read(self, path: Path, *, strict: bool) -> Trace:
         """Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
@@ -66,18 +65,15 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     if path.exists() and not path.is_file():
         raise UnreadableError("is no regular file", where=str(path), next="Give a trace file.")
     try:
-        with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-            inner = _unpacked(head + file.read(PEEK_BYTES)) if head[:2] == GZIP else b""
-        if not head:
+        if path.stat().st_size == 0:
             raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
-        if inner == GZIP:
+        head = beginning.of(path)
+        if head.startswith(beginning.GZIP):
             raise UnreadableError(
                 "is compressed twice", where=str(path), next="Unpack it with gunzip and read the result."
             )
-        for reader in READERS:
-            if reader.recognises(path, head):
-                return reader.read(path, strict=strict)
+        if (reader := reader_of(path.name, head)) is not None:
+            return reader.read(path, strict=strict)
     except FileNotFoundError:
         raise NotFoundError("no such file", where=str(path)) from None
     except OSError as error:
@@ -89,9 +85,9 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     )
 
 
-def _unpacked(packed: bytes) -> bytes:
-    """The first two bytes within the beginning of a gzip file; empty where it cannot be unpacked."""
-    try:
-        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(packed, len(GZIP))
-    except zlib.error:
-        return b""
+def reader_of(name: str, head: bytes) -> Reader | None:
+    """The reader of a file that begins so (`beginning`). What the bytes say counts, and where they say
+    nothing, as of a damaged file, its name. None for a file that is no trace."""
+    by_bytes = (reader for reader in READERS if reader.recognises(head))
+    by_name = (reader for reader in READERS if reader.claims(name))
+    return next(by_bytes, None) or next(by_name, None)

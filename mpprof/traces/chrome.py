@@ -6,6 +6,11 @@ from pathlib import Path
 
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import Trace
+from mpprof.traces import beginning
+
+_WORDS = ((b'"traceEvents"',), (b'"ph"', b'"ts"'), (b'"deviceProperties"',))
+"""A file that begins with all of one of these is a Chrome trace: Kineto's may tell of the cards at length
+before the first event."""
 
 
 class ChromeReader:
@@ -14,13 +19,13 @@ class ChromeReader:
     format = "chrome"
     suffixes: tuple[str, ...] = (".trace.json.gz", ".trace.json")
 
-    def recognises(self, path: Path, head: bytes) -> bool:
-        """By name; other `.json` by their first character, other `.json.gz` as they are."""
-        if path.name.endswith(self.suffixes):
-            return True
-        if path.name.endswith((".json.gz", ".json")):
-            return head[:2] == b"\x1f\x8b" or head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
-        return False
+    def recognises(self, head: bytes) -> bool:
+        """JSON in which members of a Chrome trace come first."""
+        begins = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1] in (b"{", b"[")
+        return begins and any(all(word in head for word in words) for words in _WORDS)
+
+    def claims(self, name: str) -> bool:
+        return name.endswith((".json.gz", ".json"))
 
     def read(self, path: Path, *, strict: bool) -> Trace:
         """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
@@ -32,8 +37,5 @@ class ChromeReader:
 
 
 def looks_like_trace(path: Path) -> bool:
-    """Whether a `.json.gz` of any name begins like a Chrome trace. Raises OSError."""
-    from mpprof.traces import chrome_json
-
-    text = chrome_json.peek(path)
-    return '"traceEvents"' in text or ('"ph"' in text and '"ts"' in text) or '"deviceProperties"' in text
+    """Whether a file of any name begins like a Chrome trace. Raises OSError."""
+    return ChromeReader().recognises(beginning.of(path))

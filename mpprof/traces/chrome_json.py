@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from mpprof.errors import UnreadableError
 from mpprof.traces import salvage
+from mpprof.traces.beginning import GZIP
 
 MAX_UNPACKED = 1 << 32
 MAX_RATIO = 200
@@ -44,22 +45,6 @@ _NEXT_EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args)"\s*:')
 _DIGITS = re.compile(r"-?\d{1,18}")
 
 Event = dict[str, Any]
-
-
-def is_gzip(head: bytes) -> bool:
-    return head[:2] == b"\x1f\x8b"
-
-
-def peek(path: Path, size: int = 1 << 16) -> str:
-    """The beginning of the file's text, unpacked; "" where it cannot be unpacked. Raises OSError."""
-    with path.open("rb") as file:
-        raw = file.read(size)
-    if is_gzip(raw):
-        try:
-            raw = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(raw, size)
-        except zlib.error:
-            return ""
-    return raw.decode("utf-8", "replace")
 
 
 @dataclass
@@ -105,7 +90,7 @@ def nanoseconds(value: object) -> int | None:
 def _chunks(file: BinaryIO, path: Path, damages: list[str]) -> Iterator[bytes]:
     """The file's bytes, unpacked. Raises UnreadableError for a bomb."""
     first = file.read(_CHUNK)
-    if not is_gzip(first):
+    if not first.startswith(GZIP):
         while first:
             yield first
             first = file.read(_CHUNK)

@@ -17,9 +17,12 @@ class NsysReader:
     format = "nsys"
     suffixes: tuple[str, ...] = (".sqlite",)
 
-    def recognises(self, path: Path, head: bytes) -> bool:
-        """SQLite files by their first bytes, reports by name."""
-        return head.startswith(MAGIC) or path.name.endswith((*self.suffixes, *REPORTS))
+    def recognises(self, head: bytes) -> bool:
+        """Any SQLite file: which tables it holds is seen when it is read."""
+        return head.startswith(MAGIC)
+
+    def claims(self, name: str) -> bool:
+        return name.endswith((*self.suffixes, *REPORTS))
 
     def read(self, path: Path, *, strict: bool) -> Trace:
         """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""

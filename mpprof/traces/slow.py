@@ -15,20 +15,36 @@ from pathlib import Path
 
 from mpprof import model
 from mpprof._version import __version__
+from mpprof.traces import beginning, chrome, nsys
 
 _FROM_BYTES = {".json.gz": 1 << 20, ".json": 16 << 20, ".sqlite": 4 << 20}
-"""By suffix, the size from which on reading takes twice as long as the cache does; xplanes never do."""
+"""By format, the size from which on reading takes twice as long as the cache does; xplanes never do."""
+
+XSPACE = (".xplane.pb", ".xplane.pb.gz")
 
 
 def is_slow(path: Path) -> bool:
     """Whether reading this file takes clearly longer than getting it from the cache."""
-    for suffix, size in _FROM_BYTES.items():
-        if path.name.endswith(suffix):
-            try:
-                return path.stat().st_size >= size
-            except OSError:
-                return False
-    return False
+    try:
+        size = path.stat().st_size
+        format = next((each for each in _FROM_BYTES if path.name.endswith(each)), None)
+        if format is None and size >= min(_FROM_BYTES.values()) and not path.name.endswith(XSPACE):
+            format = _format(path)
+    except OSError:
+        return False
+    return format is not None and size >= _FROM_BYTES[format]
+
+
+def _format(path: Path) -> str | None:
+    """Which of these formats a file of any other name is, by its bytes. Raises OSError."""
+    with path.open("rb") as file:
+        raw = file.read(beginning.HEAD_BYTES)
+    head = beginning.within(raw)
+    if nsys.NsysReader().recognises(head):
+        return ".sqlite"
+    if chrome.ChromeReader().recognises(head):
+        return ".json.gz" if raw.startswith(beginning.GZIP) else ".json"
+    return None
 
 
 @cache

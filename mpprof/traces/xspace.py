@@ -7,6 +7,7 @@ below 64 times the file's size plus 100 MB, whatever the bytes say.
 from __future__ import annotations
 
 import mmap
+import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +39,10 @@ MAX_RATIO = 200
 """A gzip file that unpacks to more than this many times its size is taken for a bomb (xplanes reach 30)."""
 
 _VENDORS: dict[str, Vendor] = {"nvidia": "nvidia", "amd": "amd", "google": "google", "intel": "intel"}
+_FIRST_PLANE = re.compile(
+    rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12(?P<size>[\x01-\x7f])(?=[/#\w])"
+)
+"""`XSpace.planes` (1), its length; in it `XPlane.id` (1), if any, and `XPlane.name` (2), its length."""
 _ABSOLUTE_NS = 10**17
 """Line timestamps above it count from 1970, smaller ones from the start of the profile."""
 
@@ -48,11 +53,13 @@ class XSpaceReader:
     format = "xspace"
     suffixes: tuple[str, ...] = (".xplane.pb", ".xplane.pb.gz")
 
-    def recognises(self, path: Path, head: bytes) -> bool:
-        """By name; any other file by its first field: a plane whose first field is an id or a name."""
-        if path.name.endswith(self.suffixes):
-            return True
-        return path.suffix == ".pb" and head[:1] == b"\x0a"
+    def recognises(self, head: bytes) -> bool:
+        """By its first field: a plane, which begins with its name, before which its id may stand."""
+        match = _FIRST_PLANE.match(head)
+        return match is not None and head[match.end() : match.end() + match["size"][0]].isascii()
+
+    def claims(self, name: str) -> bool:
+        return name.endswith((".pb", ".pb.gz"))
 
     def read(self, path: Path, *, strict: bool) -> Trace:
         """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""

@@ -1,0 +1,105 @@
+"""A trace that is named is read for what it is, whatever it is called."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mpprof import traces, workflows
+from mpprof.cli import main
+from mpprof.errors import UnreadableError
+from tests.traces.kineto import small
+from tests.traces.test_chrome import tensorflow_text
+from tests.traces.test_nsys import export
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+XPLANE = next((SAMPLES / "v100-convnet-mixed-float16").rglob("*.xplane.pb"))
+
+
+def _xplane(path: Path) -> None:
+    path.write_bytes(XPLANE.read_bytes())
+
+
+def _packed_xplane(path: Path) -> None:
+    path.write_bytes(gzip.compress(XPLANE.read_bytes(), 1))
+
+
+def _kineto(path: Path) -> None:
+    path.write_bytes(small().text())
+
+
+def _packed_kineto(path: Path) -> None:
+    path.write_bytes(gzip.compress(small().text()))
+
+
+def _tensorflow(path: Path) -> None:
+    path.write_bytes(tensorflow_text())
+
+
+WRITERS = {
+    "xspace": (_xplane, _packed_xplane),
+    "chrome": (_kineto, _packed_kineto, _tensorflow),
+    "nsys": (export,),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["trace", "trace.bin", "window 3.pb.bak", "a.json", "a.xplane.pb", "a.sqlite"]
+)
+@pytest.mark.parametrize(
+    ("format", "write"), [(format, write) for format, writers in WRITERS.items() for write in writers]
+)
+def test_the_bytes_say_what_a_file_is(
+    tmp_path: Path, format: str, write: Callable[[Path], None], name: str
+) -> None:
+    write(tmp_path / name)
+    trace = traces.read(tmp_path / name)
+    assert trace.source.format == format
+    assert len(trace.kernels) > 0
+    assert not trace.warnings
+    assert workflows.load(tmp_path / name).traces == (tmp_path / name,)
+
+
+def test_each_recorded_xplane_is_known_by_its_bytes(tmp_path: Path) -> None:
+    for path in SAMPLES.rglob("*.xplane.pb"):
+        reader = traces.reader_of("unnamed", traces.beginning.of(path))
+        assert reader is not None
+        assert reader.format == "xspace"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"hello", b"\n\nhello", b'{"rows": [1]}', gzip.compress(b"text"), gzip.compress(b"text")[:12], b"\x0a\x05",
+        b"\x0a\x10\x0a\x05/host", b"\x0a\x10\x12\x05\xff\xff\xff\xff\xff",
+    ],
+)  # fmt: skip
+def test_other_files_of_any_name_are_refused_in_one_line(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(UnreadableError, match="is no trace that mpprof knows"):
+        traces.read(tmp_path / "file")
+    assert main(["report", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_is_slow_to_read_is_kept_under_any_name(tmp_path: Path) -> None:
+    def grown(write: Callable[[Path], object], size: int) -> bool:
+        path = tmp_path / "file"
+        write(path)
+        with path.open("ab") as file:
+            file.truncate(size)
+        return traces.is_slow(path)
+
+    assert grown(_packed_kineto, 1 << 20)
+    assert not grown(_packed_kineto, (1 << 20) - 1)
+    assert not grown(_kineto, 1 << 20)
+    assert grown(_kineto, 16 << 20)
+    assert not grown(_xplane, 16 << 20)
+    assert not grown(_packed_xplane, 16 << 20)
+    (tmp_path / "file").unlink()
+    assert grown(export, 4 << 20)
