@@ -49,6 +49,7 @@ def checks() -> tuple[Check, ...]:
         permission(NVIDIA_PARAMS, SELF_STATUS),
         *_frameworks(),
         *_keras(),
+        *_workers(os.environ.get("TF_CONFIG")),
         *_environment(),
         _walk(),
         _page(),
@@ -213,6 +214,34 @@ def _keras() -> list[Check]:
         Check("keras backend", "ok", f"{backend} ({origin})"),
         Check("keras policy", "info", f"{policy} ({problem or path})", effect),
     ]
+
+
+def _workers(config: str | None) -> list[Check]:
+    """The cluster that TensorFlow reads from TF_CONFIG, where it is set: what Keras 3 cannot do with it."""
+    if config is None:
+        return []
+    name = "TF_CONFIG"
+    try:
+        given = json.loads(config)
+        cluster, task = given["cluster"], given.get("task", {})
+        count = sum(len(cluster.get(role, ())) for role in ("chief", "worker"))
+        workers = "1 worker" if count == 1 else f"{count} workers"
+        value = f"{workers}, this one is {task.get('type')} {task.get('index')}"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return [
+            Check(
+                name, "missing", f"not a cluster ({type(error).__name__}: {error})",
+                "TensorFlow's MultiWorkerMirroredStrategy cannot start.",
+                'Set it to {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}.',
+            )
+        ]  # fmt: skip
+    from mpprof.diagnosis.audit import NO_WORKERS
+
+    keras = _version("keras")
+    if count < 2 or keras is None or keras.startswith("2."):
+        return [Check(name, "info", value)]
+    how = "" if _version("tf_keras") else "pip install tf_keras"
+    return [Check(name, "info", value, f"{NO_WORKERS}.", how)]
 
 
 def _environment() -> list[Check]:

@@ -59,6 +59,41 @@ def test_a_torch_built_for_cpus_is_told(version: str, said: bool, monkeypatch: p
     assert ("torch build" in found) is said
 
 
+CLUSTER = {"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}}
+
+
+@pytest.mark.parametrize(
+    ("config", "keras", "status", "value", "unsupported"),
+    [
+        (json.dumps(CLUSTER), "3.15.1", "info", "2 workers, this one is worker 0", True),
+        (json.dumps(CLUSTER), "2.15.0", "info", "2 workers, this one is worker 0", False),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}',
+            "3.15.1",
+            "info",
+            "1 worker, ",
+            False,
+        ),
+        ("no json", "3.15.1", "missing", "not a cluster (JSONDecodeError", False),
+        ("[1]", "3.15.1", "missing", "not a cluster (TypeError", False),
+        ('{"cluster": {"worker": 3}}', "3.15.1", "missing", "not a cluster (TypeError", False),
+    ],
+)
+def test_several_workers_are_told_what_keras_3_cannot_do(
+    config: str, keras: str, status: str, value: str, unsupported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = machine._version
+    monkeypatch.setattr(machine, "_version", lambda *names: keras if "keras" in names else real(*names))
+    monkeypatch.setenv("TF_CONFIG", config)
+    (check,) = [check for check in machine.checks() if check.name == "TF_CONFIG"]
+    assert (check.status, value in check.value) == (status, True)
+    assert (
+        "fit does not support MultiWorkerMirroredStrategy: train with tf_keras" in check.effect
+    ) is unsupported
+    monkeypatch.delenv("TF_CONFIG")
+    assert "TF_CONFIG" not in {check.name for check in machine.checks()}
+
+
 def test_it_imports_no_framework() -> None:
     import subprocess
     import sys
