@@ -8,7 +8,7 @@ the host did meanwhile (`idle`). All numbers are means over the whole, steady st
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from mpprof.model.account import (
     Slice,
     TensorCoreShare,
 )
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placements, Verdict
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace, WorkKind
@@ -127,7 +128,7 @@ def _together(refused: dict[str, str]) -> str:
 # --- one device --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Work:
     """What ran in a window, in the window's own clock, which stands still between its periods."""
 

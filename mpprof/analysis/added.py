@@ -9,12 +9,12 @@ them XLA would fuse away is a question of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mpprof.analysis import layer_kinds
 from mpprof.analysis.reach import REACHABLE_BANDWIDTH, SIXTEEN_BITS, Part, Role, compiled, parts, precision_of
 from mpprof.model.account import Cell
 from mpprof.model.device import DevicePeaks
+from mpprof.model.frozen import frozen
 from mpprof.model.run import LayerFacts, Run
 
 LAUNCH_NS = 2_000.0
@@ -26,7 +26,7 @@ SCALING_BYTES = 12
 _CASTS_OF_A_LAYER = 4.0  # kernel and bias, there and back
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Known:
     layers: Mapping[str, LayerFacts]
     end: frozenset[str]

@@ -6,9 +6,8 @@ side states is not known to be alike, and said so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Precision
 from mpprof.model.quantities import format_flops_per_s
 from mpprof.model.run import Run
@@ -20,7 +19,7 @@ _FRAMEWORK = (
 _RATES = (("tf32", "TF32 on matrix units"), ("fp32_cuda", "float32"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """One run of a comparison. `device`: its main accelerator as the trace, or else the records, name it."""
 

@@ -9,11 +9,11 @@ a trace settles.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mpprof.model.finding import Batches
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
@@ -29,7 +29,7 @@ BUSY_UTILIZATION = 0.95
 SETTLES = "a profile window of a few steps in any of these runs settles it: MPProfilerCallback(logdir)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Point:
     row: int
     batch: int

@@ -6,13 +6,12 @@ fewer, so every statement names that assumption.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mpprof.analysis.roofline import model_flops
 from mpprof.model.account import Bound
 from mpprof.model.device import DevicePeaks
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_flops_per_s, format_ratio
 from mpprof.model.run import Run
 
@@ -25,7 +24,7 @@ _DIRECT = "direct algorithms: Winograd and FFT convolutions do with fewer operat
 _ORDINARY = ("fp32_cuda", "fp16_cuda")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """What the records of one run say. None: not recorded. `input_wait_ratio` is of the step."""
 
@@ -42,7 +41,7 @@ class Side:
         return self.input_wait_ratio is not None and self.input_wait_ratio < WAITING
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proof:
     """What is proven, and, where the question of the matrix work stays open, why and what would settle it."""
 

@@ -7,12 +7,12 @@ what is not listed is not known, and then there is a ceiling and no expectation.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Precision
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calibration:
     """`ratio`: how much faster the kernels ran in precision `to` than in `start`. `families`: the kinds of
     kernel that it was measured on, as prefixes of a family's name."""

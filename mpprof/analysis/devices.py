@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
 from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
+from mpprof.model.frozen import frozen
 
 UNCHECKED = "not compared with a second source"
 _CUDA_RATES = ("fp32_cuda", "fp16_cuda", "fp64_cuda")
 _MATRIX_RATES = ("fp64", "fp32", "tf32", "fp16", "fp16_acc16", "bf16", "fp8", "int8", "fp4")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Product:
     """One row of the table. Rates in FLOP/s, bandwidth in bytes/s, clock in kHz; None: not stated."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Family, Precision
 from mpprof.model.trace import HloInstruction
 
@@ -37,7 +37,7 @@ def precision_of(dtype: str) -> Precision:
     return _DTYPES.get(dtype.lower().removeprefix("dt_"), "unknown")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tensor:
     """A tensor as a trace states it: dtype in the file's spelling, dimensions (-1: not stated)."""
 
@@ -69,7 +69,7 @@ def _dimension(text: str) -> int:
     return int(text) if text.isdigit() and len(text) <= 15 else -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Product:
     """A matrix product in the terms of Tensor Cores. M, N, K per group and batch; -1: not known.
 
@@ -89,7 +89,7 @@ class Product:
     compute_dtype: str = ""  # of the layer's policy, where known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Eligibility:
     """Whether an op's product did, could or could never run on matrix units.
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.intervals import EMPTY, Intervals, gaps, join, union
 from mpprof.analysis.timeline import Marks
 from mpprof.model.account import IDLE_CLASSES, Class
+from mpprof.model.frozen import frozen
 from mpprof.model.trace import HostKind, Trace
 
 Int64 = NDArray[np.int64]
@@ -35,7 +36,7 @@ _LAUNCHING = (HostKind.OP, HostKind.LAUNCH, HostKind.COPY)
 _WORKING = (*_LAUNCHING, HostKind.SYNC, HostKind.EXECUTOR, HostKind.COMPILE, HostKind.INPUT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClockShift:
     """How far kernels start before their launch at worst: the host's clock is taken to be that much early.
 

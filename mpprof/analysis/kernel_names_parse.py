@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Precision
 
 LONGEST = 16_384
@@ -51,7 +51,7 @@ _TYPES: dict[str, Precision] = {
 """Words that name a type, in lower case, as CUDA, HIP, CUTLASS, Eigen, TensorFlow and PyTorch spell them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Name:
     """A kernel's name, ready to be matched: lower case, without return type and anonymous namespaces.
 
@@ -66,7 +66,7 @@ class Name:
         return types_in(self.text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Card:
     """What is known of the card when a name is judged; `None` and "unknown": nothing."""
 

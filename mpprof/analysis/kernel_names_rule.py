@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 from mpprof.analysis.kernel_names_parse import Card, Name, operands, values
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placement, Precision
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """What a rule says of a name. `code` and `text` empty: those of the rule."""
 
@@ -27,7 +27,7 @@ Decide = Callable[[Name, "re.Match[str]", Card], Said | None]
 """The logic of a rule: what the name says, given the match and the card; None: the rule does not apply."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One statement about names: where `pattern` matches, `decide` tells the verdict.
 

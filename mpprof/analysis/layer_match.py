@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mpprof.analysis import layer_modules
 from mpprof.analysis.layer_modules import Path, Sizes
 from mpprof.analysis.scopes import LOSS_SCOPES, Scope
+from mpprof.model.frozen import frozen
 from mpprof.model.run import ModelFacts
 
 _NUMBERED = re.compile(r"(.+?)_\d+")
@@ -57,7 +57,7 @@ def matcher(
 # --- with the recorded layers ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Attempt:
     explained: int
     matches: dict[Scope, Match]

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mpprof.analysis.scopes import Scope
+from mpprof.model.frozen import frozen
 from mpprof.model.run import LayerFacts, ModelFacts
 
 Path = tuple[str, ...]
@@ -24,7 +24,7 @@ _OPERAND = re.compile(r"\w+\[([\d,]*)\]")
 _PLAIN_KERNELS = frozenset(("Dense", "Conv1D", "Conv2D", "Conv3D"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Modules:
     """Layer by module path, `(Functional_0, Dense_1)` -> `dense`; a module that is no recorded layer, by its
     own path. `count`: how many modules there are."""

@@ -11,7 +11,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from mpprof.analysis.layer_match import Matcher, matcher
 from mpprof.analysis.layer_modules import Path, Sizes, module_path, sizes_of
 from mpprof.analysis.scopes import Scope, parse
 from mpprof.model.account import PHASES, Phase
+from mpprof.model.frozen import frozen
 from mpprof.model.run import LayerFacts, ModelFacts
 from mpprof.model.trace import HloInstruction, Op, Trace
 
@@ -33,7 +34,7 @@ _MOST_INSTRUCTIONS = 10_000  # of one fusion that are looked at
 _PASSES = 8  # how far a name travels along unnamed instructions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """A layer's share of the work of one fused op; `layer` "" for work of no layer (optimizer, loss)."""
 
@@ -41,7 +42,7 @@ class Span:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ownership:
     """Layer and phase of every row of `Trace.ops`.
 
@@ -67,7 +68,7 @@ class Ownership:
         return PHASES[int(self.phase[op])] if 0 <= op < len(self.phase) else "other"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Owner:
     layer: str = ""  # "": none, or not known
     phase: Phase = "other"

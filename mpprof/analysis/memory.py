@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.layers import Ownership
 from mpprof.model.account import MemoryAccount, MemoryItem, Phase
+from mpprof.model.frozen import frozen
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import AllocationTable, Trace
 
@@ -31,7 +31,7 @@ _KINDS: dict[Phase, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Peak:
     """The live set at the peak: rows of the allocation table, and bytes allocated before the first event."""
 

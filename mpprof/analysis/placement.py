@@ -10,7 +10,7 @@ family) and a contradiction between two is written into the reason. The work is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -32,6 +32,7 @@ from mpprof.analysis.placement_ops import (
     tensors_precision,
 )
 from mpprof.model.device import DeviceFacts
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import (
     MATMUL_FAMILIES,
     OTHER_CARD,
@@ -52,7 +53,7 @@ _TABLE_LIMIT = 1 << 24
 """Largest key space that is indexed by a table; above it keys are sorted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Card:
     """What the judgement needs of a device, worked out once."""
 

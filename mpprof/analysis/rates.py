@@ -7,7 +7,7 @@ counts it. Where the shapes are not known there is no rate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mpprof.analysis import devices
@@ -16,6 +16,7 @@ from mpprof.analysis.placement_host import COMPUTE_DTYPES
 from mpprof.analysis.placement_ops import products
 from mpprof.analysis.roofline import Cost, Roof, cost, roof
 from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Family, Precision, Verdict
 from mpprof.model.run import LayerFacts, Run
 from mpprof.model.trace import Op, Trace
@@ -25,7 +26,7 @@ BELIEVABLE = 1.1
 convolutions really do with fewer operations than are counted here and are left out of this."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """What is known beside the trace. `peaks` per row of `Trace.devices`; None: not known."""
 
@@ -152,7 +153,7 @@ NO_RATE: dict[str, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """Kernels of one op with the same verdict and shapes: how many, how long together, and what one takes."""
 

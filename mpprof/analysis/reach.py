@@ -7,12 +7,12 @@ kernels of this kind did reach. Ratios are of times, baseline over mixed, and ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from mpprof.analysis import calibration
 from mpprof.model.account import Cell, Class, Phase
 from mpprof.model.device import DevicePeaks
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placement, Precision
 from mpprof.model.run import Run
 
@@ -44,7 +44,7 @@ class Role(NamedTuple):
     op: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """All cells of one role in one run. `placement` and `precision` are those of most of its time."""
 
@@ -66,7 +66,7 @@ class Part:
         return self.busy_ns / self.calls if self.calls > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ratio:
     """`reachable` None: not known. `ceiling` None: the device's peaks are not known."""
 
@@ -75,7 +75,7 @@ class Ratio:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """What the mixed run computes in: of its policy, and by layer where one has a policy of its own.
 
@@ -231,7 +231,7 @@ def _by_bytes(part: Part, peaks: DevicePeaks | None, share: float = REACHABLE_BA
 # --- what ran on matrix units in this very trace -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Peer:
     """A matrix part that runs in 16 bits on matrix units in the mixed run, beside its baseline."""
 

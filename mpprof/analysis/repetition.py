@@ -8,10 +8,10 @@ nothing lies outside of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from mpprof.model.frozen import frozen
 
 Int64 = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ _LIKELY = 64
 _UNEVEN = _MOST_OUTSIDE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repetition:
     """A sequence of `length` kernels that comes at least twice in a row; `outside` kernels of all are neither
     like the one a length before nor like the one a length after them. `steps`: these may be steps."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from mpprof.analysis.eligibility import Tensor, parse_shapes, precision_of, product_of_shapes
 from mpprof.analysis.layers import Ownership
 from mpprof.model.account import Account, Cell
 from mpprof.model.device import DevicePeaks
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, Family, Placement, Precision
 from mpprof.model.run import LayerFacts, ModelFacts, Run
 from mpprof.model.trace import Op, Trace
@@ -30,7 +31,7 @@ _BIASES = {"LSTM": 1, "GRU": 2, "SimpleRNN": 1}  # bias vectors per gate; GRU ha
 _ATTENTION = frozenset(("MultiHeadAttention", "GroupedQueryAttention", "GroupQueryAttention"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cost:
     """Of one call. None: the shapes that it takes are not known."""
 
@@ -38,7 +39,7 @@ class Cost:
     bytes: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Roof:
     """The least time that a call can take, and what it is bound by."""
 
@@ -154,7 +155,7 @@ def roof(work: Cost, placement: Placement, precision: Precision, peaks: DevicePe
 # --- layers and models -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelFlops:
     """Matrix operations of a model, per example. `unknown` are layers that do matrix work of unknown size:
     with any of them, `forward` and `training` are lower bounds.

@@ -8,10 +8,10 @@ thing: a tuple of scopes without the plumbing, and what the plumbing says of the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from mpprof.model.account import Phase
+from mpprof.model.frozen import frozen
 
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 _NUMBERED = re.compile(r"_\d+$")
@@ -31,7 +31,7 @@ _DEEPEST = 32  # transformations within one another; names in a file may be host
 _TORCH_BACKWARD = re.compile(r"Backward\d*\b|autograd::")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """`path`: the scopes that the op lies in, outermost first, the op itself left out. `leaf`: the op.
 

@@ -8,13 +8,12 @@ there the clock joins, if every marker lies nearer to the beginning of its line 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.quantiles import median
 from mpprof.analysis.timeline import Periods
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns
 from mpprof.model.run import Run
 from mpprof.model.steps import StepTable
@@ -28,7 +27,7 @@ _ANOTHER_RUN_NS = 60_000_000_000
 """No adjustment of a clock within a training is as large as a minute."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepLines:
     """`row` of the step log per period; None where they were not joined, with the reason in `notes`.
 

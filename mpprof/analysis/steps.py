@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.quantiles import median
+from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
 
@@ -32,7 +32,7 @@ _MODE_SHARE = 0.85
 _SCALES_FROM_MAD = 1.4826  # of a normal distribution
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drift:
     """How the step time moved over the run: the median of the last third over that of the first, less 1.
 
@@ -42,7 +42,7 @@ class Drift:
     significant: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bimodal:
     """Two kinds of steps: their medians, and the share of the slow ones."""
 

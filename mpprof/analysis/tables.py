@@ -8,7 +8,6 @@ sum to 1. Concurrent kernels count in full: these are sums of durations, not the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from mpprof.analysis.layers import Ownership
 from mpprof.analysis.rates import NO_RATE, Part, Setting, eligibility, part, setting, summed
 from mpprof.errors import UsageError
 from mpprof.model.account import PHASES
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, PLACEMENTS, PRECISIONS, Placements
 from mpprof.model.run import LayerFacts
 from mpprof.model.trace import CopyKind, Trace, WorkKind
@@ -35,7 +35,7 @@ COPY_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Work:
     """The intervals that a table is made of, one row each."""
 
@@ -328,7 +328,7 @@ def _eligibility(
 # --- what ran where, per group -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Mix:
     """Per group: calls and time; the second axis of the tables is that of PLACEMENTS or PRECISIONS."""
 

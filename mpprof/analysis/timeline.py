@@ -7,7 +7,6 @@ markers give N - 1 whole steps, and the time between two steps belongs to the on
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.intervals import Intervals, latest
 from mpprof.analysis.quantiles import median
 from mpprof.analysis.repetition import begins, repetition
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ratio
 from mpprof.model.trace import HostKind, Trace, WorkKind
 
@@ -29,7 +29,7 @@ _MOST_LATE = 0.05
 """A step whose optimizer update is skipped has fewer ops than others, but not half as many."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Periods:
     """The whole steps of one device, in order; empty arrays where it has none, and `notes` say why.
 
@@ -67,7 +67,7 @@ def nothing(*notes: str) -> Periods:
     return Periods(none, none, none, "none", notes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Marks:
     """Step markers that follow one another on one thread."""
 

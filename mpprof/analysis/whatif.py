@@ -7,12 +7,12 @@ the host needs per step nothing shows. A remedy on the host's side lowers that f
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from mpprof.model.finding import WhatIf, WhatIfStep
+from mpprof.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remedy:
     """`gain_ns`: what it frees of the step. `host`: by relieving the host, which lowers the floor too."""
 

@@ -12,6 +12,7 @@ from mpprof.analysis import steps as stepping
 from mpprof.analysis.quantiles import median
 from mpprof.analysis.step_lines import step_lines
 from mpprof.analysis.timeline import Periods
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
@@ -69,7 +70,7 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
     return Window(device, periods, _steps_of(periods, line, run), rows, shift)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     rows: NDArray[np.bool_]
     notes: tuple[str, ...] = ()

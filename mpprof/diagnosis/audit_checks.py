@@ -5,7 +5,6 @@ Before a training there are no kernels: sizes and kinds of layers are named as w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from mpprof.analysis import layer_kinds as kinds
@@ -24,6 +23,7 @@ from mpprof.diagnosis.rules import (
 from mpprof.diagnosis.signals import HALF_DTYPES
 from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Severity
+from mpprof.model.frozen import frozen
 from mpprof.model.run import FitFacts, LayerFacts, ModelFacts, RunFacts
 
 WIDE_SINCE = (8, 0)
@@ -34,7 +34,7 @@ WORTH_WIDENING = 256
 """Below this, rounding up to 64 adds a tenth of the work or more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Audited:
     """A model and the `fit` it is to have. `wide`: what sizes are best multiples of, on its card."""
 

@@ -5,16 +5,16 @@ Every line can be executed where `keras`, the `model` and, for tensors, `x` or `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from mpprof.diagnosis.signals import HALF_DTYPES
+from mpprof.model.frozen import frozen
 from mpprof.model.run import FitFacts, LayerFacts, ModelFacts
 
 _KERAS = ("keras", "tf_keras", None)  # None: recorded before it was
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """What a remedy is written for. `layer` None: the whole model, or a layer that was not recorded."""
 

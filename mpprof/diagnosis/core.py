@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mpprof.analysis import whatif
 from mpprof.diagnosis import ledger
@@ -15,6 +15,7 @@ from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, verdict
 from mpprof.model import finding as noun
 from mpprof.model.account import Speedup
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
 
 __all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "verdict"]
@@ -32,7 +33,7 @@ REAL_RATIO = 0.5
 """A normal cost is a loss all the same where the baseline shows that half of it or more need not be."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """What all rules said. Every rule is in exactly one of `findings`, `unable` and `clear`.
 

@@ -6,10 +6,10 @@ No cell is claimed twice, so costs add up; what nobody claims stays visible.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mpprof.diagnosis.outcomes import Claim
 from mpprof.model.account import Cell, Class, Speedup
+from mpprof.model.frozen import frozen
 
 ORDER_OF_JUDGEMENT = "981234567"
 """Hundreds of the codes: validity, ceiling, in effect, numerics and skips, host and idle, matrix kernels,
@@ -50,7 +50,7 @@ def _excess(claim: Claim, cells: Sequence[Cell]) -> float:
     return max(0.0, cells[claim.cell].ns_per_step - max(0.0, claim.reachable_ns))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GapShares:
     """What each finding explains of the gap to the baseline's reach, and what none of them does.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mpprof.model.finding import Confidence, Evidence, Severity
+from mpprof.model.frozen import frozen
 
 if TYPE_CHECKING:
     from mpprof.diagnosis.signals import Signals
@@ -19,7 +19,7 @@ known configuration; one cause of the whole model from which narrower ones follo
 same cell, the higher one has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Absent:
     """No answer, why, and what to record to have one."""
 
@@ -50,7 +50,7 @@ def known(answer: T | Absent) -> T | None:
     return None if isinstance(answer, Absent) else answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """One cell of the account (its row in `account.main.cells`) and what it could be: the cost claimed is
     the cell's time less `reachable_ns`."""
@@ -59,7 +59,7 @@ class Claim:
     reachable_ns: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     """The shares of the step from which a cost is worth a mention, a warning, and an error.
 
@@ -86,7 +86,7 @@ class Scale:
         return max((r for r in (self.warning_ratio, self.error_ratio) if ratio >= r), default=self.info_ratio)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """The cause is there.
 
@@ -108,14 +108,14 @@ class Found:
     layers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clear:
     """The cause is not there, on evidence. `note` says which."""
 
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unable:
     """It cannot be told: what is missing and what to record. Never shown as clear."""
 

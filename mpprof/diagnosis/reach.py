@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell, Class, GapSlice
 from mpprof.model.finding import Confidence
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Family, Precision
 
 Float64 = NDArray[np.float64]
@@ -36,7 +36,7 @@ LAUNCH_LIMITED_NS = 5_000.0
 """Below about 5 µs a kernel's length is its launch and its tail, whatever it computes with."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reach:
     """Claims on cells, where their reachable value comes from, and how far to trust it."""
 

@@ -16,6 +16,7 @@ from mpprof.diagnosis.ledger import cost_ns
 from mpprof.diagnosis.outcomes import Absent, Claim, known
 from mpprof.model.account import IDLE_CLASSES, Account, Cell, Class, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placements
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
 from mpprof.model.steps import StepSummary, StepTable
@@ -54,7 +55,7 @@ class Case:
     ladder: bool = False  # compared as one rung of several: runs differ by design
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SkipHistory:
     """One row per reading of the skip counter: the step it was read after, the optimizer updates skipped
     since the reading before, and the steps that ran since then. Sums are exact, positions to the reading."""

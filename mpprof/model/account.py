@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Family, Placement, Precision
 
 Class = Literal[
@@ -22,7 +22,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 IDLE_CLASSES: tuple[Class, ...] = tuple(c for c in CLASSES if c.startswith("idle_"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cell:
     """The finest part of the account: one kernel name of one op, in one class.
 
@@ -49,7 +49,7 @@ class Cell:
     bytes_per_step: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MatmulShare:
     """Part of the matmul slice by where it ran and in what precision."""
 
@@ -58,7 +58,7 @@ class MatmulShare:
     ns_per_step: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slice:
     """One class of the account. `by` only for matmul; its parts sum to the slice."""
 
@@ -69,7 +69,7 @@ class Slice:
     by: tuple[MatmulShare, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceAccount:
     """The step of one device. The slices (in the order of CLASSES, zero ones left out) sum to `step_ns`."""
 
@@ -81,7 +81,7 @@ class DeviceAccount:
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """The account of a run.
 
@@ -105,7 +105,7 @@ class Account:
     host_ns: float | None = None  # what the host needs per step, hidden or not; None: the trace does not tell
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorCoreShare:
     """How much of the matrix time ran on matrix units. `ratio` is None with a `reason` where there is no
     matrix work or no way to know; `unknown_ratio` is the unknown share of the device's kernel time.
@@ -122,7 +122,7 @@ class TensorCoreShare:
     unit: Placement = "tensor_core"  # the matrix unit it is a share of: never NVIDIA's name for another's
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GapSlice:
     """Where the comparison's gap lies: `m_c - b_c / r_c - added_c` of one role (and layer, where matched).
 
@@ -140,7 +140,7 @@ class GapSlice:
     added_ns: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EstimatedSpeedup:
     """Without a measured baseline: the range of this run's speedup over what float32 would have taken."""
 
@@ -149,7 +149,7 @@ class EstimatedSpeedup:
     assumptions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speedup:
     """Expected and observed. Without a measured baseline `observed` is None and `slices` is empty.
 
@@ -185,7 +185,7 @@ class Speedup:
         return None if self.gap_ns is None else sum(max(0.0, -part.ns_per_step) for part in self.slices)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryItem:
     """Part of what was live at the peak."""
 
@@ -194,7 +194,7 @@ class MemoryItem:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryAccount:
     peak_bytes: int
     at_peak: tuple[MemoryItem, ...]
@@ -202,7 +202,7 @@ class MemoryAccount:
     reachable_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """Something that records alone prove."""
 

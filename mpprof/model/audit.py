@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mpprof.model.finding import Severity, Unable
+from mpprof.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditNote:
     """One thing that will keep work off the Tensor Cores, or cost accuracy. `layer` None: the whole model."""
 
@@ -20,7 +19,7 @@ class AuditNote:
     remedy: str  # code to write
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditReport:
     """What the walk over a model finds without training it. `notes` worst first; printing gives the text.
 

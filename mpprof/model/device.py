@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from mpprof.model.frozen import frozen
 
 DeviceKind = Literal["gpu", "tpu", "cpu"]
 Vendor = Literal["nvidia", "amd", "google", "intel", "apple", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceFacts:
     """One device as a run or a trace describes it. `None`: not stated there."""
 
@@ -26,7 +27,7 @@ class DeviceFacts:
     driver: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DevicePeaks:
     """Peak rates of a device, dense (no sparsity).
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from mpprof.model.account import Account, Bound, GapSlice, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts
+from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 
@@ -14,7 +15,7 @@ Severity = Literal["info", "warning", "error"]
 Confidence = Literal["low", "medium", "high"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """One measured value and the limit it was held against. `unit` in the field's short form: "ns",
     "bytes", "ratio", "count", "text", "speedup"."""
@@ -25,7 +26,7 @@ class Evidence:
     limit: float | int | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """A cause that was found. Cost None: it has none in that unit, or it is not known."""
 
@@ -45,7 +46,7 @@ class Finding:
     lost_ratio: float | None = None  # what it explains of the time lost against the reach: 0 to 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unable:
     """A cause that could not be judged, and why: never shown as clear."""
 
@@ -53,7 +54,7 @@ class Unable:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WhatIfStep:
     """One remedy in the order to apply them: the step after it, what it gains there, and what of its gain
     stays hidden behind the host."""
@@ -64,7 +65,7 @@ class WhatIfStep:
     hidden_ns: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WhatIf:
     """All remedies in the order that pays first. `best_step_ns` is the step with all of them; `floor` says
     what limits it then: "host" or "device". `host_ns`: what the host needs per step now; None: not known."""
@@ -75,7 +76,7 @@ class WhatIf:
     host_ns: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnosis:
     """All that mpprof holds to be true of one run; the report is this, written out."""
 
@@ -98,7 +99,7 @@ class Diagnosis:
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelChange:
     """One kernel name (`by` "name") or op (`by` "op") in two runs; None: not in that run."""
 
@@ -108,7 +109,7 @@ class KernelChange:
     to_ns: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matching:
     """How much of two runs was aligned, as shares of the time of the first's and the second's ops: by op in
     its layer and phase, and at least by its layer. `only_*`: (op, ns per step) of what is in one run alone,
@@ -120,7 +121,7 @@ class Matching:
     only_to: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batches:
     """Runs of one model in one type and at several batch sizes, smallest first: what their step times tell.
 
@@ -137,7 +138,7 @@ class Batches:
     statements: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rung:
     """One step of a ladder: run `start` to run `end` (rows in Comparison.runs).
 
@@ -159,7 +160,7 @@ class Rung:
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """Two runs or a ladder of many, in the order given."""
 

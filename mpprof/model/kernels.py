@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mpprof.model.frozen import frozen
 
 Placement = Literal["tensor_core", "matrix_core", "cuda_core", "not_matmul", "unknown"]
 Precision = Literal["fp16", "bf16", "tf32", "fp32", "fp64", "fp8", "int8", "fp4", "mixed", "unknown"]
@@ -29,7 +30,7 @@ MATMUL_FAMILIES: frozenset[Family] = frozenset(
 ACCELERATED: frozenset[Placement] = frozenset(("tensor_core", "matrix_core"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reason:
     """Which counter, pattern, type or shape decided. `code` is stable; `text` is for people."""
 
@@ -37,7 +38,7 @@ class Reason:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What is held to be true of one kernel, and why."""
 
@@ -54,7 +55,7 @@ UNKNOWN = Verdict(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placements:
     """The verdict of every row of a trace's KernelTable: `verdicts[index[row]]`."""
 

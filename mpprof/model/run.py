@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from mpprof.model.device import DeviceFacts
+from mpprof.model.frozen import frozen
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayerFacts:
     """One layer as the walk over the model found it. Names are paths: `encoder/dense_1`."""
 
@@ -36,7 +37,7 @@ class LayerFacts:
         return kind if made else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputFacts:
     """One output of a model and the layer that gives it."""
 
@@ -44,7 +45,7 @@ class OutputFacts:
     dtype: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelFacts:
     name: str | None
     parameters: int | None
@@ -54,7 +55,7 @@ class ModelFacts:
     train_step: str | None = None  # "own": overridden; "clips": overridden, and its source clips gradients
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyFacts:
     """`global_name` is run.json's `policy.global`, the process' policy; the dtypes are the model's own."""
 
@@ -71,7 +72,7 @@ class PolicyFacts:
         return f"mixed_{self.compute_dtype}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptimizerFacts:
     class_name: str | None
     inner: str | None = None  # the wrapped optimizer's class, under a LossScaleOptimizer
@@ -82,7 +83,7 @@ class OptimizerFacts:
     clipping: dict[str, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FitFacts:
     """One `fit` call."""
 
@@ -99,7 +100,7 @@ class FitFacts:
     non_finite_weights: tuple[str, ...] | None = None  # when it ended; None: not looked at
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProfileWindow:
     """`trace` is the profiler session's own directory, relative to the log directory."""
 
@@ -113,7 +114,7 @@ class ProfileWindow:
     status: str  # "done", "foreign" (of Keras' TensorBoard callback), "open" (killed within), "failed: <why>"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timing:
     """How the step log was measured: `basis` is "synchronous" or "asynchronous"."""
 
@@ -122,7 +123,7 @@ class Timing:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunFacts:
     """run.json, schema `mpprof.run/1`. `absent` gives the reason for each field that was not measured."""
 
@@ -146,7 +147,7 @@ class RunFacts:
     graph_rewrite_result: dict[str, Any] = field(default_factory=dict)  # what it did; empty: not known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """Everything that a log directory (or a lone trace file) holds of one run.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mpprof.model.frozen import frozen
 from mpprof.model.steps import HardwareTable, StepTable
 
 Document = dict[str, Any]
 """A JSON document of the contract: `mpprof.report/1`, `mpprof.compare/1`, rows of `kernels`, `ops`, ..."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunEntry:
     """One run that can be chosen. `problem` is set where it is listed but cannot be read."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from mpprof.model.frozen import frozen
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
@@ -15,7 +15,7 @@ ABSENT = -1
 """In integer columns that cannot be negative: not measured."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepTable:
     """One row per `step` line of steps.jsonl, in the order written; all columns have the same length n.
 
@@ -48,7 +48,7 @@ class StepTable:
         return len(self.step)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValidationTable:
     """One row per `validation` line: when it ended and how long it took."""
 
@@ -56,7 +56,7 @@ class ValidationTable:
     duration_ns: Int64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HardwareTable:
     """One row per line of hardware.jsonl; NaN: not measured on that line. Empty arrays: no samples."""
 
@@ -75,7 +75,7 @@ class HardwareTable:
         return len(self.t_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LossScaleSummary:
     """The dynamic loss scale over the run, from the lines where it was read."""
 
@@ -85,7 +85,7 @@ class LossScaleSummary:
     max: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerSummary:
     """One worker's own step log in short; `worker` 0 is the first. None: it has no steady step."""
 
@@ -95,7 +95,7 @@ class WorkerSummary:
     p95_ns: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepSummary:
     """What the step log says in short. `None`: not recorded (the run's `absent` says why)."""
 

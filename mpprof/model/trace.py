@@ -9,7 +9,7 @@ or -1 where there is none. Strings are interned: every text column points into `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.device import DeviceFacts
+from mpprof.model.frozen import frozen
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -58,7 +59,7 @@ class HostKind(IntEnum):
     MARKER = 9  # a step marker
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceDevice:
     """One accelerator (or the host's CPU, where a trace has no accelerator plane)."""
 
@@ -67,7 +68,7 @@ class TraceDevice:
     facts: DeviceFacts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stream:
     """A queue of a device that really executes work; derived lines are none."""
 
@@ -76,7 +77,7 @@ class Stream:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelTable:
     """One row per interval of work on a device, derived lines left out; sorted by device, then start."""
 
@@ -100,7 +101,7 @@ class KernelTable:
         return len(self.start_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostTable:
     """One row per event of a host thread; sorted by thread, then start, then longest first (so that a
     parent stands before its children)."""
@@ -117,7 +118,7 @@ class HostTable:
         return len(self.start_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MarkerTable:
     """Step markers of the host, sorted by start. `number` is -1 where the marker carries none."""
 
@@ -132,7 +133,7 @@ class MarkerTable:
         return len(self.start_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllocationTable:
     """Allocator events, sorted by time. Sizes are -1 where the event does not carry them."""
 
@@ -154,7 +155,7 @@ class AllocationTable:
         return len(self.time_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HloInstruction:
     """One instruction of a compiled module, as the trace's HLO protos state it."""
 
@@ -173,7 +174,7 @@ class HloInstruction:
     precision: str = ""  # what a product asks for its operands: "default", "high", "highest"; "" not stated
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Op:
     """One framework op that events name. `type` is "" where the file does not state it."""
 
@@ -182,7 +183,7 @@ class Op:
     hlo: HloInstruction | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceSource:
     path: Path
     format: str  # "xspace", "chrome", "nsys"
@@ -190,7 +191,7 @@ class TraceSource:
     host: str | None = None  # host name in the file or its name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """A whole trace. `lacks` says what this format or file does not hold: name -> reason."""
 

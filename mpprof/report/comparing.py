@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from mpprof.model.frozen import frozen
 from mpprof.model.source import Document
 from mpprof.report import content, words
 
@@ -17,7 +17,7 @@ MOST_OPS = 3
 _WITHOUT = "-"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GapRow:
     """One row of the gap between two runs: `ns` is `mixed_ns` less `could_ns`."""
 
@@ -28,7 +28,7 @@ class GapRow:
     mixed_ns: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LadderRow:
     """One run of several, in words: its step against the run before and against the first."""
 

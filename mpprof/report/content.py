@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from mpprof.model.frozen import frozen
 from mpprof.model.source import Document
 from mpprof.report import words
 
@@ -24,7 +24,7 @@ PAYING_RATIO = 0.01
 NEVER_FOLDED = ("unknown", "profiling")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeRow:
     """One row of the breakdown of a step. `part` rows split the row above and add nothing to the sum."""
 

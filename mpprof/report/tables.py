@@ -10,10 +10,10 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mpprof.errors import UsageError
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import PLACEMENTS, PRECISIONS
 from mpprof.model.source import Document
 from mpprof.report import words
@@ -26,7 +26,7 @@ _REASONS = ("reason", "eligible_reason")
 NARROWEST_NAME = 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """A column of a text table. `show` puts a value in words; None lines times up in one unit."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ class Interner:
 
     def texts(self) -> tuple[str, ...]:
         return tuple(self._rows)
+
+
+def names(table: type) -> tuple[str, ...]:
+    """The columns of a table of the trace, in order."""
+    return tuple(each.name for each in fields(table))
 
 
 def constant(value: int, n: int, dtype: Any = np.int64) -> NDArray[Any]:

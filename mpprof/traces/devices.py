@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.device import DeviceFacts
+from mpprof.model.frozen import frozen
 from mpprof.model.trace import CopyKind, HostKind, HostTable, KernelTable, Stream, WorkKind
 from mpprof.traces import columns
 from mpprof.traces.columns import Interner, constant
@@ -35,7 +36,7 @@ _DETAILS = ("kernel_details", "Kernel_details", "memcpy_details", "memset_detail
 _TEXTS = (*_OP_TEXTS, *_SHAPES, *_DETAILS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepsLine:
     """The events of a `Steps` line, which a converter derived for one device."""
 
@@ -178,7 +179,7 @@ def work_kind(name: str, *, has_copy: bool, has_set: bool) -> tuple[WorkKind, Co
 
 def take(table: KernelTable, rows: NDArray[np.integer]) -> KernelTable:
     """These rows of a table."""
-    return KernelTable(*(getattr(table, name)[rows] for name in KernelTable.__slots__))
+    return KernelTable(*(getattr(table, name)[rows] for name in columns.names(KernelTable)))
 
 
 def kernel_table(parts: list[KernelTable]) -> KernelTable:
@@ -196,7 +197,7 @@ def kernel_table(parts: list[KernelTable]) -> KernelTable:
             np.concatenate([getattr(part, name) for part in ordered]).astype(_DTYPES[name], copy=False)
             if ordered
             else np.empty(0, _DTYPES[name])
-            for name in KernelTable.__slots__
+            for name in columns.names(KernelTable)
         )
     )
 
@@ -204,14 +205,14 @@ def kernel_table(parts: list[KernelTable]) -> KernelTable:
 _DTYPES = {
     name: np.dtype(dtype)
     for name, dtype in zip(
-        KernelTable.__slots__,
+        columns.names(KernelTable),
         ("i4", "i4", "i8", "i8", "i1", "i4", "i4", "i8", "i4", "i4", "i4", "i1", "i8", "i8", "i8"),
         strict=True,
     )
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machines:
     """Which of several machines in one file a device or a thread is of: numbers from 0, per row of
     `Trace.devices` and of `Trace.threads`. Correlation ids are a process' own: two machines use the same."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.frozen import frozen
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable
 from mpprof.traces import columns
 from mpprof.traces.allocations import NAMES as ALLOCATIONS
@@ -88,7 +89,7 @@ class Host:
         return "jax" if self.jax else "tensorflow"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """The kept events of one host plane, in their final order, and the twins of its thunks."""
 
@@ -299,7 +300,9 @@ def _merge(parts: Sequence[_Part]) -> tuple[HostTable, Int32]:
         wide, small = np.empty(0, np.int64), np.empty(0, np.int32)
         return HostTable(small, wide, wide, np.empty(0, np.int8), small, small, wide), small
     first = np.cumsum([0, *(len(p.table) for p in parts[:-1])])
-    table = HostTable(*(np.concatenate([getattr(p.table, n) for p in parts]) for n in HostTable.__slots__))
+    table = HostTable(
+        *(np.concatenate([getattr(p.table, n) for p in parts]) for n in columns.names(HostTable))
+    )
     marks = np.concatenate([p.marks + at for p, at in zip(parts, first.tolist(), strict=True)])
     return table, marks.astype(np.int32)
 
@@ -315,6 +318,6 @@ def _twins(parts: Sequence[_Part]) -> tuple[Int64, Int64, Int64]:
 def _merge_allocations(tables: Sequence[AllocationTable]) -> AllocationTable:
     if not tables:
         return allocation_table(None, None)
-    merged = [np.concatenate([getattr(t, name) for t in tables]) for name in AllocationTable.__slots__]
+    merged = [np.concatenate([getattr(t, name) for t in tables]) for name in columns.names(AllocationTable)]
     order = np.argsort(merged[0], kind="stable")
     return AllocationTable(*(column[order] for column in merged))

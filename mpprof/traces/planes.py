@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.frozen import frozen
 from mpprof.traces import walk
 
 Int64 = NDArray[np.int64]
@@ -44,7 +45,7 @@ def one(number: int) -> Int64:
     return np.array([number], np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RawLine:
     """One XLine: a stream, a thread, or a line that a converter derived. `start:end` is its message."""
 
@@ -93,7 +94,7 @@ class RawPlane:
         return lookup(self.metadata_ids, np.arange(len(self.metadata_ids), dtype=np.int32))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RawSpace:
     """A whole file. `damage` is the first damaged byte outside planes, or where a cut-off file ends."""
 

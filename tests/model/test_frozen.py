@@ -1,0 +1,89 @@
+"""`frozen` gives what the standard decorator gives."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+
+from mpprof.model.frozen import frozen
+
+
+@frozen
+class Ours:
+    name: str
+    number: int = 7
+    parts: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Theirs:
+    name: str
+    number: int = 7
+    parts: list[int] = field(default_factory=list)
+
+
+@frozen
+class Key:
+    """One field of each kind that a key has."""
+
+    name: str
+    number: int = 7
+
+
+@frozen
+class Lone:
+    only: Any
+
+
+def test_fields_defaults_and_what_they_hold_are_those_of_the_standard_decorator() -> None:
+    for arguments in (("a",), ("a", 2), ("a", 2, [3])):
+        ours, theirs = Ours(*arguments), Theirs(*arguments)
+        assert asdict(ours) == asdict(theirs)
+        assert repr(ours).partition("(")[2] == repr(theirs).partition("(")[2]
+    assert [f.name for f in fields(Ours)] == [f.name for f in fields(Theirs)]
+    assert list(inspect.signature(Ours).parameters) == list(inspect.signature(Theirs).parameters)
+    assert Ours.__slots__ == Theirs.__slots__
+    assert Ours.__match_args__ == Theirs.__match_args__
+    assert is_dataclass(Ours)
+    assert Ours("a").parts is not Ours("a").parts
+
+
+@pytest.mark.parametrize("arguments", [(), ("a", 1, [], 2)])
+def test_too_few_and_too_many_arguments_are_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError):
+        Ours(*arguments)
+
+
+def test_equal_fields_make_equal_keys() -> None:
+    assert Key("a") == Key("a", 7)
+    assert Key("a") != Key("a", 8)
+    assert Key("a") != ("a", 7)
+    assert {Key("a"): 1}[Key("a", 7)] == 1
+    assert hash(Lone("x")) == hash(Lone("x"))
+    assert Lone("x") != Lone("y")
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Ours("a"))
+
+
+def test_nothing_can_be_changed() -> None:
+    key = Key("a")
+    with pytest.raises(FrozenInstanceError, match="name"):
+        key.name = "b"  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        key.other = 1  # type: ignore[attr-defined]
+    with pytest.raises(FrozenInstanceError):
+        del key.name
+    assert replace(key, name="b") == Key("b")
+    assert key == Key("a")
+
+
+def test_copies_and_pickles_are_equal() -> None:
+    key = Key("a", 3)
+    assert copy.copy(key) == key
+    assert copy.deepcopy(Lone([1])) == Lone([1])
+    assert pickle.loads(pickle.dumps(key)) == key
