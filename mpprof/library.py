@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 from mpprof import workflows
 from mpprof.errors import MpprofError, NotFoundError
+from mpprof.loading import closed_beside
 from mpprof.model.run import Run
 from mpprof.model.source import Document, RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
@@ -45,7 +47,8 @@ class LogDirectory:
         self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
 
     def entries(self) -> tuple[RunEntry, ...]:
-        """Every run, oldest first; one that cannot be read is listed with its problem."""
+        """Every run, oldest first; one that cannot be read is listed with its problem, and so is a directory
+        that cannot be opened."""
         with self._lock:
             found = self._scan()
         entries = [_entry(name, read) for name, (_, read) in found.items()]
@@ -84,12 +87,16 @@ class LogDirectory:
             self._refresh()
             self._refreshed_s = monotonic()
         found: dict[str, tuple[Signature, Run | MpprofError]] = {}
-        for place in workflows.places(self.path):
+        at = workflows.places(self.path)
+        for place in at:
             signature = _signature(place.files)
             known = self._runs.get(place.name)
             if known is None or known[0] != signature:
                 known = signature, _attempt(place.read)
             found[place.name] = known
+        for refused in closed_beside(self.path, at):
+            name = os.path.relpath(refused.where, self.path)
+            found[name] = ((), refused)
         self._runs = found
         return found
 

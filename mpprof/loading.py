@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from mpprof.store import Records
 
 GIVE_A_PATH = "Give a log directory or a trace file"
+CHECK = "Check its permissions"
+_MOST_NAMED = 3
+"""Of directories that cannot be opened, in warnings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,11 @@ def places(path: Path) -> tuple[Place, ...]:
     A file is one run without records; what lies at an address (https, s3, gs) is fetched. Empty where there
     is nothing; raises NotFoundError for a missing path.
     """
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise UnreadableError(f"cannot be reached: {error.strerror}", where=str(path), next=CHECK) from error
+    if not there:
         path = _fetched(path)
     if path.is_file():
         return (Place(path.name, path, (path,)),)
@@ -77,33 +85,70 @@ def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
 def runs(path: str | Path) -> tuple[Run, ...]:
     """Every run under a path, oldest first; traces without records in the order of `traces.find`.
 
-    Raises NotFoundError where there is no path or no run, UnreadableError also where directories that may
-    hold one cannot be opened.
+    Directories beside them that cannot be opened are a warning of each. Raises NotFoundError where there is
+    no path or no run, UnreadableError also where directories that may hold one cannot be opened.
     """
     path = Path(path)
-    found = [place.read() for place in places(path)]
+    at = places(path)
+    said = _said_of(closed_beside(path, at))
+    found = [_warned(place.read(), said) for place in at]
     if not found:
-        _refuse_closed(path)
-        raise NotFoundError(
-            "no mpprof records and no trace here",
-            where=str(path),
-            next="Train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
-        )
-    return tuple(sorted(found, key=lambda run: run.facts.created_unix_ns if run.facts else 0))
+        raise _nothing(path)
+    return tuple(sorted(found, key=_created_unix_ns))
 
 
-def _refuse_closed(path: Path) -> None:
-    """Raises UnreadableError where a directory at or below a path cannot be opened."""
-    closed: list[OSError] = []
-    for _ in os.walk(path, onerror=closed.append):
-        pass
-    if closed:
-        more = f", and {len(closed) - 1} more directories" if len(closed) > 1 else ""
-        raise UnreadableError(
-            f"cannot be opened: {closed[0].strerror}{more}",
-            where=str(closed[0].filename),
-            next="Check its permissions",
-        )
+def _created_unix_ns(run: Run) -> int:
+    return run.facts.created_unix_ns if run.facts else 0
+
+
+def _nothing(path: Path) -> MpprofError:
+    """Why no run was found under a path."""
+    if refused := closed(path):
+        more = f", and {len(refused) - 1} more directories" if len(refused) > 1 else ""
+        return UnreadableError(f"{refused[0].what}{more}", where=refused[0].where, next=refused[0].next)
+    return NotFoundError(
+        "no mpprof records and no trace here",
+        where=str(path),
+        next="Train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
+    )
+
+
+def closed(path: Path) -> tuple[UnreadableError, ...]:
+    """The directories at or below a path that cannot be opened or looked through, each as the error that
+    says so. Empty for a file."""
+    refused: list[tuple[str, str]] = []
+
+    def note(error: OSError) -> None:
+        if error.errno not in (errno.ENOTDIR, errno.ENOENT):  # a file; gone since it was listed
+            refused.append((str(error.filename), error.strerror or str(error)))
+
+    for folder, names, _ in os.walk(path, onerror=note):
+        if not os.access(folder, os.X_OK):
+            refused.append((folder, os.strerror(errno.EACCES)))
+            names.clear()
+    return tuple(
+        UnreadableError(f"cannot be opened: {why}", where=where, next=CHECK) for where, why in sorted(refused)
+    )
+
+
+def closed_beside(path: Path, at: Sequence[Place]) -> tuple[UnreadableError, ...]:
+    """Those of `closed` that are in none of the runs found under the path; what is in a run is its own
+    warning."""
+    roots = [place.root for place in at if place.root.is_dir()]
+    return tuple(
+        each for each in closed(path) if not any(Path(each.where).is_relative_to(root) for root in roots)
+    )
+
+
+def _said_of(refused: Sequence[UnreadableError]) -> tuple[str, ...]:
+    """The first three, and how many more."""
+    said = [f"passed over: {each.where} {each.what}" for each in refused[:_MOST_NAMED]]
+    more = len(refused) - len(said)
+    return (*said, f"passed over: {more} more directories that cannot be opened") if more else tuple(said)
+
+
+def _warned(run: Run, said: Sequence[str]) -> Run:
+    return replace(run, warnings=(*run.warnings, *said)) if said else run
 
 
 def load(path: str | Path, *, run: str | None = None) -> Run:
@@ -116,22 +161,44 @@ def load(path: str | Path, *, run: str | None = None) -> Run:
         named = [place for place in places(Path(path)) if place.name == run]
         if named:
             return named[-1].read()
+    if run is None:
+        return _only(Path(path))
     found = runs(path)
-    names = "\n".join("  " + each.name.replace("\n", "\\n") for each in found)
     if run == "latest":
         return found[-1]
-    if run is not None:
-        chosen = [each for each in found if run in (each.name, each.run_id)]
-        if not chosen:
-            raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"The runs are:\n{names}")
-        return chosen[-1]
-    if len(found) > 1:
-        raise SeveralRunsError(
-            f"{len(found)} runs lie here",
-            where=str(path),
-            next=f"Choose one with --run NAME, or --run latest:\n{names}",
-        )
-    return found[0]
+    chosen = [each for each in found if run in (each.name, each.run_id)]
+    if not chosen:
+        names = "\n".join("  " + _one_line(each.name) for each in found)
+        raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"The runs are:\n{names}")
+    return chosen[-1]
+
+
+def _only(path: Path) -> Run:
+    """The one run at a path. Raises SeveralRunsError with all of them, those that cannot be read last."""
+    at = places(path)
+    if not at:
+        raise _nothing(path)
+    refused = closed_beside(path, at)
+    if len(at) == 1:
+        return _warned(at[0].read(), _said_of(refused))
+    found: list[Run] = []
+    unreadable: list[str] = []
+    for place in at:
+        try:
+            found.append(place.read())
+        except MpprofError as error:
+            unreadable.append(f"{_one_line(place.name)} (cannot be read: {_one_line(str(error))})")
+    lines = [*(_one_line(run.name) for run in sorted(found, key=_created_unix_ns)), *unreadable]
+    listed = "\n".join(f"  {line}" for line in (*lines, *_said_of(refused)))
+    raise SeveralRunsError(
+        f"{len(at)} runs lie here",
+        where=str(path),
+        next=f"Choose one with --run NAME, or --run latest:\n{listed}",
+    )
+
+
+def _one_line(name: str) -> str:
+    return name.replace("\n", "\\n")
 
 
 def _lone(place: Place) -> Run:
@@ -162,9 +229,18 @@ def _recorded(place: Place) -> Run:
         hardware=records.hardware,
         traces=found,
         finished=records.finished,
-        warnings=(*records.warnings, *said, *_choice(found)),
+        warnings=(*records.warnings, *said, *_choice(found), *_said_of(_closed_in(place))),
         workers=workers,
     )
+
+
+def _closed_in(place: Place) -> list[UnreadableError]:
+    """Directories of this run, and of no run under it, that cannot be opened."""
+    return [
+        each
+        for each in closed(place.root)
+        if not any(Path(each.where).is_relative_to(other) for other in place.nested)
+    ]
 
 
 def _workers(root: Path) -> tuple[dict[int, StepTable], tuple[str, ...]]:

@@ -49,4 +49,7 @@ def _walk(path: Path) -> list[Path]:
 
 def _holds_run(root: Path) -> bool:
     folder = formats.folder_of(root)
-    return (folder / formats.RUN_FILE).is_file() or (folder / formats.STEPS_FILE).is_file()
+    try:
+        return (folder / formats.RUN_FILE).is_file() or (folder / formats.STEPS_FILE).is_file()
+    except PermissionError:  # `loading.closed` says of it that it cannot be opened
+        return False

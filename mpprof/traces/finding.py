@@ -80,9 +80,17 @@ def _chosen(files: Iterable[Path]) -> list[Path]:
     """
     kinds: dict[str, list[Path]] = {}
     for file in files:
-        if (kind := kind_of(file)) is not None and file.is_file():
+        if (kind := kind_of(file)) is not None and _is_file(file):
             kinds.setdefault(kind, []).append(file)
     return next((kinds[kind] for kind in RANKS if kind in kinds), [])
+
+
+def _is_file(path: Path) -> bool:
+    """Also False in a directory whose names can be listed and nothing more."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def is_session(folder: Path) -> bool:
