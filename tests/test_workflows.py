@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,19 +78,76 @@ def test_what_is_no_file_and_no_directory_is_said_so(tmp_path: Path) -> None:
             mpprof.load(path)
 
 
-def test_a_directory_that_cannot_be_opened_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = tmp_path / "logs" / "closed"
-    closed.mkdir(parents=True)
-    scandir = os.scandir
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a directory one that cannot be opened; permissions do not hold for every user that runs tests."""
+    scandir, refused = os.scandir, set[str]()
 
-    def refusing(path: str) -> Any:  # permissions do not hold for every user that runs tests
-        if str(path) == str(closed):
+    def refusing(path: str) -> Any:
+        if str(path) in refused:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
+    return lambda path: refused.add(str(path))
+
+
+def test_a_directory_that_cannot_be_opened_is_named(tmp_path: Path, close: Callable[[Path], None]) -> None:
+    closed = tmp_path / "logs" / "closed"
+    closed.mkdir(parents=True)
+    close(closed)
     with pytest.raises(UnreadableError, match=r"closed: cannot be opened: Permission denied"):
         mpprof.load(tmp_path)
+
+
+def test_a_directory_that_cannot_be_opened_is_said_beside_runs_that_can(
+    tmp_path: Path, close: Callable[[Path], None]
+) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    (tmp_path / "closed").mkdir()
+    close(tmp_path / "closed")
+    said = f"passed over: {tmp_path / 'closed'} cannot be opened: Permission denied"
+    for run in (mpprof.load(tmp_path), workflows.load(tmp_path, run="latest"), *workflows.runs(tmp_path)):
+        assert run.warnings == (said,)
+        assert said in mpprof.diagnose(run).warnings
+    assert mpprof.load(tmp_path / "mixed").warnings == ()
+    first, second = workflows.source(tmp_path).entries()
+    assert (first.name, first.has_trace, first.problem) == (
+        "closed",
+        False,
+        f"{tmp_path / 'closed'}: cannot be opened: Permission denied. Check its permissions",
+    )
+    assert (second.name, second.problem) == ("mixed", None)
+    copy(FLOAT32, tmp_path / "float32")
+    with pytest.raises(
+        SeveralRunsError, match=r"2 runs lie here(?s:.*)passed over: .*closed cannot be opened"
+    ):
+        mpprof.load(tmp_path)
+    assert workflows.load(tmp_path, run="mixed").warnings == ()
+
+
+def test_a_session_that_cannot_be_opened_is_not_called_gone(
+    tmp_path: Path, close: Callable[[Path], None]
+) -> None:
+    (session,) = copy(MIXED, tmp_path / "run").glob("plugins/profile/*")
+    close(session)
+    run = mpprof.load(tmp_path / "run")
+    assert run.warnings == (f"passed over: {session} cannot be opened: Permission denied",)
+    why = mpprof.diagnose(run).absent["time"]
+    assert why.startswith(f"the trace of the profiler window is out of reach: {session}: cannot be opened")
+
+
+def test_of_several_runs_one_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    copy(FLOAT32, tmp_path / "float32")
+    newer = copy(FLOAT32, tmp_path / "newer") / "mpprof" / "run.json"
+    newer.write_text(newer.read_text().replace("mpprof.run/1", "mpprof.run/2"))
+    with pytest.raises(SeveralRunsError) as caught:
+        mpprof.load(tmp_path)
+    head, *listed = str(caught.value).splitlines()
+    assert "3 runs lie here" in head
+    assert [line.split()[0] for line in listed] == ["float32", "mixed", "newer"]
+    assert f"(cannot be read: {newer}" in listed[-1]
 
 
 def test_a_run_picked_by_name_does_not_suffer_from_its_neighbour(tmp_path: Path) -> None:
