@@ -78,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        args = build_parser().parse_args(argv)
+        words = sys.argv[1:] if argv is None else argv
+        args = build_parser(words).parse_args(words)
         code = _run(args)
         sys.stdout.flush()
     except MpprofError as error:
@@ -105,9 +106,9 @@ def _run(args: argparse.Namespace) -> int:
         if args.quiet:
             stack.enter_context(_silent_log())
         if args.no_cache:
-            from mpprof.store import cache
+            from mpprof.store import caching
 
-            stack.enter_context(cache.switched_off())
+            stack.enter_context(caching.switched_off())
         code = args.run(args)
     return code
 
@@ -126,8 +127,8 @@ def _silent_log() -> Iterator[None]:
         log.setLevel(level)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole tool."""
+def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of a command line of these words: every command, with the options of those it names."""
     shared = _options(argparse.SUPPRESS)  # after the command: must not reset what stood before it
     parser = _Parser(
         prog="mpprof",
@@ -148,7 +149,8 @@ def build_parser() -> argparse.ArgumentParser:
             parents=[shared],
             allow_abbrev=False,
         )
-        command.prepare(child)
+        if command.name in words:
+            command.prepare(child)
         child.set_defaults(run=command.run)
     return parser
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from importlib import resources
 from numbers import Integral, Real
 from typing import Any
 
@@ -113,6 +112,8 @@ def dumps(value: Any, *, indent: int | None = 2) -> str:
 
 def schema(name: str) -> Document:
     """The JSON Schema of "report" or "compare", as shipped."""
+    from importlib import resources  # not needed to write a report
+
     text = resources.files("mpprof.report").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
     return json.loads(text)  # type: ignore[no-any-return]
 

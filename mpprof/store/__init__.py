@@ -4,10 +4,33 @@ find_runs(path)      the runs at or below a path
 further_workers(root) the workers of a run beside the first
 read_records(root)   one run's facts, step log, validations and hardware samples
 read_counters(root)  what hardware counters said of its kernels; write_counters adds to it
+
+Each is imported when it is first used: a report of a lone trace uses none of them.
 """
 
-from mpprof.store.counters import read_counters, write_counters
-from mpprof.store.find import find_runs, further_workers
-from mpprof.store.records import Records, read_records
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpprof.store.counters import read_counters, write_counters
+    from mpprof.store.find import find_runs, further_workers
+    from mpprof.store.records import Records, read_records
+
+_LAZY = {
+    "Records": "records",
+    "find_runs": "find",
+    "further_workers": "find",
+    "read_counters": "counters",
+    "read_records": "records",
+    "write_counters": "counters",
+}
 
 __all__ = ["Records", "find_runs", "further_workers", "read_counters", "read_records", "write_counters"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,13 +17,14 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mpprof.model.trace import Trace
+from mpprof.store import caching
 
 log = logging.getLogger("mpprof")
 
@@ -38,24 +39,12 @@ _META = "meta.json"
 _PARTS = "part-"
 
 
-_switched_off = False
 _said: set[str] = set()
-
-
-@contextmanager
-def switched_off() -> Iterator[None]:
-    """Within it nothing is taken from the cache or kept there, in any thread."""
-    global _switched_off
-    before, _switched_off = _switched_off, True
-    try:
-        yield
-    finally:
-        _switched_off = before
 
 
 def folder() -> Path | None:
     """The directory of the cache: MPPROF_CACHE, else the platform's own; None where it is "off"."""
-    if _switched_off:
+    if caching.is_off():
         return None
     chosen = os.environ.get("MPPROF_CACHE")
     if chosen is not None:

@@ -1,0 +1,23 @@
+"""Whether anything is cached in this process: apart from the cache itself, which much is imported for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_off = False
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """Within it nothing is taken from the cache or kept there, in any thread."""
+    global _off
+    before, _off = _off, True
+    try:
+        yield
+    finally:
+        _off = before
+
+
+def is_off() -> bool:
+    return _off
