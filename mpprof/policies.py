@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mpprof import workflows
 from mpprof.errors import UsageError
 from mpprof.model.finding import Comparison
+from mpprof.model.frozen import frozen
 
 POLICIES = ("float32", "mixed_float16")
 FEWEST_STEPS = 20
 """Fewer than these would be nothing but warm-up and the profile window."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen
 class PolicyComparison(Comparison):
     """The comparison of the runs under `path`, one directory per policy. Printing gives the report."""
 

@@ -19,25 +19,28 @@ C = TypeVar("C")
 def frozen(cls: type[C]) -> type[C]:
     """The class as an immutable dataclass with slots: compared, hashed, shown, copied and pickled by fields.
 
-    `dataclasses.fields`, `replace` and `asdict` work on it. A field may have a default or a default factory;
-    the other options of `field` and `__post_init__` have no effect. No other dataclass may derive from it.
+    `dataclasses.fields`, `replace` and `asdict` work on it. A field may have a default or a default factory and
+    be `kw_only`; what else `field` takes and `__post_init__` have no effect. A class that derives from it is
+    `frozen`, too.
     """
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     made.__init__ = _init(made)
     made.__eq__, made.__hash__ = _comparison(made)
     made.__setattr__, made.__delattr__ = _no_assignment, _no_deletion
     made.__getstate__, made.__setstate__ = _state, _restore
-    made.__repr__ = _shown
+    if "__repr__" not in cls.__dict__:
+        made.__repr__ = _shown
     return made  # type: ignore[no-any-return]
 
 
 def _init(cls: Any) -> Callable[..., None]:
     """`__init__` as it would be written by hand."""
     names: dict[str, Any] = {"_set": object.__setattr__, "_ABSENT": MISSING}
-    arguments, lines = ["self"], []
+    positional, by_name, lines = ["self"], ["*"], []
     own: tuple[Field[Any], ...] = fields(cls)
     for each in own:
         name = value = each.name
+        arguments = by_name if each.kw_only else positional
         if each.default is not MISSING:
             names[f"_default_{name}"] = each.default
             arguments.append(f"{name}=_default_{name}")
@@ -48,6 +51,7 @@ def _init(cls: Any) -> Callable[..., None]:
         else:
             arguments.append(name)
         lines.append(f" _set(self, {name!r}, {value})")
+    arguments = [*positional, *by_name] if len(by_name) > 1 else positional
     exec("\n".join([f"def __init__({', '.join(arguments)}):", *lines]), names)
     init = names["__init__"]
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
@@ -56,7 +60,7 @@ def _init(cls: Any) -> Callable[..., None]:
 
 
 def _comparison(cls: Any) -> tuple[Callable[[Any, object], bool], Callable[[Any], int]]:
-    names = cls.__slots__
+    names = tuple(each.name for each in fields(cls))
     values: Callable[[Any], tuple[Any, ...]]
     values = attrgetter(*names) if len(names) > 1 else lambda self: (getattr(self, names[0]),)
 

@@ -18,6 +18,7 @@ class Ours:
     name: str
     number: int = 7
     parts: list[int] = field(default_factory=list)
+    note: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Theirs:
     name: str
     number: int = 7
     parts: list[int] = field(default_factory=list)
+    note: str = field(default="", kw_only=True)
 
 
 @frozen
@@ -46,7 +48,9 @@ def test_fields_defaults_and_what_they_hold_are_those_of_the_standard_decorator(
         assert asdict(ours) == asdict(theirs)
         assert repr(ours).partition("(")[2] == repr(theirs).partition("(")[2]
     assert [f.name for f in fields(Ours)] == [f.name for f in fields(Theirs)]
-    assert list(inspect.signature(Ours).parameters) == list(inspect.signature(Theirs).parameters)
+    ours_takes, theirs_takes = (inspect.signature(each).parameters.values() for each in (Ours, Theirs))
+    assert [(p.name, p.kind) for p in ours_takes] == [(p.name, p.kind) for p in theirs_takes]
+    assert Ours("a", note="b").note == "b"
     assert Ours.__slots__ == Theirs.__slots__
     assert Ours.__match_args__ == Theirs.__match_args__
     assert is_dataclass(Ours)
@@ -87,3 +91,17 @@ def test_copies_and_pickles_are_equal() -> None:
     assert copy.copy(key) == key
     assert copy.deepcopy(Lone([1])) == Lone([1])
     assert pickle.loads(pickle.dumps(key)) == key
+
+
+def test_a_derived_class_has_the_fields_of_both() -> None:
+    @frozen
+    class Wider(Key):
+        width: int = 0
+
+    wide = Wider("a", width=2)
+    assert (wide.name, wide.number, wide.width) == ("a", 7, 2)
+    assert wide != Wider("a", width=3)
+    assert wide != Key("a")
+    assert hash(wide) == hash(Wider("a", 7, 2))
+    assert copy.copy(wide) == wide
+    assert repr(wide).endswith("Wider(name='a', number=7, width=2)")
