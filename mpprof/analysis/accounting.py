@@ -91,7 +91,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
             refused[trace.devices[device].plane] = found
     if not windows:
         raise UnableError(
-            _together(refused) or trace.lacks.get("kernels", "no kernel is in the trace"),
+            trace.lacks.get("kernels") or _together(refused) or "no kernel is in the trace",
             where=trace.source.path.name,
             next='record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
         )

@@ -48,8 +48,7 @@ class _Table:
         output.check_output(args.output, force=args.force)
         with paths.opened(args.path) as path:
             mine = workflows.analyse(paths.load(args, path, args.run_id), strict=args.strict)
-            for warning in mine.trace.warnings if mine.trace else ():
-                output.note(args, f"warning: {warning}")
+            _say(mine, args)
             text = self._written(*self._rows(mine, args), args)
         output.write(text, args.output, force=args.force)
         return 0
@@ -59,6 +58,7 @@ class _Table:
         from mpprof import workflows
         from mpprof.report import tables
 
+        tables.keys(self.name, args.by)  # refuses a column that is not there
         steps = getattr(args, "steps", None)
         whole = workflows.rows_of(mine, self.name, by_stream=args.by == "stream", steps=steps)
         wanted = {key: values for key in FILTERS if (values := getattr(args, key, None))}
@@ -67,7 +67,7 @@ class _Table:
             rows = _only(rows, args.by)
         elif args.by and args.by != "stream":
             rows = tables.aggregate(rows, args.by)
-        return tables.ordered(rows, args.sort), whole
+        return tables.ordered(rows, args.sort, tables.keys(self.name, args.by)), whole
 
     def _written(self, rows: list[Document], whole: list[Document], args: argparse.Namespace) -> str:
         from mpprof.report import json as documents
@@ -79,10 +79,20 @@ class _Table:
         if args.format == "json":
             return documents.dumps(shown)
         if args.format == "csv":
-            return tables.to_csv(shown)
+            return tables.to_csv(shown, tables.keys(self.name, args.by))
         ascii_only = args.output is None and output.ascii_only()
         text = tables.to_text(shown, self.name, width=output.width(), ascii_only=ascii_only, whole=rows)
         return text + _foot(rows, len(shown), whole)
+
+
+def _say(mine: Analysis, args: argparse.Namespace) -> None:
+    """What was passed over or is damaged, and why there may be no kernels: a table has no room for it."""
+    if mine.trace is None:
+        return
+    for warning in (*mine.run.warnings, *mine.trace.warnings):
+        output.note(args, f"warning: {warning}")
+    if "kernels" in mine.trace.lacks:
+        output.note(args, f"note: {mine.trace.lacks['kernels']}")
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:

@@ -23,6 +23,24 @@ ADDITIVE = (
 )  # fmt: skip
 """Columns whose values of several rows may be summed."""
 _REASONS = ("reason", "eligible_reason")
+KEYS: dict[str, tuple[str, ...]] = {
+    "kernels": (
+        "device", "name", "op", "layer", "placement", "precision", "family", "reason.code", "reason.text",
+        "calls", "total_ns", "ratio", "strength", "flops_per_s",
+    ),
+    "ops": (
+        "device", "op", "type", "layer", "phase", "calls", "total_ns", "ratio", "matmul_ns",
+        "tensor_core_ratio", "placement", "precision", "placement_ns", "precision_ns", "eligible",
+        "eligible_reason.code", "eligible_reason.text", "flops_per_call", "bytes_per_call", "flops_per_s",
+        "bytes_per_s", "roofline_ratio", "bound",
+    ),
+    "layers": (
+        "device", "layer", "class", "compute_dtype", "calls", "total_ns", "ratio", "forward_ns",
+        "backward_ns", "other_ns", "matmul_ns", "tensor_core_ratio", "fused_ns",
+    ),
+    "memory": ("by", "name", "bytes"),
+}  # fmt: skip
+"""The columns of each kind, in order, as `flat` spells them: known also of a table without rows."""
 NARROWEST_NAME = 40
 
 
@@ -93,6 +111,18 @@ def flat(row: Document) -> Document:
     return out
 
 
+def keys(kind: str, by: str | None = None) -> tuple[str, ...]:
+    """The columns of a table of this kind, summed by a column or split by "stream". Raises UsageError for a
+    column that cannot be summed by."""
+    whole = KEYS[kind]
+    if by is None or kind == "memory":
+        return whole
+    if by == "stream":
+        return (*whole, "stream")
+    _known(by, [key for key in whole if key not in ADDITIVE], "--by")
+    return ("device", *([by] if by != "device" else []), *(key for key in ADDITIVE if key in whole))
+
+
 def filtered(rows: Sequence[Document], wanted: dict[str, Sequence[str]]) -> list[Document]:
     """Rows that have one of the wanted values in every column named: `{"precision": ["fp32", "tf32"]}`.
 
@@ -122,11 +152,8 @@ def _code(row: Document) -> str | None:
 def aggregate(rows: Sequence[Document], by: str) -> list[Document]:
     """Rows of one device that are equal in column `by`, summed: `{device, by, calls, total_ns, …}`.
 
-    Only what may be added up is kept. Longest first; raises UsageError for a column that is not there.
+    Only what may be added up is kept. Longest first; `keys` knows which columns there are.
     """
-    if not rows:
-        return []
-    _known(by, [key for key in flat(rows[0]) if key not in ADDITIVE], "--by")
     sums: dict[tuple[Any, Any], Document] = {}
     for row in map(flat, rows):
         key = (row.get("device"), row[by])
@@ -134,17 +161,16 @@ def aggregate(rows: Sequence[Document], by: str) -> list[Document]:
         for column in ADDITIVE:
             if column in row:
                 into[column] = into.get(column, 0) + row[column]
-    weight = "total_ns" if "total_ns" in rows[0] else "bytes"
-    return sorted(sums.values(), key=lambda row: -row[weight])
+    return sorted(sums.values(), key=lambda row: -row["total_ns"])
 
 
-def ordered(rows: Sequence[Document], sort: str | None) -> list[Document]:
-    """Rows by `COLUMN`, `COLUMN:asc` or `COLUMN:desc`: numbers fall and text rises unless told; what is not
-    known comes last. None: as they came. Raises UsageError for a column that is not there."""
-    if sort is None or not rows:
+def ordered(rows: Sequence[Document], sort: str | None, keys: Sequence[str]) -> list[Document]:
+    """Rows of these columns by `COLUMN`, `COLUMN:asc` or `COLUMN:desc`: numbers fall and text rises unless
+    told; what is not known comes last. None: as they came. Raises UsageError for another column."""
+    if sort is None:
         return list(rows)
     key, _, direction = sort.partition(":")
-    _known(key, list(flat(rows[0])), "--sort")
+    _known(key, list(keys), "--sort")
     if direction not in ("", "asc", "desc"):
         raise UsageError(f"--sort {sort}: no such direction", next="Use asc or desc")
     pairs = [(flat(row)[key], row) for row in rows]
@@ -164,15 +190,12 @@ def _known(column: str, valid: list[str], option: str) -> None:
         raise UsageError(f"{option} {column}: no such column", next=f"The columns are: {', '.join(valid)}")
 
 
-def to_csv(rows: Sequence[Document]) -> str:
-    """Every column, raw; lists and objects as JSON. Empty text where there are no rows."""
-    spelled = [flat(row) for row in rows]
-    keys = list(dict.fromkeys(key for row in spelled for key in row))
+def to_csv(rows: Sequence[Document], keys: Sequence[str]) -> str:
+    """Rows of these columns, raw; lists and objects as JSON. Without rows it is the header alone."""
     out = io.StringIO()
     writer = csv.DictWriter(out, keys, lineterminator="\n")
-    if keys:
-        writer.writeheader()
-    for row in spelled:
+    writer.writeheader()
+    for row in map(flat, rows):
         writer.writerow(
             {k: json.dumps(v) if isinstance(v, (dict, list, bool)) else v for k, v in row.items()}
         )

@@ -18,6 +18,7 @@ from mpprof.traces.nsys_tables import Database
 Int64 = NDArray[np.int64]
 
 LATEST_NS = 1 << 61
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 _COPIES = {
     1: ("MemcpyH2D", CopyKind.HOST_TO_DEVICE), 2: ("MemcpyD2H", CopyKind.DEVICE_TO_HOST),
@@ -140,7 +141,7 @@ def _named(database: Database, ids: Int64, strings: Interner) -> Int64:
 
 
 def _kernels(database: Database, strings: Interner) -> _Part:
-    table = database.numbers("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL)
+    table = database.numbers(KERNELS, _KERNEL)
     ids = np.where(table["demangledName"] >= 0, table["demangledName"], table["shortName"])
     dimensions = [table[c] for c in _KERNEL[10:]]
     group, first = columns.groups(dimensions, len(ids))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
-from mpprof.model.trace import MarkerTable, Trace, TraceSource
+from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceSource, WorkKind
 from mpprof.traces import nsys_device
 from mpprof.traces.allocations import allocation_table
 from mpprof.traces.chrome_kineto import Collected
@@ -111,6 +111,8 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
         lacks["ops"] = "no NVTX range: kernels have no op (record with --trace=cuda,nvtx)"
     if not marks:
         lacks["markers"] = 'no NVTX range that names a step, such as "step 12"'
+    if why := _why_no_kernel(database, kernels):
+        lacks["kernels"] = why
     if not any(device.facts.name for device in work.devices):
         lacks["facts"] = "the export states nothing of the card (no TARGET_INFO_GPU)"
     trace = Trace(
@@ -130,6 +132,18 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
         lacks=lacks,
     )
     return trace, damages
+
+
+def _why_no_kernel(database: Database, kernels: KernelTable) -> str | None:
+    """An export has only the tables that something was recorded for."""
+    if (kernels.kind == WorkKind.KERNEL).any():
+        return None
+    if nsys_device.KERNELS in database.tables:
+        return f"the export's table of kernels ({nsys_device.KERNELS}) holds none that can be read"
+    return (
+        f"the export has no table of kernels ({nsys_device.KERNELS}): CUDA was not traced (--trace=cuda), or "
+        "no kernel ran while it was"
+    )
 
 
 def _origin(database: Database, zero: int) -> int | None:

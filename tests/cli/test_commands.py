@@ -18,6 +18,8 @@ import pytest
 from mpprof.cli import COMMANDS
 from mpprof.report import json as documents
 from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, SHARED, Mpprof, in_a_process, needs_shared
+from tests.traces.kineto import small
+from tests.traces.test_nsys import export
 
 
 def test_every_command_has_help_that_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,6 +350,40 @@ def test_csv_is_whole_and_raw(mpprof: Mpprof) -> None:
     assert [row["name"] for row in rows] == [row["name"] for row in wanted]
     assert [int(row["total_ns"]) for row in rows] == [row["total_ns"] for row in wanted]
     assert rows[0]["reason.code"] == wanted[0]["reason"]["code"]
+
+
+@pytest.mark.parametrize("table", ["kernels", "ops", "layers"])
+@pytest.mark.parametrize("by", [(), ("--by", "stream"), ("--by", "device")], ids=["", "stream", "device"])
+def test_csv_has_its_header_without_rows_too(
+    mpprof: Mpprof, tmp_path: Path, table: str, by: tuple[str, ...]
+) -> None:
+    ranges = "".join(f"drop table CUPTI_ACTIVITY_KIND_{name};" for name in ("KERNEL", "MEMCPY", "RUNTIME"))
+    empty = export(tmp_path / "empty.sqlite", extra=ranges)
+    header, *rows = mpprof(table, MIXED, "--format", "csv", *by).out.splitlines()
+    assert rows
+    assert mpprof(table, empty, "--format", "csv", *by).out == f"{header}\n"
+    assert mpprof(table, empty, "--format", "json", *by).out == "[]\n"
+    done = mpprof(table, empty, "--sort", "nonsense", *by)
+    assert done.code == 2
+    assert header.split(",")[-1] in done.err  # of the columns that there are
+
+
+def test_csv_without_a_row_that_passes_the_filter_has_its_header(mpprof: Mpprof) -> None:
+    header = mpprof("kernels", MIXED, "--format", "csv").out.splitlines()[0]
+    done = mpprof("kernels", MIXED, "--format", "csv", "--placement", "matrix_core")
+    assert done.out == f"{header}\n"
+
+
+def test_tables_say_what_was_passed_over(mpprof: Mpprof, tmp_path: Path) -> None:
+    small().write(tmp_path / "w.pt.trace.json")
+    export(tmp_path / "w.sqlite")
+    for table in ("kernels", "ops", "layers", "memory"):
+        done = mpprof(table, tmp_path)
+        assert (
+            "warning: this kineto trace was read; of another format beside it, and not read: w.sqlite"
+            in done.err
+        )
+        assert not mpprof(table, tmp_path, "--quiet").err
 
 
 def test_a_table_says_what_it_leaves_out_and_the_unknown_share(mpprof: Mpprof) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from mpprof import traces
 from mpprof.analysis import placement, timeline
+from mpprof.cli import main
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import CopyKind, Trace, WorkKind
 from tests.traces.conftest import SHARED
@@ -142,6 +144,35 @@ def test_a_graph_recorded_as_a_whole_is_work_that_nobody_knows(tmp_path: Path) -
     found = placement.place(trace)
     assert found.verdicts[found.index[row]].placement == "unknown"
     assert any("--cuda-graph-trace=node" in warning for warning in trace.warnings)
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ("drop table CUPTI_ACTIVITY_KIND_KERNEL;", "has no table of kernels"),
+        (
+            "drop table CUPTI_ACTIVITY_KIND_KERNEL; drop table CUPTI_ACTIVITY_KIND_MEMCPY;"
+            "drop table CUPTI_ACTIVITY_KIND_RUNTIME;",
+            "has no table of kernels",
+        ),
+        ("delete from CUPTI_ACTIVITY_KIND_KERNEL;", "holds none"),
+    ],
+    ids=["copies only", "ranges only", "an empty table"],
+)
+def test_an_export_without_kernels_says_what_it_lacks_and_not_that_none_ran(
+    tmp_path: Path, extra: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = export(tmp_path / "w.sqlite", extra=extra)
+    lacks = traces.read(path).lacks["kernels"]
+    assert says in lacks
+    assert main(["report", str(path), "--format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["absent"]["time"] == lacks
+    (finding,) = report["findings"]
+    assert (finding["code"], finding["summary"]) == ("MP908", lacks)
+    assert "nsys profile --trace=cuda" in finding["remedy"]
+    assert main(["kernels", str(path)]) == 0
+    assert f"note: {lacks}" in capsys.readouterr().err
 
 
 def test_a_report_says_how_to_export_it(tmp_path: Path) -> None:

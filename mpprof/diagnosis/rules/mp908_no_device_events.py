@@ -5,7 +5,8 @@ What it means
     holds the host alone, and nothing can be said of kernels. It is the commonest first failure.
 
 How we know
-    The run recorded a GPU; the trace has no device plane with kernels.
+    The run recorded a GPU; the trace has no device plane with kernels. An export of Nsight Systems has a table
+    of kernels only where CUDA was traced (`nsys profile --trace=cuda`) and some ran.
 
 What it costs
     Every answer about kernels, Tensor Cores and idle time.
@@ -43,7 +44,8 @@ def judge(signals: Signals) -> Outcome:
     if trace is None:
         need(signals.account)
         return Clear("the account has its events")
-    if trace.basis == "device" and len(trace.kernels):
+    lacks = trace.lacks.get("kernels") if trace.basis == "device" else None
+    if trace.basis == "device" and len(trace.kernels) and lacks is None:
         return Clear("the trace has device events")
     accelerator = need(signals.accelerator)
     if accelerator == "cpu":
@@ -51,6 +53,13 @@ def judge(signals: Signals) -> Outcome:
     if trace.warnings:
         return Unable(f"the trace is damaged, so that its events may be what is missing: {trace.warnings[0]}")
     device = need(signals.device)
+    if lacks is not None:
+        return Found(
+            summary=lacks,
+            remedy="record again with: nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
+            evidence=(evidence.text("device of the run", device.name or accelerator),),
+            severity="error",
+        )
     return Found(
         summary=f"the run had {device.name or f'a {accelerator}'}, but the trace holds no events of it",
         remedy=(
