@@ -19,9 +19,9 @@ C = TypeVar("C")
 def frozen(cls: type[C]) -> type[C]:
     """The class as an immutable dataclass with slots: compared, hashed, shown, copied and pickled by fields.
 
-    `dataclasses.fields`, `replace` and `asdict` work on it. A field may have a default or a default factory and
-    be `kw_only`; what else `field` takes and `__post_init__` have no effect. A class that derives from it is
-    `frozen`, too.
+    `dataclasses.fields`, `replace` and `asdict` work on it. A field may have a default or a default factory
+    and be `kw_only`; what else `field` takes and `__post_init__` have no effect. A class that derives from it
+    is `frozen`, too.
     """
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     made.__init__ = _init(made)
