@@ -6,17 +6,7 @@ the epoch ends. An input of unknown size gives a begin without an end: that call
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-Line = dict[str, Any]
-
-
-@dataclass(slots=True)
-class _Open:
-    batch: int
-    begin_ns: int
-    gap_ns: int | None
+from mpprof.record.lines import Line
 
 
 class CallLog:
@@ -35,8 +25,9 @@ class CallLog:
         self.in_epoch: int | None = None
         self.runs_behind = False  # the device does: a call's own times are the host's
         self.pending: Line | None = None
-        self._pending_begin_ns = 0
-        self._open: _Open | None = None
+        self._open: Line | None = None  # of the call that runs, which may turn out not to
+        self._batch = 0
+        self._begin_ns = 0  # of the open call, or of the pending one
         self._end_ns: int | None = None
         self.waited_ns: int | None = None
         self._calls_since_wait = 0
@@ -65,23 +56,26 @@ class CallLog:
         if self.runs_behind:
             self._start_waiting(now_ns)
         elif line is not None:
-            line["interval_ns"] = now_ns - self._pending_begin_ns
-        gap = None if self._end_ns is None else now_ns - self._end_ns
-        self._open = _Open(batch, now_ns, gap)
+            line.interval_ns = now_ns - self._begin_ns
+        opened = self._open = self._line(batch)
+        if self._end_ns is not None:
+            opened.gap_ns = now_ns - self._end_ns
+        self._begin_ns = now_ns
         return line
 
     def end(self, now_ns: int) -> Line | None:
         """The open call has run. Returns its line, which is also `pending`; None where none was open."""
-        call, self._open = self._open, None
-        if call is None:
+        line, self._open = self._open, None
+        if line is None:
             return None
-        line = self._line(call, now_ns)
-        line["dispatch_ns" if self.runs_behind else "duration_ns"] = now_ns - call.begin_ns
+        self.step = line.step
+        line.t_ns = now_ns - self.zero_ns
+        if self.runs_behind:
+            line.dispatch_ns = now_ns - self._begin_ns
+        else:
+            line.duration_ns = now_ns - self._begin_ns
         self._calls_since_wait += 1
-        if call.gap_ns is not None:
-            line["gap_ns"] = call.gap_ns
-        self._end_ns, self._pending_begin_ns = now_ns, call.begin_ns
-        self.pending = line
+        self._end_ns, self.pending = now_ns, line
         return line
 
     def dispatched(self, batch: int | None, now_ns: int) -> Line | None:
@@ -90,17 +84,23 @@ class CallLog:
         `batch` is the call that begins now, None at the end of an epoch. Returns the line of the call
         before. Where the device runs behind it has no interval: that is known only between two waits.
         """
-        call = self._open
-        if call is not None and call.batch == batch:
+        line = self._open
+        if line is not None and self._batch == batch:
             return None  # told twice: no call has run in between
-        self._open = None if batch is None else _Open(batch, now_ns, None)
-        if call is None:
+        if line is not None:
+            self.step = line.step
+            line.t_ns = now_ns - self.zero_ns
+            if batch is None:
+                pass  # the epoch's end: what lies before it is not the call's alone
+            elif self.runs_behind:
+                line.dispatch_ns = now_ns - self._begin_ns
+            else:
+                line.interval_ns = now_ns - self._begin_ns
+            self._calls_since_wait += 1
+        else:
             self._start_waiting(now_ns)
-            return None
-        line = self._line(call, now_ns)
-        if batch is not None:
-            line["dispatch_ns" if self.runs_behind else "interval_ns"] = now_ns - call.begin_ns
-        self._calls_since_wait += 1
+        self._open = None if batch is None else self._line(batch)
+        self._begin_ns = now_ns
         return line
 
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
@@ -108,10 +108,9 @@ class CallLog:
         wait before is known. It belongs to `line`, of the last call that has finished."""
         calls = self._calls_since_wait - behind
         if line is not None:
-            line["synced"] = True
+            line.synced = True
             if self.waited_ns is not None and calls > 0:
-                line["interval_ns"] = (now_ns - self.waited_ns) // calls
-                line["interval_calls"] = calls
+                line.interval_ns, line.interval_calls = (now_ns - self.waited_ns) // calls, calls
         self.waited_ns, self._calls_since_wait = now_ns, behind
 
     def _start_waiting(self, now_ns: int) -> None:
@@ -121,7 +120,7 @@ class CallLog:
     def restart_interval(self, now_ns: int) -> None:
         """Our own work (opening or closing a window) ends here: it belongs to no call's interval."""
         if self._open is not None:
-            self._open.begin_ns = now_ns
+            self._begin_ns = now_ns
         if self.waited_ns is not None:
             self.waited(now_ns)
 
@@ -133,21 +132,15 @@ class CallLog:
 
     def correct(self, line: Line, missing: int) -> None:
         """The last call ran `missing` steps fewer than it claimed."""
-        for key in ("step", "covers", "batch"):
-            line[key] -= missing
+        line.step -= missing
+        line.covers -= missing
+        line.batch -= missing
         self.step -= missing
+        if self._open is not None:
+            self._open.step -= missing
 
-    def _line(self, call: _Open, now_ns: int) -> Line:
-        covers = 1 if self.per_call == 1 else self.covers(call.batch)
-        self.step += covers
-        return {
-            "kind": "step",
-            "step": self.step,
-            "fit": self.fit,
-            "epoch": self.epoch,
-            "batch": call.batch + covers - 1,
-            "covers": covers,
-            "t_ns": now_ns - self.zero_ns,
-            "synced": False,
-            "profiled": False,
-        }
+    def _line(self, batch: int) -> Line:
+        """Of the call that begins with `batch`. It counts, and gets its time, when it has run."""
+        self._batch = batch
+        covers = 1 if self.per_call == 1 else self.covers(batch)
+        return Line(self.step + covers, self.fit, self.epoch, batch + covers - 1, covers)

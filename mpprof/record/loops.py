@@ -20,7 +20,7 @@ from mpprof.record.arguments import (
     checked_callable,
     checked_logdir,
 )
-from mpprof.record.calls import Line
+from mpprof.record.lines import Line
 from mpprof.record.probes import PROBES, Probe, probe_for
 from mpprof.record.probes.base import Facts
 from mpprof.record.recorder import Recorder, say
@@ -30,7 +30,10 @@ from mpprof.record.window import Plan, ProfileSteps
 
 T = TypeVar("T")
 
-RESERVED = frozenset({"kind", "step", "fit", "epoch", "batch", "covers", "t_ns", "synced", "profiled"})
+RESERVED = frozenset(
+    {"kind", "step", "fit", "epoch", "batch", "covers", "t_ns", "synced", "profiled", "memory", "interval_ns"}
+    | {"interval_calls", "duration_ns", "dispatch_ns", "gap_ns"}
+)
 """Keys of a step line that are not the loop's to give."""
 
 HOST_NOTE = (
@@ -267,7 +270,7 @@ class _LoopSession(FitSession):
         if line is None:
             return
         if self._wait_for_batch_ns is not None:
-            line["input_wait_ns"], self._wait_for_batch_ns = self._wait_for_batch_ns, None
+            line.input_wait_ns, self._wait_for_batch_ns = self._wait_for_batch_ns, None
         if self.runs_behind and self.profiling.window is None and self._waits(before, self._clock()):
             self._wait(line)
 
@@ -280,17 +283,19 @@ class _LoopSession(FitSession):
             if value is not None:  # else the loop does not know it on this step
                 self.recorder.attempt(name, self._add, line, name, value)
         if "loss" in values or "loss_scale" in values:
-            self.observer.alarm(Seen(line["step"], 1, None, line.get("loss_scale"), line.get("loss")))
+            self.observer.alarm(Seen(line.step, 1, None, line.loss_scale, line.loss))
 
     def _add(self, line: Line, name: str, value: Any) -> None:
         """Raises where the value is no number, or the name is one of the recorder's own."""
         if name in RESERVED:
             raise UsageError(f"update({name}=…) is the recorder's own", next="Choose another name")
-        if name == "skipped":
-            line[name] = line.get(name, 0) + int(value)
+        if name in ("loss", "loss_scale", "input_wait_ns"):
+            setattr(line, name, float(value))
+        elif name == "skipped":
+            line.skipped = (line.skipped or 0) + int(value)
             self.observer.skipped = (self.observer.skipped or 0) + int(value)
         else:
-            line[name] = float(value)
+            line.values = {**(line.values or {}), name: float(value)}
         self.recorder.absent.pop(name, None)
 
     def take(self, variables: list[Any]) -> None:
@@ -300,7 +305,7 @@ class _LoopSession(FitSession):
             return
         if line is None:
             self.observer.start_counting(optimizer, self.probe.handed(optimizer, variables))
-        elif self.observer.schedule.due(line["step"] - 1, line["step"]):
+        elif self.observer.schedule.due(line.step - 1, line.step):
             reading = self.probe.handed(optimizer, variables)
             if reading is not None:
                 self.recorder.absent.pop("skipped", None)

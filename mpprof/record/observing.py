@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mpprof.record.alarms import Alarm, Seen, Watch
-from mpprof.record.calls import CallLog, Line
+from mpprof.record.calls import CallLog
 from mpprof.record.flavour import counts_skipped_steps
+from mpprof.record.lines import Line
 from mpprof.record.probes.base import Absent, Facts, Probe, Snapshot
 from mpprof.record.reading import Reading, Schedule, SkipCounter
 from mpprof.record.recorder import Recorder, say
@@ -28,7 +29,7 @@ CANNOT_TELL = "the optimizer's counter does not advance once per step: steps can
 
 class Observer:
     """`skipped`: optimizer updates skipped so far, None where the optimizer cannot tell. `intervals`: of the
-    latest unprofiled steps, in ns."""
+    latest unprofiled steps, in ns, but for the newest ones, which are appended to `new_intervals`."""
 
     def __init__(
         self, recorder: Recorder, probe: Probe, calls: CallLog, read_every: int, stop_on: frozenset[str]
@@ -39,7 +40,7 @@ class Observer:
         self.memory_on = False
         self.skipped: int | None = None
         self.intervals: deque[int] = deque(maxlen=KEPT_INTERVALS)
-        self._new_intervals: list[int] = []
+        self.new_intervals: list[int] = []
         self._watch = Watch()
         self._skips = SkipCounter()
         self._read: Callable[[], Reading] | None = None
@@ -98,27 +99,27 @@ class Observer:
     def note(self, line: Line, reading: Reading) -> None:
         """Write a reading into the line of the call that it follows."""
         if reading.loss_scale is not None:
-            line["loss_scale"] = reading.loss_scale
+            line.loss_scale = reading.loss_scale
         if self._untold > MOST_UNTOLD:
             return
         before = self._skips.last
         # Where the input ends within a call, fewer steps ran than it claimed.
-        settled = self._skips.settle(line["step"] - self._read_at, reading, self._calls.per_call - 1)
+        settled = self._skips.settle(line.step - self._read_at, reading, self._calls.per_call - 1)
         if settled is None:
             self._untold += before is not None
             if self._untold > MOST_UNTOLD:
                 self._recorder.absent["skipped"] = CANNOT_TELL
-            self._read_at = line["step"]
+            self._read_at = line.step
             return
-        missing = line["step"] - self._read_at - settled.ran
+        missing = line.step - self._read_at - settled.ran
         if missing:
             self._calls.correct(line, missing)
-        self._read_at = line["step"]
+        self._read_at = line.step
         # An epoch's last line may be read twice: after its call, and when the epoch ends.
-        line["skipped"] = line.get("skipped", 0) + settled.skipped
+        line.skipped = (line.skipped or 0) + settled.skipped
         self.skipped = (self.skipped or 0) + settled.skipped
         if before is not None and before.loss_scale not in (None, reading.loss_scale):
-            self.schedule.changed(line["step"])
+            self.schedule.changed(line.step)
 
     # --- memory ----------------------------------------------------------------------------------------
 
@@ -131,7 +132,7 @@ class Observer:
 
     def note_memory(self, line: Line) -> None:
         if self.memory_on and (memory := self.memory()) is not None:
-            line["memory"] = memory
+            line.memory = memory
 
     def reset_memory_peak(self) -> None:
         """Once, after the first calls, which autotune and compile."""
@@ -142,20 +143,16 @@ class Observer:
 
     # --- step times and alarms -------------------------------------------------------------------------
 
-    def keep_interval(self, interval_ns: int) -> None:
-        """Of one unprofiled step."""
-        self._new_intervals.append(interval_ns)
-
     def settle_intervals(self) -> list[int]:
-        """Those since this was asked last, which now count among `intervals`."""
-        intervals, self._new_intervals = self._new_intervals, []
+        """The `new_intervals` since this was asked last, which now count among `intervals`."""
+        intervals = self.new_intervals.copy()
+        self.new_intervals.clear()
         self.intervals.extend(intervals)
         return intervals
 
     def look_at(self, line: Line) -> None:
         """Whether a line that was read gives reason for an alarm."""
-        step, skipped = line["step"], line.get("skipped")
-        scale, loss = line.get("loss_scale"), line.get("loss")
+        step, skipped, scale, loss = line.step, line.skipped, line.loss_scale, line.loss
         span, self._looked_at = step - self._looked_at, step
         intervals = self.settle_intervals()
         throttled = self._recorder.throttled()

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from mpprof.record.aside import FAILURES
-from mpprof.record.calls import CallLog, Line
+from mpprof.record.calls import CallLog
 from mpprof.record.foreign import ForeignWindow, profile_of
+from mpprof.record.lines import Line
 from mpprof.record.probes.base import Probe
 from mpprof.record.recorder import Recorder, say
 from mpprof.record.window import STEPS, Plan, Window
@@ -90,7 +91,7 @@ class Profiling:
         if self.plan is not None:
             self.plan.calls = calls_run
         if self.profiles:
-            line["profiled"] = True
+            line.profiled = True
 
     def end_of_steps(self) -> None:
         """What follows (an epoch's end, a validation) belongs to no step."""

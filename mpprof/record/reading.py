@@ -32,10 +32,14 @@ class Schedule:
         if type(read_every) is not int or read_every < 1:
             raise UsageError(f"read_every is {read_every!r}", next="Give a number of steps, 1 or more")
         self.read_every = read_every
+        self.next = 0
+        """Nothing is due after a call that ends before this step: asked at every call, where `due` costs."""
         self._close_until = CLOSE_STEPS
 
     def due(self, before: int, after: int) -> bool:
         """Whether to read after the call that took the count of steps from `before` to `after`."""
+        close = after < self._close_until
+        self.next = after + 1 if close else (after // self.read_every + 1) * self.read_every
         return after <= self._close_until or self.round(before, after)
 
     def round(self, before: int, after: int) -> bool:
@@ -44,6 +48,7 @@ class Schedule:
 
     def changed(self, step: int) -> None:
         self._close_until = max(self._close_until, step + CLOSE_STEPS)
+        self.next = 0
 
 
 class Settled(NamedTuple):

@@ -23,7 +23,7 @@ from mpprof.record.sinks import Feed, Point, Series, Sink
 from mpprof.record.window import WISH
 from mpprof.record.workers import Worker
 from mpprof.store import formats
-from mpprof.store.writing import JOIN_SECONDS, LineWriter, claim, join, write_run
+from mpprof.store.writing import JOIN_SECONDS, LineWriter, Record, Written, claim, join, write_run
 
 log = logging.getLogger("mpprof")
 T = TypeVar("T")
@@ -56,6 +56,8 @@ class Recorder:
         self._feeds: list[Feed] = []
         self._series = Series()
         self._steps: LineWriter | None = None
+        self.put: Callable[[Record | Written], None] = _drop
+        """Append a line to the step log; it must not be changed afterwards."""
         self._samples: LineWriter | None = None
         self._sampler: HardwareSampler | None = None
 
@@ -89,11 +91,6 @@ class Recorder:
         if worker is None or worker.index == 0:
             return claim(logdir, name, worker.cluster if worker else ""), name
         return join(logdir, worker.cluster, worker.index, time.time() - ALIKE_SECONDS)
-
-    def put(self, line: dict[str, Any]) -> None:
-        """Append a line to the step log; it must not be changed afterwards."""
-        if self._steps is not None:
-            self._steps.put(line)
 
     def save(self) -> None:
         """Rewrite run.json."""
@@ -140,6 +137,7 @@ class Recorder:
         except FAILURES as error:
             self._vanished(self._folder / formats.STEPS_FILE, error)
             return
+        self.put = self._steps.put
         if self._hardware_wanted:
             self._sampler = self.attempt("hardware", self._start_sampler)
         _OPEN.add(self)
@@ -152,6 +150,7 @@ class Recorder:
             if writer is not None and not writer.close():
                 self._vanished(writer.path, TimeoutError("the disk does not answer"))
         self._steps = self._samples = self._sampler = None
+        self.put = _drop
         for feed in self._feeds:
             feed.close(DEADLINE_SECONDS)
         self.save()
@@ -171,7 +170,7 @@ class Recorder:
         self,
         name: str,
         schema: str,
-        seen: Callable[[dict[str, Any]], None] | None = None,
+        seen: Callable[[Record | Written], None] | None = None,
         each_second: Callable[[], None] | None = None,
     ) -> LineWriter:
         """New for the run's first fit, going on for its later ones."""
@@ -189,9 +188,12 @@ class Recorder:
             wish.unlink()
             wished()
 
-    def _feed(self, line: dict[str, Any]) -> None:
+    def _feed(self, written: Record | Written) -> None:
         """Hand a line that was written on to the sinks, in the writer's thread."""
-        if self._feeds and (values := self._series.see(line)):
+        if not self._feeds:
+            return
+        line = written if isinstance(written, dict) else written.record()
+        if values := self._series.see(line):
             unix_s = (self.facts["clock"]["unix_ns"] + line["t_ns"]) / 1e9
             for feed in self._feeds:
                 feed.put(Point(line["step"], unix_s, values))
@@ -215,7 +217,12 @@ class Recorder:
         """In a forked child: the run, its threads and its files belong to the parent."""
         self.on = False
         self._steps = self._samples = self._sampler = None
+        self.put = _drop
         self._feeds = []
+
+
+def _drop(line: Record | Written) -> None:
+    """Nothing is being recorded."""
 
 
 def say(message: str, *values: object) -> None:

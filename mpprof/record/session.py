@@ -9,12 +9,11 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mpprof.record.alarms import Seen
-from mpprof.record.calls import CallLog, Line
+from mpprof.record.calls import CallLog
 from mpprof.record.describe import (
     describe_process,
     describe_rewrite,
@@ -24,8 +23,9 @@ from mpprof.record.describe import (
 from mpprof.record.fits import batch_size_of_running_fit, callbacks_of_running_fit, fit_facts
 from mpprof.record.flavour import steps_per_execution
 from mpprof.record.layers import LAYERS, layers_not_described, model_facts
+from mpprof.record.lines import Line
 from mpprof.record.observing import Observer
-from mpprof.record.probes.base import Facts, Probe, Snapshot, Taken
+from mpprof.record.probes.base import Facts, Probe, Taken
 from mpprof.record.profiling import Profiling
 from mpprof.record.recorder import Recorder
 from mpprof.record.result import RunResult
@@ -52,14 +52,6 @@ ASYNCHRONOUS_NOTE = (
 )
 
 
-@dataclass(slots=True)
-class _Queued:
-    """A line that waits for its reading."""
-
-    line: Line
-    snapshot: Snapshot | None = None
-
-
 class FitSession:
     """Records all `fit` calls of one callback instance as one run."""
 
@@ -82,11 +74,13 @@ class FitSession:
         self.signalled: SignalledWish | None = None  # asks for a further window
         if plan is not None:
             plan.means = self.runs_behind
-        self._queued: deque[_Queued] = deque()
-        self._awaited: _Queued | None = None
+        self._queued: deque[Line] = deque()  # in order, behind one whose reading has not arrived
+        self._awaited: Line | None = None
         self._batch_size: int | None = None
         self.in_fit = False  # between its begin and its end, also where that was not told
         self._end_unknown = False
+        self._special = True  # the next call to end is not like any other
+        self._keep_interval = self.observer.new_intervals.append
         self._first_of_epoch = True
         self._calls_run = 0
         self._described = False
@@ -121,7 +115,7 @@ class FitSession:
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
         if self.signalled is not None and (why_not := recorder.attempt("signal", self.signalled.install)):
             recorder.absent["signal"] = why_not
-        self.in_fit, self._first_of_epoch, self._described = True, True, False
+        self.in_fit, self._first_of_epoch, self._described, self._special = True, True, False, True
         self._initial_epoch: int | None = None
         self._batch_size = recorder.attempt("batch_size", self._batch)
         self._find_counters(begins=True)
@@ -237,10 +231,11 @@ class FitSession:
             line = self.calls.begin(batch, now)
             if line is not None:
                 if self.runs_behind:
-                    self._queued.append(_Queued(line))
+                    self._queued.append(line)
                 else:
                     self._emit(line)
         if not self.profiling.idle:
+            self._special = True
             self.profiling.before_call(batch, self._first_of_epoch)
         if self._queued:
             self._drain(now)
@@ -250,24 +245,27 @@ class FitSession:
         """A call has run, on a synchronous backend."""
         if not (self.in_fit and self.recorder.on):
             return
-        calls = self.calls
-        before = calls.step
-        line = calls.end(self._clock())
+        line = self.calls.end(self._clock())
         if line is None:
             return
-        loss = logs.get("loss") if logs else None
-        if type(loss) is float:
-            line["loss"] = loss
+        if logs and type(loss := logs.get("loss")) is float:
+            line.loss = loss
         self._calls_run += 1
-        if not self._described or self._calls_run <= WARM_CALLS or not self.profiling.idle:
+        if self._special:
             self._after_call(line)
+        if self.calls.step >= self.observer.schedule.next or self._end_unknown:
+            self._look(line)
+
+    def _look(self, line: Line) -> None:
+        """Read what is due after this call."""
         observer = self.observer
-        if observer.schedule.due(before, calls.step) or self._end_unknown:
-            reading = observer.read()
-            if reading is not None:
-                observer.note(line, reading)
-            observer.note_memory(line)
-            observer.look_at(line)
+        if not (observer.schedule.due(line.step - line.covers, line.step) or self._end_unknown):
+            return
+        reading = observer.read()
+        if reading is not None:
+            observer.note(line, reading)
+        observer.note_memory(line)
+        observer.look_at(line)
 
     def _begin_asynchronous(self, batch: int, now_ns: int) -> None:
         before = self.calls.step
@@ -277,22 +275,26 @@ class FitSession:
         if self._awaited is not None:
             self._wait_for(self._awaited)
         self._calls_run += 1
-        if not self._described or self._calls_run <= WARM_CALLS or not self.profiling.idle:
+        if self._special:
             self._after_call(line)
-        snapshot = None
+        if self.calls.step < self.observer.schedule.next and not self._end_unknown:
+            if self._special or self._queued:
+                self._queued.append(line)
+            else:
+                self._emit(line)
+            return
         observer, in_window = self.observer, self.profiling.profiles
         if not in_window and (observer.schedule.due(before, self.calls.step) or self._end_unknown):
-            snapshot = observer.snapshot(self.model)
+            line.snapshot = observer.snapshot(self.model)
             observer.note_memory(line)
-        queued = _Queued(line, snapshot)
-        self._queued.append(queued)
+        self._queued.append(line)
         if not in_window and self._waits(before, now_ns):
-            if snapshot is None:
+            if line.snapshot is None:
                 self._wait(line)
-            elif snapshot.ready():
+            elif line.snapshot.ready():
                 self.calls.waited(self._clock(), line)
             else:  # one call later: until then the device has that one to work on
-                self._awaited = queued
+                self._awaited = line
 
     def _waits(self, before: int, now_ns: int) -> bool:
         """Whether to wait for the device after this call."""
@@ -305,19 +307,20 @@ class FitSession:
         self.recorder.attempt("waiting", self._wait_for_device)
         self.calls.waited(self._clock(), line)
 
-    def _wait_for(self, queued: _Queued) -> None:
+    def _wait_for(self, line: Line) -> None:
         """Until the device has finished the call of this line. The one after it was dispatched meanwhile, so
         the device does not run idle while the host waits."""
         self._awaited = None
-        reading = None if queued.snapshot is None else self.observer.arrived(queued.snapshot)
-        queued.snapshot = None if reading is None else Taken(reading)
-        self.calls.waited(self._clock(), queued.line, behind=1)
+        reading = None if line.snapshot is None else self.observer.arrived(line.snapshot)
+        line.snapshot = None if reading is None else Taken(reading)
+        self.calls.waited(self._clock(), line, behind=1)
 
     def _wait_for_device(self) -> None:
         self.probe.wait(self.model)
 
     def _after_call(self, line: Line) -> None:
         """What is not the same for every call: a window, a model to describe, the warm-up."""
+        self._special = self._calls_run < WARM_CALLS or not self.profiling.idle
         self.profiling.after_call(line, self._calls_run)
         if not self._described:
             # A model without an Input and the optimizer's variables exist only after the first step.
@@ -341,30 +344,31 @@ class FitSession:
         """Hand over queued lines in order, each with its reading. Without `now_ns` all of them, else those
         before a reading that has not arrived."""
         while self._queued:
-            queued = self._queued[0]
-            line, snapshot = queued.line, queued.snapshot
-            if now_ns is not None and queued is self._awaited:
+            line = self._queued[0]
+            snapshot = line.snapshot
+            if now_ns is not None and line is self._awaited:
                 return
             if snapshot is not None:
                 if now_ns is not None and not snapshot.ready():
-                    late = now_ns - self.recorder.zero_ns - line["t_ns"] > LATE_NS
+                    late = now_ns - self.recorder.zero_ns - line.t_ns > LATE_NS
                     if not late:
                         return
                 reading = self.observer.arrived(snapshot)
                 if reading is not None:
                     self.observer.note(line, reading)
                     self.observer.look_at(line)
+                line.snapshot = None
             self._queued.popleft()
             self._emit(line)
 
     def _emit(self, line: Line) -> None:
-        interval = line.get("interval_ns")
-        if interval is not None and not line["profiled"]:
-            profiling = self.profiling
-            if profiling.plan is not None and profiling.window is None:
-                profiling.plan.interval(interval)
-            if self._calls_run - line.get("interval_calls", 1) >= WARM_CALLS:
-                self.observer.keep_interval(interval // line["covers"])
+        interval = line.interval_ns
+        if interval is not None and not line.profiled:
+            plan = self.profiling.plan
+            if plan is not None and self.profiling.window is None:
+                plan.interval(interval)
+            if self._calls_run - (line.interval_calls or 1) >= WARM_CALLS:
+                self._keep_interval(interval // line.covers)
         self.recorder.put(line)
 
     def _emit_all(self, line: Line | None) -> None:
@@ -378,7 +382,7 @@ class FitSession:
         """Only a wait gives the window whole steps where the device runs behind."""
         if self.runs_behind:
             self._awaited = None
-            self._wait(self._queued[-1].line if self._queued else None)
+            self._wait(self._queued[-1] if self._queued else None)
         self._drain()
 
     def _resumed(self) -> None:

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mpprof.store import formats
 
@@ -32,6 +32,16 @@ JOIN_SECONDS = 20.0
 """How long a worker waits for the run that the first one opens: they start at about the same time."""
 
 Record = dict[str, Any]
+
+
+class Written(Protocol):
+    """A record that knows its own line of JSON."""
+
+    def text(self) -> str: ...
+
+    def record(self) -> Record: ...
+
+
 Trouble = Callable[[Path, BaseException], None]
 
 
@@ -67,7 +77,7 @@ class LineWriter:
         path: Path,
         schema: str | None,
         trouble: Trouble,
-        seen: Callable[[Record], None] | None = None,
+        seen: Callable[[Record | Written], None] | None = None,
         each_second: Callable[[], None] | None = None,
     ) -> None:
         """Creates the file, which must not exist; without a `schema` goes on with one that does. `seen` is
@@ -78,7 +88,7 @@ class LineWriter:
         self._seen, self._each_second = seen, each_second
         self.path = path
         self._trouble = trouble
-        self._queue: deque[Record] = deque()
+        self._queue: deque[Record | Written] = deque()
         self._wake = threading.Event()
         self._writing = threading.Lock()
         self._broken = False
@@ -90,7 +100,7 @@ class LineWriter:
         self._thread = threading.Thread(target=self._run, name=f"mpprof {path.name}", daemon=True)
         self._thread.start()
 
-    def put(self, record: Record) -> None:
+    def put(self, record: Record | Written) -> None:
         """Hand over a record; it must not be changed afterwards."""
         if self._broken:
             return
@@ -134,7 +144,7 @@ class LineWriter:
         try:
             while count > 0 and not self._broken:
                 records = [self._queue.popleft() for _ in range(min(count, at_once))]
-                self._write("\n".join(map(formats.line, records)) + "\n")
+                self._write("\n".join(map(_text, records)) + "\n")
                 count -= len(records)
                 for record in records if self._seen is not None else ():
                     self._seen(record)  # type: ignore[misc]  # known not to be None
@@ -155,6 +165,10 @@ class LineWriter:
         rest = memoryview(text.encode())
         while rest:
             rest = rest[os.write(self._file, rest) :]
+
+
+def _text(record: Record | Written) -> str:
+    return formats.line(record) if isinstance(record, dict) else record.text()
 
 
 def claim(logdir: Path, name: str, cluster: str = "") -> Path:

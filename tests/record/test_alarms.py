@@ -13,6 +13,7 @@ from mpprof.errors import UsageError
 from mpprof.record import StepRecorder
 from mpprof.record.alarms import DRIFT_STEPS, Kind, Seen, Watch, checked
 from mpprof.record.calls import CallLog
+from mpprof.record.lines import Line
 from mpprof.record.observing import Observer
 from mpprof.record.probes import Unanswered
 from mpprof.record.recorder import Recorder
@@ -127,8 +128,8 @@ def test_a_gpu_that_throttles_at_every_reading_is_noticed(
     recorder.throttled = lambda: ("hw_thermal",)  # type: ignore[method-assign]
     observer = Observer(recorder, Unanswered(), CallLog(0), 16, frozenset())
     for step in range(1, 2 * DRIFT_STEPS + 1):
-        observer.keep_interval(1_000_000 if step <= DRIFT_STEPS else 1_300_000)
-        observer.look_at({"step": step})
+        observer.new_intervals.append(1_000_000 if step <= DRIFT_STEPS else 1_300_000)
+        observer.look_at(Line(step, 1, 0, step - 1, 1))
     (alarm,) = recorder.facts["alarms"]
     assert (alarm["kind"], alarm["step"]) == ("throttling", 2 * DRIFT_STEPS)
     assert "hw_thermal" in caplog.text

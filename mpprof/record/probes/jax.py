@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,9 +147,11 @@ class _Queued:
         return bool(self.packed.is_ready())
 
     def reading(self) -> Reading:
-        words = np.asarray(self.packed)
-        iterations, good = (int(words[k]) if self.known[k] else None for k in (0, 2))
-        return Reading(iterations, float(words.view(np.float32)[1]) if self.known[1] else None, good)
+        values = _WORDS.unpack(np.asarray(self.packed).data)
+        return Reading(*(value if known else None for value, known in zip(values, self.known, strict=True)))
+
+
+_WORDS = struct.Struct("=ifi")
 
 
 def _packed(values: list[Any]) -> Any:
