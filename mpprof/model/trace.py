@@ -63,7 +63,7 @@ class HostKind(IntEnum):
 class TraceDevice:
     """One accelerator (or the host's CPU, where a trace has no accelerator plane)."""
 
-    plane: str  # as the file names it: "/device:GPU:0"
+    plane: str  # as the file names it: "/device:GPU:0"; of several machines in one file "host /device:GPU:0"
     ordinal: int
     facts: DeviceFacts
 

@@ -50,6 +50,7 @@ from mpprof.traces.ops import Ops
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Key = tuple[object, object]
+_Device = tuple[str, str, int]
 
 _DEVICE = re.compile(r"/device:(?P<kind>GPU|TPU):(?P<ordinal>\d{1,9})(?:/(?P<stream>stream:\w+))?")
 _MARKER = re.compile(r"^(?:Profiled batch (?P<batch>\d{1,18})$|mpprof_step\b|TraceContext\b|train\b)")
@@ -233,9 +234,9 @@ def _step(name: str, args: dict[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """What a (process, thread) is. `device` is (kind, ordinal), None for the host."""
+    """What a (process, thread) is. `device` is (task, kind, ordinal), None for the host."""
 
-    device: tuple[str, int] | None
+    device: _Device | None
     work: bool  # a stream of that device
     steps: bool = False  # its derived `Steps` line
 
@@ -244,17 +245,24 @@ def _roles(found: _Collected) -> list[_Role]:
     """One for each key. Of TensorFlow 1's processes those that name a stream are believed, and of these the
     one of all streams, which holds what the others hold."""
     matches = {pid: _DEVICE.search(name) for pid, name in found.processes.items()}
-    streams: dict[tuple[str, int], set[str]] = {}
+    tasks = {match.string[: match.start()] for match in matches.values() if match} - {""}
+
+    def device_of(match: re.Match[str]) -> _Device:
+        # TensorFlow 1 gives one task's devices with its name and their streams without.
+        task = match.string[: match.start()] if len(tasks) > 1 else ""
+        return task, match["kind"], int(match["ordinal"])
+
+    streams: dict[_Device, set[str]] = {}
     for match in matches.values():
         if match and match["stream"]:
-            streams.setdefault((match["kind"], int(match["ordinal"])), set()).add(match["stream"])
+            streams.setdefault(device_of(match), set()).add(match["stream"])
     roles = []
     for pid, tid in found.keys:
         match = matches.get(pid)
         if match is None:
             roles.append(_Role(None, False))
             continue
-        device = (match["kind"], int(match["ordinal"]))
+        device = device_of(match)
         thread = found.threads.get((pid, tid), "")
         named = streams.get(device)
         if named:
@@ -262,7 +270,7 @@ def _roles(found: _Collected) -> list[_Role]:
             roles.append(_Role(device, bool(match["stream"]) and work))
         else:
             derived = is_derived(tid if isinstance(tid, int) else 0, thread)
-            work = not derived or (device[0] == "TPU" and thread in TPU_WORK_LINES)
+            work = not derived or (match["kind"] == "TPU" and thread in TPU_WORK_LINES)
             roles.append(_Role(device, work, steps=derived_name(thread) == "Steps"))
     return roles
 
@@ -272,8 +280,12 @@ def _device_side(
 ) -> tuple[tuple[TraceDevice, ...], tuple[Stream, ...], KernelTable]:
     shown = {device: row for row, device in enumerate(sorted({role.device for role in roles if role.device}))}
     devices = tuple(
-        TraceDevice(f"/device:{kind}:{ordinal}", ordinal, DeviceFacts(kind="tpu" if kind == "TPU" else "gpu"))
-        for kind, ordinal in shown
+        TraceDevice(
+            f"{clean(task)}/device:{kind}:{ordinal}",
+            ordinal,
+            DeviceFacts(kind="tpu" if kind == "TPU" else "gpu"),
+        )
+        for task, kind, ordinal in shown
     )
     streams: list[Stream] = []
     stream_of = np.full(len(roles) + 1, -1, np.int32)

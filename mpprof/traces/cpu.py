@@ -22,8 +22,11 @@ _HLO_CALLS = frozenset(("call", "while", "conditional", "fusion-call", "async-st
 """HLO opcodes that only run other instructions."""
 
 
-def kernels(host: Host, ops: Ops, strings: Interner) -> tuple[KernelTable, tuple[Stream, ...]]:
-    """The leaf ops of the executor's threads as kernels, each such thread as a stream of device 0.
+def kernels(
+    host: Host, ops: Ops, strings: Interner, *, machines: Sequence[int] = ()
+) -> tuple[KernelTable, tuple[Stream, ...]]:
+    """The leaf ops of the executor's threads as kernels, each such thread as a stream of its machine, which
+    `machines` numbers by thread; of device 0 where it is empty.
 
     An op that holds another op on its thread is a call and is left out, so that nothing counts twice; so
     are ops that only call, hand over a value or wait for input. A thunk of XLA that ends on another
@@ -38,10 +41,11 @@ def kernels(host: Host, ops: Ops, strings: Interner) -> tuple[KernelTable, tuple
     leaf = columns.leaves(table.start_ns[rows], table.duration_ns[rows], table.thread[rows])
     rows = rows[leaf & works[table.op[rows]]]
     used = np.unique(table.thread[rows])
-    streams = tuple(Stream(0, host.thread_ids[t], host.threads[t]) for t in used.tolist())
+    device = np.array(machines or [0] * len(host.threads), np.int32)
+    streams = tuple(Stream(int(device[t]), host.thread_ids[t], host.threads[t]) for t in used.tolist())
     n = len(rows)
     kernel = KernelTable(
-        device=constant(0, n, np.int32),
+        device=device[table.thread[rows]],
         stream=np.searchsorted(used, table.thread[rows]).astype(np.int32),
         start_ns=table.start_ns[rows],
         duration_ns=_until_end(host, rows),
@@ -57,7 +61,7 @@ def kernels(host: Host, ops: Ops, strings: Interner) -> tuple[KernelTable, tuple
         graph=constant(-1, n),
         group=constant(-1, n),
     )
-    return take(kernel, np.argsort(kernel.start_ns, kind="stable")), streams
+    return take(kernel, np.lexsort((kernel.start_ns, kernel.device))), streams
 
 
 def _works(type: str, *, hlo: bool) -> bool:

@@ -155,6 +155,15 @@ def machine_numbers(planes: Sequence[RawPlane]) -> list[int]:
     return numbers
 
 
+def labels(numbers: Sequence[int], hostnames: Sequence[str]) -> list[str]:
+    """What goes before a device's name, for each of several machines' numbers ("one ", "host 2 "): its host's
+    name where the file states one for each. All empty for devices of one machine."""
+    if not any(numbers):
+        return [""] * len(numbers)
+    stated = len(hostnames) == len(set(hostnames)) == max(numbers) + 1 and all(hostnames)
+    return [f"{hostnames[number]} " if stated else f"host {number + 1} " for number in numbers]
+
+
 def _part(events: PlaneEvents, threads: Sequence[int], names: Sequence[str], ops: Ops) -> _Part:
     rows = events.raw.metadata
     skip = np.array([bool(_SKIP.match(name)) for name in events.plane.metadata_names] + [False])

@@ -10,7 +10,7 @@ import mmap
 import re
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -182,14 +182,22 @@ def _assemble(
     parts.damages += [*reader.damages, *host.damages]
     basis = "device"
     if parts.devices:
+        labels = hosts.labels(machines, space.hostnames)
+        parts.devices[:] = [
+            replace(device, plane=f"{label}{device.plane}")
+            for device, label in zip(parts.devices, labels, strict=True)
+        ]
         kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
         of = Machines(np.array(machines, np.int64), np.array(host.machines, np.int64))
         kernels, kinds = join_launches(kernels, host.table, ops, parts.strings, of)
         table = host.with_kinds(kinds)
     else:
         basis = "host"
-        parts.devices.append(TraceDevice("/host:CPU", 0, DeviceFacts(kind="cpu")))
-        kernels, streams = cpu.kernels(host, ops, parts.strings)
+        # One machine may well have two such planes: only where the file names several hosts are they theirs.
+        machines = list(host.machines) if len(set(space.hostnames)) > 1 else []
+        labels = hosts.labels(range(max(machines, default=0) + 1), space.hostnames)
+        parts.devices += [TraceDevice(f"{label}/host:CPU", 0, DeviceFacts(kind="cpu")) for label in labels]
+        kernels, streams = cpu.kernels(host, ops, parts.strings, machines=machines)
         parts.streams += streams
         table = host.table
         parts.lacks["device"] = "no accelerator in this trace: kernels are the ops of the host's executor"

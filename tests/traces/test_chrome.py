@@ -323,6 +323,24 @@ def test_tensorflow_1_lists_each_stream_twice(tmp_path: Path) -> None:
     assert len(traces.read(path).kernels) == 3
 
 
+def test_two_tasks_devices_of_one_name_stay_apart(tmp_path: Path) -> None:
+    """*Synthetic*: a timeline of a distributed session of TensorFlow 1."""
+    document = tensorflow("/job:worker/task:0/device:GPU:0", ("",))
+    second = [dict(event) for event in document["traceEvents"] if event["pid"] == 1]
+    for event in second:
+        event["pid"] = 9
+    second[0]["args"] = {"name": "/job:worker/task:1/device:GPU:0"}
+    document["traceEvents"] += second
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps(document))
+    trace = traces.read(path)
+    assert [device.plane for device in trace.devices] == [
+        "/job:worker/task:0/device:GPU:0",
+        "/job:worker/task:1/device:GPU:0",
+    ]
+    assert np.bincount(trace.kernels.device).tolist() == [3, 3]
+
+
 # --- damage ------------------------------------------------------------------------------------------------
 
 

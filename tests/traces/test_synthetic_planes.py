@@ -3,12 +3,14 @@ after the field names in xplane_schema.h."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from mpprof import traces, workflows
 from mpprof.analysis.timeline import periods
+from mpprof.cli import main
 from mpprof.model.trace import HostKind, Trace, WorkKind
 from tests.builders.xspace import Ref, Space
 
@@ -63,6 +65,53 @@ def test_devices_and_threads_of_several_hosts_in_one_file_stay_apart(tmp_path: P
     assert trace.host.thread.tolist() == [0, 0, 1, 2, 2, 3]
     assert trace.host.start_ns[trace.kernels.launch].tolist() == [1_500, 1_499]
     assert trace.source.host == "one"
+    assert [device.plane for device in trace.devices] == ["one /device:GPU:0", "two /device:GPU:0"]
+
+
+@pytest.mark.parametrize(
+    ("hostnames", "shown"),
+    [(["one", "two"], ("one", "two")), (["same", "same"], ("host 1", "host 2")), ([], ("host 1", "host 2"))],
+)
+def test_tables_and_reports_tell_the_devices_of_two_hosts_apart(
+    tmp_path: Path, hostnames: list[str], shown: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = Space(hostnames=hostnames)
+    for n in range(2):
+        stream = space.plane("/device:GPU:0").line(7, "Stream #7(Compute)", 1_000)
+        host = space.plane("/host:CPU").line(1, "python", 1_000)
+        for step in range(4):
+            at = 2_000_000 * (step + 1)
+            host.event("train", at, 1_900_000, {"step_num": step})
+            stats = {"correlation_id": step, "tf_op": Ref("model/dense/MatMul:MatMul")}
+            host.event("cuLaunchKernel", at + 10, 5, {"correlation_id": step})
+            stream.event("volta_sgemm_128x64_nn", at + 100, 100_000 * (n + 1), stats)
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    names = [f"{host} /device:GPU:0" for host in shown]
+    for table in ("kernels", "ops", "layers"):
+        assert main([table, str(path), "--format", "json"]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert {row["device"]: (row["total_ns"], row["ratio"]) for row in rows} == {
+            names[0]: (400_000, 1.0), names[1]: (800_000, 1.0),
+        }  # fmt: skip
+        assert main([table, str(path)]) == 0
+        text = capsys.readouterr().out
+        assert all(name in text for name in names)
+    assert main(["report", str(path), "--format", "json"]) == 0
+    devices = json.loads(capsys.readouterr().out)["time"]["devices"]
+    assert sorted(each["device"] for each in devices) == names
+
+
+def test_the_processors_of_two_hosts_in_one_file_stay_apart(tmp_path: Path) -> None:
+    space = Space(hostnames=["one", "two"])
+    for n in range(2):
+        line = space.plane("/host:CPU").line(5, "tf_Compute/5", 1_000)
+        line.event(f"dense_{n}/MatMul:MatMul", 2_000, 300 + n)
+    trace = read(space, tmp_path)
+    assert [device.plane for device in trace.devices] == ["one /host:CPU", "two /host:CPU"]
+    assert trace.kernels.device.tolist() == [0, 1]
+    assert trace.kernels.duration_ns.tolist() == [300, 301]
+    assert [stream.device for stream in trace.streams] == [0, 1]
 
 
 @pytest.mark.parametrize(
