@@ -34,6 +34,7 @@ from mpprof.model.account import (
     TensorCoreShare,
 )
 from mpprof.model.frozen import frozen
+from mpprof.model.grouping import groups
 from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placements, Verdict
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace, WorkKind
@@ -215,7 +216,8 @@ def _cells(
     table = trace.kernels
     ours = work.role == CLASSES.index("profiling")
     op = np.where(ours, -1, table.op[work.rows])
-    group, first = _grouped(work.role, work.verdict, op, np.where(ours, -1, table.name[work.rows]))
+    name = np.where(ours, -1, table.name[work.rows])
+    group, first = groups([work.role, work.verdict, op, name], len(work.rows))
     n = len(first)
     exclusive = np.bincount(group, own, n) / steps
     busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
@@ -249,29 +251,6 @@ def _cells(
             )
         )
     return cells
-
-
-def _grouped(*columns: NDArray[np.integer]) -> tuple[Int64, Int64]:
-    """The group of each row (rows equal in all columns), and the first row of each group."""
-    n = len(columns[0])
-    group, count = np.zeros(n, np.int64), 1
-    for column in columns:
-        low = int(column.min(initial=0))
-        width = int(column.max(initial=0)) - low + 1
-        group = _dense(group * width + (column - low), count * width)
-        count = int(group.max(initial=-1)) + 1
-    first = np.zeros(count, np.int64)
-    first[group[::-1]] = np.arange(n - 1, -1, -1)
-    return group, first
-
-
-def _dense(keys: Int64, size: int) -> Int64:
-    """Keys renumbered without holes. A table of flags is ten times faster than sorting while it is small."""
-    if size > max(1 << 22, 4 * len(keys)):
-        return np.unique(keys, return_inverse=True)[1].astype(np.int64)
-    used = np.zeros(size, np.bool_)
-    used[keys] = True
-    return np.asarray((np.cumsum(used, dtype=np.int64) - 1)[keys])
 
 
 def _hidden(work: _Work, own: Float64, steps: int) -> dict[Class, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,32 +9,6 @@ from numpy.typing import NDArray
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
-
-_DENSE = 1 << 22  # codes up to here are counted in an array, larger ones are sorted
-
-
-def groups(columns: Sequence[NDArray[Any]]) -> tuple[Int64, Int64]:
-    """First row of each group of rows that are equal in all columns, and each row's group."""
-    code = np.zeros(len(columns[0]), np.int64)
-    count = min(1, len(code))
-    for column in columns:
-        values = column.astype(np.int64) + 1  # -1 marks "none"
-        code, count = _compact(code * (int(values.max(initial=0)) + 1) + values)
-    first = np.full(count, len(code), np.int64)
-    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
-    return first, code
-
-
-def _compact(code: Int64) -> tuple[Int64, int]:
-    """The codes renumbered from 0 without holes, and how many there are."""
-    size = int(code.max(initial=-1)) + 1
-    if size > _DENSE:
-        distinct, inverse = np.unique(code, return_inverse=True)
-        return inverse.astype(np.int64).reshape(-1), len(distinct)
-    present = np.zeros(size, np.bool_)
-    present[code] = True
-    rank = np.cumsum(present) - 1
-    return rank[code], int(present.sum())
 
 
 def lookup(column: NDArray[Any], op: NDArray[np.int32]) -> Int64:

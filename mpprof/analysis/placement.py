@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis import devices
 from mpprof.analysis.eligibility import multiplies, precision_of
@@ -33,6 +32,7 @@ from mpprof.analysis.placement_ops import (
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
     MATMUL_FAMILIES,
     OTHER_CARD,
@@ -48,9 +48,6 @@ from mpprof.model.trace import HloInstruction, Op, Trace, WorkKind
 Counters = Mapping[tuple[str, str], Verdict]
 """Verdicts of hardware counters by (kernel name, card's name); card "" stands for any. Tools spell one
 kernel's name in several ways: `counters.of_devices` adds the common spelling."""
-
-_TABLE_LIMIT = 1 << 24
-"""Largest key space that is indexed by a table; above it keys are sorted."""
 
 
 @frozen
@@ -75,7 +72,8 @@ def place(trace: Trace, counters: Counters | None = None) -> Placements:
     kernels = trace.kernels
     if not len(kernels):
         return Placements((), np.zeros(0, np.int32))
-    first, index = _distinct(kernels.name, kernels.op, kernels.shapes, kernels.device, kernels.kind)
+    told = (kernels.name, kernels.op, kernels.shapes, kernels.device, kernels.kind)
+    index, first = groups(told, len(kernels))
     cards = [_card(device.facts) for device in trace.devices]
     known = counters or {}
     rows: dict[Verdict, int] = {}
@@ -90,30 +88,6 @@ def place(trace: Trace, counters: Counters | None = None) -> Placements:
             verdict = on_device(name, op, shapes, cards[kernels.device[row]], int(kernels.kind[row]), known)
         verdict_of[at] = rows.setdefault(verdict, len(rows))
     return Placements(tuple(rows), verdict_of[index])
-
-
-def _distinct(*columns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First row of each distinct tuple over the columns, and for every row which one it is.
-
-    -1 counts as a value. Small key spaces are indexed by a table, which is far faster than sorting.
-    """
-    index = np.zeros(len(columns[0]), np.int64)
-    count = 1
-    for column in columns:
-        shifted = column.astype(np.int64) + 1
-        width = int(shifted.max()) + 1
-        index = index * width + shifted
-        if count * width <= max(_TABLE_LIMIT, 4 * len(index)):
-            used = np.zeros(count * width, np.bool_)
-            used[index] = True
-            rank = np.cumsum(used) - 1
-            index, count = rank[index], int(rank[-1]) + 1
-        else:
-            values_, index = np.unique(index, return_inverse=True)
-            count = len(values_)
-    first = np.zeros(count, np.int64)
-    first[index[::-1]] = np.arange(len(index) - 1, -1, -1)
-    return first, index
 
 
 def _card(facts: DeviceFacts) -> _Card:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.grouping import cross, groups, longest_first, lookup, ratios, sums
+from mpprof.analysis.grouping import cross, longest_first, lookup, ratios, sums
 from mpprof.analysis.layers import Ownership
 from mpprof.analysis.rates import NO_RATE, Part, Setting, eligibility, part, setting, summed
 from mpprof.errors import UsageError
 from mpprof.model.account import PHASES
 from mpprof.model.frozen import frozen
+from mpprof.model.grouping import groups
 from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, PLACEMENTS, PRECISIONS, Placements
 from mpprof.model.run import LayerFacts
 from mpprof.model.trace import CopyKind, Trace, WorkKind
@@ -69,7 +70,7 @@ def kernels(
     columns = [table.device, copy, name, table.op, placements.index]
     if by_stream:
         columns.append(table.stream)
-    first, group = groups([column[work.rows] for column in columns])
+    group, first = groups([column[work.rows] for column in columns], len(work.rows))
     calls = np.bincount(group, minlength=len(first))
     total = sums(group, work.duration_ns, len(first))
     device = table.device[work.rows[first]]
@@ -125,7 +126,7 @@ def ops(
     table, work = trace.kernels, _work(trace, placements, steps)
     known = known or setting(trace)
     columns = [table.device, table.op] + ([table.stream] if by_stream else [])
-    first, group = groups([column[work.rows] for column in columns])
+    group, first = groups([column[work.rows] for column in columns], len(work.rows))
     mix = _mix(trace, placements, work, group, len(first))
     device = table.device[work.rows[first]]
     ratio = ratios(mix.total, device, len(trace.devices))
@@ -183,7 +184,7 @@ def layers(
     spanning = np.zeros(len(trace.ops) + 1, np.bool_)
     spanning[list(ownership.spans)] = True
     columns = [table.device[work.rows], layer] + ([table.stream[work.rows]] if by_stream else [])
-    first, group = groups(columns)
+    group, first = groups(columns, len(columns[0]))
     mix = _mix(trace, placements, work, group, len(first))
     by_phase = cross(group, phase, work.duration_ns, len(first), len(PHASES))
     fused = sums(group, np.where(spanning[op], work.duration_ns, 0), len(first))
@@ -266,7 +267,7 @@ def _parts(
 ) -> dict[int, list[Part]]:
     """Per group its kernels by verdict and shapes: its matrix kernels, if it has any, else all of them."""
     table = trace.kernels
-    first, pair = groups([group, work.verdict, table.op[work.rows], table.shapes[work.rows]])
+    pair, first = groups([group, work.verdict, table.op[work.rows], table.shapes[work.rows]], len(work.rows))
     calls, total = np.bincount(pair, minlength=len(first)), sums(pair, work.duration_ns, len(first))
     matrix = _is_matmul(placements)[work.verdict[first]] if len(first) else np.zeros(0, np.bool_)
     with_matrix = set(group[first[matrix]].tolist())
@@ -298,7 +299,7 @@ def _layer_facts(ownership: Ownership, op: int) -> LayerFacts | None:
 def _main_matrix_rows(placements: Placements, work: _Work, group: Int64, count: int) -> Int64:
     """Per group the row of `Trace.kernels` whose verdict has most of its matrix time; -1 without any."""
     main = np.full(count, -1, np.int64)
-    first, pair = groups([group, work.verdict])
+    pair, first = groups([group, work.verdict], len(group))
     if not len(first):
         return main
     total = sums(pair, work.duration_ns, len(first))

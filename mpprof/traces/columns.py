@@ -63,22 +63,6 @@ def replace(
     return np.asarray(table[column - low])
 
 
-def groups(columns: Sequence[NDArray[Any]], n: int) -> tuple[Int32, Int64]:
-    """Rows that agree in all columns: the group of each row, and the first row of each group."""
-    code: NDArray[Any] = np.zeros(n, np.int64)
-    count = 1
-    for column in columns:
-        values = distinct(column)
-        if len(values) < 2:
-            continue
-        code = code * len(values) + replace(column, values, range(len(values)), np.int64)
-        present = distinct(code)
-        code, count = replace(code, present, range(len(present)), np.int64), len(present)
-    first = np.zeros(count if n else 0, np.int64)
-    first[code[::-1]] = np.arange(n - 1, -1, -1)
-    return code.astype(np.int32), first
-
-
 def join(keys: Int64, to: Int64) -> Int32:
     """For each key the first row of `to` that equals it, -1 where there is none or the key is negative."""
     if not len(keys) or not len(to):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.grouping import groups
 from mpprof.model.trace import CopyKind, HostKind, HostTable, KernelTable, Stream, WorkKind
 from mpprof.traces import columns
 from mpprof.traces.columns import Interner, constant
@@ -111,7 +112,7 @@ class DeviceReader:
     def _ops(self, events: PlaneEvents) -> Int32:
         keys = [events.text(name) for name in _OP_TEXTS]
         program = events.number("program_id")
-        group, first = columns.groups([*keys, program], len(events))
+        group, first = groups([*keys, program], len(events))
         texts = self.strings.texts()
 
         def at(column: Int32, row: int) -> str:
@@ -126,7 +127,7 @@ class DeviceReader:
     def _work(self, events: PlaneEvents) -> tuple[Int8, Int8, Int64]:
         """Kind, direction and bytes, decided per distinct pair of name and details."""
         copies, sets = events.text("memcpy_details"), events.text("memset_details")
-        group, first = columns.groups([events.name, copies, sets], len(events))
+        group, first = groups([events.name, copies, sets], len(events))
         texts = self.strings.texts()
         kinds, ways, sizes = [], [], []
         for row in first.tolist():

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
+from mpprof.model.grouping import groups
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable
 from mpprof.traces import columns
 from mpprof.traces.allocations import NAMES as ALLOCATIONS
@@ -258,7 +259,7 @@ def _ops(events: PlaneEvents, ops: Ops) -> Int32:
     stated = np.flatnonzero((hlo_op >= 0) | (tf_op >= 0))
     keys = [events.text(name)[stated] for name in ("tf_op", "name", "hlo_op", "hlo_module")]
     program = events.number("program_id")[stated]
-    group, first = columns.groups([*keys, program], len(stated))
+    group, first = groups([*keys, program], len(stated))
     texts = events.strings.texts()
     rows = []
     for row in first.tolist():

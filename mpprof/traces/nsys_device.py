@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.device import DeviceFacts
+from mpprof.model.grouping import groups
 from mpprof.model.trace import CopyKind, KernelTable, Stream, TraceDevice, WorkKind
 from mpprof.traces import columns
 from mpprof.traces.columns import Interner
@@ -144,7 +145,7 @@ def _kernels(database: Database, strings: Interner) -> _Part:
     table = database.numbers(KERNELS, _KERNEL)
     ids = np.where(table["demangledName"] >= 0, table["demangledName"], table["shortName"])
     dimensions = [table[c] for c in _KERNEL[10:]]
-    group, first = columns.groups(dimensions, len(ids))
+    group, first = groups(dimensions, len(ids))
     texts = [strings(_details([int(column[row]) for column in dimensions])) for row in first.tolist()]
     details = np.array(texts, np.int64)[group] if len(ids) else np.empty(0, np.int64)
     graph = np.where(table["graphId"] > 0, table["graphId"], -1)
@@ -251,7 +252,7 @@ def _streams(
 ) -> tuple[NDArray[np.integer], tuple[Stream, ...]]:
     """Streams by device, process and context: their numbers are unique within these only."""
     parts = [device.astype(np.int64), *(merged[c][keep] for c in ("globalPid", "contextId", "streamId"))]
-    group, first = columns.groups(parts, len(keep))
+    group, first = groups(parts, len(keep))
     streams = [
         Stream(int(device[row]), int(parts[3][row]), f"stream {int(parts[3][row])}") for row in first.tolist()
     ]

@@ -19,6 +19,7 @@ from tests.fuzz import seeds
 
 with atheris.instrument_imports():
     from mpprof.analysis import counters, kernel_names, scopes
+    from mpprof.model import grouping
     from mpprof.store import lines
     from mpprof.traces import (
         chrome_json,
@@ -73,7 +74,7 @@ def _numbers(data: bytes) -> None:
     columns.leaves(start[order], duration[order])
     distinct = columns.distinct(start)
     assert np.array_equal(distinct[columns.replace(start, distinct, range(len(distinct)))], start)
-    columns.groups([start, duration], len(start))
+    grouping.groups([start, duration], len(start))
     columns.join(start, duration)
 
 

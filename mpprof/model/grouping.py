@@ -1,0 +1,58 @@
+"""Rows of columns that are equal: what readers and analysis alike ask of every event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+
+_TABLE = 1 << 22
+"""Keys of a range up to it are renumbered through a table, ten times faster than by sorting them."""
+
+
+def groups(columns: Sequence[NDArray[Any]], n: int) -> tuple[Int64, Int64]:
+    """Of `n` rows those that agree in all columns of whole numbers: the group of each row, and the first row
+    of each group. Groups are numbered in the order of their values, by the first column before the others.
+    Both are empty where there is no row."""
+    key: Int64 = np.zeros(n, np.int64)
+    size, most = 1, max(_TABLE, 4 * n)  # keys lie below `size`
+    for column in columns:
+        if not n or column.strides == (0,):  # the same value in every row
+            continue
+        low = int(column.min())
+        width = int(column.max()) - low + 1
+        if size * width > most:
+            key, size = _without_holes(key, 0, size, most)
+        if size * width > most:
+            column, width = _without_holes(column, low, width, most)
+            low = 0
+        if width > 1:
+            key *= width
+            key += column
+            key -= low
+            size *= width
+    group, count = _without_holes(key, 0, size, most)
+    first = np.empty(count, np.int64)
+    first[group[::-1]] = np.arange(n - 1, -1, -1)  # written last to first, so that the first row stays
+    return group, first
+
+
+def _without_holes(keys: NDArray[Any], low: int, width: int, most: int) -> tuple[Int64, int]:
+    """Keys of `width` values from `low` on numbered in their order without holes, and how many there are."""
+    if width == 1 or not len(keys):
+        return np.zeros(len(keys), np.int64), min(1, len(keys))
+    if width > most:
+        values, number = np.unique(keys, return_inverse=True)
+        return number, len(values)
+    if low:
+        keys = np.subtract(keys, low, dtype=np.int64)
+    met = np.zeros(width, np.bool_)
+    met[keys] = True
+    present = np.flatnonzero(met)
+    table = np.empty(width, np.int64)  # takes memory only where it is written
+    table[present] = np.arange(len(present))
+    return table[keys], len(present)
