@@ -7,59 +7,65 @@ import os
 import random
 import signal
 import struct
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mpprof.record import StepRecorder
 from mpprof.store import read_records
-from tests.record.test_fit_jax import REPOSITORY
+from tests.record.processes import Process
+from tests.record.training import callback, data, model
 
+WINDOW = (30, 1_000_000)
 LATE_NS = 1_500_000_000  # a second, and a busy machine's lateness
 
-LOOP = """
-import mmap, struct, sys, time
-from mpprof.record import StepRecorder
-file = open(sys.argv[1], "r+b")
-truth = mmap.mmap(file.fileno(), 24)
-quiet = dict(hardware=False, verbose=0, announce=None, profile_steps=None)
-with StepRecorder(sys.argv[2], **quiet) as recorder:
-    step = first = 0
-    while True:
-        with recorder.step():
-            time.sleep(0.0005)
-        recorder.update(loss=0.5)
-        step += 1
-        first = first or time.monotonic_ns()
-        truth[:] = struct.pack("<qqq", step, time.monotonic_ns(), first)
-"""
 
-FIT = """
-import mmap, pathlib, struct, sys, time
-from tests.record.training import callback, data, model
-import keras
-file = open(sys.argv[1], "r+b")
-truth = mmap.mmap(file.fileno(), 24)
-class Truth(keras.callbacks.Callback):
-    step = first = 0
-    def on_train_batch_end(self, batch, logs=None):
-        self.step += 1
-        self.first = self.first or time.monotonic_ns()
-        truth[:] = struct.pack("<qqq", self.step, time.monotonic_ns(), self.first)
-x, y = data(400)
-recorded = callback(pathlib.Path(sys.argv[2]), profile_steps=(30, 5000))
-model().fit(x, y, batch_size=8, epochs=10_000, verbose=0, callbacks=[recorded, Truth()])
-"""
+class Truth:
+    """Which step a process has finished, and when, where a kill leaves it to be read."""
+
+    def __init__(self, folder: Path) -> None:
+        with (folder / "truth").open("r+b") as file:
+            self._bytes = mmap.mmap(file.fileno(), 24)
+        self._step = self._first = 0
+
+    def stepped(self) -> None:
+        self._step += 1
+        self._first = self._first or time.monotonic_ns()
+        self._bytes[:] = struct.pack("<qqq", self._step, time.monotonic_ns(), self._first)
 
 
-def start(program: str, folder: Path) -> subprocess.Popen[bytes]:
+def loop(folder: Path) -> None:
+    truth = Truth(folder)
+    quiet: dict[str, Any] = {"hardware": False, "verbose": 0, "announce": None, "profile_steps": None}
+    with StepRecorder(folder / "run", backend="none", **quiet) as recorder:
+        while True:
+            with recorder.step():
+                time.sleep(0.0005)
+            recorder.update(loss=0.5)
+            truth.stepped()
+
+
+def fit(folder: Path) -> None:
+    import keras
+
+    truth = Truth(folder)
+
+    class Telling(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            truth.stepped()
+
+    x, y = data(400)
+    recorded = callback(folder / "run", profile_steps=WINDOW)
+    model().fit(x, y, batch_size=8, epochs=10_000, verbose=0, callbacks=[recorded, Telling()])
+
+
+def start(program: Callable[[Path], None], folder: Path) -> Process:
     folder.mkdir(parents=True)
     (folder / "truth").write_bytes(bytes(24))
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", program, str(folder / "truth"), str(folder / "run")]
-    return subprocess.Popen(command, env=environment, cwd=REPOSITORY, stderr=subprocess.DEVNULL)
+    return Process(folder / "said", program, folder)
 
 
 def truth(folder: Path) -> tuple[int, int, int]:
@@ -71,15 +77,19 @@ def truth(folder: Path) -> tuple[int, int, int]:
     return step, last_ns, first_ns
 
 
-def kill(process: subprocess.Popen[bytes], folder: Path, after_s: float) -> None:
-    deadline = time.monotonic() + 90
-    while truth(folder)[0] == 0:  # until it trains
-        assert process.poll() is None
+def kill(processes: dict[Path, Process], moments: dict[Path, tuple[int, float]]) -> None:
+    """Each so many seconds after its first step, and after so many steps, whichever is later."""
+    deadline, left = time.monotonic() + 90, dict(processes)
+    while left:
+        for folder, process in list(left.items()):
+            assert process.code is None, process.said.read_text()
+            step, _, first_ns = truth(folder)
+            least, after_s = moments[folder]
+            if step >= least and time.monotonic_ns() - first_ns >= after_s * 1e9:
+                os.kill(process.pid, signal.SIGKILL)
+                left.pop(folder).wait()
         assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(after_s)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+        time.sleep(0.002)
 
 
 def check(folder: Path) -> None:
@@ -97,13 +107,14 @@ def check(folder: Path) -> None:
     assert missing_ns < LATE_NS, f"{step - len(kept)} steps of the last {missing_ns / 1e9:.2f} s are missing"
 
 
-def killed_loops(folder: Path, count: int, together: int = 5) -> None:
+def killed_loops(folder: Path, count: int, together: int = 10) -> None:
     moments = random.Random(count)
     for first in range(0, count, together):
         folders = [folder / str(k) for k in range(first, min(count, first + together))]
-        processes = [start(LOOP, one) for one in folders]
-        for process, one in zip(processes, folders, strict=True):
-            kill(process, one, moments.uniform(0.0, 0.7))
+        kill(
+            {one: start(loop, one) for one in folders},
+            {one: (1, moments.uniform(0.0, 0.7)) for one in folders},
+        )
         for one in folders:
             check(one)
 
@@ -116,11 +127,14 @@ def test_a_loop_killed_at_twenty_moments(tmp_path: Path) -> None:
 def test_a_fit_killed_at_three_moments_two_of_them_within_its_profile_window(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     folders = [tmp_path / str(k) for k in range(3)]
-    processes = [start(FIT, one) for one in folders]
-    for process, one, after_s in zip(processes, folders, (0.0, 0.6, 1.3), strict=True):
-        kill(process, one, after_s)
+    moments = dict(zip(folders, ((1, 0.0), (WINDOW[0] + 5, 0.3), (WINDOW[0] + 5, 0.8)), strict=True))
+    kill({one: start(fit, one) for one in folders}, moments)
     for one in folders:
         check(one)
+    for one in folders[1:]:
+        facts = read_records(one / "run").facts
+        assert facts is not None
+        assert [window.status for window in facts.profile_windows] == ["open"]
 
 
 @pytest.mark.soak

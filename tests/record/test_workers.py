@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,23 +14,23 @@ import mpprof
 from mpprof.record import StepRecorder
 from mpprof.store import find_runs, formats, read_records
 from mpprof.store.writing import claim, join
-from tests.record.test_fit_jax import REPOSITORY
-
-WORKER = """
-import sys, pathlib
-import tensorflow as tf, tf_keras
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-from tests.record.test_fit_tf_keras import model
+from tests.record.processes import Process
 from tests.record.training import callback, data
-x, y = data(24, bad_steps=(5, 19))
-with strategy.scope():
-    made = model()
-batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(8, drop_remainder=True)
-options = tf.data.Options()
-options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-recorded = callback(pathlib.Path(sys.argv[1]))
-made.fit(batches.with_options(options), verbose=0, callbacks=[recorded])
-"""
+
+
+def work(logdir: Path) -> None:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    from tests.record.test_fit_tf_keras import model
+
+    x, y = data(24, bad_steps=(5, 19))
+    with strategy.scope():
+        made = model()
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(8, drop_remainder=True)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    made.fit(batches.with_options(options), verbose=0, callbacks=[callback(logdir)])
 
 
 def free_port() -> int:
@@ -48,22 +45,15 @@ def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
     pytest.importorskip("tf_keras", reason="tf_keras is not installed")
     cluster = {"worker": [f"127.0.0.1:{free_port()}" for _ in range(2)]}
     processes = []
+    logdir = tmp_path / "run"
     for index in range(2):
-        environment = {
-            **os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1",
-            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
-        }  # fmt: skip
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", WORKER, str(tmp_path)],
-                env=environment, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True,
-            )
-        )  # fmt: skip
+        place = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        processes.append(Process(tmp_path / f"said-{index}", work, logdir, TF_CONFIG=place))
     for process in processes:
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said[-3000:]
-    assert find_runs(tmp_path) == (tmp_path,)
-    streams = [read_records(tmp_path, worker=k) for k in range(2)]
+        said = process.wait(120)
+        assert process.code == 0, said[-3000:]
+    assert find_runs(logdir) == (logdir,)
+    streams = [read_records(logdir, worker=k) for k in range(2)]
     for read in streams:
         assert read.warnings == ()
         assert read.finished
@@ -76,7 +66,7 @@ def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
     assert streams[0].facts is not None
     assert streams[1].facts is not None
     assert streams[0].facts.run_id == streams[1].facts.run_id
-    run = mpprof.load(tmp_path)
+    run = mpprof.load(logdir)
     assert list(run.workers) == [1]
     assert len(run.workers[1]) == 24
     told = mpprof.diagnose(run).steps
