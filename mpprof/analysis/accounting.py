@@ -161,10 +161,11 @@ def _busy(
     """Per step: how long the device was busy, the cells of what ran, what was hidden behind other work."""
     work = _work(trace, placements, ownership, window, instants)
     ranks = np.array([_LAST_RANKS.get(role, _COMPUTE_RANK) for role in CLASSES], np.int8)
-    own = sweep(work.start_ns, work.end_ns, ranks[work.role])
-    busy = union(work.start_ns, work.end_ns)
+    among = crowded(work.start_ns, work.end_ns)
+    own = sweep(work.start_ns, work.end_ns, ranks[work.role], among)
+    busy_ns = union(work.start_ns, work.end_ns).length_ns if len(among) else int(own.sum())
     cells = _cells(trace, placements, ownership, work, own, window.steps)
-    return busy.length_ns / window.steps, cells, _hidden(work, own, window.steps)
+    return busy_ns / window.steps, cells, _hidden(work, own, among, window.steps)
 
 
 def _work(
@@ -253,10 +254,9 @@ def _cells(
     return cells
 
 
-def _hidden(work: _Work, own: Float64, steps: int) -> dict[Class, float]:
+def _hidden(work: _Work, own: Float64, among: Int64, steps: int) -> dict[Class, float]:
     """Per class, how long something of it ran while the instant went to another class."""
     hidden: dict[Class, float] = {}
-    among = crowded(work.start_ns, work.end_ns)
     for code in np.flatnonzero(np.bincount(work.role[among])).tolist():
         rows = among[work.role[among] == code]
         ns = union(work.start_ns[rows], work.end_ns[rows]).length_ns - float(own[rows].sum())

@@ -8,13 +8,13 @@ when those become shorter, it comes to light.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis import timeline
 from mpprof.analysis.quantiles import median
 from mpprof.model.account import Account
 from mpprof.model.trace import HostKind, Trace
 
+_NEVER = np.iinfo(np.int64).min
 _FEWEST = 3  # launches in a step from which their usual distance is taken
 
 
@@ -43,24 +43,16 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     )
     waits = np.flatnonzero(host.kind == HostKind.SYNC)
     waited = np.sort(host.start_ns[waits] + host.duration_ns[waits])
-    needs = [
-        _need(start, end, waited, int(begin), int(finish))
-        for begin, finish in zip(marks.start_ns[:-1], marks.start_ns[1:], strict=True)
+    begin, finish = marks.start_ns[:-1], marks.start_ns[1:]
+    first, last = np.searchsorted(start, begin), np.searchsorted(start, finish)
+    until = np.concatenate([[_NEVER], waited])[np.searchsorted(waited, finish, side="right")]
+    pause = np.diff(start)
+    found = [
+        float(start[a] - begin[step])
+        + (b - a - 1) * median(pause[a : b - 1])
+        # Waiting for the device shows as no event on some backends.
+        + float(max(0, finish[step] - max(end[a:b].max(), until[step])))
+        for step, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True))
+        if b - a >= _FEWEST
     ]
-    found = [need for need in needs if need is not None]
     return min(median(np.array(found)), account.step_ns) if found else None
-
-
-def _need(
-    start: NDArray[np.int64], end: NDArray[np.int64], waited: NDArray[np.int64], begin: int, finish: int
-) -> float | None:
-    first, last = np.searchsorted(start, (begin, finish))
-    count = int(last - first)
-    if count < _FEWEST:
-        return None
-    until = int(end[first:last].max())  # waiting for the device shows as no event on some backends
-    after = int(np.searchsorted(waited, finish, side="right")) - 1
-    if after >= 0:
-        until = max(until, int(waited[after]))
-    distance = median(np.diff(start[first:last]))
-    return float(start[first] - begin) + (count - 1) * distance + float(max(0, finish - until))

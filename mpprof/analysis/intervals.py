@@ -45,10 +45,17 @@ class Intervals:
     def length_ns(self) -> int:
         return int(self._before[-1])
 
+    @cached_property
+    def _unbroken(self) -> bool:
+        """Whether each interval begins where the last one ends."""
+        return bool((self.start[1:] == self.end[:-1]).all())
+
     def before(self, time: Int64) -> Int64:
         """How much of the set lies before each of these times: a clock that runs only within the set."""
         if not len(self.start):
             return np.zeros(len(time), np.int64)
+        if self._unbroken:
+            return np.asarray(np.clip(time, self.start[0], self.end[-1]) - self.start[0])
         return self._up_to(time, latest(self.start, time))
 
     def _up_to(self, time: Int64, at: Int64) -> Int64:
@@ -69,8 +76,12 @@ class Intervals:
         return self._up_to(end, last) - self._up_to(start, first)
 
     def contains(self, time: Int64) -> NDArray[np.bool_]:
+        if not len(self.start):
+            return np.zeros(len(time), np.bool_)
+        if self._unbroken:
+            return np.asarray((time >= self.start[0]) & (time < self.end[-1]))
         at = latest(self.start, time)
-        return (at >= 0) & (time < self.end[np.maximum(at, 0)]) if len(self.start) else at >= 0
+        return np.asarray((at >= 0) & (time < self.end[np.maximum(at, 0)]))
 
 
 EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -121,24 +132,18 @@ def gaps(busy: Intervals, within: Intervals) -> Intervals:
     return Intervals(np.maximum(start, within.start[window]), np.minimum(end, within.end[window]))
 
 
-def sweep(start: Int64, end: Int64, rank: NDArray[np.integer]) -> Float64:
+def sweep(start: Int64, end: Int64, rank: NDArray[np.integer], among: Int64 | None = None) -> Float64:
     """The time that belongs to each interval alone, in the order given; the results sum to the union.
 
     Where several intervals run at once, the instant goes to the one of the lowest rank; several of that
-    rank share it equally. Intervals may come in any order and overlap in any way.
+    rank share it equally. Intervals may come in any order and overlap in any way. `among`: those that are
+    `crowded`, where they are known.
     """
-    order = None if _sorted(start) else np.argsort(start, kind="stable")
-    if order is not None:
-        start, end, rank = start[order], end[order], rank[order]
     own = (end - start).astype(np.float64)
-    rows = _crowded(start, end)  # most intervals of a device overlap no other
+    rows = crowded(start, end) if among is None else among  # most intervals of a device overlap no other
     if len(rows):
         own[rows] = _share(start[rows], end[rows], rank[rows])
-    if order is None:
-        return own
-    result = np.empty_like(own)
-    result[order] = own
-    return result
+    return own
 
 
 def crowded(start: Int64, end: Int64) -> Int64:
