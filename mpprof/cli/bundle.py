@@ -40,7 +40,7 @@ class Bundle:
 
     def run(self, args: argparse.Namespace) -> int:
         output.check_output(args.output, force=args.force)
-        with paths.opened(args.path) as path:
+        with paths.opened(args, args.path) as path:
             self._bundle(paths.load(args, path, args.run_id), args)
         return 0
 

@@ -37,7 +37,7 @@ class Compare:
         output.check_output(args.output, force=args.force)
         with ExitStack() as stack:
             given = (args.baseline, *args.runs)
-            folders = [stack.enter_context(paths.opened(path)) for path in given]
+            folders = [stack.enter_context(paths.opened(args, path)) for path in given]
             chosen: list[Run] = [run for folder in folders for run in workflows.runs(folder)]
             if len(chosen) < 2:
                 raise UsageError(

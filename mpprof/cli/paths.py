@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +34,15 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Path]:
+def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
     """The path itself, or the directory that a bundle was unpacked to for as long as it is needed.
 
     Errors within the context name the bundle, not the directory that is gone when they are read. What lies
-    at an address is fetched into the cache; with --no-cache, for as long as it is needed.
+    at an address is fetched into the cache; with --no-cache, for as long as it is needed. Where somebody
+    watches, a long fetch says how far it is.
     """
     if _is_address(path):
-        with _fetched(path) as local:
+        with _watched(args), _fetched(args, path) as local:
             yield local
         return
     if path.suffix.lower() != ".zip" or not path.is_file():
@@ -62,8 +64,17 @@ def _named(folder: Path, given: Path) -> Iterator[None]:
         raise type(error)(what, where=where, next=next_) from error
 
 
+def _watched(args: argparse.Namespace) -> AbstractContextManager[None]:
+    if args.quiet or not sys.stderr.isatty():
+        return nullcontext()
+    from mpprof.cli.fetching import Fetching
+    from mpprof.traces import awaited
+
+    return awaited.watched(Fetching())
+
+
 @contextmanager
-def _fetched(path: Path) -> Iterator[Path]:
+def _fetched(args: argparse.Namespace, path: Path) -> Iterator[Path]:
     from mpprof.store import cache
     from mpprof.traces import remote
 
@@ -76,7 +87,7 @@ def _fetched(path: Path) -> Iterator[Path]:
     kept = cache.usable_folder()
     with TemporaryDirectory(prefix="mpprof-") if kept is None else nullcontext(str(kept)) as folder:
         local = remote.fetch(address, Path(folder) / "fetched")
-        with _named(local, path), opened(local) as run:
+        with _named(local, path), opened(args, local) as run:
             yield run
 
 

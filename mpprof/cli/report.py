@@ -40,11 +40,11 @@ class Report:
 
         output.check_output(args.output, force=args.force)
         with ExitStack() as stack:
-            path = stack.enter_context(paths.opened(args.path))
+            path = stack.enter_context(paths.opened(args, args.path))
             run = paths.load(args, path, args.run_id)
             baseline: Run | None = None
             if args.baseline is not None:
-                folder = stack.enter_context(paths.opened(args.baseline))
+                folder = stack.enter_context(paths.opened(args, args.baseline))
                 baseline = paths.load(args, folder, args.baseline_run)
             document = documents.document(workflows.diagnose(run, baseline, strict=args.strict))
             document = paths.renamed(document, path, args.path)

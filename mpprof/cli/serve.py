@@ -28,7 +28,7 @@ class Serve:
         parser.add_argument("--open", action="store_true", help="open a browser")
 
     def run(self, args: argparse.Namespace) -> int:
-        with paths.opened(args.logdir) as folder:
+        with paths.opened(args, args.logdir) as folder:
             if folder.is_file():
                 raise UsageError(
                     "is a file; the page wants a directory",

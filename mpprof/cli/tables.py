@@ -46,7 +46,7 @@ class _Table:
         from mpprof import workflows
 
         output.check_output(args.output, force=args.force)
-        with paths.opened(args.path) as path:
+        with paths.opened(args, args.path) as path:
             mine = workflows.analyse(paths.load(args, path, args.run_id), strict=args.strict)
             _say(mine, args)
             text = self._written(*self._rows(mine, args), args)

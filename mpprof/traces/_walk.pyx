@@ -1,21 +1,26 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled walk over the protobuf wire format: same columns as `walk_reference`, which explains them.
 
-Bounds checking of the arrays is off because every read of the buffer is checked against the end of the
-message that it belongs to, and `_check_extents` keeps every message inside the buffer.
+Every read of the buffer is checked against the end of the message that it belongs to, and `_check_extents`
+keeps every message inside the buffer. Every write goes to a row below `Walk.room`. What is done for each event
+stands in functions of their own, without Python: only so does the C compiler take it for the hot part.
 """
 
 import numpy as np
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memset
 
 import os
 
 from mpprof.traces.walk_reference import SHORTEST_EVENT, EventColumns, Fields
 
-cdef int64_t LIMIT_PS = 1 << 61  # twice that still fits
+cdef extern from *:
+    """
+    #define LIMIT_PS ((int64_t) 1 << 61)
+    """
+    const int64_t LIMIT_PS  # twice that still fits
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little") | 1  # no file can be made to collide on purpose
 
 
@@ -30,11 +35,10 @@ cdef inline bint read_varint(const uint8_t* data, Cursor* c, uint64_t* value) no
     cdef int shift = 0
     cdef int64_t at = c.at
     cdef uint8_t byte
-    while at < c.end and shift < 70:
+    while at < c.end and shift < 70:  # the tenth byte is shifted by 63
         byte = data[at]
         at += 1
-        if shift < 64:
-            result |= (<uint64_t> (byte & 0x7F)) << shift
+        result |= (<uint64_t> (byte & 0x7F)) << shift
         if byte < 0x80:
             c.at = at
             value[0] = result
@@ -53,6 +57,34 @@ cdef struct Field:
 
 cdef inline bint read_field(const uint8_t* data, Cursor* c, Field* field) noexcept nogil:
     """False, with the cursor where the field starts, if it is damaged or cut (`field.cut`)."""
+    cdef int64_t at = c.at, left = c.end - at - 2
+    cdef uint64_t value
+    cdef uint8_t tag
+    if left >= 0:  # most fields are a number, or a few bytes, with a tag of one byte
+        tag = data[at]
+        value = data[at + 1]
+        if 8 <= tag < 0x80:
+            field.number = tag >> 3
+            field.wire = tag & 7
+            field.cut = False
+            if field.wire == 0:
+                c.at = at + 1
+                if not read_varint(data, c, &value):
+                    c.at = at
+                    return False
+                field.value = <int64_t> value
+                field.size = -1
+                return True
+            if field.wire == 2 and value < 0x80 and <int64_t> value <= left:
+                field.value = at + 2
+                field.size = <int64_t> value
+                c.at = at + 2 + field.size
+                return True
+    return read_any_field(data, c, field)
+
+
+cdef bint read_any_field(const uint8_t* data, Cursor* c, Field* field) noexcept nogil:
+    """`read_field`, of whatever length."""
     cdef int64_t begin = c.at
     cdef uint64_t tag = 0, value = 0
     cdef int i
@@ -153,24 +185,93 @@ def scan(const uint8_t[::1] buffer, const int64_t[::1] starts, const int64_t[::1
     )
 
 
-cdef inline int64_t look_up(int64_t key, const int64_t[::1] keys, const int32_t[::1] rows) noexcept nogil:
-    """The row of a key: directly where `keys` is empty (rows are indexed by key), else by bisection."""
-    cdef Py_ssize_t low = 0, high = keys.shape[0], middle
-    if high == 0:
-        return rows[key] if 0 <= key < rows.shape[0] else -1
+cdef struct Table:
+    const int64_t* keys  # sorted; none: `rows` are indexed by key
+    const int32_t* rows
+    int64_t count  # of keys, or of rows where there are none
+    bint direct
+
+
+cdef Table table_of(const int64_t[::1] keys, const int32_t[::1] rows):
+    cdef Table table
+    if keys.shape[0] > rows.shape[0]:
+        raise ValueError("a table has fewer rows than keys")
+    table.direct = keys.shape[0] == 0
+    table.count = rows.shape[0] if table.direct else keys.shape[0]
+    table.keys = NULL
+    table.rows = NULL
+    if keys.shape[0]:
+        table.keys = &keys[0]
+    if rows.shape[0]:
+        table.rows = &rows[0]
+    return table
+
+
+cdef inline int64_t look_up(int64_t key, const Table* table) noexcept nogil:
+    """The row of a key: directly, or by bisection; -1 where there is none."""
+    cdef int64_t low = 0, high = table.count, middle
+    if table.direct:
+        return table.rows[key] if 0 <= key < high else -1
     while low < high:
         middle = (low + high) >> 1
-        if keys[middle] < key:
+        if table.keys[middle] < key:
             low = middle + 1
         else:
             high = middle
-    return rows[low] if low < keys.shape[0] and keys[low] == key else -1
+    return table.rows[low] if low < table.count and table.keys[low] == key else -1
 
 
-cdef struct Interner:
-    int64_t* slots  # row + 1 in the table of texts; 0: free
+cdef struct Texts:  # the distinct texts met, numbered in the order of first use
+    int64_t* slots  # number + 1; 0: free
     int64_t mask
     int64_t count
+    int64_t* starts  # half as many as slots
+    int64_t* sizes
+
+
+cdef bint grow(const uint8_t* data, Texts* texts, int64_t mask) noexcept nogil:
+    """Room for half of `mask + 1` texts; False where there is no memory for it."""
+    cdef int64_t* slots = <int64_t*> calloc(mask + 1, sizeof(int64_t))
+    cdef int64_t* starts = <int64_t*> realloc(texts.starts, (mask + 1) // 2 * sizeof(int64_t))
+    cdef int64_t* sizes = NULL
+    cdef int64_t i
+    cdef uint64_t hashed
+    if starts != NULL:
+        texts.starts = starts
+        sizes = <int64_t*> realloc(texts.sizes, (mask + 1) // 2 * sizeof(int64_t))
+    if sizes != NULL:
+        texts.sizes = sizes
+    if slots == NULL or starts == NULL or sizes == NULL:
+        free(slots)
+        return False
+    for i in range(texts.count):
+        hashed = hash_bytes(data + starts[i], sizes[i]) & <uint64_t> mask
+        while slots[hashed]:
+            hashed = (hashed + 1) & <uint64_t> mask
+        slots[hashed] = i + 1
+    free(texts.slots)
+    texts.slots = slots
+    texts.mask = mask
+    return True
+
+
+cdef int64_t number_of(const uint8_t* data, Texts* texts, int64_t start, int64_t size) noexcept nogil:
+    """The number of a text; -1 where there is no memory for one more."""
+    cdef uint64_t hashed = hash_bytes(data + start, size) & <uint64_t> texts.mask
+    cdef int64_t number
+    while texts.slots[hashed]:
+        number = texts.slots[hashed] - 1
+        if texts.sizes[number] == size and memcmp(data + texts.starts[number], data + start, size) == 0:
+            return number
+        hashed = (hashed + 1) & <uint64_t> texts.mask
+    number = texts.count
+    texts.count += 1
+    texts.starts[number] = start
+    texts.sizes[number] = size
+    texts.slots[hashed] = number + 1
+    if texts.count * 2 > texts.mask and not grow(data, texts, texts.mask * 4 + 3):
+        return -1
+    return number
 
 
 cdef inline uint64_t hash_bytes(const uint8_t* data, int64_t size) noexcept nogil:
@@ -190,228 +291,273 @@ cdef inline int64_t clamp(int64_t ps) noexcept nogil:
     return -LIMIT_PS if ps < -LIMIT_PS else (LIMIT_PS if ps > LIMIT_PS else ps)
 
 
+cdef struct Stat:
+    int64_t key
+    int kind  # 0: no value that is read; 1: a whole number; 2: a reference; 3: a text
+    int64_t value  # of a text its start
+    int64_t size
+
+
+cdef bint read_stat(const uint8_t* data, Cursor* c, Stat* stat) noexcept nogil:
+    """False, with the cursor at the damaged byte, if the stat cannot be read to its end."""
+    cdef Field field
+    stat.key = 0
+    stat.kind = 0
+    stat.value = 0
+    stat.size = 0
+    while c.at < c.end:
+        if not read_field(data, c, &field):
+            return False
+        if field.wire == 0:
+            if field.number == 1:
+                stat.key = field.value
+            elif field.number == 3 or field.number == 4:
+                stat.kind = 1
+                stat.value = field.value
+            elif field.number == 7:
+                stat.kind = 2
+                stat.value = field.value
+        elif field.wire == 2 and field.number == 5:
+            stat.kind = 3
+            stat.value = field.value
+            stat.size = field.size
+    return True
+
+
+cdef struct Event:
+    int64_t metadata
+    int64_t offset
+    int64_t duration
+    bint aggregated
+
+
+cdef struct Walk:
+    const uint8_t* data
+    Table metadata
+    Table stats
+    const uint8_t* marked
+    int64_t marks_wanted  # rows of `marked`
+    int64_t room  # rows of the columns
+    int64_t row  # the next one
+    int32_t* rows
+    int64_t* starts
+    int64_t* durations
+    int ints
+    int texts
+    int64_t* int_columns  # one after the other
+    int32_t* text_columns
+    Texts names
+    int64_t* marks  # row, start and end of each
+    int64_t mark_count
+    int64_t mark_room
+    bint no_memory
+    int64_t damage
+    int64_t damaged
+    int64_t negative
+    int64_t aggregated
+
+
+cdef inline void at_damage(Walk* walk, int64_t at) noexcept nogil:
+    walk.damaged += 1
+    if walk.damage < 0:
+        walk.damage = at
+
+
+cdef bint keep_stat(Walk* walk, Stat* stat) noexcept nogil:
+    """Into the column of the stat, if it is wanted. False where there is no memory for its text."""
+    cdef int64_t number, slot = look_up(stat.key, &walk.stats)
+    if slot < 0 or slot >= walk.ints + walk.texts:
+        return True
+    if slot < walk.ints:
+        if stat.kind == 1:
+            walk.int_columns[slot * walk.room + walk.row] = stat.value
+        return True
+    slot = (slot - walk.ints) * walk.room + walk.row
+    if stat.kind == 2:
+        if 0 <= stat.value < 0x7FFFFFFF:
+            walk.text_columns[slot] = <int32_t> stat.value
+    elif stat.kind == 3:
+        number = number_of(walk.data, &walk.names, stat.value, stat.size)
+        if number < 0:
+            return False
+        walk.text_columns[slot] = <int32_t> (-2 - number)
+    return True
+
+
+cdef bint read_event(Walk* walk, Cursor* c, Event* event) noexcept nogil:
+    """Its stats go into their columns. False, with the cursor at the damaged byte, if it cannot be read."""
+    cdef Field field
+    cdef Cursor inner
+    cdef Stat stat
+    cdef int k
+    event.metadata = 0
+    event.offset = 0
+    event.duration = 0
+    event.aggregated = False
+    for k in range(walk.ints):
+        walk.int_columns[k * walk.room + walk.row] = -1
+    for k in range(walk.texts):
+        walk.text_columns[k * walk.room + walk.row] = -1
+    while c.at < c.end:
+        if not read_field(walk.data, c, &field):
+            return False
+        if field.wire == 0:
+            if field.number == 1:
+                event.metadata = field.value
+            elif field.number == 2:
+                event.offset = field.value
+            elif field.number == 3:
+                event.duration = field.value
+            elif field.number == 5:
+                event.aggregated = True
+        elif field.number == 4 and field.wire == 2:
+            inner.at = field.value
+            inner.end = field.value + field.size
+            if not read_stat(walk.data, &inner, &stat):
+                c.at = inner.at
+                return False
+            if stat.kind and not keep_stat(walk, &stat):
+                walk.no_memory = True
+                return True
+    return True
+
+
+cdef bint keep_event(Walk* walk, Event* event, const Field* field) noexcept nogil:
+    """Into the row. False where there is no memory for its mark."""
+    cdef int64_t start_ns, offset = clamp(event.offset), duration = clamp(event.duration)
+    cdef int64_t r = look_up(event.metadata, &walk.metadata)
+    cdef int64_t* marks
+    if duration < 0:
+        walk.negative += 1
+        duration = 0
+    start_ns = floor_ns(offset)
+    walk.rows[walk.row] = <int32_t> r
+    walk.starts[walk.row] = start_ns
+    walk.durations[walk.row] = floor_ns(clamp(offset + duration)) - start_ns
+    if 0 <= r < walk.marks_wanted and walk.marked[r]:
+        if walk.mark_count == walk.mark_room:
+            marks = <int64_t*> realloc(walk.marks, (2 * walk.mark_room + 64) * 3 * sizeof(int64_t))
+            if marks == NULL:
+                return False
+            walk.marks = marks
+            walk.mark_room = 2 * walk.mark_room + 64
+        marks = walk.marks + 3 * walk.mark_count
+        marks[0] = walk.row
+        marks[1] = field.value
+        marks[2] = field.value + field.size
+        walk.mark_count += 1
+    walk.row += 1
+    return True
+
+
+cdef void walk_line(Walk* walk, Cursor c, int64_t shortest) noexcept nogil:
+    cdef Field field
+    cdef Cursor inner
+    cdef Event event
+    while c.at < c.end and not walk.no_memory:
+        if not read_field(walk.data, &c, &field):
+            at_damage(walk, c.at)
+            return
+        if field.number != 4 or field.wire != 2:
+            continue
+        if field.size < shortest or walk.row == walk.room:
+            at_damage(walk, field.value)
+            continue
+        inner.at = field.value
+        inner.end = field.value + field.size
+        if not read_event(walk, &inner, &event):
+            at_damage(walk, inner.at)
+        elif event.aggregated:
+            walk.aggregated += 1
+        elif not keep_event(walk, &event, &field):
+            walk.no_memory = True
+
+
+cdef int64_t count_events(const uint8_t* data, Cursor c, int64_t shortest) noexcept nogil:
+    cdef Field field
+    cdef int64_t count = 0
+    while c.at < c.end and read_field(data, &c, &field):
+        if field.number == 4 and field.wire == 2 and field.size >= shortest:
+            count += 1
+    return count
+
+
 def events(
     const uint8_t[::1] buffer, const int64_t[::1] starts, const int64_t[::1] ends,
     const int64_t[::1] metadata_keys, const int32_t[::1] metadata_rows,
     const int64_t[::1] stat_keys, const int32_t[::1] stat_rows,
     int ints, int texts, const uint8_t[::1] marked,
 ):
-    cdef Py_ssize_t n = starts.shape[0], m, row = 0, mark = 0, total = 0
-    cdef int64_t damage = -1, damaged = 0, negative = 0, aggregated = 0
-    cdef Cursor c, e, s
-    cdef Field f, g, h
-    cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
-    cdef int64_t metadata, offset, duration, slot, key, code, r, start_ns, found_ref
-    cdef int64_t found_value, found_start, found_size, shortest = SHORTEST_EVENT
-    cdef int kind, k
-    cdef bint good, aggregate
-    cdef Interner names
-    cdef int64_t[::1] text_start_v, text_size_v
-    cdef uint64_t hashed
+    cdef Py_ssize_t n = starts.shape[0], m
+    cdef int64_t shortest = SHORTEST_EVENT
+    cdef Cursor c
+    cdef Walk walk
     _check_extents(buffer.shape[0], starts, ends)
+    memset(&walk, 0, sizeof(Walk))
+    if buffer.shape[0]:
+        walk.data = &buffer[0]
+    walk.metadata = table_of(metadata_keys, metadata_rows)
+    walk.stats = table_of(stat_keys, stat_rows)
+    if marked.shape[0]:
+        walk.marked = &marked[0]
+    walk.marks_wanted = marked.shape[0]
+    walk.ints = ints
+    walk.texts = texts
+    walk.damage = -1
     bounds = np.zeros(n + 1, np.int64)
     cdef int64_t[::1] bounds_v = bounds
     with nogil:  # count, so that the columns are allocated once
         for m in range(n):
             c.at = starts[m]
             c.end = ends[m]
-            while c.at < c.end and read_field(data, &c, &f):
-                if f.number == 4 and f.wire == 2 and f.size >= shortest:
-                    total += 1
-    if total > 0x7FFFFFFF:
+            walk.room += count_events(walk.data, c, shortest)
+    if walk.room > 0x7FFFFFFF:
         raise MemoryError("more than 2**31 events in one plane")
-    row_of = np.empty(total, np.int32)
-    start = np.empty(total, np.int64)
-    length = np.empty(total, np.int64)
-    int_columns = np.empty((ints, total), np.int64)
-    text_columns = np.empty((texts, total), np.int32)
-    cdef int32_t[::1] row_v = row_of
-    cdef int64_t[::1] start_v = start, length_v = length
-    cdef int64_t[:, ::1] int_v = int_columns
-    cdef int32_t[:, ::1] text_v = text_columns
-    mark_capacity = 1024
-    mark_event = np.empty(mark_capacity, np.int64)
-    mark_start = np.empty(mark_capacity, np.int64)
-    mark_end = np.empty(mark_capacity, np.int64)
-    cdef int64_t[::1] mark_event_v = mark_event, mark_start_v = mark_start, mark_end_v = mark_end
-    text_start = np.empty(1024, np.int64)
-    text_size = np.empty(1024, np.int64)
-    text_start_v = text_start
-    text_size_v = text_size
-    names.mask = 4095
-    names.count = 0
-    names.slots = <int64_t*> calloc(names.mask + 1, sizeof(int64_t))
-    if names.slots == NULL:
-        raise MemoryError()
+    # One row at least, so that each has an address.
+    row_of = np.empty(max(walk.room, 1), np.int32)
+    start = np.empty(max(walk.room, 1), np.int64)
+    length = np.empty(max(walk.room, 1), np.int64)
+    int_columns = np.empty((ints, walk.room), np.int64)
+    text_columns = np.empty((texts, walk.room), np.int32)
+    cdef int32_t[::1] row_v = row_of, text_v = text_columns.reshape(-1)
+    cdef int64_t[::1] start_v = start, length_v = length, int_v = int_columns.reshape(-1)
+    walk.rows = &row_v[0]
+    walk.starts = &start_v[0]
+    walk.durations = &length_v[0]
+    walk.int_columns = &int_v[0] if int_v.shape[0] else NULL
+    walk.text_columns = &text_v[0] if text_v.shape[0] else NULL
     try:
+        if not grow(walk.data, &walk.names, 4095):
+            raise MemoryError()
         with nogil:
             for m in range(n):
-                bounds_v[m] = row
+                bounds_v[m] = walk.row
                 c.at = starts[m]
                 c.end = ends[m]
-                while c.at < c.end:
-                    if not read_field(data, &c, &f):
-                        damaged += 1
-                        if damage < 0:
-                            damage = c.at
-                        break
-                    if f.number != 4 or f.wire != 2:
-                        continue
-                    if f.size < shortest:
-                        damaged += 1
-                        if damage < 0:
-                            damage = f.value
-                        continue
-                    e.at = f.value
-                    e.end = f.value + f.size
-                    metadata = 0
-                    offset = 0
-                    duration = 0
-                    good = True
-                    aggregate = False
-                    for k in range(ints):
-                        int_v[k, row] = -1
-                    for k in range(texts):
-                        text_v[k, row] = -1
-                    while e.at < e.end:
-                        if not read_field(data, &e, &g):
-                            good = False
-                            if damage < 0:
-                                damage = e.at
-                            break
-                        if g.wire == 0:
-                            if g.number == 1:
-                                metadata = g.value
-                            elif g.number == 2:
-                                offset = g.value
-                            elif g.number == 3:
-                                duration = g.value
-                            elif g.number == 5:
-                                aggregate = True
-                        elif g.number == 4 and g.wire == 2:
-                            s.at = g.value
-                            s.end = g.value + g.size
-                            key = 0
-                            kind = 0
-                            found_value = 0
-                            found_start = 0
-                            found_size = 0
-                            while s.at < s.end:
-                                if not read_field(data, &s, &h):
-                                    good = False
-                                    if damage < 0:
-                                        damage = s.at
-                                    break
-                                if h.wire == 0:
-                                    if h.number == 1:
-                                        key = h.value
-                                    elif h.number == 3 or h.number == 4:
-                                        kind = 1
-                                        found_value = h.value
-                                    elif h.number == 7:
-                                        kind = 2
-                                        found_value = h.value
-                                elif h.wire == 2 and h.number == 5:
-                                    kind = 3
-                                    found_start = h.value
-                                    found_size = h.size
-                            if not good:
-                                break
-                            if kind == 0:
-                                continue
-                            slot = look_up(key, stat_keys, stat_rows)
-                            if slot < 0 or slot >= ints + texts:
-                                continue
-                            if slot < ints:
-                                if kind == 1:
-                                    int_v[slot, row] = found_value
-                                continue
-                            if kind == 2:
-                                if 0 <= found_value < 0x7FFFFFFF:
-                                    text_v[slot - ints, row] = <int32_t> found_value
-                            elif kind == 3:
-                                hashed = hash_bytes(data + found_start, found_size)
-                                while True:
-                                    hashed &= <uint64_t> names.mask
-                                    r = names.slots[hashed] - 1
-                                    if r < 0 or (
-                                        text_size_v[r] == found_size
-                                        and memcmp(data + text_start_v[r], data + found_start, found_size) == 0
-                                    ):
-                                        break
-                                    hashed += 1
-                                if r < 0:
-                                    if names.count == text_start_v.shape[0]:
-                                        with gil:
-                                            text_start = np.concatenate([text_start, np.empty_like(text_start)])
-                                            text_size = np.concatenate([text_size, np.empty_like(text_size)])
-                                            text_start_v = text_start
-                                            text_size_v = text_size
-                                    r = names.count
-                                    names.count += 1
-                                    text_start_v[r] = found_start
-                                    text_size_v[r] = found_size
-                                    names.slots[hashed] = r + 1
-                                    if names.count * 2 > names.mask:
-                                        if not grow(&names, data, text_start_v, text_size_v):
-                                            with gil:
-                                                raise MemoryError()
-                                text_v[slot - ints, row] = <int32_t> (-2 - r)
-                    if not good:
-                        damaged += 1
-                        continue
-                    if aggregate:
-                        aggregated += 1
-                        continue
-                    r = look_up(metadata, metadata_keys, metadata_rows)
-                    offset = clamp(offset)
-                    duration = clamp(duration)
-                    if duration < 0:
-                        negative += 1
-                        duration = 0
-                    duration = clamp(offset + duration)
-                    start_ns = floor_ns(offset)
-                    row_v[row] = <int32_t> r
-                    start_v[row] = start_ns
-                    length_v[row] = floor_ns(duration) - start_ns
-                    if 0 <= r < marked.shape[0] and marked[r]:
-                        if mark == mark_event_v.shape[0]:
-                            with gil:
-                                mark_event = np.concatenate([mark_event, np.empty_like(mark_event)])
-                                mark_start = np.concatenate([mark_start, np.empty_like(mark_start)])
-                                mark_end = np.concatenate([mark_end, np.empty_like(mark_end)])
-                                mark_event_v = mark_event
-                                mark_start_v = mark_start
-                                mark_end_v = mark_end
-                        mark_event_v[mark] = row
-                        mark_start_v[mark] = f.value
-                        mark_end_v[mark] = f.value + f.size
-                        mark += 1
-                    row += 1
-            bounds_v[n] = row
+                walk_line(&walk, c, shortest)
+            bounds_v[n] = walk.row
+        if walk.no_memory:
+            raise MemoryError()
+        marks = column(walk.marks, 3 * walk.mark_count).reshape(-1, 3)
+        return EventColumns(
+            bounds, row_of[:walk.row], start[:walk.row], length[:walk.row],
+            int_columns[:, :walk.row], text_columns[:, :walk.row],
+            column(walk.names.starts, walk.names.count), column(walk.names.sizes, walk.names.count),
+            marks[:, 0].copy(), marks[:, 1].copy(), marks[:, 2].copy(),
+            walk.damage, walk.damaged, walk.negative, walk.aggregated,
+        )
     finally:
-        free(names.slots)
-    return EventColumns(
-        bounds, row_of[:row], start[:row], length[:row], int_columns[:, :row], text_columns[:, :row],
-        text_start[: names.count].copy(), text_size[: names.count].copy(),
-        mark_event[:mark].copy(), mark_start[:mark].copy(), mark_end[:mark].copy(),
-        damage, damaged, negative, aggregated,
-    )
+        free(walk.names.slots)
+        free(walk.names.starts)
+        free(walk.names.sizes)
+        free(walk.marks)
 
 
-cdef bint grow(Interner* names, const uint8_t* data, int64_t[::1] starts, int64_t[::1] sizes) noexcept nogil:
-    cdef int64_t mask = names.mask * 4 + 3
-    cdef int64_t* slots = <int64_t*> calloc(mask + 1, sizeof(int64_t))
+cdef column(const int64_t* values, int64_t count):
+    """A copy as an array."""
+    copy = np.empty(count, np.int64)
+    cdef int64_t[::1] copy_v = copy
     cdef int64_t i
-    cdef uint64_t hashed
-    if slots == NULL:
-        return False
-    for i in range(names.count):
-        hashed = hash_bytes(data + starts[i], sizes[i]) & <uint64_t> mask
-        while slots[hashed]:
-            hashed = (hashed + 1) & <uint64_t> mask
-        slots[hashed] = i + 1
-    free(names.slots)
-    names.slots = slots
-    names.mask = mask
-    return True
+    for i in range(count):
+        copy_v[i] = values[i]
+    return copy

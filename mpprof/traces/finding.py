@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from mpprof.traces import chrome, nsys
+from mpprof.traces import awaited, chrome, nsys
 
 PERFETTO = "perfetto_trace"
 """How JAX names its export for Perfetto (`create_perfetto_trace=True`), whatever the host."""
@@ -37,14 +37,23 @@ def rank_by_name(name: str) -> int | None:
     return next((RANKS.index(kind) for suffix, kind in kinds if name.endswith(suffix)), None)
 
 
-def first_formats(names: Iterable[str]) -> list[str]:
-    """Of each directory's names (with slashes) those of its first format, by names alone."""
-    found: dict[str, list[tuple[int, str]]] = {}
+def first_formats(names: Iterable[str], traces_of: Callable[[list[str]], list[str]]) -> list[str]:
+    """Of each directory's names (with slashes) those of its first format. `traces_of` looks into files whose
+    names say too little and returns those that are traces; it is asked only where the answer counts."""
+    found: dict[str, dict[int, list[str]]] = {}
     for name in names:
         rank = rank_by_name(name)
         if rank is not None:
-            found.setdefault(name.rpartition("/")[0], []).append((rank, name))
-    return [name for listed in found.values() for rank, name in listed if rank == min(listed)[0]]
+            found.setdefault(name.rpartition("/")[0], {}).setdefault(rank, []).append(name)
+    return [name for ranks in found.values() for name in _first(ranks, traces_of)]
+
+
+def _first(ranks: dict[int, list[str]], traces_of: Callable[[list[str]], list[str]]) -> list[str]:
+    for rank in sorted(ranks):
+        certain = [name for name in ranks[rank] if kind_by_name(name) is not None]
+        if kept := certain + traces_of([name for name in ranks[rank] if name not in certain]):
+            return kept
+    return []
 
 
 def kind_by_name(name: str) -> str | None:
@@ -59,7 +68,7 @@ def kind_of(path: Path) -> str | None:
     for suffix, kind, looks in _BY_LOOKS:
         if path.name.endswith(suffix):
             try:
-                return kind if path.is_file() and looks(path) else None
+                return kind if awaited.is_expected(path) or (path.is_file() and looks(path)) else None
             except OSError:
                 return None
     return None

@@ -8,6 +8,8 @@ from mpprof.errors import UnreadableError
 from mpprof.model.trace import Trace
 
 MAGIC = b"SQLite format 3\x00"
+STRINGS = b"StringIds"
+"""A table that every export has."""
 REPORTS = (".nsys-rep", ".qdrep")
 
 
@@ -27,16 +29,21 @@ class NsysReader:
     def read(self, path: Path, *, strict: bool) -> Trace:
         """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
         if path.name.endswith(REPORTS):
-            raise UnreadableError(
-                "is a report that only Nsight Systems can read",
-                where=str(path),
-                next=f"Export it where that is installed: nsys export --type sqlite {path.name}",
-            )
+            raise is_report(str(path), path.name)
         if path.stat().st_size == 0:
             raise UnreadableError("the file is empty", where=str(path), next="Export it again")
         from mpprof.traces import nsys_read  # what another format does not need is not imported for it
 
         return nsys_read.read(path, strict=strict)
+
+
+def is_report(where: str, name: str) -> UnreadableError:
+    """What is to be said of a report: its format is not published."""
+    return UnreadableError(
+        "is a report that only Nsight Systems can read",
+        where=where,
+        next=f"Export it where that is installed: nsys export --type sqlite {name}",
+    )
 
 
 def looks_like_trace(path: Path) -> bool:

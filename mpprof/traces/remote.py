@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +21,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
-from mpprof.traces import awaited, remote_copies, remote_listing
-from mpprof.traces.remote_listing import File
+from mpprof.traces import answer, awaited, remote_copies, remote_listing
+from mpprof.traces.remote_file import File, again
 
 PACKAGES = {
     "http": "aiohttp", "https": "aiohttp", "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs",
@@ -32,9 +33,9 @@ PACKAGES = {
 LIMIT_BYTES = 8 << 30
 """Of everything fetched together; above it what was used longest ago goes."""
 
+_LIBRARIES = ("fsspec", "s3fs", "aiobotocore", "botocore", "gcsfs", "google.auth", "adlfs")
 _AT_ONCE = 8
 """Files that are fetched at the same time."""
-_SILENCE_S = 60
 _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of this machine's disk, which carry no file name where writing fails."""
 _ADDRESS = re.compile(r"^(?P<scheme>[a-z][a-z0-9+]*):/+(?P<rest>[^/].*)$")
@@ -78,8 +79,13 @@ def fetch(address: str, folder: Path) -> Path:
         single = files[0].single
         target = folder / _digest(address) / ("" if single else _title(address))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for done in [pool.submit(_bring, filesystem, file, target, address) for file in files]:
-                done.result()
+            brought = [pool.submit(_bring, filesystem, file, target, address) for file in files]
+            try:
+                for done in brought:
+                    done.result()
+            except BaseException:  # the others would wait in vain, one after the other
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         if not single:
             remote_copies.keep_only(target, {file.name for file in files})
         remote_copies.evict(folder, LIMIT_BYTES)
@@ -136,7 +142,7 @@ def _complete(filesystem: Any, file: File, target: Path, address: str) -> None:
     try:
         with _explained(address, place):
             if not remote_copies.is_here(file, target):
-                file = remote_listing.again(filesystem, file)  # it may have been listed long ago
+                file = again(filesystem, file)  # it may have been listed long ago
                 remote_copies.get(filesystem, file, target, place)
             remote_copies.used(file, target)
     except NotFoundError as error:
@@ -152,12 +158,13 @@ def _connect(address: str) -> tuple[Any, str]:
 
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
     if address.startswith("http"):
-        import aiohttp
-
-        wait = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=_SILENCE_S)
         # A server that packs on the way would make ranges and sizes those of another file.
-        options["client_kwargs"] = {"timeout": wait, "headers": {"Accept-Encoding": "identity"}}
+        headers = {"Accept-Encoding": "identity"}
+        options["client_kwargs"] = {"timeout": answer.client_timeout(), "headers": headers}
+    for library in _LIBRARIES:  # what they would print beside our one line, a traceback among it
+        logging.getLogger(library).addHandler(logging.NullHandler())
     filesystem, root = url_to_fs(address, **options)
+    answer.hasten(filesystem, address.partition("://")[0])
     return filesystem, root
 
 
@@ -190,6 +197,11 @@ def _explained(address: str, place: str) -> Iterator[None]:
 def _explanation(error: Exception, place: str) -> MpprofError:
     chain = list(_causes(error))
     status = next((code for each in chain if (code := _status(each)) is not None), None)
+    if any(answer.is_timeout(each) for each in chain):
+        return UnreadableError(
+            f"does not answer: no byte in {answer.SILENCE_S} s, or no whole answer in {answer.ANSWER_S} s",
+            where=place, next="Try again later, or copy the files here",
+        )  # fmt: skip
     if any(remote_copies.is_break(each) for each in chain):
         return UnreadableError(
             f"the connection breaks: {_line(error)}", where=place, next="Try again, or copy the files here"
@@ -254,8 +266,6 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _is_connection(error: BaseException) -> bool:
-    if isinstance(error, TimeoutError):
-        return True
     return isinstance(error, OSError) and error.errno is not None and not isinstance(error, FileNotFoundError)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from mpprof.errors import UnreadableError
-from mpprof.traces import awaited
-from mpprof.traces.remote_listing import File, again
+from mpprof.traces import answer, awaited
+from mpprof.traces.remote_file import File, again
 
 UNSIZED_BYTES = 8 << 30
 """Of a file whose server does not say how long it is."""
@@ -21,6 +21,8 @@ UNSIZED_BYTES = 8 << 30
 BLOCK_BYTES = 16 << 20
 """Of one request, where the server gives ranges: what a broken connection loses, and what memory holds."""
 
+_FIRST_BYTES = 1 << 20
+"""Of the first request of several; each asks for twice as much as the one before, if that came fast."""
 _CHUNK = 1 << 20
 _END = 4096
 """Bytes at the end of a log that are compared before only what was added is fetched."""
@@ -93,7 +95,8 @@ def _copy(filesystem: Any, file: File, path: Path, part: Path, place: str) -> No
             f"{(file.size or 0) >> 20} MiB do not fit on this disk", where=place,
             next="Set MPPROF_CACHE to another",
         )  # fmt: skip
-    with part.open("xb") as copy:
+    with part.open("xb") as copy, awaited.fetching(place, file.size) as tell:
+        tell(0)
         total = _known(filesystem, file, path, copy)
         for block in _blocks(filesystem, file, total):
             total += len(block)
@@ -105,6 +108,7 @@ def _copy(filesystem: Any, file: File, path: Path, part: Path, place: str) -> No
                     where=place, next="Copy it to this machine if it is a trace",
                 )  # fmt: skip
             copy.write(block)
+            tell(total)
     if file.size is not None and total < file.size:
         raise UnreadableError(
             f"the connection ended at byte {total:,} of {file.size:,}", where=place, next="Try again"
@@ -139,11 +143,15 @@ def _blocks(filesystem: Any, file: File, at: int) -> Iterator[bytes]:
     if file.size is None or (at == 0 and not _gives_ranges(filesystem, file)):
         yield from _stream(filesystem, file)
         return
+    size = BLOCK_BYTES if file.size <= BLOCK_BYTES else min(BLOCK_BYTES, _FIRST_BYTES)
     with _ranged(filesystem, file) as source:
         while at < file.size:
-            block = _block(filesystem, source, file, at)
+            asked_s = time.monotonic()
+            block = _block(filesystem, source, file, at, min(size, file.size - at))
             if not block:
                 return
+            if time.monotonic() - asked_s < 1:
+                size = min(BLOCK_BYTES, 2 * size)
             yield block
             at += len(block)
 
@@ -165,17 +173,21 @@ def _gives_ranges(filesystem: Any, file: File) -> bool:
             return False
 
 
-def _block(filesystem: Any, source: Any, file: File, at: int) -> bytes:
-    """One request's bytes; a connection that breaks is tried again, without what came before."""
+def _block(filesystem: Any, source: Any, file: File, at: int, size: int) -> bytes:
+    """One request's bytes; a connection that breaks is tried again, without what came before, and a silent
+    one once."""
+    silent = False
     for left in reversed(range(_TRIES)):
         try:
             source.seek(at)
-            return bytes(source.read(min(BLOCK_BYTES, (file.size or 0) - at)))
+            return bytes(source.read(size))
         except Exception as error:
             if type(error).__name__ == "FileExpired":  # s3fs: another ETag
                 raise _ChangedError from error
-            if not left or not is_break(error):
+            waited = answer.is_timeout(error)
+            if not left or (silent and waited) or not (waited or is_break(error)):
                 raise
+            silent = waited
             _check_same(filesystem, file)
     raise AssertionError
 
@@ -183,9 +195,23 @@ def _block(filesystem: Any, source: Any, file: File, at: int) -> bytes:
 def is_break(error: BaseException) -> bool:
     """Whether the connection broke, as each library behind fsspec calls it; not where the server refused."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    broken = {"ClientPayloadError", "ServerDisconnectedError", "ConnectionResetError", "TimeoutError",
-              "IncompleteReadError", "ReadTimeoutError", "ResponseStreamingError"}  # fmt: skip
+    broken = {"ClientPayloadError", "ServerDisconnectedError", "ConnectionResetError",
+              "IncompleteReadError", "ResponseStreamingError"}  # fmt: skip
     return bool(kinds & broken)
+
+
+def first_bytes(filesystem: Any, file: File, size: int) -> bytes:
+    """At most so many bytes of its beginning, and no more are asked for; fewer where the file ends."""
+    if not file.path.startswith(("http://", "https://")):
+        with _ranged(filesystem, file) as source:
+            return bytes(source.read(size if file.size is None else min(size, file.size)))
+    found = bytearray()
+    headers = {"Range": f"bytes=0-{size - 1}"}
+    # As a stream, because a server may ignore the range and send everything.
+    with filesystem.open(file.path, "rb", block_size=0, headers=headers) as source:
+        while len(found) < size and (chunk := source.read(size - len(found))):
+            found += chunk
+    return bytes(found)
 
 
 def _stream(filesystem: Any, file: File) -> Iterator[bytes]:

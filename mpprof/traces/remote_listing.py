@@ -2,123 +2,123 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from datetime import datetime
-from email.utils import parsedate_to_datetime
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mpprof.errors import NotFoundError, UnreadableError
-from mpprof.traces.finding import first_formats, kind_by_name, rank_by_name
+from mpprof.traces import answer, beginning, nsys, reader_of, remote_copies
+from mpprof.traces.finding import first_formats, kind_by_name
+from mpprof.traces.remote_file import File, described
 
 SINGLE = (".json", ".json.gz", ".sqlite", ".pb", ".pb.gz", ".zip")
-"""Endings of an address that make it one file; any other is a log directory."""
+"""Endings of an address that make it one file; any other may be a log directory."""
+
+SMALL_BYTES = 1 << 20
+"""Up to here a file that is named is fetched to be looked into."""
 
 _MOST_ENTRIES = 20_000
 _DEEPEST = 8
+_AT_ONCE = 8
+"""Files that are looked into at the same time."""
+_LONGEST_PAGE = 16 << 20
+"""Of a listing over HTTP whose server states no type."""
 _RECORDS = re.compile(r"(?:^|/)mpprof/[^/]+\.(?:json|jsonl)$")
-_STAMPS = ("ETag", "etag", "md5Hash", "crc32c", "Content-MD5", "generation")
-_TIMES = ("LastModified", "Last-Modified", "last_modified", "updated", "mtime", "created")
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """One file there: where it lies, its name under the root, and what the server says of it."""
-
-    path: str
-    name: str
-    size: int | None  # bytes
-    version: str  # "" where the server says nothing that changes with the content
-    modified_unix_s: float | None
-    later: bool = False  # a trace, which may be fetched when it is read
-    single: bool = False  # the address itself
 
 
 def listed(filesystem: Any, root: str, place: str) -> list[File]:
     """The file that `root` is, or the records and traces under it; never empty.
 
-    Raises NotFoundError where nothing of use lies there, UnreadableError for more than 20,000 files, for a
-    name that leads elsewhere, and for a file that is none of ours.
+    A file whose name says too little is looked into, at its beginning. Raises NotFoundError where nothing of
+    use lies there, UnreadableError for more than 20,000 files, for a name that leads elsewhere, and for a
+    file that is none of ours.
     """
-    if is_single(root):
-        name = unquote(PurePosixPath(urlsplit(root).path if "://" in root else root).name)
-        return [_file(filesystem.info(root), root, name, single=True)]
+    if is_single(root) or _is_content(filesystem, root):
+        return [_single(filesystem, root, place)]
     below = dict(_walk(filesystem, root.rstrip("/")))
+    files: dict[str, File] = {}
+    certain: dict[str, bool] = {}
+
+    def is_trace(name: str) -> bool:
+        files[name] = _described(filesystem, below[name], name)
+        looks = _looks_like_trace(filesystem, files[name])
+        certain[name] = looks is True
+        return looks is not False
+
+    def traces_of(names: list[str]) -> list[str]:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return [name for name, yes in zip(names, pool.map(is_trace, names), strict=True) if yes]
+
     records = {name for name in below if _RECORDS.search(name)}
-    traces = set(first_formats(name for name in below if rank_by_name(name) is not None))
+    traces = set(first_formats((name for name in below if name not in records), traces_of))
     if not records and not traces:
-        if filesystem.isfile(root):
-            raise UnreadableError(
-                "is no trace that mpprof knows by its name", where=place,
-                next=f"It fetches names that end in {', '.join(SINGLE)}",
-            )  # fmt: skip
+        if answer.within(lambda: filesystem.isfile(root)):
+            return [_single(filesystem, root, place)]
         raise NotFoundError(
             "no mpprof records and no trace there", where=place, next="Give the address of the log directory"
         )
-    found = []
-    for name in sorted(records | traces):
-        later = name not in records and kind_by_name(name) is not None
-        file = _file(below[name], below[name]["name"], name, later=later)
-        if not file.version:  # a listing over HTTP tells names only
-            file = _file(filesystem.info(file.path), file.path, name, later=later)
-        found.append(file)
-    return found
+    found = [
+        files[name] if name in files else _described(filesystem, below[name], name)
+        for name in sorted(records | traces)
+    ]
+    return [
+        replace(file, later=file.name in traces and certain.get(file.name, True) and file.size is not None)
+        for file in found
+    ]
+
+
+def _described(filesystem: Any, info: dict[str, Any], name: str) -> File:
+    file = described(info, info["name"], name)
+    if not file.version:  # a listing over HTTP tells names only
+        file = described(answer.within(lambda: filesystem.info(file.path)), file.path, name)
+    return file
+
+
+def _is_content(filesystem: Any, root: str) -> bool:
+    """Whether an address over HTTP whose name says nothing is a file: to list that would be to fetch it."""
+    if not root.startswith(("http://", "https://")) or root.endswith("/"):
+        return False
+    info = answer.within(lambda: filesystem.info(root))
+    if info.get("mimetype") is None:
+        return (info.get("size") or 0) > _LONGEST_PAGE
+    return info["mimetype"] not in ("text/html", "application/xhtml+xml")
+
+
+def _single(filesystem: Any, root: str, place: str) -> File:
+    """The file at an address. Raises UnreadableError where neither its name nor its bytes are a trace's."""
+    name = unquote(PurePosixPath(urlsplit(root).path if "://" in root else root).name) or "trace"
+    if name.endswith(nsys.REPORTS):
+        raise nsys.is_report(place, name)
+    file = replace(described(answer.within(lambda: filesystem.info(root)), root, name), single=True)
+    certain = kind_by_name(name) is not None or name.endswith(".zip")
+    small = is_single(root) and file.size is not None and file.size <= SMALL_BYTES
+    if certain or small or _looks_like_trace(filesystem, file) is not False:
+        return file
+    raise UnreadableError(
+        "is no trace that mpprof knows, by its name and its first bytes", where=place,
+        next="Give the address of a trace, of a bundle (.zip) or of a log directory",
+    )  # fmt: skip
+
+
+def _looks_like_trace(filesystem: Any, file: File) -> bool | None:
+    """By its first bytes. None for a database that is larger and does not yet name a table of an export."""
+    if file.size == 0:
+        return False
+    raw = answer.within(lambda: remote_copies.first_bytes(filesystem, file, beginning.HEAD_BYTES))
+    head = beginning.within(raw)
+    if head.startswith(nsys.MAGIC) and nsys.STRINGS not in head:
+        return None if len(raw) == beginning.HEAD_BYTES else False
+    return reader_of("", head) is not None
 
 
 def is_single(root: str) -> bool:
     """Whether an address is that of one file, by its name."""
     return root.partition("?")[0].endswith(SINGLE)
-
-
-def again(filesystem: Any, file: File) -> File:
-    """The same file as it is now. Raises what `filesystem.info` raises."""
-    info = filesystem.info(file.path)
-    return replace(file, size=size_of(info), version=version_of(info), modified_unix_s=_modified_unix_s(info))
-
-
-def version_of(info: dict[str, Any]) -> str:
-    """All that the server says of this file that changes with its content."""
-    return "|".join(str(info[stamp]) for stamp in (*_STAMPS, *_TIMES) if info.get(stamp))
-
-
-def size_of(info: dict[str, Any]) -> int | None:
-    size = info.get("size")
-    return size if isinstance(size, int) and size >= 0 else None
-
-
-def _file(info: dict[str, Any], path: str, name: str, *, later: bool = False, single: bool = False) -> File:
-    size = size_of(info)
-    later = later and size is not None
-    return File(path, _safe(name), size, version_of(info), _modified_unix_s(info), later, single)
-
-
-def _modified_unix_s(info: dict[str, Any]) -> float | None:
-    """Which of several traces is the newest is told by their times, here as there."""
-    for value in (info.get(name) for name in _TIMES):
-        try:
-            if isinstance(value, datetime):
-                return value.timestamp()
-            if isinstance(value, str):
-                iso = value[:4].isdigit()
-                return (datetime.fromisoformat(value) if iso else parsedate_to_datetime(value)).timestamp()
-            if isinstance(value, (int, float)):
-                return float(value)
-        except (ValueError, OverflowError):
-            continue
-    return None
-
-
-def _safe(name: str) -> str:
-    """A relative name that stays under its root. Raises UnreadableError for one that does not."""
-    parts = name.split("/")
-    odd = "\\:" if os.name == "nt" else "\\"
-    if any(part in ("", ".", "..") or "\x00" in part or set(odd) & set(part) for part in parts):
-        raise UnreadableError(f"the server lists a name that leads elsewhere: {name[:80]!r}")
-    return name
 
 
 def _walk(filesystem: Any, root: str) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -127,7 +127,7 @@ def _walk(filesystem: Any, root: str) -> Iterable[tuple[str, dict[str, Any]]]:
     folders, seen, entries = [(root, 0)], {root}, 0
     while folders:
         folder, depth = folders.pop(0)
-        for info in filesystem.ls(folder, detail=True):
+        for info in answer.within(partial(filesystem.ls, folder, detail=True)):
             entries += 1
             if entries > _MOST_ENTRIES:
                 raise UnreadableError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable
@@ -44,6 +45,7 @@ class Faults:
     status: dict[str, int] = field(default_factory=dict)  # by the end of the path
     redirect: dict[str, str] = field(default_factory=dict)
     packed: tuple[str, ...] = ()  # endings that are said to be packed on the way
+    stalls: int = 0  # of so many of the next answers with content only the beginning comes, and no end
     cut: list[int] = field(default_factory=list)  # of the next answers with content, so many bytes come
     after: Callable[[], None] | None = None  # called before content is sent that is settled already
 
@@ -58,6 +60,7 @@ class _Server:
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], certificate: Path | None = None) -> None:
         self.requests: list[Request] = []
+        self.closing = threading.Event()
         self.server = _Quiet(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
         if certificate is not None:
@@ -69,6 +72,7 @@ class _Server:
         self.thread.start()
 
     def close(self) -> None:
+        self.closing.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
@@ -117,6 +121,11 @@ class _Handler(BaseHTTPRequestHandler):
             for name, value in {**said, "Content-Length": str(len(body)), "Connection": "close"}.items():
                 self.send_header(name, value)
             self.end_headers()
+            if sent > 1 and faults.stalls:
+                faults.stalls -= 1
+                self.wfile.write(body[:1])
+                self.owner.closing.wait(60)
+                return
             self.wfile.write(body[:sent])
         self.close_connection = True
 
@@ -226,6 +235,29 @@ def _listing(objects: dict[str, bytes], bucket: str, query: dict[str, str]) -> d
     return {"kind": "storage#objects", "items": items, "prefixes": sorted(prefixes)}
 
 
+class Silent:
+    """Takes every connection and never answers."""
+
+    def __init__(self) -> None:
+        self.taken: list[socket.socket] = []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        self.thread = threading.Thread(target=self._take, daemon=True)
+        self.thread.start()
+
+    def _take(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                self.taken.append(self.socket.accept()[0])
+
+    def close(self) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self.thread.join()
+        for each in self.taken:
+            each.close()
+
+
 class S3:
     """moto behind a door that counts, and that may refuse or cut answers."""
 
@@ -238,6 +270,7 @@ class S3:
                 """Nothing: the requests are kept."""
 
         self.requests: list[Request] = []
+        self.closing = threading.Event()
         self.faults = Faults()
         self.backend = DomainDispatcherApplication(create_backend_app)
         self.server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=Silent)

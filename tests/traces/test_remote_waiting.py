@@ -1,0 +1,266 @@
+"""Servers that do not answer, files that are looked into before they are fetched, and what is seen meanwhile."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpprof import traces
+from mpprof.cli import fetching, main
+from mpprof.cli.fetching import Fetching
+from mpprof.errors import UnreadableError
+from mpprof.traces import answer, awaited, beginning, remote, remote_copies
+from tests.traces.kineto import small
+from tests.traces.servers import Silent, Web
+from tests.traces.test_nsys import export
+
+pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
+
+NO_TRACE = b'{"rows": [' + b"1," * (2 << 20) + b"1]}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "web").mkdir()
+    return tmp_path / "web"
+
+
+@pytest.fixture
+def web(folder: Path) -> Iterator[Web]:
+    server = Web(folder)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "kept"
+
+
+# --- servers that do not answer ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer.CONNECT_S <= answer.SILENCE_S <= 15
+    assert answer.ANSWER_S <= 30
+    monkeypatch.setattr(answer, "SILENCE_S", 0.2)
+    monkeypatch.setattr(answer, "ANSWER_S", 1.0)
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Silent]:
+    server = Silent()
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    settings = {
+        "AWS_ENDPOINT_URL": server.url, "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"), "STORAGE_EMULATOR_HOST": server.url,
+    }  # fmt: skip
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("name", ["w.json.gz", "w.xplane.pb", "logs/", "logs"])
+@pytest.mark.parametrize("scheme", ["http", "s3", "gs"])
+def test_a_server_that_never_answers_is_one_error_after_few_tries(
+    silent: Silent, impatient: None, kept: Path, scheme: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if scheme != "http":
+        pytest.importorskip("s3fs" if scheme == "s3" else "gcsfs")
+    root = silent.url if scheme == "http" else f"{scheme}://bucket"
+    with pytest.raises(UnreadableError) as caught:
+        remote.fetch(f"{root}/{name}", kept)
+    assert str(caught.value) == (
+        f"{root}/{name}: does not answer: no byte in 0.2 s, or no whole answer in 1.0 s. "
+        "Try again later, or copy the files here"
+    )
+    assert len(silent.taken) <= 4
+    assert capsys.readouterr().err == ""
+    assert not [path for path in kept.rglob("*") if path.is_file()]
+
+
+def test_a_server_that_falls_silent_is_asked_once_more(
+    web: Web, folder: Path, impatient: None, kept: Path
+) -> None:
+    path = small().write(folder / "w.pt.trace.json")
+    web.faults.stalls = 1
+    assert remote.fetch(f"{web.url}/{path.name}", kept).read_bytes() == path.read_bytes()
+    path.write_bytes(path.read_bytes() + b" ")
+    before = len(web.content(path.name))
+    web.faults.stalls = 100
+    with pytest.raises(UnreadableError, match="does not answer"):
+        remote.fetch(f"{web.url}/{path.name}", kept)
+    assert len(web.content(path.name)) - before == 2
+
+
+# --- what a file is, before it is fetched ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["data.json.gz", "data.json", "data.sqlite", "model.pb", "data", "data.bin"])
+def test_what_is_no_trace_is_not_fetched_whole(web: Web, folder: Path, kept: Path, name: str) -> None:
+    (folder / name).write_bytes(NO_TRACE)
+    with pytest.raises(
+        UnreadableError, match=f"^{web.url}/{name}: is no trace that mpprof knows, by its name"
+    ):
+        remote.fetch(f"{web.url}/{name}", kept)
+    assert web.sent(name) <= beginning.HEAD_BYTES
+
+
+@pytest.mark.parametrize("name", ["trace", "window.bin", "rank0.json.gz"])
+def test_a_trace_of_any_name_is_fetched(
+    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    (folder / name).write_bytes(gzip.compress(small().text()))
+    assert main(["kernels", str(folder / name), "--format", "csv"]) == 0
+    here = capsys.readouterr().out
+    assert main(["kernels", f"{web.url}/{name}", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == here
+
+
+def test_a_report_that_nobody_can_read_is_not_fetched(web: Web, folder: Path, kept: Path) -> None:
+    (folder / "w.nsys-rep").write_bytes(b"x" * 5000)
+    with pytest.raises(UnreadableError, match=r"nsys export --type sqlite w\.nsys-rep"):
+        remote.fetch(f"{web.url}/w.nsys-rep", kept)
+    assert web.sent("w.nsys-rep") == 0
+
+
+def test_in_a_directory_files_of_doubtful_names_are_looked_into_and_fetched_when_they_are_read(
+    web: Web, folder: Path, kept: Path
+) -> None:
+    logs = folder / "logs"
+    for name in ("a", "b", "c"):
+        (logs / name).mkdir(parents=True)
+    (logs / "a" / "data.json.gz").write_bytes(NO_TRACE)  # no trace: the next format of its directory counts
+    export(logs / "a" / "w.sqlite")
+    (logs / "b" / "rank0.json.gz").write_bytes(gzip.compress(small().text()))
+    (logs / "c" / "w.xplane.pb").write_bytes(b"x")
+    (logs / "c" / "perfetto_trace.json.gz").write_bytes(NO_TRACE)  # nothing turns on it
+    with sqlite3.connect(logs / "c" / "mlflow.sqlite") as db:
+        db.execute("create table runs (id integer)")
+    db.close()
+    there = remote.fetch(f"{web.url}/logs", kept)
+    found = sorted(path.relative_to(there).as_posix() for path in traces.find(there))
+    assert found == ["a/w.sqlite", "b/rank0.json.gz", "c/w.xplane.pb"]
+    assert web.sent("data.json.gz") <= beginning.HEAD_BYTES
+    assert web.sent("perfetto_trace.json.gz") == web.sent("mlflow.sqlite") == 0
+    before = web.sent("rank0.json.gz")
+    awaited.complete(there / "b" / "rank0.json.gz")
+    assert web.sent("rank0.json.gz") - before == (logs / "b" / "rank0.json.gz").stat().st_size
+    assert len(traces.read(there / "b" / "rank0.json.gz").kernels) == 12
+
+
+def test_a_database_that_may_yet_be_an_export_is_fetched_and_looked_into_here(
+    web: Web, folder: Path, kept: Path
+) -> None:
+    (folder / "logs").mkdir()
+    tables = "".join(f"create table t{at} (a_rather_long_name_of_a_column_{at} text);" for at in range(80))
+    for name in ("late", "other"):
+        with sqlite3.connect(folder / "logs" / f"{name}.sqlite") as db:
+            db.executescript(
+                "create table first (content blob); insert into first values (zeroblob(100000));"
+            )
+            db.executescript(tables)
+            db.execute(f"create table {'StringIds' if name == 'late' else 'runs'} (id integer, value text)")
+        db.close()
+        assert b"StringIds" not in (folder / "logs" / f"{name}.sqlite").read_bytes()[: beginning.HEAD_BYTES]
+    there = remote.fetch(f"{web.url}/logs", kept)
+    assert [path.name for path in traces.find(there)] == ["late.sqlite"]
+    assert remote.fetch(f"{web.url}/logs/late.sqlite", kept).stat().st_size > beginning.HEAD_BYTES
+
+
+def test_an_application_s_database_there_is_no_trace(web: Web, folder: Path, kept: Path) -> None:
+    (folder / "logs").mkdir()
+    with sqlite3.connect(folder / "logs" / "mlflow.sqlite") as db:
+        db.execute("create table runs (id integer)")
+    db.close()
+    small().write(folder / "logs" / "w.trace.json")
+    there = remote.fetch(f"{web.url}/logs", kept)
+    assert [path.name for path in traces.find(there)] == ["w.trace.json"]
+
+
+def test_one_file_comes_in_requests_that_grow(
+    web: Web, folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_copies, "_FIRST_BYTES", 100)
+    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 400)
+    (folder / "w.xplane.pb").write_bytes(bytes(range(250)) * 4)
+    copy = remote.fetch(f"{web.url}/w.xplane.pb", kept)
+    assert copy.read_bytes() == (folder / "w.xplane.pb").read_bytes()
+    asked = [each.range for each in web.content("w.xplane.pb")][1:]  # but for the question for ranges
+    assert asked == ["bytes=0-99", "bytes=100-299", "bytes=300-699", "bytes=700-999"]
+
+
+# --- what is seen meanwhile --------------------------------------------------------------------------------
+
+
+def test_a_long_fetch_is_shown_in_one_line_that_goes_when_it_is_over() -> None:
+    now, stream = [0.0], io.StringIO()
+    shown = Fetching(stream, clock_s=lambda: now[0])
+    with awaited.watched(shown), awaited.fetching("s3://bucket/a", 300 << 20) as tell:
+        tell(0)
+        shown.show()
+        assert stream.getvalue() == ""
+        now[0] = 3.0
+        tell(32 << 20)
+        shown.show()
+        assert stream.getvalue() == "\rmpprof: fetching s3://bucket/a: 32 of 300 MiB"
+        with awaited.fetching("s3://bucket/b", None) as other:
+            other(0)
+            assert shown.line() == "mpprof: fetching s3://bucket/a: 32 of 300 MiB"
+            now[0] = 6.0
+            other(8 << 20)
+            assert shown.line() == "mpprof: fetching 2 files: 40 MiB"
+    width = len("mpprof: fetching s3://bucket/a: 32 of 300 MiB")
+    assert stream.getvalue().endswith("\r" + " " * width + "\r")
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_fetch_is_shown_to_those_who_watch_and_to_nobody_else(
+    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watched: bool
+) -> None:
+    class Terminal(io.StringIO):
+        seen = threading.Event()
+
+        def isatty(self) -> bool:
+            return watched
+
+        def write(self, text: str) -> int:
+            if "fetching" in text:
+                self.seen.set()
+            return super().write(text)
+
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(fetching, "QUIET_S", -1.0)
+    monkeypatch.setattr(fetching, "_EVERY_S", 0.01)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    small().write(folder / "w.pt.trace.json")
+    if watched:
+        web.faults.after = lambda: terminal.seen.wait(20) and None
+    assert (
+        main(["kernels", f"{web.url}/w.pt.trace.json", "--format", "csv", "-o", str(tmp_path / "out")]) == 0
+    )
+    said = terminal.getvalue()
+    assert (f"fetching {web.url}/w.pt.trace.json" in said) == watched
+    assert watched or not said
+    assert said.endswith("\r") == watched
+
+
+def test_quiet_is_quiet(web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("mpprof.cli.fetching.Fetching", None)
+    monkeypatch.setattr(sys, "stderr", type("Terminal", (io.StringIO,), {"isatty": lambda self: True})())
+    small().write(folder / "w.pt.trace.json")
+    assert main(["kernels", f"{web.url}/w.pt.trace.json", "--quiet", "-o", str(tmp_path / "out")]) == 0
