@@ -94,7 +94,7 @@ class KernelTable:
     details: Int32  # row in Trace.strings: registers, shared memory, grid, block
     copy: Int8  # CopyKind
     bytes: Int64  # of a copy or memset; -1
-    graph: Int64  # CUDA graph or command buffer that it ran in; -1
+    graph: Int64  # CUDA graph or command buffer that it ran in, 0 where its number is not stated; -1 none
     group: Int64  # the file's own step group; -1
 
     def __len__(self) -> int:

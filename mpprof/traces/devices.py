@@ -244,7 +244,8 @@ def join_launches(
     Newer collectors give the launch the kernel's own name, so a host event with a kernel's correlation id
     is a launch (or the enqueuing of a copy) whatever it is called: the second result is `host.kind` with
     that put right. A kernel that names no op takes that of its launch or of the op event around it; a
-    copy that does not state its direction takes it from the call that enqueued it.
+    copy that does not state its direction takes it from the call that enqueued it; and what the launch of a
+    graph enqueued ran in a graph.
     """
     keys, to = machines.keys(kernels, host) if machines else (kernels.correlation, host.correlation)
     launch = columns.join(keys, to)
@@ -271,7 +272,23 @@ def join_launches(
     if len(nameless):
         op = op.copy()
         op[nameless] = _op_around(host, launch[nameless])
-    return replace(kernels, launch=launch, copy=copy, op=op), kinds
+    graph = _graphs(kernels.graph, host.name, launch, rows, texts)
+    return replace(kernels, launch=launch, copy=copy, op=op, graph=graph), kinds
+
+
+_GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+
+
+def _graphs(graph: Int64, names: Int32, launch: Int32, rows: Int64, texts: tuple[str, ...]) -> Int64:
+    """The graph of each kernel: 0, one of unknown number, where the launch alone tells that it ran in one
+    (Kineto before torch 2.0, TensorFlow before it wrote `cuda_graph_id`)."""
+    telling = [row for row, text in enumerate(texts) if text.startswith(_GRAPH_LAUNCHES)]
+    if not telling:
+        return graph
+    unstated = rows[graph[rows] < 0]
+    graph = graph.copy()
+    graph[unstated[np.isin(names[launch[unstated]], telling)]] = 0
+    return graph
 
 
 _DEPTH = 8

@@ -3,13 +3,15 @@ laid out as openxla/xprof#2544 and #3070 describe them; how XLA names kernels is
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mpprof import traces
+from mpprof import traces, workflows
 from mpprof.model.trace import Trace, WorkKind
 from mpprof.traces.hlo import Modules
 from mpprof.traces.planes import read_space
@@ -96,3 +98,41 @@ def test_recorded_kernels_are_named_after_their_fusions(name: str) -> None:
     assert len(alone) >= 3
     for (module, kernel), instruction in alone.items():
         assert modules.of_kernel(module, -1, kernel) == (module, -1, instruction)
+
+
+V100_TORCH = SHARED / "a100-v100-torch" / "test_v100.json.gz"
+
+
+@pytest.mark.skipif(not V100_TORCH.exists(), reason=f"no {V100_TORCH}")
+def test_what_a_recorded_graph_launch_enqueued_ran_in_a_graph() -> None:
+    """torch 1.12 replays CUDA graphs there, and states no graph id; counted by the standard library's JSON."""
+    events = json.loads(gzip.decompress(V100_TORCH.read_bytes()))["traceEvents"]
+    launches = {e["args"]["correlation"] for e in events if e.get("name") == "cudaGraphLaunch"}
+    work = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    expected = [e for e in work if e["args"]["correlation"] in launches]
+    assert (len(launches), len(expected)) == (12, 5046)
+    assert not any("graph id" in e["args"] for e in work)
+    trace = traces.read(V100_TORCH)
+    kernels = trace.kernels
+    inside = kernels.graph >= 0
+    assert np.count_nonzero(inside) == 5046
+    assert int(kernels.duration_ns[inside].sum()) == 1000 * sum(e["dur"] for e in expected)
+    assert {trace.strings[row] for row in trace.host.name[kernels.launch[inside]]} == {"cudaGraphLaunch"}
+    # Replayed within an op of a compiled function, each belongs to that.
+    ops = {trace.ops[row].name for row in kernels.op[inside].tolist()}
+    assert ops == {"CompiledFunction", "CompiledFunctionBackward"}
+    assert "MP912" in workflows.diagnose(workflows.load(V100_TORCH)).clear
+
+
+def test_a_graph_launch_tells_where_the_kernel_does_not(tmp_path: Path) -> None:
+    space = Space()
+    line = space.plane("/device:GPU:0").line(7, "Stream #7(Compute)")
+    host = space.plane("/host:CPU").line(1, "python")
+    for number, call in enumerate(
+        ("cuGraphLaunch", "cuLaunchKernel", "hipGraphLaunch", "cudaGraphLaunch_ptsz")
+    ):
+        host.event(call, 100 * number, 10, {"correlation_id": number})
+        line.event("kernel", 100 * number + 50, 10, {"correlation_id": number})
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    assert traces.read(path).kernels.graph.tolist() == [0, -1, 0, 0]

@@ -5,8 +5,8 @@ What it means
     holds the host alone, and nothing can be said of kernels. It is the commonest first failure.
 
 How we know
-    The run recorded a GPU; the trace has no device plane with kernels. An export of Nsight Systems has a table
-    of kernels only where CUDA was traced (`nsys profile --trace=cuda`) and some ran.
+    The run recorded a GPU; the trace has no device plane with kernels. An export of Nsight Systems has a
+    table of kernels only where CUDA was traced (`nsys profile --trace=cuda`) and some ran.
 
 What it costs
     Every answer about kernels, Tensor Cores and idle time.

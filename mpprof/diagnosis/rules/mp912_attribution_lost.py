@@ -15,6 +15,7 @@ What to do
     One extra run for the profile, never compared unlabelled with one that has graphs:
 
         XLA_FLAGS=--xla_gpu_enable_command_buffer= python train.py
+        torch.compile(model)     # without mode="reduce-overhead", which replays CUDA graphs
 
 When to ignore
     When only the Tensor Core share is of interest: kernel names tell that all the same.
@@ -37,6 +38,14 @@ SPECIFICITY = GENERAL
 
 INFO_RATIO, WARNING_RATIO = 0.02, 0.20
 """A fifth of the time without an owner can hide any layer's cause."""
+
+_WITHOUT_BUFFERS = (
+    "profile one extra run with XLA_FLAGS=--xla_gpu_enable_command_buffer= set before the backend starts"
+)
+_WITHOUT_GRAPHS = (
+    'profile one extra run without CUDA graphs: torch.compile without mode="reduce-overhead"; or with XLA, '
+    "XLA_FLAGS=--xla_gpu_enable_command_buffer= set before the backend starts"
+)
 
 
 def judge(signals: Signals) -> Outcome:
@@ -63,10 +72,7 @@ def judge(signals: Signals) -> Outcome:
             f"{format_ratio(in_graph / total)} of the kernel "
             "time ran in graphs or command buffers"
         ),
-        remedy=(
-            "profile one extra run with XLA_FLAGS=--xla_gpu_enable_command_buffer= set before the "
-            "backend starts"
-        ),
+        remedy=_WITHOUT_BUFFERS if trace.source.format == "xspace" else _WITHOUT_GRAPHS,
         evidence=(
             evidence.ratio("work without an op", lost, INFO_RATIO),
             evidence.ratio("kernel time in graphs", in_graph / total),
