@@ -183,10 +183,11 @@ class _Host:
         return gaps(union(start, stop), _ALWAYS)
 
     def _instants(self, rows: slice, kinds: tuple[HostKind, ...]) -> Intervals:
-        wanted = np.zeros(256, np.bool_)
-        wanted[list(kinds)] = True
         table = self.trace.host
-        chosen = wanted[table.kind[rows]]
+        kind = table.kind[rows]
+        chosen = kind == kinds[0]
+        for other in kinds[1:]:
+            chosen |= kind == other
         start = table.start_ns[rows][chosen]
         if self.shift_ns:
             start += self.shift_ns

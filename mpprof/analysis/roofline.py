@@ -256,11 +256,17 @@ def weighed(account: Account, trace: Trace, ownership: Ownership, run: Run | Non
     replicas = (run.facts.replicas or 1) if run and run.facts else 1
     batch = fit.batch_size // replicas if fit and fit.batch_size else None
 
+    costs: dict[tuple[object, ...], Cost] = {}  # many ops are of one type, shape and layer
+
     def weigh(cell: Cell) -> Cell:
         if cell.op is None or cell.op in doubtful or cell.family is None or not cell.calls_per_step:
             return cell
-        layer = facts.get(cell.layer) if cell.layer else None
-        found = cost(ops.get(cell.op), cell.shapes or "", family=cell.family, layer=layer, batch=batch)
+        op = ops.get(cell.op)
+        which = (cell.op if op and op.hlo else None, op.type if op else None)
+        key = (*which, cell.shapes, cell.family, cell.layer)
+        if (found := costs.get(key)) is None:
+            layer = facts.get(cell.layer) if cell.layer else None
+            found = costs[key] = cost(op, cell.shapes or "", family=cell.family, layer=layer, batch=batch)
         return replace(
             cell,
             flops_per_step=found.flops * cell.calls_per_step if found.flops else None,

@@ -260,7 +260,8 @@ def _first_under(count: int, marker: Int64, start: Int64, stream: NDArray[np.int
     rows = np.flatnonzero(marker >= 0)
     first = first_of(rows)
     if stream is not None and len(rows):
-        own = first_of(rows[stream[rows] == np.bincount(stream[rows]).argmax()])
+        busiest = rows[stream[rows] == np.bincount(stream[rows]).argmax()]
+        own = first_of(busiest) if len(busiest) < len(rows) else first
         first = own if ((own >= 0) == (first >= 0)).all() else first
     return first
 

@@ -21,7 +21,7 @@ from mpprof.traces.allocations import allocation_table
 from mpprof.traces.columns import Interner, constant
 from mpprof.traces.devices import StepsLine
 from mpprof.traces.events import PlaneEvents, read_events
-from mpprof.traces.names import ACCELERATOR, OP, host_kind
+from mpprof.traces.names import ACCELERATOR, OP, host_kind, may_be_input
 from mpprof.traces.ops import Ops
 from mpprof.traces.planes import RawPlane
 
@@ -233,9 +233,13 @@ def _kinds(plane: RawPlane) -> list[HostKind]:
     """By name, one for each row of event metadata and one for events without."""
     kinds = []
     for name, display in zip(plane.metadata_names, plane.display_names, strict=True):
+        op = _is_op(name, display)
+        if op and not may_be_input(name):
+            kinds.append(HostKind.OP)
+            continue
         kind = host_kind(name)
         waits = kind in (HostKind.INPUT, HostKind.INPUT_PIPELINE)
-        kinds.append(HostKind.OP if not waits and _is_op(name, display) else kind)
+        kinds.append(HostKind.OP if op and not waits else kind)
     return [*kinds, HostKind.OTHER]
 
 

@@ -81,6 +81,14 @@ _LONGEST = 512
 """Characters of a name that are looked at: no pattern may take long over a name that fills a file."""
 
 
+_WAITS = tuple(pattern for kind, pattern in _KINDS if kind in (HostKind.INPUT, HostKind.INPUT_PIPELINE))
+
+
+def may_be_input(name: str) -> bool:
+    """Whether `host_kind` may be INPUT or INPUT_PIPELINE: asked of every op, most of which are neither."""
+    return any(pattern.search(name[:_LONGEST]) for pattern in _WAITS)
+
+
 def host_kind(name: str) -> HostKind:
     """What a host event of this name does; what its thread and its stats add is the reader's."""
     name = name[:_LONGEST]
