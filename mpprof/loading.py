@@ -106,6 +106,17 @@ def _nothing(path: Path) -> MpprofError:
     if refused := closed(path):
         more = f", and {len(refused) - 1} more directories" if len(refused) > 1 else ""
         return UnreadableError(f"{refused[0].what}{more}", where=refused[0].where, next=refused[0].next)
+    try:
+        links = sorted(each.name for each in path.iterdir() if each.is_symlink() and each.is_dir())
+    except OSError:
+        links = []
+    if links:
+        named = ", ".join(links[:_MOST_NAMED]) + (", …" if len(links) > _MOST_NAMED else "")
+        return NotFoundError(
+            "no mpprof records and no trace here, and links to directories are not followed",
+            where=str(path),
+            next=f"Give one of these: {_one_line(named)}",
+        )
     return NotFoundError(
         "no mpprof records and no trace here",
         where=str(path),

@@ -176,6 +176,17 @@ def test_an_empty_directory_says_what_to_do(tmp_path: Path) -> None:
         mpprof.load(tmp_path)
 
 
+def test_links_that_are_not_followed_are_named(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "elsewhere")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "latest").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(
+        NotFoundError, match=r"links to directories are not followed. Give one of these: latest"
+    ):
+        mpprof.load(tmp_path / "logs")
+    assert mpprof.load(tmp_path / "logs" / "latest").name == "latest"
+
+
 def test_a_run_without_its_trace_still_has_its_records_judged(tmp_path: Path) -> None:
     root = copy(MIXED, tmp_path / "run")
     shutil.rmtree(root / "plugins")

@@ -17,6 +17,7 @@ from mpprof.errors import TooNewError, UnreadableError
 MAX_BYTES = 4 << 30
 """Of all files in a bundle together, unpacked; what is larger is not opened."""
 _CHUNK = 1 << 20
+_UNPACK = "Unpack it and give what is in it"
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
     schema = str(manifest.get("schema", ""))
     family, _, version = SCHEMA.partition("/")
     if not schema.startswith(f"{family}/"):
-        raise UnreadableError("is a zip file, but no mpprof bundle", where=str(path))
+        raise UnreadableError("is a zip file, but no mpprof bundle", where=str(path), next=_UNPACK)
     if schema.partition("/")[2] != version:
         raise TooNewError(
             f"holds {schema}, this mpprof reads {SCHEMA}", where=str(path), next="Install a newer mpprof"
@@ -57,7 +58,7 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     except (KeyError, ValueError):
         manifest = None
     if not isinstance(manifest, dict):
-        raise UnreadableError("is a zip file, but no mpprof bundle", where=str(path))
+        raise UnreadableError("is a zip file, but no mpprof bundle", where=str(path), next=_UNPACK)
     return manifest
 
 

@@ -45,13 +45,30 @@ def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
         with _watched(args), _fetched(args, path) as local:
             yield local
         return
-    if path.suffix.lower() != ".zip" or not path.is_file():
+    if not _is_bundle(path):
         yield path
         return
     from mpprof.cli.bundle_reading import unpacked
 
     with unpacked(path) as folder, _named(folder, path):
         yield folder
+
+
+def _is_bundle(path: Path) -> bool:
+    """By its first bytes; one that lost them by its name, unless it is a trace in spite of that."""
+    try:
+        if not path.is_file():  # to open a pipe would be to wait for its writer
+            return False
+        with path.open("rb") as file:
+            begins = file.read(2)
+    except OSError:  # whoever reads it says so
+        return False
+    if begins == b"PK" or path.suffix.lower() != ".zip":
+        return begins == b"PK"
+    from mpprof import traces
+    from mpprof.traces import beginning
+
+    return traces.reader_of(path.name, beginning.of(path)) is None
 
 
 @contextmanager

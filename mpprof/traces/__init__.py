@@ -72,6 +72,10 @@ def read(path: Path, *, strict: bool = False) -> Trace:
             raise UnreadableError(
                 "is compressed twice", where=str(path), next="Unpack it with gunzip and read the result."
             )
+        if (packed := _packed_otherwise(head)) is not None:
+            raise UnreadableError(
+                f"is packed with {packed}, not with gzip", where=str(path), next="Unpack it."
+            )
         if (reader := reader_of(path.name, head)) is not None:
             return reader.read(path, strict=strict)
     except FileNotFoundError:
@@ -81,8 +85,14 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     raise UnreadableError(
         "is no trace that mpprof knows",
         where=str(path),
-        next=f"It reads {', '.join(suffix for reader in READERS for suffix in reader.suffixes)}.",
+        next="It reads profiles of TensorFlow and JAX (*.xplane.pb), of PyTorch (*.pt.trace.json), older ones"
+        " of TensorFlow (*.trace.json), all packed with gzip or not, and exports of Nsight Systems (*.sqlite).",
     )
+
+
+def _packed_otherwise(head: bytes) -> str | None:
+    magic = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+    return next((name for begins, name in magic.items() if head.startswith(begins)), None)
 
 
 def reader_of(name: str, head: bytes) -> Reader | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
+import os
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -85,6 +89,38 @@ def test_other_files_of_any_name_are_refused_in_one_line(
         traces.read(tmp_path / "file")
     assert main(["report", str(tmp_path / "file")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("module", "name"), [(bz2, "bzip2"), (lzma, "xz")])
+def test_another_way_of_packing_is_named(tmp_path: Path, module: ModuleType, name: str) -> None:
+    path = tmp_path / "host.xplane.pb.packed"
+    path.write_bytes(module.compress(XPLANE.read_bytes()))
+    with pytest.raises(UnreadableError, match=f"is packed with {name}, not with gzip. Unpack it"):
+        traces.read(path)
+
+
+def test_a_bundle_is_known_by_its_bytes_and_a_trace_named_like_one_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bundle", str(XPLANE), "-o", str(tmp_path / "bundle")]) == 0
+    _xplane(tmp_path / "trace.zip")
+    capsys.readouterr()
+    tables = []
+    for path in (XPLANE, tmp_path / "bundle", tmp_path / "trace.zip"):
+        assert main(["kernels", str(path), "--format", "csv"]) == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1] == tables[2] != ""
+    (tmp_path / "broken.zip").write_bytes((tmp_path / "bundle").read_bytes()[:-30])
+    (tmp_path / "text.zip").write_bytes(b"text")
+    for name in ("broken.zip", "text.zip"):
+        assert main(["report", str(tmp_path / name)]) == 2
+        assert "damaged zip file" in capsys.readouterr().err
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    for name in ("pipe", "pipe.zip", "pipe.xplane.pb"):
+        os.mkfifo(tmp_path / name)
+        assert main(["report", str(tmp_path / name)]) == 2
 
 
 def test_what_is_slow_to_read_is_kept_under_any_name(tmp_path: Path) -> None:
