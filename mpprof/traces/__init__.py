@@ -86,7 +86,7 @@ def read(path: Path, *, strict: bool = False) -> Trace:
         "is no trace that mpprof knows",
         where=str(path),
         next="It reads profiles of TensorFlow and JAX (*.xplane.pb), of PyTorch (*.pt.trace.json), older ones"
-        " of TensorFlow (*.trace.json), all packed with gzip or not, and exports of Nsight Systems (*.sqlite).",
+        " of TensorFlow (*.trace.json), packed with gzip or not, and exports of Nsight Systems (*.sqlite).",
     )
 
 
