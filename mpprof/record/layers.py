@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import math
+import sys
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,7 +39,7 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
     output types are left out where the model does not state them (subclassed models). `written`: each layer
     also as its constructor's `arguments`, which `run.json` does not hold. `layers_left_out`: how many layers
     beyond `MOST_LAYERS` there are, if any."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _tensorflow_left_alone():
         warnings.simplefilter("ignore")  # of lambdas that would not survive being saved: nothing is saved
         found = walk(model)
         layers = [
@@ -54,6 +57,22 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
         "train_step": _train_step(model),
     }
     return _known(facts)
+
+
+@contextlib.contextmanager
+def _tensorflow_left_alone() -> Iterator[None]:
+    """Of whatever Keras 3 serialises for a `get_config` it asks whether it is TensorFlow's, and imports
+    TensorFlow for it: seconds and hundreds of megabytes in a training on JAX or torch, which needs none."""
+    serialization: Any = sys.modules.get("keras.src.saving.serialization_lib")
+    lazy = getattr(serialization, "tf", None)
+    if "tensorflow" in sys.modules or type(lazy).__name__ != "LazyModule":
+        yield
+        return
+    serialization.tf = types.SimpleNamespace(available=False)
+    try:
+        yield
+    finally:
+        serialization.tf = lazy
 
 
 def layers_not_described(facts: Facts) -> str | None:

@@ -1,19 +1,22 @@
 """Processes of their own with TensorFlow in them, forked from one that has imported it and done nothing else.
 
 An import takes seconds, and many tests here need a process: to kill it, to give it devices, a cluster or Keras 2.
-What needs another backend of Keras, or the end of an interpreter, starts one of its own instead.
+Keras on JAX needs an interpreter of its own, as a process has one backend.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 IMPORTED = ["tensorflow", "tf_keras", "mpprof.record.loops", "tests.record.training"]
 
@@ -57,6 +60,28 @@ def done(said: Path, work: Callable[..., object], *arguments: Any, **environment
     printed = process.wait()
     assert process.code == 0, printed[-4000:]
     return printed
+
+
+def done_on_jax(work: Callable[[Path], object], folder: Path, **environment: str) -> str:
+    """What an interpreter printed that has ended well, in which Keras runs on JAX. A program that trainings
+    share, such as the one with the callback and the one without, is compiled once, and all of them quickly: how
+    fast they run matters to nobody."""
+    call = "import pathlib, sys; from {} import {} as work; work(pathlib.Path(sys.argv[1]))"
+    with tempfile.TemporaryDirectory() as programs:
+        given = {
+            **os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3",
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+            "JAX_COMPILATION_CACHE_DIR": programs, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", **environment,
+            "XLA_FLAGS": " ".join(["--xla_backend_optimization_level=0", environment.get("XLA_FLAGS", "")]),
+        }  # fmt: skip
+        ended = subprocess.run(
+            [sys.executable, "-c", call.format(work.__module__, work.__name__), str(folder)],
+            env=given, cwd=folder, text=True, timeout=300, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout[-4000:]
+    return ended.stdout
 
 
 def _run(

@@ -28,7 +28,7 @@ import pytest
 
 from mpprof.record import aside as waiting
 from mpprof.store import find_runs, read_records, writing
-from tests.record.test_fit_jax import REPOSITORY
+from tests.record.processes import REPOSITORY
 from tests.record.training import BATCH, callback, data, model
 
 tf = pytest.importorskip("tensorflow")

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mpprof.store import Records, read_records
+from tests.record.processes import done_on_jax
+from tests.record.training import on_jax
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.framework
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("jax")
-    environment = {
-        **os.environ, "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
-    }  # fmt: skip
-    command = [sys.executable, "-m", "tests.record.training", str(out)]
-    ended = subprocess.run(
-        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    ours = [line for line in ended.stderr.splitlines() if "mpprof" in line and "MP206" not in line]
+    said = done_on_jax(on_jax, out)
+    ours = [line for line in said.splitlines() if "mpprof" in line and "MP206" not in line]
     assert ours == []  # nothing of ours failed
     return out
 
@@ -57,6 +46,10 @@ def test_weights_are_the_same_bit_by_bit(answers: Any, kind: str) -> None:
 
 def test_keras_still_dispatches_asynchronously(answers: Any) -> None:
     assert answers["kept_asynchronous"]
+
+
+def test_tensorflow_is_not_imported_for_it(answers: Any) -> None:
+    assert not answers["tensorflow_imported"]
 
 
 def test_the_state_is_copied_back_no_more_often_than_without_the_callback(answers: Any) -> None:

@@ -20,7 +20,8 @@ import pytest
 from mpprof.record import StepRecorder
 from mpprof.record.announcing import last_line
 from mpprof.store import Records, find_runs, read_records
-from tests.record.test_fit_jax import REPOSITORY, events_of
+from tests.record.processes import REPOSITORY
+from tests.record.test_fit_jax import events_of
 from tests.record.training import BATCH, batches_of_unknown_number, callback, data, digest, model
 
 tf = pytest.importorskip("tensorflow")

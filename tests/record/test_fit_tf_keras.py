@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mpprof.store import Records, read_records
-from tests.record.test_fit_jax import REPOSITORY
+from tests.record.processes import done
 from tests.record.training import BATCH, CLASSES, FEATURES, callback, data
 
 pytest.importorskip("tf_keras", reason="tf_keras is not installed")
 pytestmark = pytest.mark.framework
 
 
-def model(optimizer: Any = "adam", **compiling: Any) -> Any:
+def model(optimizer: Any = "adam", hidden: bool = True, **compiling: Any) -> Any:
     import tf_keras
 
     tf_keras.utils.set_random_seed(11)
@@ -31,7 +28,7 @@ def model(optimizer: Any = "adam", **compiling: Any) -> Any:
     made = tf_keras.Sequential(
         [
             tf_keras.Input((FEATURES,)),
-            inner,
+            *([inner] if hidden else []),
             layers.Dense(CLASSES, name="head"),
             layers.Activation("softmax", dtype="float32"),
         ]
@@ -53,7 +50,7 @@ def fit(made: Any, x: Any, y: Any, *callbacks: Any, **more: Any) -> None:
     )
 
 
-def everything(out: Path) -> dict[str, Any]:
+def everything(out: Path) -> None:
     import tensorflow as tf
     import tf_keras
 
@@ -75,19 +72,14 @@ def everything(out: Path) -> dict[str, Any]:
     fit(model(fixed), x, y, callback(out / "fixed"))
     batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
     model().fit(batches, verbose=0, callbacks=[callback(out / "dataset")])
-    return answers
+    (out / "answers.json").write_text(json.dumps(answers))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("tf_keras")
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(REPOSITORY)}
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.record.test_fit_tf_keras", str(out)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    ours = [line for line in ended.stderr.splitlines() if "mpprof" in line and "MP206" not in line]
+    said = done(out / "said", everything, out)
+    ours = [line for line in said.splitlines() if "mpprof" in line and "MP206" not in line]
     assert ours == []
     return out
 
@@ -153,8 +145,3 @@ def test_a_fixed_scale_and_the_batch_size_of_a_data_set(folder: Path) -> None:
     dataset = records(folder / "dataset").facts
     assert dataset is not None
     assert dataset.fits[0].batch_size == BATCH
-
-
-if __name__ == "__main__":
-    folder_ = Path(sys.argv[1])
-    (folder_ / "answers.json").write_text(json.dumps(everything(folder_)))

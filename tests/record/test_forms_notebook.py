@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.record.test_fit_jax import REPOSITORY
+from tests.record.processes import REPOSITORY, done_on_jax
 from tests.record.training import callback, data, model
 
 pytestmark = pytest.mark.framework
@@ -57,19 +56,6 @@ def test_a_result_is_shown_without_a_port(
     assert said.endswith("More: mpprof report run")  # from where it was trained
 
 
-def run_on_jax(code: str, folder: Path) -> str:
-    environment = {
-        **os.environ, "PYTHONPATH": str(REPOSITORY), "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3",
-        "JAX_PLATFORMS": "cpu",
-    }  # fmt: skip
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment, cwd=folder, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    return ended.stdout.strip()
-
-
 def test_the_cells_of_a_real_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In Jupyter's own kernel, where that is installed: Colab's and Kaggle's cells show `text/html`, too."""
     nbclient = pytest.importorskip("nbclient", reason="no Jupyter here: pip install nbclient ipykernel")
@@ -95,33 +81,34 @@ def test_the_cells_of_a_real_notebook(tmp_path: Path, monkeypatch: pytest.Monkey
     assert shown.startswith('<iframe sandbox="allow-scripts"')
 
 
-COMPARED = """
-import json, sys
-import keras, mpprof
-from tests.record.training import data
+def compared(folder: Path) -> None:
+    import keras
 
-def build():
-    layers = keras.layers
-    made = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4),
-                             layers.Activation("softmax", dtype="float32")])
-    made.compile("adam", "sparse_categorical_crossentropy")
-    return made
+    import mpprof
 
-compared = mpprof.compare_policies(build, data(10), steps=40, logdir="runs", batch_size=8)
-runs = [run.run for run in compared.runs]
-assert keras.config.dtype_policy().name == "float32"
-print(json.dumps({
-    "backend": [run.facts.framework["backend"] for run in runs],
-    "dtypes": [run.last_fit.policy.compute_dtype for run in runs],
-    "steps": [run.steps.count for run in compared.runs],
-    "text": repr(compared),
-}))
-"""
+    def build() -> Any:
+        layers = keras.layers
+        ends = layers.Dense(4), layers.Activation("softmax", dtype="float32")
+        made = keras.Sequential([keras.Input((8,)), layers.Dense(16), *ends])
+        made.compile("adam", "sparse_categorical_crossentropy")
+        return made
+
+    told = mpprof.compare_policies(build, data(10), steps=40, logdir=folder / "runs", batch_size=8)
+    runs = [each.run for each in told.runs]
+    assert keras.config.dtype_policy().name == "float32"
+    answers = {
+        "backend": [run.facts.framework["backend"] for run in runs if run.facts],
+        "dtypes": [run.last_fit.policy.compute_dtype for run in runs if run.last_fit],
+        "steps": [each.steps.count for each in told.runs if each.steps],
+        "text": repr(told),
+    }
+    (folder / "answers.json").write_text(json.dumps(answers))
 
 
 def test_policies_are_compared_on_jax(tmp_path: Path) -> None:
     pytest.importorskip("jax")
-    told = json.loads(run_on_jax(COMPARED, tmp_path).splitlines()[-1])
+    done_on_jax(compared, tmp_path)
+    told = json.loads((tmp_path / "answers.json").read_text())
     assert told["backend"] == ["jax", "jax"]
     assert told["dtypes"] == ["float32", "float16"]
     assert told["steps"] == [40, 40]

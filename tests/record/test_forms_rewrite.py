@@ -13,7 +13,7 @@ import pytest
 
 import mpprof
 from mpprof.store.rewrite_log import read_rewrite_log
-from tests.record.test_fit_jax import REPOSITORY
+from tests.record.processes import REPOSITORY
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.framework

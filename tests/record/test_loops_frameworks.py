@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ from typing import Any
 import pytest
 
 from mpprof.store import read_records
-from tests.record.test_fit_jax import REPOSITORY
+from tests.record.processes import done, done_on_jax
 
 pytestmark = pytest.mark.framework
 
@@ -194,6 +191,20 @@ def jax_plain(out: Path) -> dict[str, float]:
     return {"scale": float(scale)}
 
 
+def on_tensorflow(folder: Path) -> None:
+    _all_of("tensorflow", folder)
+
+
+def on_jax(folder: Path) -> None:
+    _all_of("jax", folder)
+
+
+def _all_of(backend: str, folder: Path) -> None:
+    loops: dict[str, Callable[[Path], dict[str, float]]] = {name: globals()[name] for name in LOOPS[backend]}
+    truth = {name: loop(folder / name) for name, loop in loops.items()}
+    (folder / "truth.json").write_text(json.dumps(truth))
+
+
 # --- what was recorded -------------------------------------------------------------------------------------
 
 
@@ -203,15 +214,10 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     pytest.importorskip(backend)
     pytest.importorskip("tf_keras", reason="tf_keras is not installed")
     out = tmp_path_factory.mktemp(backend)
-    environment = {
-        **os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu",
-        "KERAS_BACKEND": backend,
-    }  # fmt: skip
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.record.test_loops_frameworks", backend, str(out)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    if backend == "jax":
+        done_on_jax(on_jax, out)
+    else:
+        done(out / "said", on_tensorflow, out)
     return backend, out
 
 
@@ -231,10 +237,3 @@ def test_steps_skips_and_scales_are_exact(folder: Any) -> None:
         scale = float(steps.loss_scale[steps.loss_scale_known][-1])
         table[name] = (len(steps), skipped, at[0], scale)
     assert table == {name: (STEPS, len(BAD), BAD[0], truth[name]["scale"]) for name in LOOPS[backend]}
-
-
-if __name__ == "__main__":
-    folder_ = Path(sys.argv[2])
-    loops: dict[str, Callable[[Path], dict[str, float]]] = {n: globals()[n] for n in LOOPS[sys.argv[1]]}
-    answers = {name: loop(folder_ / name) for name, loop in loops.items()}
-    (folder_ / "truth.json").write_text(json.dumps(answers))

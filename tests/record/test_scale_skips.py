@@ -8,18 +8,14 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mpprof.store import Records, read_records
-from tests.record.test_fit_jax import REPOSITORY
+from tests.record.processes import done, done_on_jax
 
-pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.framework
 
 STEPS, BAD = 38, (2, 19, 20, 37)
@@ -90,14 +86,14 @@ def _model(package: str, case: dict[str, Any]) -> Any:
     if package == "tf_keras":
         from tests.record.test_fit_tf_keras import model as of_keras_2
 
-        return of_keras_2(steps_per_execution=case["per_call"])
+        return of_keras_2("sgd", hidden=False, steps_per_execution=case["per_call"])
     import keras
 
     from tests.record.training import model
 
     micro = case["accumulate"] if case["accumulate"] > 1 else None
-    optimizer = keras.optimizers.Adam(gradient_accumulation_steps=micro)
-    return model(optimizer=optimizer, steps_per_execution=case["per_call"])
+    optimizer = keras.optimizers.SGD(gradient_accumulation_steps=micro)
+    return model(optimizer=optimizer, kind="linear", steps_per_execution=case["per_call"])
 
 
 def _input(package: str, x: Any, y: Any, known: bool) -> dict[str, Any]:
@@ -110,7 +106,8 @@ def _input(package: str, x: Any, y: Any, known: bool) -> dict[str, Any]:
         return {"x": batches_of_unknown_number(x, y)}
     import tensorflow as tf
 
-    return {"x": tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)}
+    # The type of its elements does not state the size: the last batch might be smaller.
+    return {"x": tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)}
 
 
 def _truth(optimizer: Any) -> dict[str, float]:
@@ -128,22 +125,36 @@ def _number(variable: Any) -> float:
     return float(held.numpy() if hasattr(held, "numpy") else held)
 
 
+def on_tensorflow(folder: Path) -> None:
+    import tensorflow as tf
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    _all_of("tensorflow", folder)
+
+
+def on_jax(folder: Path) -> None:
+    _all_of("jax", folder)
+
+
+def _all_of(framework: str, folder: Path) -> None:
+    for platform in PLATFORMS:
+        package = platform.partition(", ")[0].replace("keras 3", "keras")
+        if framework_of(platform) == framework and importlib.util.find_spec(package):
+            train(platform, folder / platform)
+
+
 # --- what was recorded -------------------------------------------------------------------------------------
 
 
 @functools.cache
 def trained(framework: str, out: Path) -> None:
     """All platforms of it, below `out`."""
-    environment = {
-        **os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3",
-        "KERAS_BACKEND": framework, "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2" if framework == "jax" else "",
-    }  # fmt: skip
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.record.test_scale_skips", framework, str(out)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=1200, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    if framework == "jax":
+        done_on_jax(on_jax, out, XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    else:
+        done(out / "said", on_tensorflow, out)
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +165,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=PLATFORMS)
 def platform(request: pytest.FixtureRequest, folder: Path) -> Any:
     name = str(request.param)
+    pytest.importorskip(framework_of(name))
     pytest.importorskip(name.partition(", ")[0].replace("keras 3", "keras"))
     trained(framework_of(name), folder)
     out = folder / name
@@ -197,17 +209,3 @@ def test_how_it_was_spread_is_recorded(platform: Any) -> None:
             given["accumulate"],
         )
         assert fit.non_finite_weights == ()
-
-
-if __name__ == "__main__":
-    framework_, folder_ = sys.argv[1], Path(sys.argv[2])
-    if framework_ == "tensorflow":
-        import tensorflow as tf
-
-        tf.config.set_logical_device_configuration(
-            tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-        )
-    for platform_ in PLATFORMS:
-        package_ = platform_.partition(", ")[0].replace("keras 3", "keras")
-        if framework_of(platform_) == framework_ and importlib.util.find_spec(package_):
-            train(platform_, folder_ / platform_)
