@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 GIVE_A_PATH = "Give a log directory or a trace file"
 CHECK = "Check its permissions"
 _MOST_NAMED = 3
-"""Of directories that cannot be opened, in warnings."""
+"""Of directories or files, in a warning or an error."""
+_MOST_LOOKED_AT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Place:
 def places(path: Path) -> tuple[Place, ...]:
     """Every place under a path that holds a run: directories with records, else lone traces.
 
-    A file is one run without records; what lies at an address (https, s3, gs) is fetched. Empty where there
-    is nothing; raises NotFoundError for a missing path.
+    A file is one run without records, unless it is one of a run's records; what lies at an address (https,
+    s3, gs) is fetched. Empty where there is nothing; raises NotFoundError for a missing path.
     """
     try:
         there = path.exists()
@@ -50,9 +51,9 @@ def places(path: Path) -> tuple[Place, ...]:
         raise UnreadableError(f"cannot be reached: {error.strerror}", where=str(path), next=CHECK) from error
     if not there:
         path = _fetched(path)
-    if path.is_file():
+    if path.is_file() and not _is_record(path):
         return (Place(path.name, path, (path,)),)
-    if not path.is_dir():
+    if not path.is_dir() and not path.is_file():
         raise UnreadableError("is no regular file and no directory", where=str(path), next=f"{GIVE_A_PATH}.")
     from mpprof import store
 
@@ -61,6 +62,17 @@ def places(path: Path) -> tuple[Place, ...]:
         lone = ((file.relative_to(path).as_posix(), file) for file in traces.find(path))
         return tuple(Place(name, file, (file,), found=True) for name, file in lone)
     return tuple(_place(root, path, roots) for root in roots)
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a file is one of the records that stand for their run."""
+    if path.absolute().parent.name != "mpprof":
+        return False
+    from mpprof import store
+    from mpprof.store import formats
+
+    known = (formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE)
+    return path.name in known and bool(store.find_runs(path))
 
 
 def _fetched(path: Path) -> Path:
@@ -75,7 +87,10 @@ def _fetched(path: Path) -> Path:
 
 
 def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
-    name = root.name if root == under else root.relative_to(under).as_posix()
+    # `under` may also be the directory of a run's records, or one of them.
+    below = root != under and root.is_relative_to(under)
+    own = root.name if root.name not in ("", "..") else root.resolve().name
+    name = root.relative_to(under).as_posix() if below else own
     nested = tuple(other for other in roots if other != root and other.is_relative_to(root))
     records = tuple(sorted((root / "mpprof").glob("*.json*")))
     found = tuple(f for f in traces.find(root) if not any(f.is_relative_to(other) for other in nested))
@@ -106,22 +121,43 @@ def _nothing(path: Path) -> MpprofError:
     if refused := closed(path):
         more = f", and {len(refused) - 1} more directories" if len(refused) > 1 else ""
         return UnreadableError(f"{refused[0].what}{more}", where=refused[0].where, next=refused[0].next)
-    try:
-        links = sorted(each.name for each in path.iterdir() if each.is_symlink() and each.is_dir())
-    except OSError:
-        links = []
-    if links:
-        named = ", ".join(links[:_MOST_NAMED]) + (", …" if len(links) > _MOST_NAMED else "")
-        return NotFoundError(
-            "no mpprof records and no trace here, and links to directories are not followed",
-            where=str(path),
-            next=f"Give one of these: {_one_line(named)}",
-        )
+    for what, names in (
+        ("no mpprof records and no trace here, and links to directories are not followed", _links(path)),
+        ("no mpprof records and no trace here by its name", _doubtful(path)),
+    ):
+        if names:
+            named = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+            next_ = f"Give {'it' if len(names) == 1 else 'one of them'} itself: {_one_line(named)}"
+            return NotFoundError(what, where=str(path), next=next_)
     return NotFoundError(
         "no mpprof records and no trace here",
         where=str(path),
         next="Train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
     )
+
+
+def _links(path: Path) -> list[str]:
+    """Links to directories in a directory."""
+    return [each.name for each in _entries(path) if each.is_symlink() and each.is_dir()]
+
+
+def _doubtful(path: Path) -> list[str]:
+    """Files in a directory that are traces by their first bytes, though not by their names."""
+    found = []
+    for each in _entries(path)[:_MOST_LOOKED_AT]:
+        try:
+            if each.is_file() and traces.reader_of("", traces.beginning.of(each)) is not None:
+                found.append(each.name)
+        except OSError:
+            continue
+    return found
+
+
+def _entries(path: Path) -> list[Path]:
+    try:
+        return sorted(path.iterdir())
+    except OSError:
+        return []
 
 
 def closed(path: Path) -> tuple[UnreadableError, ...]:

@@ -176,13 +176,44 @@ def test_an_empty_directory_says_what_to_do(tmp_path: Path) -> None:
         mpprof.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "below", ["mpprof", "mpprof/run.json", "mpprof/steps.jsonl", "mpprof/hardware.jsonl"]
+)
+def test_a_run_s_records_stand_for_the_run(
+    tmp_path: Path, below: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy(FLOAT32, tmp_path / "run")
+    (root / "mpprof" / "hardware.jsonl").write_text('{"schema":"mpprof.hardware/1"}\n')
+    run = mpprof.load(root / below)
+    assert (run.name, run.path, run.traces) == ("run", root, mpprof.load(root).traces)
+    assert workflows.source(root / "mpprof").entries()[0].name == "run"
+    monkeypatch.chdir((root / below).parent)
+    assert mpprof.load(Path(below).name).name == "run"
+    monkeypatch.chdir(root / "mpprof")
+    assert mpprof.load(".").name == mpprof.load("..").name == "run"
+
+
+def test_records_that_are_no_run_are_no_trace_either(tmp_path: Path) -> None:
+    (tmp_path / "mpprof").mkdir()
+    (tmp_path / "mpprof" / "hardware.jsonl").write_text('{"schema":"mpprof.hardware/1"}\n')
+    with pytest.raises(UnreadableError, match="is no trace that mpprof knows"):
+        mpprof.diagnose(mpprof.load(tmp_path / "mpprof" / "hardware.jsonl"))
+
+
+def test_a_trace_of_a_doubtful_name_in_a_directory_is_named(tmp_path: Path) -> None:
+    (trace,) = MIXED.glob("plugins/profile/*/*.xplane.pb")
+    shutil.copy(trace, tmp_path / "window-3")
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(NotFoundError, match=r"no trace here by its name. Give it itself: window-3$"):
+        mpprof.load(tmp_path)
+    assert mpprof.load(tmp_path / "window-3").traces == (tmp_path / "window-3",)
+
+
 def test_links_that_are_not_followed_are_named(tmp_path: Path) -> None:
     copy(MIXED, tmp_path / "elsewhere")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "latest").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(
-        NotFoundError, match=r"links to directories are not followed. Give one of these: latest"
-    ):
+    with pytest.raises(NotFoundError, match=r"links to directories are not followed. Give it itself: latest"):
         mpprof.load(tmp_path / "logs")
     assert mpprof.load(tmp_path / "logs" / "latest").name == "latest"
 

@@ -21,6 +21,7 @@ def find_runs(path: Path) -> tuple[Path, ...]:
     if not path.exists():
         raise NotFoundError("no such file or directory", where=str(path), next="Check the path")
     inside = path if path.is_dir() else path.parent
+    inside = inside if inside.name else inside.absolute()  # "." within it
     if inside.name == formats.FOLDER and _holds_run(inside.parent):
         return (inside.parent,)
     if not path.is_dir():
