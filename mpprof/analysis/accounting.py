@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis import idle, timeline
 from mpprof.analysis import steps as stepping
+from mpprof.analysis.grouping import pick
 from mpprof.analysis.intervals import Intervals, crowded, gaps, sweep, union
 from mpprof.analysis.layers import Ownership
 from mpprof.analysis.roofline import weighed
@@ -172,7 +173,8 @@ def _work(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
 ) -> _Work:
     table, rows = trace.kernels, window.rows
-    start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
+    start = pick(table.start_ns, rows)
+    end = start + pick(table.duration_ns, rows)
     near = np.flatnonzero((end >= instants.start[0]) & (start < instants.end[-1]))
     if len(near) < len(rows):
         rows, start, end = rows[near], start[near], end[near]
@@ -197,7 +199,8 @@ def _work(
 def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[Class, int]:
     """Idle time of all periods by class."""
     table, rows = trace.kernels, window.rows
-    start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
+    start = pick(table.start_ns, rows)
+    end = start + pick(table.duration_ns, rows)
     pauses = gaps(union(start, end), instants)
     following = np.searchsorted(start, pauses.end, side="left")
     real = following < len(rows)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
+T = TypeVar("T", bound=np.generic)
+
+
+def pick(column: NDArray[T], rows: NDArray[np.integer]) -> NDArray[T]:
+    """These rows of a column, ascending and each once; the column itself where they are all of it."""
+    return column if len(rows) == len(column) else column[rows]
 
 
 def lookup(column: NDArray[Any], op: NDArray[np.int32]) -> Int64:

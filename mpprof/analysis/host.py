@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.analysis import timeline
+from mpprof.analysis.grouping import pick
 from mpprof.analysis.quantiles import median
 from mpprof.model.account import Account
 from mpprof.model.trace import HostKind, Trace
@@ -34,13 +35,15 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
     if not len(rows):
         return None
-    start = host.start_ns[kernels.launch[rows]]
+    launch = pick(kernels.launch, rows)
+    start = host.start_ns[launch]
     if (start[1:] < start[:-1]).any():
-        rows = rows[np.argsort(start, kind="stable")]
-        start = host.start_ns[kernels.launch[rows]]
-    end = np.maximum(
-        start + host.duration_ns[kernels.launch[rows]], kernels.start_ns[rows] + kernels.duration_ns[rows]
-    )
+        order = np.argsort(start, kind="stable")
+        rows, launch, start = rows[order], launch[order], start[order]
+        ran_until = (kernels.start_ns + kernels.duration_ns)[rows]
+    else:
+        ran_until = pick(kernels.start_ns, rows) + pick(kernels.duration_ns, rows)
+    end = np.maximum(start + host.duration_ns[launch], ran_until)
     waits = np.flatnonzero(host.kind == HostKind.SYNC)
     waited = np.sort(host.start_ns[waits] + host.duration_ns[waits])
     begin, finish = marks.start_ns[:-1], marks.start_ns[1:]

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.grouping import pick
 from mpprof.analysis.intervals import EMPTY, Intervals, gaps, join, union
 from mpprof.analysis.timeline import Marks
 from mpprof.model.account import IDLE_CLASSES, Class
@@ -48,9 +49,9 @@ class ClockShift:
 
 def clock_shift(trace: Trace, rows: Int64) -> ClockShift:
     """The shift that lets every launch precede its kernel, 0 where none is needed."""
-    launch = trace.kernels.launch[rows]
-    linked = rows[launch >= 0]
-    early = trace.host.start_ns[trace.kernels.launch[linked]] - trace.kernels.start_ns[linked]
+    launch = pick(trace.kernels.launch, rows)
+    linked = pick(rows, np.flatnonzero(launch >= 0))
+    early = trace.host.start_ns[pick(trace.kernels.launch, linked)] - pick(trace.kernels.start_ns, linked)
     far = early > MISJOINED_NS
     if 0 < np.count_nonzero(far) <= _MISJOINED_RATIO * len(early):
         return ClockShift(max(0, int(early[~far].max(initial=0))), linked[far])

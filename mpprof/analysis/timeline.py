@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.grouping import pick
 from mpprof.analysis.intervals import Intervals, latest
 from mpprof.analysis.quantiles import median
 from mpprof.analysis.repetition import begins, repetition
@@ -203,25 +204,25 @@ def _first_of_each(trace: Trace, rows: Int64, found: Marks) -> Int64 | None:
 def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
     """From the first kernel launched under a marker to the first under the next one."""
     kernels, host = trace.kernels, trace.host
-    launch = kernels.launch[rows]
-    linked = launch >= 0
+    launch = pick(kernels.launch, rows)
+    linked = pick(rows, np.flatnonzero(launch >= 0))
     notes: list[str] = []
-    if linked.any():
-        marker = found.at(host.start_ns[launch[linked]])
-        start = kernels.start_ns[rows[linked]]
+    joined = linked if len(linked) else rows
+    start, stream = pick(kernels.start_ns, joined), pick(kernels.stream, joined)
+    if len(linked):
+        marker = found.at(host.start_ns[pick(kernels.launch, linked)])
     else:
         notes.append("no kernel names its launch: kernels were joined with step markers by time")
-        marker, start = found.at(kernels.start_ns[rows]), kernels.start_ns[rows]
-    stream = kernels.stream[rows[linked]] if linked.any() else kernels.stream[rows]
+        marker = found.at(start)
     first = _first_under(len(found), marker, start, stream if trace.basis == "device" else None)
-    if _lagging(trace, found, rows[linked]):
-        own = _first_of_each(trace, rows[linked], found)
+    if _lagging(trace, found, linked):
+        own = _first_of_each(trace, linked, found)
         where = "where a step begins is not sure" if own is None else "a step begins with the program's first"
         notes.append(f"another thread launched kernels after their step markers had passed: {where}")
         first = first if own is None else own
     cut = np.zeros(len(found), np.bool_)
     missing = launches = np.zeros(len(found), np.int64)
-    if linked.any():
+    if len(linked):
         launches, missing = _launches(trace, found)
         cut = (first < 0) & (missing > 0)
     if cut.any():
