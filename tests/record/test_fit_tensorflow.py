@@ -20,7 +20,7 @@ import pytest
 from mpprof.record import StepRecorder
 from mpprof.record.announcing import last_line
 from mpprof.store import Records, find_runs, read_records
-from tests.record.processes import REPOSITORY
+from tests.record.processes import REPOSITORY, done
 from tests.record.test_fit_jax import events_of
 from tests.record.training import BATCH, batches_of_unknown_number, callback, data, digest, model
 
@@ -121,7 +121,7 @@ def test_every_step_is_read_where_that_is_wanted(trained: Any, tmp_path: Path) -
 @pytest.mark.parametrize("known", [True, False])
 def test_steps_and_skips_where_the_last_call_is_not_full(tmp_path: Path, per_call: int, known: bool) -> None:
     x, y = data(38, bad_steps=(2, 37))
-    made = model(steps_per_execution=per_call)
+    made = model(optimizer="sgd", kind="linear", steps_per_execution=per_call)
     source: Any = batches_of_unknown_number(x, y)
     if known:
         source = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)
@@ -515,25 +515,18 @@ def test_the_last_line_has_the_verdict_and_the_command(
     assert said.startswith("mpprof: 4 steps. A verdict.")  # one figure of the step time is enough
 
 
-MIRRORED = """
-import sys, pathlib, tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-from tests.record.training import callback, data, model
-x, y = data(24, bad_steps=(5, 19))
-with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-    made = model()
-made.fit(x, y, batch_size=8, shuffle=False, verbose=0, callbacks=[callback(pathlib.Path(sys.argv[1]))])
-"""
+def mirrored(folder: Path) -> None:
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    x, y = data(24, bad_steps=(5, 19))
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        made = model()
+    fit(made, x, y, callback(folder))
 
 
 def test_two_replicas_count_a_step_once(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    ended = subprocess.run(
-        [sys.executable, "-c", MIRRORED, str(tmp_path)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    done(tmp_path / "said", mirrored, tmp_path)
     read = records(tmp_path)
     assert read.facts is not None
     assert read.steps is not None
