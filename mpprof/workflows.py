@@ -293,6 +293,10 @@ def side(mine: Analysis) -> Side:
     return Side(mine.run, _main_device(mine), mine.peaks)
 
 
+_SAID_ELSEWHERE = ("allocations", "device", "kernels")
+"""What a trace lacks that `memory`, `tensor_core` and `time` give as their reason."""
+
+
 def _absent(mine: Analysis) -> dict[str, str]:
     absent = dict(mine.run.facts.absent) if mine.run.facts else {"run": "a trace without mpprof's records"}
     if mine.steps is None:
@@ -301,7 +305,8 @@ def _absent(mine: Analysis) -> dict[str, str]:
         absent["time"] = mine.trace_problem or "no account"
     if mine.memory is None:
         absent["memory"] = _why_no_memory(mine)
-    return absent
+    lacks = mine.trace.lacks if mine.trace else {}
+    return absent | {f"trace.{what}": why for what, why in lacks.items() if what not in _SAID_ELSEWHERE}
 
 
 def _why_no_memory(mine: Analysis) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpprof import traces
+from mpprof import traces, workflows
 from mpprof.analysis import placement, timeline
 from mpprof.cli import main
 from mpprof.errors import UnreadableError
@@ -173,6 +173,16 @@ def test_an_export_without_kernels_says_what_it_lacks_and_not_that_none_ran(
     assert "nsys profile --trace=cuda" in finding["remedy"]
     assert main(["kernels", str(path)]) == 0
     assert f"note: {lacks}" in capsys.readouterr().err
+
+
+def test_the_report_says_what_the_format_lacks(tmp_path: Path) -> None:
+    trace = traces.read(export(tmp_path / "w.sqlite"))
+    absent = workflows.diagnose(workflows.load(tmp_path / "w.sqlite")).absent
+    assert set(trace.lacks) == {"allocations", "hlo", "shapes"}
+    assert absent["memory"] == trace.lacks["allocations"]
+    assert {what: why for what, why in absent.items() if what.startswith("trace.")} == {
+        "trace.hlo": trace.lacks["hlo"], "trace.shapes": trace.lacks["shapes"],
+    }  # fmt: skip
 
 
 def test_a_report_says_how_to_export_it(tmp_path: Path) -> None:
