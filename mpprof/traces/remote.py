@@ -38,6 +38,8 @@ _AT_ONCE = 8
 """Files that are fetched at the same time."""
 _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of this machine's disk, which carry no file name where writing fails."""
+_RECORD = re.compile(r"/mpprof/(?:run\.json|steps\.jsonl|hardware\.jsonl)$")
+"""One of a run's records, which stands for its run."""
 _ADDRESS = re.compile(r"^(?P<scheme>[a-z][a-z0-9+]*):/+(?P<rest>[^/].*)$")
 
 
@@ -53,7 +55,13 @@ def address_of(path: Path | str) -> str | None:
             next=f"Use one of {', '.join(sorted(PACKAGES))}, or copy the files here",
         )  # fmt: skip
     root = "/" if match["scheme"] == "file" else ""
-    return f"{match['scheme']}://{root}{match['rest']}"
+    address = f"{match['scheme']}://{root}{_RECORD.sub('', match['rest'])}"
+    try:
+        urlsplit(address)
+    except ValueError as error:
+        where = re.sub(r"//[^/]*@", "//", address)
+        raise UsageError("is no address", where=where, next="Check its brackets") from error
+    return address
 
 
 def shown(address: str) -> str:

@@ -40,6 +40,12 @@ def listed(filesystem: Any, root: str, place: str) -> list[File]:
     """
     if is_single(root) or _is_content(filesystem, root):
         return [_single(filesystem, root, place)]
+    web = root.startswith(("http://", "https://"))
+    if web and "?" in root:
+        raise UnreadableError(
+            "is no trace, and with a query no directory either", where=place,
+            next="Leave out what follows the question mark",
+        )  # fmt: skip
     below = dict(_walk(filesystem, root.rstrip("/")))
     files: dict[str, File] = {}
     certain: dict[str, bool] = {}
@@ -57,7 +63,7 @@ def listed(filesystem: Any, root: str, place: str) -> list[File]:
     records = {name for name in below if _RECORDS.search(name)}
     traces = set(first_formats((name for name in below if name not in records), traces_of))
     if not records and not traces:
-        if answer.within(lambda: filesystem.isfile(root)):
+        if not web and answer.within(lambda: filesystem.isfile(root)):
             return [_single(filesystem, root, place)]
         raise NotFoundError(
             "no mpprof records and no trace there", where=place, next="Give the address of the log directory"

@@ -15,7 +15,7 @@ import pytest
 from mpprof import traces
 from mpprof.cli import fetching, main
 from mpprof.cli.fetching import Fetching
-from mpprof.errors import UnreadableError
+from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.traces import answer, awaited, beginning, remote, remote_copies
 from tests.traces.kineto import small
 from tests.traces.servers import Silent, Web
@@ -200,6 +200,39 @@ def test_one_file_comes_in_requests_that_grow(
     assert copy.read_bytes() == (folder / "w.xplane.pb").read_bytes()
     asked = [each.range for each in web.content("w.xplane.pb")][1:]  # but for the question for ranges
     assert asked == ["bytes=0-99", "bytes=100-299", "bytes=300-699", "bytes=700-999"]
+
+
+def test_one_of_a_run_s_records_stands_for_the_run(web: Web, folder: Path, kept: Path) -> None:
+    (folder / "run" / "mpprof").mkdir(parents=True)
+    (folder / "run" / "mpprof" / "run.json").write_text("{}")
+    for name in ("run/mpprof/run.json", "run"):
+        address = remote.address_of(f"{web.url}/{name}")
+        assert address == f"{web.url}/run"
+        assert (remote.fetch(address, kept) / "mpprof" / "run.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("name", ["run?version=2", "run/?version=2"])
+def test_a_directory_with_a_query_is_not_walked(web: Web, folder: Path, kept: Path, name: str) -> None:
+    (folder / "run" / "mpprof").mkdir(parents=True)
+    (folder / "run" / "mpprof" / "run.json").write_text("{}")
+    with pytest.raises(
+        UnreadableError, match=f"^{web.url}/run/?: is no trace, and with a query no directory"
+    ):
+        remote.fetch(f"{web.url}/{name}", kept)
+    assert len(web.requests) <= 1
+
+
+def test_what_is_no_address_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "http://[::1/logs"]) == 2
+    assert capsys.readouterr().err == "mpprof: http://[::1/logs: is no address. Check its brackets\n"
+
+
+def test_a_directory_that_holds_nothing_of_ours_is_called_so(web: Web, folder: Path, kept: Path) -> None:
+    (folder / "notes").mkdir()
+    (folder / "notes" / "a.txt").write_text("hello")
+    for name in ("notes", "notes/"):
+        with pytest.raises(NotFoundError, match="no mpprof records and no trace there"):
+            remote.fetch(f"{web.url}/{name}", kept)
 
 
 # --- what is seen meanwhile --------------------------------------------------------------------------------
