@@ -7,7 +7,7 @@ thinks (analysis, diagnosis). What a report of one trace does not need is import
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +33,7 @@ from mpprof.loading import Place, closed, load, places, runs
 from mpprof.model.account import Account, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Comparison, Diagnosis
+from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements
 from mpprof.model.run import Run
 from mpprof.model.source import RunSource
@@ -53,7 +54,7 @@ TableKind = Literal["kernels", "ops", "layers", "memory"]
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Analysis:
     """What was computed from one run. `trace_problem` says why there is no trace, or no account of it."""
 
