@@ -20,10 +20,14 @@ def frozen(cls: type[C]) -> type[C]:
     """The class as an immutable dataclass with slots: compared, hashed, shown, copied and pickled by fields.
 
     `dataclasses.fields`, `replace` and `asdict` work on it. A field may have a default or a default factory
-    and be `kw_only`; what else `field` takes and `__post_init__` have no effect. A class that derives from it
-    is `frozen`, too.
+    and be `kw_only`; what else `field` takes, and `__post_init__`, raise `TypeError`. A class that derives
+    from it is `frozen`, too.
     """
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    if hasattr(cls, "__post_init__") or not all(
+        each.init and each.repr and each.compare for each in fields(made)
+    ):
+        raise TypeError(f"{cls.__qualname__} asks for more than @frozen gives: use dataclass(frozen=True)")
     made.__init__ = _init(made)
     made.__eq__, made.__hash__ = _comparison(made)
     made.__setattr__, made.__delattr__ = _no_assignment, _no_deletion

@@ -105,3 +105,19 @@ def test_a_derived_class_has_the_fields_of_both() -> None:
     assert hash(wide) == hash(Wider("a", 7, 2))
     assert copy.copy(wide) == wide
     assert repr(wide).endswith("Wider(name='a', number=7, width=2)")
+
+
+def test_what_it_does_not_give_is_refused_where_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match="Checked"):
+
+        @frozen
+        class Checked:
+            number: int
+
+            def __post_init__(self) -> None: ...
+
+    with pytest.raises(TypeError, match="Hidden"):
+
+        @frozen
+        class Hidden:
+            number: int = field(default=1, repr=False)
