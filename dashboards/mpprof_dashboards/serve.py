@@ -5,6 +5,7 @@ from __future__ import annotations
 import webbrowser
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import waitress
 
@@ -29,9 +30,14 @@ def serve(
     Raises UsageError where the address cannot be bound. Nothing is loaded from or sent to another host.
     """
     app = create_app(source, host=host)
+    channels: dict[int, Any] = {}
     try:
-        server = waitress.create_server(app.server, host=host, port=port, threads=_THREADS, ident=None)
+        server = waitress.create_server(
+            app.server, map=channels, host=host, port=port, threads=_THREADS, ident=None
+        )
     except OSError as error:
+        for channel in list(channels.values()):  # what waitress had opened before it tried to bind
+            channel.close()
         raise UsageError(
             f"cannot listen there ({error.strerror or error})",
             where=f"{host}:{port}",

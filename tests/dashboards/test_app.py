@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import socket
+import warnings
 from typing import Any
 
 import pytest
@@ -204,12 +206,16 @@ def test_every_page_is_registered_once() -> None:
     assert len({page.path for page in PAGES}) == len({page.title for page in PAGES}) == len(PAGES) == 6
 
 
-def test_a_port_in_use_is_an_error_with_the_next_step() -> None:
-    with socket.socket() as taken:
+def test_a_port_in_use_is_an_error_with_the_next_step_and_leaves_nothing_open() -> None:
+    with socket.socket() as taken, warnings.catch_warnings(record=True) as said:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
+        gc.collect()
+        warnings.simplefilter("always", ResourceWarning)
         with pytest.raises(UsageError, match="--port"):
             serve(FakeSource(), port=taken.getsockname()[1])
+        gc.collect()
+    assert [str(each.message) for each in said if "unclosed" in str(each.message)] == []
 
 
 def test_context_refuses_a_run_that_is_not_listed() -> None:
