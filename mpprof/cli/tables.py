@@ -89,10 +89,10 @@ def _say(mine: Analysis, args: argparse.Namespace) -> None:
     """What was passed over or is damaged, and why there may be no kernels: a table has no room for it."""
     if mine.trace is None:
         return
-    for warning in (*mine.run.warnings, *mine.trace.warnings):
-        output.note(args, f"warning: {warning}")
-    if "kernels" in mine.trace.lacks:
-        output.note(args, f"note: {mine.trace.lacks['kernels']}")
+    lacks = [mine.trace.lacks["kernels"]] if "kernels" in mine.trace.lacks else []
+    for warning in (*mine.run.warnings, *mine.trace.warnings, *lacks):
+        one_line = warning.replace("\n", "\\n")  # some are a profiler's own words
+        output.note(args, f"warning: {one_line}")
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:

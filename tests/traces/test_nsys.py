@@ -172,7 +172,7 @@ def test_an_export_without_kernels_says_what_it_lacks_and_not_that_none_ran(
     assert (finding["code"], finding["summary"]) == ("MP908", lacks)
     assert "nsys profile --trace=cuda" in finding["remedy"]
     assert main(["kernels", str(path)]) == 0
-    assert f"note: {lacks}" in capsys.readouterr().err
+    assert f"warning: {lacks}" in capsys.readouterr().err
 
 
 def test_the_report_says_what_the_format_lacks(tmp_path: Path) -> None:

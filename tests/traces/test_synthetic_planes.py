@@ -218,3 +218,16 @@ def test_what_the_profiler_says_of_itself_is_found_as_mp909(tmp_path: Path) -> N
         "the profiler's own error: CUPTI could not be loaded",
         "the profiler's own warning: too many events",
     ]
+
+
+def test_a_profilers_own_words_are_one_line_beside_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = Space(errors=["CUPTI\ncould not be loaded"])
+    space.plane("/device:GPU:0").line(7, "Stream #7(Compute)").event("sgemm", 0, 5)
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    assert main(["memory", str(path)]) == 2
+    warning, error = capsys.readouterr().err.splitlines()
+    assert warning == r"mpprof: warning: the profiler's own error: CUPTI\ncould not be loaded"
+    assert "no allocator events" in error
