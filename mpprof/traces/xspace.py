@@ -209,7 +209,7 @@ def _assemble(
     if not len(host.allocations.time_ns):
         parts.lacks["allocations"] = "the trace holds no allocator events"
     if parts.damages:
-        what = parts.damages[0].partition(";")[0]
+        what = " ".join(parts.damages[0].partition(";")[0].split())  # planes may have any name
         if strict:
             raise UnreadableError(what, where=str(path), next="Without --strict what is whole is read.")
         if not (len(kernels) or len(table) or len(host.allocations.time_ns)):

@@ -11,6 +11,7 @@ import pytest
 from mpprof import traces, workflows
 from mpprof.analysis.timeline import periods
 from mpprof.cli import main
+from mpprof.errors import UnreadableError
 from mpprof.model.trace import HostKind, Trace, WorkKind
 from tests.builders.xspace import Ref, Space
 
@@ -231,3 +232,12 @@ def test_a_profilers_own_words_are_one_line_beside_a_table(
     warning, error = capsys.readouterr().err.splitlines()
     assert warning == r"mpprof: warning: the profiler's own error: CUPTI\ncould not be loaded"
     assert "no allocator events" in error
+
+
+def test_a_damaged_plane_of_an_odd_name_is_one_line(tmp_path: Path) -> None:
+    space = Space()
+    space.plane("/device:GPU:0\nanother line").line(7, "Stream #7(Compute)").event("sgemm", 0, 5)
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes()[:-3])
+    with pytest.raises(UnreadableError, match="in plane /device:GPU:0 another line, which begins at byte 0"):
+        traces.read(path, strict=True)
