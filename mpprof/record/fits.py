@@ -13,12 +13,14 @@ Facts = dict[str, Any]
 
 
 def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, batch: int | None) -> Facts:
-    """One entry of run.json's `fits`. `first_step` counts from 1 over all fits; `batch`: the global size."""
+    """One entry of run.json's `fits`. `first_step` counts from 1 over all fits; `batch`: the global size.
+    `model`: which one it trained; of several only the last is described, in run.json's own `model`."""
     optimizer = getattr(model, "optimizer", None)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return _known(
         {
             "fit": fit,
+            "model": getattr(model, "name", None),
             "first_step": first_step,
             "initial_epoch": initial_epoch,
             "policy": policy_facts(model),

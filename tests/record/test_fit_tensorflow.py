@@ -242,6 +242,15 @@ def test_several_fits_validation_and_initial_epoch_are_one_run(trained: Any, tmp
     assert (np.diff(steps.t_ns) > 0).all()
 
 
+def test_each_fit_names_the_model_that_it_trained(trained: Any, tmp_path: Path) -> None:
+    other, recorded = model(kind="linear", optimizer="sgd"), callback(tmp_path)
+    for made in (trained, other):
+        fit(made, *data(3), recorded)
+    run = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert [each["model"] for each in run["fits"]] == [trained.name, other.name]
+    assert trained.name != other.name == run["model"]["name"]
+
+
 def reasons(root: Path) -> list[str]:
     lines = (root / "mpprof" / "steps.jsonl").read_text().splitlines()
     return [record["reason"] for record in map(json.loads, lines) if record.get("kind") == "fit_end"]
