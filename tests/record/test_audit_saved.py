@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mpprof
 from mpprof.cli import main
+from tests.record.processes import done
 
 keras = pytest.importorskip("keras")
 if keras.backend.backend() != "tensorflow":
@@ -51,20 +53,20 @@ class Whole(keras.Model):
     def call(self, x):
         return self.wide(x)
 """
-SAVE = """
-import sys
-import numpy as np, keras
-import classes
-keras.config.set_dtype_policy("mixed_float16")
-for name, kind in (("plain", classes.Plain), ("registered", classes.Registered)):
-    made = keras.Sequential([keras.Input((8,)), kind(100)])
-    made.compile("adam", "mse")
-    made.save(f"{name}.keras")
-whole = classes.Whole()
-whole.compile("adam", "mse")
-whole(np.zeros((1, 8)))
-whole.save("whole.keras")
-"""
+
+
+def save(folder: Path) -> None:
+    sys.path.insert(0, str(folder))
+    classes: Any = importlib.import_module("classes")
+    keras.config.set_dtype_policy("mixed_float16")
+    for name, kind in (("plain", classes.Plain), ("registered", classes.Registered)):
+        made = keras.Sequential([keras.Input((8,)), kind(100)])
+        made.compile("adam", "mse")
+        made.save(folder / f"{name}.keras")
+    whole = classes.Whole()
+    whole.compile("adam", "mse")
+    whole(np.zeros((1, 8)))
+    whole.save(folder / "whole.keras")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Saved by another process, so that its classes are not at hand in this one."""
     folder = tmp_path_factory.mktemp("saved")
     (folder / "classes.py").write_text(CLASSES)
-    subprocess.run([sys.executable, "-c", SAVE], cwd=folder, check=True, capture_output=True, timeout=120)
+    done(folder / "said", save, folder)
     return folder
 
 
