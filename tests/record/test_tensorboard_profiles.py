@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,16 @@ if keras.backend.backend() != "tensorflow":
 pytestmark = pytest.mark.framework
 
 
+@functools.cache
+def trained() -> Any:
+    """One for all tests: whether others have trained it before changes no profile."""
+    return model()
+
+
 def train(steps: int, *callbacks: Any, fits: int = 1) -> None:
     x, y = data(steps)
-    made = model()
     for _ in range(fits):
-        made.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=list(callbacks))
+        trained().fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=list(callbacks))
 
 
 def board(logdir: Path, calls: tuple[int, int] | int) -> Any:
