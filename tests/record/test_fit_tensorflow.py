@@ -294,12 +294,12 @@ def test_an_interrupted_fit_is_closed_by_the_next_one(trained: Any, tmp_path: Pa
 
 
 def test_an_error_in_the_users_code_within_a_window_leaves_the_profiler_to_the_next_training(
-    tmp_path: Path,
+    trained: Any, tmp_path: Path
 ) -> None:
     x, y = data(20)
     interrupt = Interrupt()
     with pytest.raises(KeyboardInterrupt):
-        fit(model(), x, y, callback(tmp_path / "a", profile_steps=(12, 18)), interrupt)
+        fit(trained, x, y, callback(tmp_path / "a", profile_steps=(12, 18)), interrupt)
     fit(model(), x, y, callback(tmp_path / "b", profile_steps=(6, 8)))  # another model, another callback
     for name in ("a", "b"):
         facts = records(tmp_path / name).facts
@@ -383,9 +383,9 @@ def test_the_window_holds_our_markers_and_lies_in_tensorboards_layout(trained: A
     assert read.steps.step[read.steps.profiled].tolist() == [10, 11, 12, 13, 14]
 
 
-def test_an_automatic_window_opens_by_itself_once(tmp_path: Path) -> None:
+def test_an_automatic_window_opens_by_itself_once(trained: Any, tmp_path: Path) -> None:
     x, y = data(150)
-    fit(model(), x, y, callback(tmp_path, profile_steps="auto"))
+    fit(trained, x, y, callback(tmp_path, profile_steps="auto"))
     facts = records(tmp_path).facts
     assert facts is not None
     (window,) = facts.profile_windows
@@ -545,7 +545,9 @@ def test_two_replicas_count_a_step_once(tmp_path: Path) -> None:
     assert total_skipped(read) == 2
 
 
-def test_a_further_window_opens_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_window_opens_when_it_is_asked_for(
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mpprof.store.writing.FLUSH_SECONDS", 0.01)
     wish, begun = tmp_path / "mpprof" / "window-please", threading.Event()
     recorded = callback(tmp_path, profile_steps=(3, 5))
@@ -560,7 +562,7 @@ def test_a_further_window_opens_when_it_is_asked_for(tmp_path: Path, monkeypatch
                     begun.wait(0.005)
 
     x, y = data(40)
-    fit(model(), x, y, Ask(), recorded)
+    fit(trained, x, y, Ask(), recorded)
     facts = records(tmp_path).facts
     assert facts is not None
     assert [(w.first_step, w.last_step, w.status) for w in facts.profile_windows] == [
