@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         verbose: 1 prints one line at the end of `fit`, 0 nothing.
         announce: gets the run's root and returns a sentence to print at the end of `fit`; the default is
             mpprof's own verdict. None for no verdict.
-        audit: print, once and before the first step, what of the model will not reach the Tensor Cores
-            (with `verbose`; nothing where the model is float32 or nothing was found).
+        audit: print, once for each model and before its first step, what of it will not reach the Tensor
+            Cores (with `verbose`; nothing where the model is float32 or nothing was found).
         stop_on: alarms that shall stop the training, some of "loss_scale_stuck", "loss_scale_low",
             "loss_scale_runaway", "endless_skips", "non_finite_loss", "throttling". Each is said once, by a
             warning of the log "mpprof", whether it stops training or not; it is raised when the state is
@@ -89,7 +90,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     and the window of this callback gives way to it.
 
     Known limits: a `fit` that ends by an exception is closed by `close()`, by the next `fit` or when the
-    process ends; until then hardware samples go on.
+    process ends; until then hardware samples go on, and so does the profiler where a window was open.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
     of its own. Raises `UsageError` where an argument is none of these.
@@ -130,6 +131,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         )
         self._session: FitSession | None = None
         self._failed = False
+        self._audited: Callable[[], Any] = _nothing
 
     @property
     def root(self) -> Path | None:
@@ -222,7 +224,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if first:
             self._session.opened = self._open_sinks
         self._session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
-        if first and self._settings.audit and self._settings.verbose:
+        if self._settings.audit and self._settings.verbose and self._audited() is not self._model:
+            self._audited = weakref.ref(self._model)
             tell(audit_lines(self._model, self._session.batch_size))
 
     def _open_sinks(self, recorder: Recorder) -> None:
@@ -261,7 +264,11 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__init__()
         self.__dict__.update(state)
-        self._session, self._failed = None, False
+        self._session, self._failed, self._audited = None, False, _nothing
+
+
+def _nothing() -> None:
+    """No model was audited yet."""
 
 
 def stop_after(steps: int) -> Any:

@@ -101,6 +101,19 @@ def callbacks_of_running_fit() -> list[Any]:
     return list(found) if isinstance(found, list) else []
 
 
+def evaluated_alone() -> bool:
+    """Whether Keras' `evaluate` calls us, and no `fit` does."""
+    frame: FrameType | None = sys._getframe(1)
+    evaluates = False
+    while frame is not None:
+        if frame.f_code.co_name == "fit":
+            return False
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        evaluates |= frame.f_code.co_name == "evaluate" and package in ("keras", "tf_keras")
+        frame = frame.f_back
+    return evaluates
+
+
 def _variables_of_running_fit() -> dict[str, Any]:
     """The local variables of Keras' `fit` further up this call stack; empty where there is none."""
     frame: FrameType | None = sys._getframe(1)

@@ -20,7 +20,12 @@ from mpprof.record.describe import (
     describe_weights,
     framework_facts,
 )
-from mpprof.record.fits import batch_size_of_running_fit, callbacks_of_running_fit, fit_facts
+from mpprof.record.fits import (
+    batch_size_of_running_fit,
+    callbacks_of_running_fit,
+    evaluated_alone,
+    fit_facts,
+)
 from mpprof.record.flavour import steps_per_execution
 from mpprof.record.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.lines import Line
@@ -85,6 +90,7 @@ class FitSession:
         self._calls_run = 0
         self._described = False
         self._validation_ns: int | None = None
+        self._by_keras = False
 
     # --- one fit ---------------------------------------------------------------------------------------
 
@@ -96,7 +102,9 @@ class FitSession:
         first = not self.calls.fit
         if first:
             recorder.open(recorder.attempt("worker", self.probe.worker, model))
-        recorder.attempt("profile_windows", lambda: self.profiling.start_fit(callbacks_of_running_fit()))
+        callbacks = recorder.attempt("profile_windows", callbacks_of_running_fit) or []
+        self._by_keras = bool(callbacks)  # not by a loop of the user's own, which may evaluate within it
+        recorder.attempt("profile_windows", self.profiling.start_fit, callbacks)
         recorder.resume()
         if not recorder.on:
             return
@@ -205,6 +213,9 @@ class FitSession:
 
     def start_validation(self) -> None:
         if not self._active():
+            return
+        if self._by_keras and evaluated_alone():
+            self.interrupt()  # the fit before it has ended by an error, which nobody told
             return
         self.end_epoch()
         self.profiling.close()
@@ -441,6 +452,11 @@ class FitSession:
         facts = self.recorder.facts["model"] = model_facts(model)
         if too_many := layers_not_described(facts):
             self.recorder.absent[LAYERS] = too_many
+        trained = {fit.get("model") for fit in self.recorder.facts["fits"]}
+        if earlier := trained - {None, facts.get("name")}:
+            self.recorder.absent["model.earlier"] = (
+                f"only the model of the last fit is described, not {', '.join(sorted(earlier))}"
+            )
 
     # --- the end ---------------------------------------------------------------------------------------
 

@@ -249,6 +249,17 @@ def test_each_fit_names_the_model_that_it_trained(trained: Any, tmp_path: Path) 
     run = json.loads((tmp_path / "mpprof" / "run.json").read_text())
     assert [each["model"] for each in run["fits"]] == [trained.name, other.name]
     assert trained.name != other.name == run["model"]["name"]
+    assert trained.name in run["absent"]["model.earlier"]
+
+
+def test_each_model_is_audited_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, other = model(), model()  # both have sizes that the audit speaks of
+    recorded = callback(tmp_path, verbose=1, audit=True)
+    printed = []
+    for trained in (made, made, other):
+        fit(trained, *data(2), recorded)
+        printed.append("MP4" in capsys.readouterr().out)
+    assert printed == [True, False, True]
 
 
 def reasons(root: Path) -> list[str]:
@@ -291,6 +302,19 @@ def test_an_interrupted_fit_is_closed_by_the_next_one(trained: Any, tmp_path: Pa
     assert read.steps.step.tolist() == list(range(1, 35))
     assert [window.status for window in read.facts.profile_windows] == ["done"]
     assert read.facts.profile_windows[0].last_step == 14
+
+
+def test_an_evaluation_after_an_interrupted_fit_is_no_validation_of_it(trained: Any, tmp_path: Path) -> None:
+    x, y = data(20)
+    recorded = callback(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        fit(trained, x, y, recorded, Interrupt(), validation_data=(x, y))
+    trained.evaluate(x, y, verbose=0, callbacks=[recorded])
+    assert reasons(tmp_path) == ["interrupted"]
+    assert '"validation"' not in (tmp_path / "mpprof" / "steps.jsonl").read_text()
+    fit(trained, x, y, recorded, validation_data=(x, y))
+    assert reasons(tmp_path) == ["interrupted", "finished"]
+    assert (tmp_path / "mpprof" / "steps.jsonl").read_text().count('"validation"') == 1
 
 
 def test_an_error_in_the_users_code_within_a_window_leaves_the_profiler_to_the_next_training(
