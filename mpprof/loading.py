@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,14 +122,17 @@ def _nothing(path: Path) -> MpprofError:
     if refused := closed(path):
         more = f", and {len(refused) - 1} more directories" if len(refused) > 1 else ""
         return UnreadableError(f"{refused[0].what}{more}", where=refused[0].where, next=refused[0].next)
+    doubtful, shut = _looked_into(path)
     for what, names in (
         ("no mpprof records and no trace here, and links to directories are not followed", _links(path)),
-        ("no mpprof records and no trace here by its name", _doubtful(path)),
+        ("no mpprof records and no trace here by its name", doubtful),
     ):
         if names:
-            named = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
-            next_ = f"Give {'it' if len(names) == 1 else 'one of them'} itself: {_one_line(named)}"
+            next_ = f"Give {'it' if len(names) == 1 else 'one of them'} itself: {_few(names)}"
             return NotFoundError(what, where=str(path), next=next_)
+    if shut:
+        what = f"no mpprof records and no trace here by its name, and what cannot be opened: {_few(shut)}"
+        return UnreadableError(what, where=str(path), next=CHECK)
     return NotFoundError(
         "no mpprof records and no trace here",
         where=str(path),
@@ -137,27 +141,35 @@ def _nothing(path: Path) -> MpprofError:
 
 
 def _links(path: Path) -> list[str]:
-    """Links to directories in a directory."""
-    return [each.name for each in _entries(path) if each.is_symlink() and each.is_dir()]
+    """Links to directories under a directory."""
+    below = (Path(folder, name) for folder, names, _ in os.walk(path) for name in sorted(names))
+    return [each.relative_to(path).as_posix() for each in below if os.path.islink(each)]
 
 
-def _doubtful(path: Path) -> list[str]:
-    """Files in a directory that are traces by their first bytes, though not by their names."""
-    found = []
-    for each in _entries(path)[:_MOST_LOOKED_AT]:
+def _looked_into(path: Path) -> tuple[list[str], list[str]]:
+    """Of the first hundred files under a directory those that are traces by their first bytes, though not by
+    their names, and those that may not be opened."""
+    found, shut = [], []
+    for file in islice(_files(path), _MOST_LOOKED_AT):
+        name = file.relative_to(path).as_posix()
         try:
-            if each.is_file() and traces.reader_of("", traces.beginning.of(each)) is not None:
-                found.append(each.name)
+            if file.is_file() and traces.reader_of("", traces.beginning.of(file)) is not None:
+                found.append(name)
+        except PermissionError:
+            shut.append(name)
         except OSError:
             continue
-    return found
+    return found, shut
 
 
-def _entries(path: Path) -> list[Path]:
-    try:
-        return sorted(path.iterdir())
-    except OSError:
-        return []
+def _files(path: Path) -> Iterator[Path]:
+    for folder, below, names in os.walk(path):
+        below.sort()
+        yield from (Path(folder, name) for name in sorted(names))
+
+
+def _few(names: Sequence[str]) -> str:
+    return _one_line(", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else ""))
 
 
 def closed(path: Path) -> tuple[UnreadableError, ...]:
@@ -313,7 +325,30 @@ def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
     windows = records.facts.profile_windows if records.facts else ()
     folders = [place.root / window.trace for window in windows if window.trace]
     # A window's folder may be gone; and a run.json from elsewhere must not point outside its own run.
-    inside = [f for f in folders if f.exists() and f.resolve().is_relative_to(place.root.resolve())]
+    inside = [folder for folder in folders if os.path.exists(folder) and _is_inside(folder, place.root)]
     host = next((window.host for window in reversed(windows) if window.host), None)
     named = [file for folder in inside for file in traces.find(folder, host=host)]
     return tuple(named) or tuple(f for f in place.files if f.parent != place.root / "mpprof")
+
+
+def _is_inside(folder: Path, root: Path) -> bool:
+    """Also False for what is out of reach: `closed` says so."""
+    try:
+        return folder.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a loop of links is the latter in Python 3.11 and 3.12
+        return False
+
+
+def why_no_trace_in(root: Path, folder: str) -> str:
+    """Why the trace of a window that a run recorded into this folder of its own is not read."""
+    if not _is_inside(root / folder, root):
+        why = f"{_one_line(folder)} leads out of the run, and is not followed"
+        return f"the trace of the profiler window is out of reach: {why}"
+    if refused := closed(root / folder):
+        return f"the trace of the profiler window is out of reach: {refused[0]}"
+    names = [file.relative_to(root / folder).as_posix() for file in _files(root / folder)]
+    if not names:
+        return f"the trace of the profiler window is gone: nothing lies in {folder}"
+    _, shut = _looked_into(root / folder)
+    unknown = f" (what cannot be opened: {_few(shut)})" if shut else ""
+    return f"the trace of the profiler window is gone: no trace lies in {folder}, only {_few(names)}{unknown}"

@@ -29,7 +29,7 @@ from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
 from mpprof.diagnosis.signals import Case
 from mpprof.errors import SeveralRunsError, UnableError, UnreadableError
-from mpprof.loading import Place, closed, load, places, runs
+from mpprof.loading import Place, load, places, runs, why_no_trace_in
 from mpprof.model.account import Account, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Comparison, Diagnosis
@@ -166,9 +166,9 @@ def _why_no_trace(run: Run) -> str:
     if run.facts and run.facts.profile_windows:
         window = run.facts.profile_windows[-1]
         if window.status in ("done", "foreign"):
-            if window.trace and (refused := closed(run.path / window.trace)):
-                return f"the trace of the profiler window is out of reach: {refused[0]}"
-            return f"the trace of the profiler window is gone: nothing lies in {window.trace}"
+            if window.trace is None:
+                return "the profiler window left no trace: its directory was not recorded"
+            return why_no_trace_in(run.path, window.trace)
         return f"the profiler window left no trace: {window.status}"
     if run.facts:
         return run.facts.absent.get("profile_windows", "no profiler window was recorded")

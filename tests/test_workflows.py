@@ -137,6 +137,47 @@ def test_a_session_that_cannot_be_opened_is_not_called_gone(
     assert why.startswith(f"the trace of the profiler window is out of reach: {session}: cannot be opened")
 
 
+@pytest.mark.parametrize("listable", [True, False], ids=["0600", "0000"])
+@pytest.mark.parametrize("folder", ["plugins", "plugins/profile"])
+def test_a_run_is_judged_by_its_records_where_a_directory_above_its_window_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, listable: bool
+) -> None:
+    closed = copy(MIXED, tmp_path / "run") / folder
+    stat, scandir, access = os.stat, os.scandir, os.access
+
+    def seen(path: Any, **how: Any) -> Any:
+        if isinstance(path, str | Path) and closed in Path(path).parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    def listed(path: Any) -> Any:
+        if closed in Path(path).parents or (Path(path) == closed and not listable):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "stat", seen)
+    monkeypatch.setattr(os, "scandir", listed)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed and access(path, mode))
+    run = mpprof.load(tmp_path / "run")
+    assert run.traces == ()
+    assert any("cannot be opened: Permission denied" in said for said in run.warnings)
+    diagnosis = mpprof.diagnose(run)
+    assert diagnosis.absent["time"].startswith("the trace of the profiler window is out of reach: ")
+    assert diagnosis.steps is not None
+    assert diagnosis.steps.median_ns is not None
+
+
+def test_a_window_that_is_a_link_out_of_the_run_is_not_called_gone(tmp_path: Path) -> None:
+    (session,) = copy(MIXED, tmp_path / "run").glob("plugins/profile/*")
+    session.rename(tmp_path / "elsewhere")
+    session.symlink_to(tmp_path / "elsewhere")
+    why = mpprof.diagnose(mpprof.load(tmp_path / "run")).absent["time"]
+    name = session.relative_to(tmp_path / "run").as_posix()
+    assert why == (
+        f"the trace of the profiler window is out of reach: {name} leads out of the run, and is not followed"
+    )
+
+
 def test_of_several_runs_one_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> None:
     copy(MIXED, tmp_path / "mixed")
     copy(FLOAT32, tmp_path / "float32")
@@ -207,6 +248,29 @@ def test_a_trace_of_a_doubtful_name_in_a_directory_is_named(tmp_path: Path) -> N
     with pytest.raises(NotFoundError, match=r"no trace here by its name. Give it itself: window-3$"):
         mpprof.load(tmp_path)
     assert mpprof.load(tmp_path / "window-3").traces == (tmp_path / "window-3",)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "window-3").rename(tmp_path / "a" / "b" / "window-3")
+    with pytest.raises(NotFoundError, match=r"Give it itself: a/b/window-3$"):
+        mpprof.load(tmp_path)
+
+
+def test_a_file_that_may_be_a_trace_and_cannot_be_opened_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "window-3").write_bytes(b"?")
+    (tmp_path / "notes.txt").write_text("hello")
+    open_ = Path.open
+
+    def refusing(path: Path, *how: Any, **more: Any) -> Any:
+        if path.name == "window-3":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open_(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    with pytest.raises(
+        UnreadableError, match=r"no trace here by its name, and what cannot be opened: window-3\. "
+    ):
+        mpprof.load(tmp_path)
 
 
 def test_links_that_are_not_followed_are_named(tmp_path: Path) -> None:
@@ -216,6 +280,12 @@ def test_links_that_are_not_followed_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"links to directories are not followed. Give it itself: latest"):
         mpprof.load(tmp_path / "logs")
     assert mpprof.load(tmp_path / "logs" / "latest").name == "latest"
+    (tmp_path / "logs" / "latest").unlink()
+    session = tmp_path / "logs" / "a" / "plugins" / "profile"
+    session.mkdir(parents=True)
+    (session / "t1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotFoundError, match=r"not followed. Give it itself: a/plugins/profile/t1$"):
+        mpprof.load(tmp_path / "logs")
 
 
 def test_a_run_without_its_trace_still_has_its_records_judged(tmp_path: Path) -> None:
