@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mpprof.model.run import Run
 
 PATH_HELP = "log directory, run, trace file, or bundle (.zip); also at https://, s3:// or gs://"
-_ADDRESS = re.compile(r"^[a-z][a-z0-9+]+:/")
+_ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+]+:/")
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:

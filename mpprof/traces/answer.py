@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -13,7 +16,12 @@ CONNECT_S = 10
 SILENCE_S = 12
 """Without a byte, of an answer that was asked for or that has begun."""
 ANSWER_S = 30
-"""For one question (is it there, what lies there), with all tries of the library that asks."""
+"""For one question (is it there, what lies there), with all tries of the library that asks; for the first
+one together with connecting and finding credentials. What is not bounded is a file whose bytes go on coming,
+however slowly."""
+
+_first_by_s: ContextVar[float | None] = ContextVar("_first_by_s", default=None)
+"""By the monotonic clock, when the first answer must have come; None: it came."""
 
 
 class Silent(Exception):
@@ -23,6 +31,25 @@ class Silent(Exception):
 def within(ask: Callable[[], _T]) -> _T:
     """What `ask` returns or raises. Raises Silent where that takes longer than ANSWER_S; it then goes on in a
     thread that the process does not wait for."""
+    answer = before_it(ask)
+    _first_by_s.set(None)
+    return answer
+
+
+@contextmanager
+def first() -> Iterator[None]:
+    """Within it the first question and what comes before it (`before_it`) have ANSWER_S together."""
+    outside = _first_by_s.set(time.monotonic() + ANSWER_S)
+    try:
+        yield
+    finally:
+        _first_by_s.reset(outside)
+
+
+def before_it(ask: Callable[[], _T]) -> _T:
+    """As `within`, of what is no question yet: to connect, to find credentials."""
+    by_s = _first_by_s.get()
+    left_s = ANSWER_S if by_s is None else max(by_s - time.monotonic(), 0.0)
     answered: Future[_T] = Future()
 
     def run() -> None:
@@ -32,7 +59,7 @@ def within(ask: Callable[[], _T]) -> _T:
             answered.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    done, _ = wait([answered], ANSWER_S)
+    done, _ = wait([answered], left_s)
     if not done:
         raise Silent
     return answered.result()

@@ -6,22 +6,27 @@ stands for such bytes is empty but for its size (sparse), and only this process 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mpprof.traces.kinds import Known
 
 Watcher = Callable[[str, int | None, int | None], None]
 """Told where bytes come from, how many have come (None: no more will), and of how many (None: not stated)."""
 
-_fetches: dict[Path, Callable[[], None]] = {}
+_fetches: dict[Path, tuple[Callable[[], None], str]] = {}
+_listed_beside: dict[Path, dict[str, Known]] = {}
 _one_at_a_time = Lock()
 _watcher: Watcher | None = None
 
 
-def expect(path: Path, fetch: Callable[[], None]) -> None:
-    """Have `fetch` called before the bytes at `path` are read."""
-    _fetches[path] = fetch
+def expect(path: Path, fetch: Callable[[], None], kind: str) -> None:
+    """Have `fetch` called before the bytes at `path`, a trace of this kind (`kinds.RANKS`), are read."""
+    _fetches[path] = fetch, kind
 
 
 def forget(path: Path) -> None:
@@ -29,9 +34,21 @@ def forget(path: Path) -> None:
     _fetches.pop(path, None)
 
 
-def is_expected(path: Path) -> bool:
-    """Whether the file at `path` was listed elsewhere, as a trace; its bytes may be here already."""
-    return path in _fetches
+def kind(path: Path) -> str | None:
+    """What the file at `path` is, as it was found elsewhere; its bytes may be here already. None for a file
+    of this machine."""
+    expected = _fetches.get(path)
+    return expected[1] if expected else None
+
+
+def list_beside(folder: Path, names: Mapping[str, Known]) -> None:
+    """Note what lies there beside the traces that have a file in `folder`, and will not be read."""
+    _listed_beside[folder] = dict(names)
+
+
+def beside(folder: Path) -> dict[str, Known]:
+    """What `list_beside` was told last; empty for a directory of this machine."""
+    return _listed_beside.get(folder, {})
 
 
 def complete(path: Path) -> None:
@@ -42,8 +59,9 @@ def complete(path: Path) -> None:
     if path not in _fetches:
         return
     with _one_at_a_time:
-        fetch = _fetches.get(path)
-        if fetch is not None:
+        expected = _fetches.get(path)
+        if expected is not None:
+            fetch, _ = expected
             fetch()
             forget(path)
 

@@ -1,105 +1,113 @@
 """Which files of a directory are traces, and which of them is read where one session left several.
 
-The rule: a directory is one session. Where it holds traces of several formats, only those of the first of
-these count: xspace, Kineto's chrome trace, another chrome trace, nsys. An exported Nsight Systems file stands
-for the report beside it. Among sessions the newest is the last. Of several hosts in one session, the host
-that wrote the records is the last, else the first by name.
+The rule: a directory is one session. Its traces are the files with a trace's name, or, in a directory that a
+profiler laid out and where no file has one, those with a trace's bytes. Where they are of several formats,
+only those of the first of these count: xspace, Kineto's chrome trace, another chrome trace, nsys; a format is
+what the bytes show, and one that only names claim comes after all others. An exported Nsight Systems file
+stands for the report beside it. Among sessions the newest is the last. Of several hosts in one session, the
+host that wrote the records is the last, else the first by name whose bytes are a trace's.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from mpprof.traces import awaited, chrome, nsys
+from mpprof.traces import awaited, kinds
+from mpprof.traces.kinds import RANKS, Known
 
 PERFETTO = "perfetto_trace"
 """How JAX names its export for Perfetto (`create_perfetto_trace=True`), whatever the host."""
-
-RANKS = ("xspace", "kineto", "chrome", "nsys", "nsys report")
-
-_BY_NAME = (
-    (".xplane.pb", "xspace"), (".xplane.pb.gz", "xspace"),
-    (".pt.trace.json", "kineto"), (".pt.trace.json.gz", "kineto"),
-    (".trace.json", "chrome"), (".trace.json.gz", "chrome"),
-    (".nsys-rep", "nsys report"), (".qdrep", "nsys report"),
-)  # fmt: skip
-_BY_LOOKS: tuple[tuple[str, str, Callable[[Path], bool]], ...] = (
-    (".json.gz", "kineto", chrome.looks_like_trace),
-    (".sqlite", "nsys", nsys.looks_like_trace),
-)
-
-
-def rank_by_name(name: str) -> int | None:
-    """A place in RANKS by a file's name alone; None where the name does not tell a trace."""
-    kinds = (*_BY_NAME, *((suffix, kind) for suffix, kind, _ in _BY_LOOKS))
-    return next((RANKS.index(kind) for suffix, kind in kinds if name.endswith(suffix)), None)
-
-
-def first_formats(names: Iterable[str], traces_of: Callable[[list[str]], list[str]]) -> list[str]:
-    """Of each directory's names (with slashes) those of its first format. `traces_of` looks into files whose
-    names say too little and returns those that are traces; it is asked only where the answer counts."""
-    found: dict[str, dict[int, list[str]]] = {}
-    for name in names:
-        rank = rank_by_name(name)
-        if rank is not None:
-            found.setdefault(name.rpartition("/")[0], {}).setdefault(rank, []).append(name)
-    return [name for ranks in found.values() for name in _first(ranks, traces_of)]
-
-
-def _first(ranks: dict[int, list[str]], traces_of: Callable[[list[str]], list[str]]) -> list[str]:
-    for rank in sorted(ranks):
-        certain = [name for name in ranks[rank] if kind_by_name(name) is not None]
-        if kept := certain + traces_of([name for name in ranks[rank] if name not in certain]):
-            return kept
-    return []
-
-
-def kind_by_name(name: str) -> str | None:
-    """One of RANKS where a file's name alone settles it."""
-    return next((kind for suffix, kind in _BY_NAME if name.endswith(suffix)), None)
-
-
-def kind_of(path: Path) -> str | None:
-    """One of RANKS; None for a file that is no trace. Files whose names say too little are looked into."""
-    if (named := kind_by_name(path.name)) is not None:
-        return named
-    for suffix, kind, looks in _BY_LOOKS:
-        if path.name.endswith(suffix):
-            try:
-                return kind if awaited.is_expected(path) or (path.is_file() and looks(path)) else None
-            except OSError:
-                return None
-    return None
+_MOST_LOOKED_AT = 100
+"""Files of a directory whose names are no trace's, by their bytes."""
 
 
 def traces_under(folder: Path) -> list[Path]:
     """The traces of every session under a directory, in no order."""
-    found = []
-    for root, _, names in os.walk(folder):
-        found += _chosen(Path(root, name) for name in names)
-    return found
+    return [file for root, _, names in os.walk(folder) for file in _chosen(Path(root), names)]
 
 
-def _chosen(files: Iterable[Path]) -> list[Path]:
-    """Of the files of one directory those of its first format.
-
-    A link that leads nowhere is none, nor is a pipe: opening it would wait for a writer for ever.
-    """
-    kinds: dict[str, list[Path]] = {}
-    for file in files:
-        if (kind := kind_of(file)) is not None and _is_file(file):
-            kinds.setdefault(kind, []).append(file)
-    return next((kinds[kind] for kind in RANKS if kind in kinds), [])
+def _chosen(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Of the files of one directory those of its first format."""
+    named, others = _parted(names)
+    files = _known(folder, named) or (_known(folder, others) if is_session(folder) else {})
+    first = _first_format(files.values())
+    return [file for file, known in files.items() if known.kind == first]
 
 
-def _is_file(path: Path) -> bool:
-    """Also False in a directory whose names can be listed and nothing more."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The names that may be a trace's, and of others as many as are looked into."""
+    ordered = sorted(names)
+    others = (name for name in ordered if kinds.perhaps(name) is None and not name.startswith("."))
+    return [name for name in ordered if kinds.perhaps(name)], list(islice(others, _MOST_LOOKED_AT))
+
+
+def _known(folder: Path, names: Iterable[str]) -> dict[Path, Known]:
+    found = ((folder / name, kinds.of(folder / name)) for name in names)
+    return {file: known for file, known in found if known is not None}
+
+
+def _first_format(found: Iterable[Known]) -> str | None:
+    """What the bytes show counts before what names claim."""
+    ranked = sorted((known.why != "", RANKS.index(known.kind)) for known in found)
+    return RANKS[ranked[0][1]] if ranked else None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What counts of the names of one directory elsewhere (`chosen`), and what does not."""
+
+    chosen: dict[str, Known]
+    beside: dict[str, Known]
+
+
+def of_listing(names: Iterable[str], look: Callable[[list[str]], dict[str, Known]]) -> Iterator[Listed]:
+    """The rule for names (with slashes) of files that lie elsewhere. `look` looks into files and gives those
+    that are traces, by bytes or by name; it is asked only where something turns on the answer."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        if kinds.perhaps(name) is not None:
+            folders.setdefault(name.rpartition("/")[0], []).append(name)
+    return (_listed_in(inside, look) for inside in folders.values())
+
+
+def _listed_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
+    ranks: dict[int, list[str]] = {}
+    for name in names:
+        ranks.setdefault(RANKS.index(str(kinds.perhaps(name))), []).append(name)
+    stems = {_stem(name) for name in names if kinds.by_name(name) == "xspace"}
+    several = len({kinds.perhaps(name) for name in names if not _is_export(name, stems)}) > 1
+    found: dict[str, Known] = {}
+    passed: set[str] = set()
+    for rank in sorted(ranks):
+        doubted = [name for name in ranks[rank] if several or kinds.by_name(name) is None]
+        found |= {name: Known(RANKS[rank]) for name in ranks[rank] if name not in doubted}
+        found |= look(doubted)
+        passed |= set(doubted) - set(found)
+        if any(not known.why for known in found.values()):
+            break
+    first = _first_format(found.values())
+    chosen = {name: known for name, known in found.items() if known.kind == first}
+    rest = [name for name in names if name not in chosen and name not in passed]
+    return Listed(chosen, {name: found.get(name) or _unseen(name) for name in rest})
+
+
+def _unseen(name: str) -> Known:
+    return Known(str(kinds.perhaps(name)), "" if kinds.by_name(name) else "not looked into")
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].partition(".")[0]
+
+
+def _is_export(name: str, stems: set[str]) -> bool:
+    """Whether this is the same profile as an xspace trace of one of these hosts, written for a viewer
+    (`host.trace.json.gz` or JAX's `perfetto_trace.json.gz` beside `host.xplane.pb`)."""
+    stem = _stem(name)
+    return bool(stems) and (stem == PERFETTO or (stem in stems and kinds.by_name(name) == "chrome"))
 
 
 def is_session(folder: Path) -> bool:
@@ -108,56 +116,71 @@ def is_session(folder: Path) -> bool:
 
 
 def in_order(files: Iterable[Path], host: str | None = None) -> list[Path]:
-    """Sessions by their newest file; within one the hosts by name, backwards, and `host` last. Files of a
-    directory that is no session by time, then by name."""
+    """Sessions by their newest file; within one the hosts by name, backwards, those whose bytes show a trace
+    after others, and `host` last. Files of a directory that is no session by time, then by name."""
     changed = {file: file.stat().st_mtime_ns for file in files}
     newest: dict[Path, int] = {}
     for file, time in changed.items():
         newest[file.parent] = max(time, newest.get(file.parent, time))
 
-    def place(file: Path) -> tuple[int, str, bool]:
+    def place(file: Path) -> tuple[int, str, bool, bool]:
         if is_session(file.parent):
-            return newest[file.parent], str(file.parent), host_of(file) == host
-        return changed[file], str(file), False
+            known = kinds.of(file)
+            shows = known is not None and not known.why
+            return newest[file.parent], str(file.parent), kinds.host_of(file.name) == host, shows
+        return changed[file], str(file), False, False
 
     return sorted(sorted(changed, key=lambda file: file.name, reverse=True), key=place)
-
-
-def host_of(file: Path) -> str | None:
-    """The host that a profiler named this file after; None for other names."""
-    return next((file.name.removesuffix(end) for end, _ in _BY_NAME if file.name.endswith(end)), None)
 
 
 def choice(path: Path) -> str | None:
     """Words for what lies unread beside this trace, of another format or of another host; None for nothing.
 
-    An export of the very same profile (`host.trace.json.gz` or JAX's `perfetto_trace.json.gz` beside
-    `host.xplane.pb`) is no choice, and neither is a report beside its export.
+    An export of the very same profile for a viewer is no choice, and neither is a report beside its export.
     """
-    mine = kind_of(path)
+    mine = kinds.of(path)
     if mine is None:
         return None
-    stem = path.name.partition(".")[0]
-    others, hosts = [], []
-    for file in sorted(path.parent.iterdir()):
-        kind = kind_of(file)
-        if kind == mine and file != path and is_session(path.parent):
-            hosts.append(str(host_of(file) or file.name))
-        if kind in (None, mine) or (mine == "nsys" and kind == "nsys report"):
-            continue
-        first = file.name.partition(".")[0]
-        if mine == "xspace" and (first == PERFETTO or (kind == "chrome" and first == stem)):
-            continue
-        others.append(file.name)
+    hosts, others, unnamed = [], [], []
+    for name, known in _beside(path):
+        why = f" ({known.why})" if known.why else ""
+        if kinds.perhaps(name) is None:
+            unnamed.append(name)
+        elif known.kind == mine.kind:
+            hosts.append((kinds.host_of(name) or name) + why)
+        elif not _is_the_same(path.name, mine.kind, name, known.kind):
+            others.append(name + (why if known.kind != "nsys report" else ""))
     said = []
-    if hosts:
-        said.append(f"of this session's hosts, {host_of(path)} was read, and not: {_listed(hosts)}")
+    if kinds.perhaps(path.name) is None:
+        said.append(f"{path.name} was read: by its bytes it is a trace, though not by its name")
+    if hosts and is_session(path.parent):
+        own = kinds.host_of(path.name) or path.name
+        said.append(f"of this session's hosts, {own} was read, and not: {_few(hosts)}")
     if others:
         said.append(
-            f"this {mine} trace was read; of another format beside it, and not read: {_listed(others)}"
+            f"this {mine.kind} trace was read; of another format beside it, and not read: {_few(others)}"
         )
+    if unnamed:
+        said.append(f"a trace by its bytes, though not by its name, and not read: {_few(unnamed)}")
     return "; ".join(said) or None
 
 
-def _listed(names: list[str]) -> str:
+def _is_the_same(mine: str, kind: str, name: str, other: str) -> bool:
+    """Whether what lies beside is the same profile in another format."""
+    if kind == "nsys":
+        return other == "nsys report"
+    return kind == "xspace" and _is_export(name, {_stem(mine)})
+
+
+def _beside(path: Path) -> Iterator[tuple[str, Known]]:
+    """Name and kind of each other trace of this directory, here and where it was listed."""
+    listed = awaited.beside(path.parent)
+    yield from sorted(listed.items(), key=lambda each: each[0])
+    named, others = _parted(file.name for file in path.parent.iterdir())
+    for file, known in _known(path.parent, [*named, *others]).items():
+        if file != path and file.name not in listed:
+            yield file.name, known
+
+
+def _few(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import Trace
+from mpprof.traces.beginning import GZIP
 
 MAGIC = b"SQLite format 3\x00"
 STRINGS = b"StringIds"
@@ -28,10 +29,17 @@ class NsysReader:
 
     def read(self, path: Path, *, strict: bool) -> Trace:
         """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
-        if path.name.endswith(REPORTS):
+        with path.open("rb") as file:
+            begins = file.read(len(MAGIC))
+        if path.name.endswith(REPORTS) and begins != MAGIC:
             raise is_report(str(path), path.name)
-        if path.stat().st_size == 0:
+        if not begins:
             raise UnreadableError("the file is empty", where=str(path), next="Export it again")
+        if begins.startswith(GZIP):
+            raise UnreadableError(
+                "is an SQLite file packed with gzip, which is not read", where=str(path),
+                next="Unpack it with gunzip and read the result",
+            )  # fmt: skip
         from mpprof.traces import nsys_read  # what another format does not need is not imported for it
 
         return nsys_read.read(path, strict=strict)

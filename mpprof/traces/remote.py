@@ -40,7 +40,7 @@ _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of this machine's disk, which carry no file name where writing fails."""
 _RECORD = re.compile(r"/mpprof/(?:run\.json|steps\.jsonl|hardware\.jsonl)$")
 """One of a run's records, which stands for its run."""
-_ADDRESS = re.compile(r"^(?P<scheme>[a-z][a-z0-9+]*):/+(?P<rest>[^/].*)$")
+_ADDRESS = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+]*):/+(?P<rest>[^/].*)$")
 
 
 def address_of(path: Path | str) -> str | None:
@@ -49,18 +49,20 @@ def address_of(path: Path | str) -> str | None:
     match = _ADDRESS.match(path.as_posix() if isinstance(path, Path) else path)
     if match is None or len(match["scheme"]) < 2:  # a Windows drive is no scheme
         return None
-    if match["scheme"] not in PACKAGES:
+    scheme = match["scheme"].lower()
+    if scheme not in PACKAGES:
         raise UsageError(
-            f"{match['scheme']}:// is not fetched", where=shown(f"{match['scheme']}://{match['rest']}"),
+            f"{scheme}:// is not fetched", where=shown(f"{scheme}://{match['rest']}"),
             next=f"Use one of {', '.join(sorted(PACKAGES))}, or copy the files here",
         )  # fmt: skip
-    root = "/" if match["scheme"] == "file" else ""
-    address = f"{match['scheme']}://{root}{_RECORD.sub('', match['rest'])}"
+    root = "/" if scheme == "file" else ""
+    address = f"{scheme}://{root}{_RECORD.sub('', match['rest'])}"
     try:
-        urlsplit(address)
+        parts = urlsplit(address)
+        _ = parts.port if scheme.startswith("http") else None
     except ValueError as error:
         where = re.sub(r"//[^/]*@", "//", address)
-        raise UsageError("is no address", where=where, next="Check its brackets") from error
+        raise UsageError("is no address", where=where, next="Check its brackets and its port") from error
     return address
 
 
@@ -82,8 +84,9 @@ def fetch(address: str, folder: Path) -> Path:
     if address.startswith("file://"):
         return _of_this_machine(address)
     with _explained(address, place):
-        filesystem, root = _connect(address)
-        files = _listed(filesystem, root, place, address)
+        with answer.first():
+            filesystem, root = answer.before_it(partial(_connect, address))
+            files = _listed(filesystem, root, place, address)
         single = files[0].single
         target = folder / _digest(address) / ("" if single else _title(address))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -134,10 +137,13 @@ def _title(address: str) -> str:
 
 def _bring(filesystem: Any, file: File, target: Path, address: str) -> None:
     here = remote_copies.is_here(file, target)
+    if file.kind:
+        awaited.list_beside((target / file.name).parent, file.beside)
     if file.later:
         if not here:
             remote_copies.stand_in(file, target)
-        awaited.expect(target / file.name, partial(_complete, filesystem, file, target, address))
+        fetch = partial(_complete, filesystem, file, target, address)
+        awaited.expect(target / file.name, fetch, file.kind)
     elif here:
         remote_copies.used(file, target)
     else:
@@ -188,8 +194,10 @@ def _explained(address: str, place: str) -> Iterator[None]:
     """Errors of the libraries behind fsspec, each of its own kind, as one of ours that says what to do."""
     try:
         yield
-    except MpprofError:
-        raise
+    except MpprofError as error:
+        if error.where:
+            raise
+        raise type(error)(error.what, where=place, next=error.next) from error
     except ImportError as error:
         package = PACKAGES[address.partition("://")[0]]
         raise UsageError(
@@ -233,6 +241,8 @@ def _explanation(error: Exception, place: str) -> MpprofError:
         return UnreadableError(
             f"the server answers {status}: {_line(chain[-1])}", where=place, next="Try again later"
         )
+    if any(type(each).__name__ == "TooManyRedirects" for each in chain):
+        return UnreadableError("leads from one address to the next without end", where=place, next="Check it")
     lost = next((each for each in chain if _is_connection(each)), None)
     if lost is not None:
         return UnreadableError(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from mpprof.errors import UnreadableError
 from mpprof.traces import answer
+from mpprof.traces.kinds import Known
 
 _STAMPS = ("ETag", "etag", "md5Hash", "crc32c", "Content-MD5", "generation")
 _TIMES = ("LastModified", "Last-Modified", "last_modified", "updated", "mtime", "created")
@@ -25,6 +27,8 @@ class File:
     version: str  # "" where the server says nothing that changes with the content
     modified_unix_s: float | None
     later: bool = False  # a trace, which may be fetched when it is read
+    kind: str = ""  # of a trace: one of `kinds.RANKS`
+    beside: Mapping[str, Known] = field(default_factory=dict)  # of a trace: others there that stay unread
     single: bool = False  # the address itself
 
 
@@ -71,5 +75,8 @@ def _safe(name: str) -> str:
     parts = name.split("/")
     odd = "\\:" if os.name == "nt" else "\\"
     if any(part in ("", ".", "..") or "\x00" in part or set(odd) & set(part) for part in parts):
-        raise UnreadableError(f"the server lists a name that leads elsewhere: {name[:80]!r}")
+        raise UnreadableError(
+            f"the server lists a name that leads elsewhere: {name[:80]!r}",
+            next="Give the address of a trace, or of a directory below, or copy the files here",
+        )
     return name

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mpprof.errors import NotFoundError, UnreadableError
-from mpprof.traces import answer, beginning, nsys, reader_of, remote_copies
-from mpprof.traces.finding import first_formats, kind_by_name
+from mpprof.traces import answer, beginning, kinds, nsys, reader_of, remote_copies
+from mpprof.traces.finding import of_listing
+from mpprof.traces.kinds import Known
 from mpprof.traces.remote_file import File, described
 
 SINGLE = (".json", ".json.gz", ".sqlite", ".pb", ".pb.gz", ".zip")
@@ -26,6 +28,8 @@ _MOST_ENTRIES = 20_000
 _DEEPEST = 8
 _AT_ONCE = 8
 """Files that are looked into at the same time."""
+_MOST_LOOKED_AT = 32
+"""Files that are looked into where no name is one of ours."""
 _LONGEST_PAGE = 16 << 20
 """Of a listing over HTTP whose server states no type."""
 _RECORDS = re.compile(r"(?:^|/)mpprof/[^/]+\.(?:json|jsonl)$")
@@ -46,36 +50,68 @@ def listed(filesystem: Any, root: str, place: str) -> list[File]:
             "is no trace, and with a query no directory either", where=place,
             next="Leave out what follows the question mark",
         )  # fmt: skip
-    below = dict(_walk(filesystem, root.rstrip("/")))
-    files: dict[str, File] = {}
-    certain: dict[str, bool] = {}
-
-    def is_trace(name: str) -> bool:
-        files[name] = _described(filesystem, below[name], name)
-        looks = _looks_like_trace(filesystem, files[name])
-        certain[name] = looks is True
-        return looks is not False
-
-    def traces_of(names: list[str]) -> list[str]:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return [name for name, yes in zip(names, pool.map(is_trace, names), strict=True) if yes]
-
-    records = {name for name in below if _RECORDS.search(name)}
-    traces = set(first_formats((name for name in below if name not in records), traces_of))
-    if not records and not traces:
+    there = _Directory(filesystem, dict(_walk(filesystem, root.rstrip("/"))))
+    records = [name for name in there.below if _RECORDS.search(name)]
+    found = of_listing((name for name in there.below if not _RECORDS.search(name)), there.look)
+    traces = [there.trace(name, known, each.beside) for each in found for name, known in each.chosen.items()]
+    files = [*(there.described(name) for name in records), *traces]
+    if not files:
         if not web and answer.within(lambda: filesystem.isfile(root)):
             return [_single(filesystem, root, place)]
-        raise NotFoundError(
-            "no mpprof records and no trace there", where=place, next="Give the address of the log directory"
-        )
-    found = [
-        files[name] if name in files else _described(filesystem, below[name], name)
-        for name in sorted(records | traces)
-    ]
-    return [
-        replace(file, later=file.name in traces and certain.get(file.name, True) and file.size is not None)
-        for file in found
-    ]
+        raise there.nothing(place)
+    return sorted(files, key=lambda file: file.name)
+
+
+@dataclass
+class _Directory:
+    """The files under an address (name: info), and what was found by looking into some of them."""
+
+    filesystem: Any
+    below: dict[str, dict[str, Any]]
+    files: dict[str, File] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)  # databases that may yet be exports
+
+    def described(self, name: str) -> File:
+        if name not in self.files:
+            self.files[name] = _described(self.filesystem, self.below[name], name)
+        return self.files[name]
+
+    def look(self, names: list[str]) -> dict[str, Known]:
+        """Those of them that are traces, by their bytes or by their names."""
+        if not names:
+            return {}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = zip(names, pool.map(self._look, names), strict=True)
+            return {name: known for name, known in found if known is not None}
+
+    def _look(self, name: str) -> Known | None:
+        file = self.described(name)
+        head = _head(self.filesystem, file)
+        if head is None:
+            self.unsure.add(name)
+            return Known("nsys", "perhaps another application's database")
+        return kinds.of_head(PurePosixPath(name).name, head)
+
+    def trace(self, name: str, known: Known, beside: dict[str, Known]) -> File:
+        file = self.described(name)
+        names = {PurePosixPath(other).name: what for other, what in beside.items()}
+        later = name not in self.unsure and file.size is not None
+        return replace(file, later=later, kind=known.kind, beside=names)
+
+    def nothing(self, place: str) -> NotFoundError:
+        """Files whose names say nothing are looked into now: one of them may be what is looked for."""
+        unseen = (name for name in self.below if name not in self.files)
+        doubtful = self.look(list(islice(unseen, _MOST_LOOKED_AT)))
+        if not doubtful:
+            return NotFoundError(
+                "no mpprof records and no trace there", where=place,
+                next="Give the address of the log directory",
+            )  # fmt: skip
+        named = ", ".join(f"{place.rstrip('/')}/{name}" for name in sorted(doubtful)[:3])
+        return NotFoundError(
+            "no mpprof records and no trace there by its name", where=place,
+            next=f"Give {'it' if len(doubtful) == 1 else 'one of them'} itself: {named}",
+        )  # fmt: skip
 
 
 def _described(filesystem: Any, info: dict[str, Any], name: str) -> File:
@@ -98,12 +134,12 @@ def _is_content(filesystem: Any, root: str) -> bool:
 def _single(filesystem: Any, root: str, place: str) -> File:
     """The file at an address. Raises UnreadableError where neither its name nor its bytes are a trace's."""
     name = unquote(PurePosixPath(urlsplit(root).path if "://" in root else root).name) or "trace"
-    if name.endswith(nsys.REPORTS):
-        raise nsys.is_report(place, name)
     file = replace(described(answer.within(lambda: filesystem.info(root)), root, name), single=True)
-    certain = kind_by_name(name) is not None or name.endswith(".zip")
+    if name.endswith(nsys.REPORTS) and not (file.size != 0 and _is_database(filesystem, file)):
+        raise nsys.is_report(place, name)
+    certain = kinds.by_name(name) is not None or name.endswith(".zip")
     small = is_single(root) and file.size is not None and file.size <= SMALL_BYTES
-    if certain or small or _looks_like_trace(filesystem, file) is not False:
+    if certain or small or _may_be_trace(_head(filesystem, file)):
         return file
     raise UnreadableError(
         "is no trace that mpprof knows, by its name and its first bytes", where=place,
@@ -111,15 +147,30 @@ def _single(filesystem: Any, root: str, place: str) -> File:
     )  # fmt: skip
 
 
-def _looks_like_trace(filesystem: Any, file: File) -> bool | None:
-    """By its first bytes. None for a database that is larger and does not yet name a table of an export."""
+def _is_database(filesystem: Any, file: File) -> bool:
+    return _first(filesystem, file, len(nsys.MAGIC)) == nsys.MAGIC
+
+
+def _may_be_trace(head: bytes | None) -> bool:
+    return head is None or reader_of("", head) is not None
+
+
+def _head(filesystem: Any, file: File) -> bytes | None:
+    """Its beginning; nothing of another application's database, and None for a database that is larger and
+    does not yet name a table of an export."""
     if file.size == 0:
-        return False
-    raw = answer.within(lambda: remote_copies.first_bytes(filesystem, file, beginning.HEAD_BYTES))
+        return b""
+    raw = _first(filesystem, file, beginning.HEAD_BYTES)
+    if not raw:
+        return b""
     head = beginning.within(raw)
     if head.startswith(nsys.MAGIC) and nsys.STRINGS not in head:
-        return None if len(raw) == beginning.HEAD_BYTES else False
-    return reader_of("", head) is not None
+        return None if len(raw) == beginning.HEAD_BYTES else kinds.NO_BYTES
+    return head or kinds.NO_BYTES
+
+
+def _first(filesystem: Any, file: File, size: int) -> bytes:
+    return answer.within(lambda: remote_copies.first_bytes(filesystem, file, size))
 
 
 def is_single(root: str) -> bool:

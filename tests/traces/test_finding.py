@@ -12,9 +12,12 @@ import pytest
 from mpprof import traces, workflows
 from mpprof.errors import UnreadableError
 from tests.traces.kineto import small
+from tests.traces.test_chrome import tensorflow_text
 from tests.traces.test_nsys import export
 
-RECORDED = Path(__file__).resolve().parents[2] / "sample_traces" / "recorded-cpu-float32"
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+RECORDED = SAMPLES / "recorded-cpu-float32"
+XPLANE = next((SAMPLES / "v100-convnet-mixed-float16").rglob("*.xplane.pb")).read_bytes()
 
 
 def names(folder: Path) -> list[str]:
@@ -24,12 +27,87 @@ def names(folder: Path) -> list[str]:
 def test_one_format_of_a_session_is_read_in_the_order_of_the_rule(tmp_path: Path) -> None:
     export(tmp_path / "w.sqlite")
     assert names(tmp_path) == ["w.sqlite"]
-    (tmp_path / "host.trace.json").write_text("{}")
+    (tmp_path / "host.trace.json").write_bytes(tensorflow_text())
     assert names(tmp_path) == ["host.trace.json"]
     small().write(tmp_path / "rank0.json.gz")  # a Kineto trace under a name of somebody's own
     assert names(tmp_path) == ["rank0.json.gz"]
-    (tmp_path / "host.xplane.pb").write_bytes(b"")
+    (tmp_path / "host.xplane.pb").write_bytes(XPLANE)
     assert names(tmp_path) == ["host.xplane.pb"]
+
+
+@pytest.mark.parametrize(
+    ("first", "name", "read"),
+    [
+        ("k.xplane.pb", "w.sqlite", "kineto"),
+        ("a.json.gz", "k.xplane.pb", "kineto"),
+        ("trace.json", "w.sqlite", "kineto"),
+    ],
+)
+def test_the_bytes_say_what_comes_first_and_what_was_read(
+    tmp_path: Path, first: str, name: str, read: str
+) -> None:
+    small().write(tmp_path / first)
+    export(tmp_path / name)
+    (run,) = workflows.runs(tmp_path)
+    assert run.traces == (tmp_path / first,)
+    assert run.warnings == (f"this {read} trace was read; of another format beside it, and not read: {name}",)
+    assert workflows.analyse(run).trace is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"", "empty"), (b"hello" * 99, "by its bytes no trace"), (b"\x1f\x8b\x08", "by its bytes no trace")],
+)
+def test_what_only_a_name_claims_is_read_last(tmp_path: Path, content: bytes, why: str) -> None:
+    small().write(tmp_path / "z.pt.trace.json.gz")
+    (tmp_path / "h.xplane.pb").write_bytes(content)
+    (run,) = workflows.runs(tmp_path)
+    assert run.traces == (tmp_path / "z.pt.trace.json.gz",)
+    assert run.warnings == (
+        f"this kineto trace was read; of another format beside it, and not read: h.xplane.pb ({why})",
+    )
+    (tmp_path / "z.pt.trace.json.gz").unlink()
+    assert names(tmp_path) == ["h.xplane.pb"]
+
+
+def test_a_trace_that_only_its_bytes_show_is_named_beside_another(tmp_path: Path) -> None:
+    export(tmp_path / "w.sqlite")
+    small().write(tmp_path / "prof.bin")
+    (tmp_path / "notes.txt").write_text("hello")
+    (run,) = workflows.runs(tmp_path)
+    assert run.traces == (tmp_path / "w.sqlite",)
+    assert run.warnings == ("a trace by its bytes, though not by its name, and not read: prof.bin",)
+
+
+@pytest.mark.parametrize("name", ["foo", "trace.json", "host.xplane.pb.bak"])
+def test_the_renamed_trace_of_a_window_is_read(tmp_path: Path, name: str) -> None:
+    shutil.copytree(RECORDED, tmp_path / "run")
+    (own,) = (tmp_path / "run").glob("plugins/profile/*/*.xplane.pb")
+    expected = workflows.diagnose(workflows.load(tmp_path / "run")).account
+    renamed = own.rename(own.with_name(name))
+    (renamed.parent / "notes.txt").write_text("hello")
+    run = workflows.load(tmp_path / "run")
+    assert run.traces == (renamed,)
+    said = f"{name} was read: by its bytes it is a trace, though not by its name"
+    assert run.warnings == (() if name == "trace.json" else (said,))
+    assert workflows.diagnose(run).account == expected is not None
+    renamed.write_bytes(b"hello")
+    why = workflows.diagnose(workflows.load(tmp_path / "run")).absent["time"]
+    folder = own.parent.relative_to(tmp_path / "run").as_posix()
+    assert why.startswith(f"the trace of the profiler window is gone: no trace lies in {folder}, only ")
+    assert name in why
+
+
+def test_a_host_whose_trace_is_empty_is_not_read_where_another_host_s_is_whole(tmp_path: Path) -> None:
+    session = tmp_path / "plugins" / "profile" / "2026_01_01_00_00_00"
+    session.mkdir(parents=True)
+    (session / "alpha.xplane.pb").write_bytes(b"")
+    (session / "beta.xplane.pb").write_bytes(XPLANE)
+    assert traces.find(tmp_path)[-1].name == "beta.xplane.pb"
+    assert traces.choice(session / "beta.xplane.pb") == (
+        "of this session's hosts, beta was read, and not: alpha (empty)"
+    )
+    assert traces.find(tmp_path, host="alpha")[-1].name == "alpha.xplane.pb"  # the run's own
 
 
 def test_every_host_of_a_session_and_every_session_is_found_newest_last(tmp_path: Path) -> None:
@@ -45,7 +123,7 @@ def test_of_a_sessions_hosts_the_first_by_name_is_read_or_the_one_that_recorded(
     session = tmp_path / "plugins" / "profile" / "2026_01_01_00_00_00"
     session.mkdir(parents=True)
     for at, name in enumerate(("beta", "alpha", "gamma")):  # written in this order
-        (session / f"{name}.xplane.pb").write_bytes(b"")
+        (session / f"{name}.xplane.pb").write_bytes(XPLANE)
         os.utime(session / f"{name}.xplane.pb", (1000 + at, 1000 + at))
     ordered = [file.name.partition(".")[0] for file in traces.find(tmp_path)]
     assert ordered == ["gamma", "beta", "alpha"]
@@ -102,8 +180,8 @@ def test_a_file_that_is_named_is_no_choice_and_nor_is_the_viewers_export(tmp_pat
     assert workflows.load(tmp_path / "w.sqlite").warnings == ()
     folder = tmp_path / "jax"
     folder.mkdir()
-    (folder / "host.xplane.pb").write_bytes(b"")
-    (folder / "host.trace.json.gz").write_bytes(b"")
+    (folder / "host.xplane.pb").write_bytes(XPLANE)
+    (folder / "host.trace.json.gz").write_bytes(gzip.compress(tensorflow_text()))
     (folder / "perfetto_trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
     assert traces.choice(folder / "host.xplane.pb") is None
     (folder / "host.pt.trace.json").write_bytes(b"{}")

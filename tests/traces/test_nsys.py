@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
 from collections import Counter
@@ -13,7 +14,7 @@ import pytest
 from mpprof import traces, workflows
 from mpprof.analysis import placement, timeline
 from mpprof.cli import main
-from mpprof.errors import UnreadableError
+from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import CopyKind, Trace, WorkKind
 from tests.traces.conftest import SHARED
 
@@ -190,6 +191,24 @@ def test_a_report_says_how_to_export_it(tmp_path: Path) -> None:
     path.write_bytes(b"whatever")
     with pytest.raises(UnreadableError, match=r"nsys export --type sqlite run\.nsys-rep"):
         traces.read(path)
+
+
+def test_an_export_that_is_named_like_a_report_is_read(tmp_path: Path) -> None:
+    path = export(tmp_path / "run.nsys-rep")
+    assert len(traces.read(path).kernels) > 0
+    assert traces.find(tmp_path) == (path,)
+    assert workflows.load(tmp_path).warnings == ()
+
+
+@pytest.mark.parametrize("name", ["run.sqlite.gz", "run.sqlite", "run"])
+def test_of_a_packed_export_it_is_said_that_it_is_packed(tmp_path: Path, name: str) -> None:
+    content = export(tmp_path / "export").read_bytes()
+    (tmp_path / "export").unlink()
+    (tmp_path / name).write_bytes(gzip.compress(content))
+    with pytest.raises(UnreadableError, match=r"packed with gzip, which is not read. Unpack it with gunzip"):
+        traces.read(tmp_path / name)
+    with pytest.raises(NotFoundError, match=f"Give it itself: {name}$"):
+        workflows.load(tmp_path)
 
 
 # --- damage ------------------------------------------------------------------------------------------------

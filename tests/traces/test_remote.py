@@ -87,7 +87,8 @@ def test_of_a_log_directory_the_records_and_one_format_are_fetched(
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(file.read_bytes())
     session = next(run.rglob("*.xplane.pb"))
-    (session.parent / "host.trace.json.gz").write_bytes(b"the same for the trace viewer")
+    viewers = session.parent / session.name.replace(".xplane.pb", ".trace.json.gz")
+    viewers.write_bytes(b"the same for the trace viewer")
     (run / "weights.h5").write_bytes(b"x" * 1000)
     assert main(["report", str(SAMPLE), "--format", "json"]) == 0
     here = json.loads(capsys.readouterr().out)
@@ -181,7 +182,9 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.Mon
             return [{"name": f"{path}/../../../outside.xplane.pb", "type": "file", "size": 5, "ETag": "1"}]
 
     monkeypatch.setattr(remote, "_connect", lambda address: (Hostile(), "root/logs"))
-    with pytest.raises(UnreadableError, match="leads elsewhere"):
+    with pytest.raises(
+        UnreadableError, match=r"^s3://root/logs: the server lists a name that leads elsewhere.* Give the"
+    ):
         remote.fetch("s3://root/logs", tmp_path / "kept")
     assert not list(tmp_path.rglob("outside*"))
 
@@ -192,7 +195,7 @@ def test_a_listing_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
             return [{"name": f"{path}/{at}", "type": "directory"} for at in range(50)]
 
     monkeypatch.setattr(remote, "_connect", lambda address: (Endless(), "logs"))
-    with pytest.raises(UnreadableError, match="more than 20000 files"):
+    with pytest.raises(UnreadableError, match=r"^s3://logs: more than 20000 files"):
         remote.fetch("s3://logs", tmp_path)
 
 
@@ -260,6 +263,7 @@ def test_what_was_used_longest_ago_goes(memory: Any, tmp_path: Path, monkeypatch
 def test_an_address_survives_being_a_path() -> None:
     assert remote.address_of(Path("https://host/a/b")) == "https://host/a/b"
     assert remote.address_of(Path("gs://bucket/run")) == "gs://bucket/run"
+    assert remote.address_of(Path("HTTPS://Host/a/B")) == "https://Host/a/B"
     assert remote.address_of(Path("logs/run")) is None
     assert remote.address_of(Path("C:/logs")) is None
     with pytest.raises(NotFoundError):

@@ -8,7 +8,10 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import wait
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,13 +19,15 @@ from mpprof import traces
 from mpprof.cli import fetching, main
 from mpprof.cli.fetching import Fetching
 from mpprof.errors import NotFoundError, UnreadableError
-from mpprof.traces import answer, awaited, beginning, remote, remote_copies
+from mpprof.traces import answer, awaited, beginning, nsys, remote, remote_copies
 from tests.traces.kineto import small
 from tests.traces.servers import Silent, Web
 from tests.traces.test_nsys import export
 
 pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
 
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+XPLANE = next(SAMPLE.rglob("*.xplane.pb")).read_bytes()
 NO_TRACE = b'{"rows": [' + b"1," * (2 << 20) + b"1]}"
 
 
@@ -89,6 +94,37 @@ def test_a_server_that_never_answers_is_one_error_after_few_tries(
     assert not [path for path in kept.rglob("*") if path.is_file()]
 
 
+def test_to_connect_and_the_first_answer_have_one_time_together(
+    monkeypatch: pytest.MonkeyPatch, kept: Path
+) -> None:
+    now_s, given_s = [0.0], []
+
+    class Deaf:
+        def info(self, path: str) -> None:
+            raise FileNotFoundError(path)
+
+    def connect(address: str) -> tuple[Deaf, str]:
+        now_s[0] = 16.0  # looking for credentials
+        return Deaf(), address
+
+    def waiting(futures: list[Any], timeout_s: float) -> Any:
+        given_s.append(timeout_s)
+        return wait(futures, 60)
+
+    monkeypatch.setattr(answer, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(answer, "wait", waiting)
+    monkeypatch.setattr(remote, "_connect", connect)
+    for _ in range(2):
+        with pytest.raises(NotFoundError):
+            remote.fetch("gs://bucket/w.json.gz", kept)
+        now_s[0] = 0.0
+    assert given_s == [30.0, 14.0] * 2
+    given_s.clear()
+    with answer.first():
+        assert [answer.before_it(lambda: 1), answer.within(lambda: 2), answer.within(lambda: 3)] == [1, 2, 3]
+    assert given_s == [30.0, 30.0, 30.0]
+
+
 def test_a_server_that_falls_silent_is_asked_once_more(
     web: Web, folder: Path, impatient: None, kept: Path
 ) -> None:
@@ -133,7 +169,10 @@ def test_a_report_that_nobody_can_read_is_not_fetched(web: Web, folder: Path, ke
     (folder / "w.nsys-rep").write_bytes(b"x" * 5000)
     with pytest.raises(UnreadableError, match=r"nsys export --type sqlite w\.nsys-rep"):
         remote.fetch(f"{web.url}/w.nsys-rep", kept)
-    assert web.sent("w.nsys-rep") == 0
+    assert web.sent("w.nsys-rep") == len(nsys.MAGIC)
+    (folder / "w.nsys-rep").unlink()
+    export(folder / "w.nsys-rep")
+    assert len(traces.read(remote.fetch(f"{web.url}/w.nsys-rep", kept)).kernels) > 0
 
 
 def test_in_a_directory_files_of_doubtful_names_are_looked_into_and_fetched_when_they_are_read(
@@ -145,7 +184,7 @@ def test_in_a_directory_files_of_doubtful_names_are_looked_into_and_fetched_when
     (logs / "a" / "data.json.gz").write_bytes(NO_TRACE)  # no trace: the next format of its directory counts
     export(logs / "a" / "w.sqlite")
     (logs / "b" / "rank0.json.gz").write_bytes(gzip.compress(small().text()))
-    (logs / "c" / "w.xplane.pb").write_bytes(b"x")
+    (logs / "c" / "w.xplane.pb").write_bytes(XPLANE)
     (logs / "c" / "perfetto_trace.json.gz").write_bytes(NO_TRACE)  # nothing turns on it
     with sqlite3.connect(logs / "c" / "mlflow.sqlite") as db:
         db.execute("create table runs (id integer)")
@@ -224,7 +263,10 @@ def test_a_directory_with_a_query_is_not_walked(web: Web, folder: Path, kept: Pa
 
 def test_what_is_no_address_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "http://[::1/logs"]) == 2
-    assert capsys.readouterr().err == "mpprof: http://[::1/logs: is no address. Check its brackets\n"
+    assert (
+        capsys.readouterr().err
+        == "mpprof: http://[::1/logs: is no address. Check its brackets and its port\n"
+    )
 
 
 def test_a_directory_that_holds_nothing_of_ours_is_called_so(web: Web, folder: Path, kept: Path) -> None:
