@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 from mpprof.traces import awaited, kinds
 from mpprof.traces.kinds import RANKS, Known
@@ -41,8 +41,12 @@ def _chosen(folder: Path, names: Iterable[str]) -> list[Path]:
 def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """The names that may be a trace's, and of others as many as are looked into."""
     ordered = sorted(names)
-    others = (name for name in ordered if kinds.perhaps(name) is None and not name.startswith("."))
+    others = (name for name in ordered if kinds.perhaps(name) is None and not _is_hidden(name))
     return [name for name in ordered if kinds.perhaps(name)], list(islice(others, _MOST_LOOKED_AT))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(".")
 
 
 def _known(folder: Path, names: Iterable[str]) -> dict[Path, Known]:
@@ -69,12 +73,23 @@ def of_listing(names: Iterable[str], look: Callable[[list[str]], dict[str, Known
     that are traces, by bytes or by name; it is asked only where something turns on the answer."""
     folders: dict[str, list[str]] = {}
     for name in names:
-        if kinds.perhaps(name) is not None:
-            folders.setdefault(name.rpartition("/")[0], []).append(name)
-    return (_listed_in(inside, look) for inside in folders.values())
+        folders.setdefault(name.rpartition("/")[0], []).append(name)
+    for folder, inside in folders.items():
+        named, others = _parted(inside)
+        found = _named_in(named, look)
+        if not found.chosen and is_session(PurePosixPath(folder)):
+            found = _unnamed_in(others, look)
+        yield found
 
 
-def _listed_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
+def _unnamed_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
+    found = look(names)
+    first = _first_format(found.values())
+    chosen = {name: known for name, known in found.items() if known.kind == first}
+    return Listed(chosen, {name: known for name, known in found.items() if name not in chosen})
+
+
+def _named_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
     ranks: dict[int, list[str]] = {}
     for name in names:
         ranks.setdefault(RANKS.index(str(kinds.perhaps(name))), []).append(name)
@@ -110,7 +125,7 @@ def _is_export(name: str, stems: set[str]) -> bool:
     return bool(stems) and (stem == PERFETTO or (stem in stems and kinds.by_name(name) == "chrome"))
 
 
-def is_session(folder: Path) -> bool:
+def is_session(folder: PurePath) -> bool:
     """Whether a profiler laid this directory out, one file per host: `plugins/profile/<time>`."""
     return folder.parent.name == "profile" and folder.parent.parent.name == "plugins"
 

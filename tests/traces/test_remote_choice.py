@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -74,6 +75,18 @@ def test_the_choice_is_that_of_the_directory_here(
     assert [said.replace(" (not looked into)", "") for said in there.warnings] == list(here.warnings)
     assert workflows.analyse(there).trace is not None
     assert workflows.load(f"{web.url}/logs").warnings == there.warnings  # its bytes are here now
+
+
+@pytest.mark.parametrize("name", ["foo", "trace.json"])
+def test_the_renamed_trace_of_a_window_is_read(web: Web, folder: Path, name: str) -> None:
+    shutil.copytree(SAMPLE, folder, dirs_exist_ok=True)
+    (trace,) = folder.glob("plugins/profile/*/*.xplane.pb")
+    trace.rename(trace.with_name(name))
+    (trace.parent / "data.sqlite").write_bytes(b"of another application")
+    here, there = workflows.load(folder), workflows.load(f"{web.url}/logs")
+    assert [path.name for path in there.traces] == [path.name for path in here.traces] == [name]
+    assert there.warnings == here.warnings
+    assert workflows.diagnose(there).account == workflows.diagnose(here).account is not None
 
 
 def test_where_one_format_lies_nothing_is_looked_into(web: Web, folder: Path) -> None:
