@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 
 from mpprof.model.source import Document
 from mpprof.model.steps import StepTable
+from mpprof.report import words
 from mpprof_dashboards.components.graph import CONFIG
 from mpprof_dashboards.pages import memory, steps, verdict
 
@@ -35,7 +36,7 @@ def report_html(document: Document, *, steps: StepTable | None = None) -> str:
     parts = ["".join(render(part) for part in verdict.content(document))]
     parts += ["".join(render(part) for part in _steps(document, steps))]
     parts += ["".join(render(part) for part in memory.content(document)) if document.get("memory") else ""]
-    title = markup.escape(f"mpprof · {document['run']['name']}")
+    title = _text(f"mpprof · {document['run']['name']}")
     return "\n".join(
         (
             "<!DOCTYPE html>",
@@ -66,7 +67,8 @@ def _json(document: Document) -> str:
 
 
 def render(part: Any) -> str:
-    """A tree of `dash.html` elements and graphs as HTML text; every string in it is escaped."""
+    """A tree of `dash.html` elements and graphs as HTML text; every string in it is escaped, and control
+    characters, which only a foreign file's names hold, are written out."""
     if part is None:
         return ""
     if isinstance(part, list | tuple):
@@ -74,16 +76,20 @@ def render(part: Any) -> str:
     if isinstance(part, dcc.Graph):
         return _graph(part)
     if not isinstance(part, Component):
-        return markup.escape(str(part))
+        return _text(part)
     if part._namespace != "dash_html_components":
         raise TypeError(f"{part._type} is not a plain HTML element")
     tag = part._type.lower()
     attributes = "".join(
-        f' {name}="{markup.escape(str(value))}"'
+        f' {name}="{_text(value)}"'
         for prop, name in _ATTRIBUTES.items()
         if (value := getattr(part, prop, None)) is not None
     )
     return f"<{tag}{attributes}>{render(getattr(part, 'children', None))}</{tag}>"
+
+
+def _text(part: Any) -> str:
+    return markup.escape(words.plain(str(part)))
 
 
 def _graph(part: dcc.Graph) -> str:

@@ -191,15 +191,20 @@ def _known(column: str, valid: list[str], option: str) -> None:
 
 
 def to_csv(rows: Sequence[Document], keys: Sequence[str]) -> str:
-    """Rows of these columns, raw; lists and objects as JSON. Without rows it is the header alone."""
+    """Rows of these columns, raw but for control characters, which are written out as in every text; lists
+    and objects as JSON. Without rows it is the header alone."""
     out = io.StringIO()
     writer = csv.DictWriter(out, keys, lineterminator="\n")
     writer.writeheader()
     for row in map(flat, rows):
-        writer.writerow(
-            {k: json.dumps(v) if isinstance(v, (dict, list, bool)) else v for k, v in row.items()}
-        )
+        writer.writerow({key: _raw(value) for key, value in row.items()})
     return out.getvalue()
+
+
+def _raw(value: Any) -> Any:
+    if isinstance(value, str):
+        return words.plain(value)
+    return json.dumps(value) if isinstance(value, (dict, list, bool)) else value
 
 
 def to_text(

@@ -17,6 +17,7 @@ import pytest
 
 from mpprof.cli import COMMANDS
 from mpprof.report import json as documents
+from tests.builders.xspace import Space
 from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, SHARED, Mpprof, in_a_process, needs_shared
 from tests.traces.kineto import small
 from tests.traces.test_nsys import export
@@ -350,6 +351,24 @@ def test_csv_is_whole_and_raw(mpprof: Mpprof) -> None:
     assert [row["name"] for row in rows] == [row["name"] for row in wanted]
     assert [int(row["total_ns"]) for row in rows] == [row["total_ns"] for row in wanted]
     assert rows[0]["reason.code"] == wanted[0]["reason"]["code"]
+
+
+def test_control_characters_of_foreign_names_reach_neither_csv_nor_page(
+    mpprof: Mpprof, tmp_path: Path
+) -> None:
+    space = Space(errors=["CUPTI\nline two <b> \x1b[31m"], warnings=["\0\x07"])
+    line = space.plane("/device:GPU:0\x1b").line(7, "Stream #7(Compute)")
+    line.event("sgemm\x1b[31m\0\x9b", 0, 5)
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    table = mpprof("kernels", path, "--format", "csv").out
+    assert re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", table) is None
+    assert r"sgemm\x1b[31m\x00\x9b" in table
+    page = mpprof("report", path, "--format", "html").out
+    body = page[page.index("<body") : page.index("<script", page.index("<body"))]
+    assert re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", body) is None
+    assert r"CUPTI\nline two &lt;b&gt; \x1b[31m" in body
+    assert "CUPTI\n" not in page
 
 
 @pytest.mark.parametrize("table", ["kernels", "ops", "layers"])
