@@ -22,7 +22,7 @@ from mpprof.model.trace import (
     WorkKind,
 )  # fmt: skip
 from mpprof.traces import chrome_kineto_host as hosts
-from mpprof.traces import columns
+from mpprof.traces import columns, overlaps
 from mpprof.traces.chrome_kineto import Collected, clean, device_facts, whole
 from mpprof.traces.chrome_kineto_cpu import working
 from mpprof.traces.columns import constant
@@ -211,6 +211,8 @@ def _warnings(found: Collected, kernels: KernelTable, basis: str) -> list[str]:
         said.append(f"{found.negative} events have a negative duration, taken as 0")
     if found.unpaired:
         said.append(f"{found.unpaired} events state only a begin or an end (ph B, E) and were left out")
+    if basis == "device":
+        said += overlaps.warnings(kernels)
     return said
 
 

@@ -225,6 +225,20 @@ def test_our_own_markers_in_a_trace_of_somebody_elses_come_before_theirs(tmp_pat
     assert (found.source, found.number.tolist()) == ("mpprof", [20, 21, 22])
 
 
+@pytest.mark.parametrize(("apart_us", "said"), [(-1, True), (1, True), (2, True), (4, False), (5, False)])
+def test_kernels_at_the_same_time_on_one_stream_are_doubted(
+    tmp_path: Path, apart_us: float, said: bool
+) -> None:
+    kineto = Kineto()
+    for n in range(50):
+        kineto.work("volta_sgemm", 100 + n * apart_us, 5, correlation=n)
+        kineto.work("volta_sgemm", 100 + n * apart_us, 5, correlation=100 + n, stream=8 + n)  # others may
+    trace = read(tmp_path, kineto, strict=True)
+    warnings = [text for text in trace.warnings if "on the same stream" in text]
+    assert bool(warnings) is said
+    assert not said or warnings[0].startswith("49 of 100 kernels ran beside the one before them")
+
+
 def test_what_the_file_lacks_is_said(tmp_path: Path) -> None:
     kineto = Kineto()
     kineto.op("aten::mm", 0, 10)
