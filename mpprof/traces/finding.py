@@ -23,6 +23,8 @@ PERFETTO = "perfetto_trace"
 """How JAX names its export for Perfetto (`create_perfetto_trace=True`), whatever the host."""
 _MOST_LOOKED_AT = 100
 """Files of a directory whose names are no trace's, by their bytes."""
+_MOST_TO_SAY = 8
+"""Files elsewhere that are looked into for no more than to say what lies beside the trace that is read."""
 
 
 def traces_under(folder: Path) -> list[Path]:
@@ -78,15 +80,8 @@ def of_listing(names: Iterable[str], look: Callable[[list[str]], dict[str, Known
         named, others = _parted(inside)
         found = _named_in(named, look)
         if not found.chosen and is_session(PurePosixPath(folder)):
-            found = _unnamed_in(others, look)
+            found = _split(look(others))
         yield found
-
-
-def _unnamed_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
-    found = look(names)
-    first = _first_format(found.values())
-    chosen = {name: known for name, known in found.items() if known.kind == first}
-    return Listed(chosen, {name: known for name, known in found.items() if name not in chosen})
 
 
 def _named_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
@@ -104,14 +99,23 @@ def _named_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -
         passed |= set(doubted) - set(found)
         if any(not known.why for known in found.values()):
             break
+    listed = _split(found)
+    rest = [
+        name for name in names if name not in found and name not in passed and not _is_export(name, stems)
+    ]
+    unsure = [name for name in rest if kinds.by_name(name) is None]
+    shown = look(unsure[:_MOST_TO_SAY])  # nothing but what is said of them turns on it
+    unseen = {name: Known(str(kinds.perhaps(name)), "not looked into") for name in unsure[_MOST_TO_SAY:]}
+    sure = {name: Known(str(kinds.by_name(name))) for name in rest if name not in unsure}
+    return Listed(listed.chosen, listed.beside | sure | shown | unseen)
+
+
+def _split(found: dict[str, Known]) -> Listed:
     first = _first_format(found.values())
-    chosen = {name: known for name, known in found.items() if known.kind == first}
-    rest = [name for name in names if name not in chosen and name not in passed]
-    return Listed(chosen, {name: found.get(name) or _unseen(name) for name in rest})
-
-
-def _unseen(name: str) -> Known:
-    return Known(str(kinds.perhaps(name)), "" if kinds.by_name(name) else "not looked into")
+    return Listed(
+        {name: known for name, known in found.items() if known.kind == first},
+        {name: known for name, known in found.items() if known.kind != first},
+    )
 
 
 def _stem(name: str) -> str:
