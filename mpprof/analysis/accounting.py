@@ -205,7 +205,10 @@ def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[Class, int]
     following = np.searchsorted(start, pauses.end, side="left")
     real = following < len(rows)
     next_row = np.where(real, rows[np.minimum(following, len(rows) - 1)], -1)
-    return idle.classify(trace, pauses, next_row, timeline.marks(trace), window.shift)
+    return idle.classify(
+        trace, pauses, next_row, timeline.marks(trace, window.device), window.shift,
+        threads=timeline.threads_of(trace, window.device),
+    )  # fmt: skip
 
 
 def _cells(

@@ -26,11 +26,11 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     Per step: marker to first launch, launches times their median distance (the host runs ahead where it can,
     so that most follow each other without waiting), and the end of the last work or wait to the next marker.
     """
-    marks = timeline.marks(trace)
+    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    marks = timeline.marks(trace, row)
     if marks is None or account.trace_basis == "host":
         return None
     host = trace.host
-    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
     kernels = trace.kernels
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
     if not len(rows):
@@ -45,6 +45,9 @@ def need_ns(trace: Trace, account: Account) -> float | None:
         ran_until = pick(kernels.start_ns, rows) + pick(kernels.duration_ns, rows)
     end = np.maximum(start + host.duration_ns[launch], ran_until)
     waits = np.flatnonzero(host.kind == HostKind.SYNC)
+    own = timeline.threads_of(trace, row)
+    if own is not None:
+        waits = waits[own[host.thread[waits]]]
     waited = np.sort(host.start_ns[waits] + host.duration_ns[waits])
     begin, finish = marks.start_ns[:-1], marks.start_ns[1:]
     first, last = np.searchsorted(start, begin), np.searchsorted(start, finish)

@@ -59,16 +59,23 @@ def clock_shift(trace: Trace, rows: Int64) -> ClockShift:
 
 
 def classify(
-    trace: Trace, idle: Intervals, next_row: Int64, found: Marks | None, shift: ClockShift
+    trace: Trace,
+    idle: Intervals,
+    next_row: Int64,
+    found: Marks | None,
+    shift: ClockShift,
+    *,
+    threads: Bool | None = None,
 ) -> dict[Class, int]:
     """Idle nanoseconds by class; they sum to the length of `idle`.
 
-    `next_row` is the row in the kernel table of the work that ends each gap, -1 where none does.
+    `next_row` is the row in the kernel table of the work that ends each gap, -1 where none does. `threads`
+    says which threads are of the device's host; None where all are.
     """
     if not len(trace.host):
         return {"idle_other": idle.length_ns}
     total = np.zeros(len(IDLE_CLASSES), np.int64)
-    host = _Host(trace, found, -shift.ns)
+    host = _Host(trace, found, -shift.ns, threads)
     for launcher, rows, until in _by_launcher(trace, idle, next_row, shift):
         layers = _Again(_layers(host, launcher, trace.basis == "host"))
         for at in range(0, len(rows), _BLOCK):
@@ -143,6 +150,7 @@ class _Host:
     trace: Trace
     found: Marks | None
     shift_ns: int
+    threads: Bool | None = None
 
     def __post_init__(self) -> None:
         self._bounds = np.searchsorted(
@@ -155,9 +163,10 @@ class _Host:
         return self._instants(slice(self._bounds[thread], self._bounds[thread + 1]), kinds)
 
     def anywhere(self, *kinds: HostKind) -> Intervals:
-        """When any thread was in an event of one of these kinds."""
+        """When any thread of the device's host was in an event of one of these kinds."""
         if kinds not in self._anywhere:
-            self._anywhere[kinds] = self._instants(slice(None), kinds)
+            own = slice(None) if self.threads is None else self.threads[self.trace.host.thread]
+            self._anywhere[kinds] = self._instants(own, kinds)
         return self._anywhere[kinds]
 
     def between_steps(self) -> Intervals:
@@ -183,7 +192,7 @@ class _Host:
         stop = np.minimum(work.end[np.maximum(last, 0)], end)[any_work]
         return gaps(union(start, stop), _ALWAYS)
 
-    def _instants(self, rows: slice, kinds: tuple[HostKind, ...]) -> Intervals:
+    def _instants(self, rows: slice | Bool, kinds: tuple[HostKind, ...]) -> Intervals:
         table = self.trace.host
         kind = table.kind[rows]
         chosen = kind == kinds[0]

@@ -88,14 +88,24 @@ class Marks:
         return np.where(inside, row, -1)
 
 
-def marks(trace: Trace) -> Marks | None:
-    """The step markers of the thread that trains: of the first family that has any, on the thread that has
-    most, the outermost where they nest. None without host markers."""
+def threads_of(trace: Trace, device: int) -> Bool | None:
+    """Which threads are of the host that launches the work of this device; None where all are."""
+    hosts = np.array(trace.thread_hosts or (0,) * len(trace.threads), np.int64)
+    own = hosts == trace.devices[device].host if device < len(trace.devices) else hosts == 0
+    return None if own.all() else own
+
+
+def marks(trace: Trace, device: int = 0) -> Marks | None:
+    """The step markers of the thread that trains with this device: of the first family that has any, on the
+    thread of its host that has most, the outermost where they nest. None without host markers."""
     table = trace.markers
+    own = threads_of(trace, device)
     families = np.array([trace.strings[row] if row >= 0 else "" for row in table.family.tolist()], object)
     others = sorted({f for f in families.tolist() if f not in (*MARKER_FAMILIES, "steps_line", "")})
     for family in (*MARKER_FAMILIES, *others):
         rows = np.flatnonzero(families == family)
+        if own is not None:
+            rows = rows[(table.thread[rows] >= 0) & own[table.thread[rows]]]
         if not len(rows):
             continue
         threads, counts = np.unique(table.thread[rows], return_counts=True)
@@ -126,11 +136,11 @@ def periods(trace: Trace, device: int) -> Periods:
 
 
 def _attempts(trace: Trace, device: int, rows: Int64) -> Iterator[Periods]:
-    found = marks(trace)
+    found = marks(trace, device)
     if found is not None:
         called = rows if trace.basis == "device" else _called(trace, rows)
         if len(called):
-            yield _by_launch(trace, found, called)
+            yield _by_launch(trace, device, found, called)
         if trace.basis == "host":
             yield _by_host_time(trace, found, rows)
     yield _by_group(trace, rows)
@@ -201,7 +211,7 @@ def _first_of_each(trace: Trace, rows: Int64, found: Marks) -> Int64 | None:
     return start if (start >= found.start_ns).all() else None
 
 
-def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
+def _by_launch(trace: Trace, device: int, found: Marks, rows: Int64) -> Periods:
     """From the first kernel launched under a marker to the first under the next one."""
     kernels, host = trace.kernels, trace.host
     launch = pick(kernels.launch, rows)
@@ -223,7 +233,7 @@ def _by_launch(trace: Trace, found: Marks, rows: Int64) -> Periods:
     cut = np.zeros(len(found), np.bool_)
     missing = launches = np.zeros(len(found), np.int64)
     if len(linked):
-        launches, missing = _launches(trace, found)
+        launches, missing = _launches(trace, device, found)
         cut = (first < 0) & (missing > 0)
     if cut.any():
         which = ", ".join(str(n) if n >= 0 else "without a number" for n in found.number[cut].tolist())
@@ -277,17 +287,23 @@ def _lagging(trace: Trace, found: Marks, rows: Int64) -> bool:
     return not own and not _ran_under(trace, found, host.start_ns[launch], may_be_late=1.0)
 
 
-def _launches(trace: Trace, found: Marks) -> tuple[Int64, Int64]:
-    """Per marker: launches under it, and those of them whose kernel is in the trace of no device."""
+def _launches(trace: Trace, device: int, found: Marks) -> tuple[Int64, Int64]:
+    """Per marker: launches by the device's host under it, and those of them whose kernel is in the trace of
+    no device."""
     host, kernels = trace.host, trace.kernels
     rows = np.flatnonzero((host.kind == HostKind.LAUNCH) & (host.correlation >= 0))
+    own, ids = threads_of(trace, device), kernels.correlation
+    if own is not None:
+        rows = rows[own[host.thread[rows]]]
+        same = np.array([each.host == trace.devices[device].host for each in trace.devices])
+        ids = ids[same[kernels.device]]
     marker = found.at(host.start_ns[rows])
     rows, marker = rows[marker >= 0], marker[marker >= 0]
     seen = np.zeros(len(host) + 1, np.bool_)
     seen[kernels.launch] = True
     lost = ~seen[rows]
     # A driver call within a runtime call shares its correlation: one of the two holds the kernel.
-    lost[lost] = ~np.isin(host.correlation[rows[lost]], kernels.correlation)
+    lost[lost] = ~np.isin(host.correlation[rows[lost]], ids)
     count = np.bincount(marker, minlength=len(found)).astype(np.int64)
     return count, np.bincount(marker[lost], minlength=len(found)).astype(np.int64)
 

@@ -66,6 +66,7 @@ class TraceDevice:
     plane: str  # as the file names it: "/device:GPU:0"; of several machines in one file "host /device:GPU:0"
     ordinal: int
     facts: DeviceFacts
+    host: int = 0  # of several hosts in one file the one that launches its work; -1: not in it, or not known
 
 
 @frozen
@@ -209,3 +210,4 @@ class Trace:
     basis: str  # "device", or "host": no accelerator plane, `kernels` are the host executor's op events
     warnings: tuple[str, ...] = ()
     lacks: dict[str, str] = field(default_factory=dict)
+    thread_hosts: tuple[int, ...] = ()  # of several hosts in one file the one of each thread; empty: all of 0

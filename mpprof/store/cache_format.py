@@ -116,6 +116,7 @@ def encode(trace: Trace) -> Encoded | None:
         "devices": [asdict(device) for device in trace.devices],
         "streams": [asdict(stream) for stream in trace.streams],
         "threads": list(trace.threads),
+        "thread_hosts": list(trace.thread_hosts),
         "basis": trace.basis,
         "warnings": list(trace.warnings),
         "lacks": dict(trace.lacks),
@@ -134,6 +135,7 @@ def decode(body: dict[str, Any], whole: dict[str, bytes], load: Load) -> Trace:
         devices=tuple(_device(device) for device in body["devices"]),
         streams=tuple(Stream(**stream) for stream in body["streams"]),
         threads=tuple(body["threads"]),
+        thread_hosts=tuple(body["thread_hosts"]),
         ops=tuple(Op(name, type) for name, type in zip(ops["name"], ops["type"], strict=True)),
         kernels=cast(KernelTable, _kept("kernels", load)),
         host=cast(HostTable, _kept("host", load)),
@@ -161,7 +163,7 @@ def _device(stated: dict[str, Any]) -> TraceDevice:
     facts = dict(stated["facts"])
     if facts["compute_capability"] is not None:
         facts["compute_capability"] = tuple(facts["compute_capability"])
-    return TraceDevice(stated["plane"], stated["ordinal"], DeviceFacts(**facts))
+    return TraceDevice(stated["plane"], stated["ordinal"], DeviceFacts(**facts), stated["host"])
 
 
 def _parquet(columns: dict[str, Any], dtype: Any = None) -> bytes:

@@ -23,10 +23,10 @@ _HLO_CALLS = frozenset(("call", "while", "conditional", "fusion-call", "async-st
 
 
 def kernels(
-    host: Host, ops: Ops, strings: Interner, *, machines: Sequence[int] = ()
+    host: Host, ops: Ops, strings: Interner, *, numbers: Sequence[int] = ()
 ) -> tuple[KernelTable, tuple[Stream, ...]]:
-    """The leaf ops of the executor's threads as kernels, each such thread as a stream of its machine, which
-    `machines` numbers by thread; of device 0 where it is empty.
+    """The leaf ops of the executor's threads as kernels, each such thread as a stream of its host, which
+    `numbers` has by thread; of device 0 where it is empty.
 
     An op that holds another op on its thread is a call and is left out, so that nothing counts twice; so
     are ops that only call, hand over a value or wait for input. A thunk of XLA that ends on another
@@ -41,7 +41,7 @@ def kernels(
     leaf = columns.leaves(table.start_ns[rows], table.duration_ns[rows], table.thread[rows])
     rows = rows[leaf & works[table.op[rows]]]
     used = np.unique(table.thread[rows])
-    device = np.array(machines or [0] * len(host.threads), np.int32)
+    device = np.array(numbers or [0] * len(host.threads), np.int32)
     streams = tuple(Stream(int(device[t]), host.thread_ids[t], host.threads[t]) for t in used.tolist())
     n = len(rows)
     kernel = KernelTable(

@@ -214,15 +214,15 @@ _DTYPES = {
 
 
 @frozen
-class Machines:
-    """Which of several machines in one file a device or a thread is of: numbers from 0, per row of
-    `Trace.devices` and of `Trace.threads`. Correlation ids are a process' own: two machines use the same."""
+class Hosts:
+    """Which of several hosts in one file a device or a thread is of, -1 none: per row of `Trace.devices` and
+    of `Trace.threads`. Correlation ids are a process' own: two hosts use the same."""
 
     of_device: Int64
     of_thread: Int64
 
     def keys(self, kernels: KernelTable, host: HostTable) -> tuple[Int64, Int64]:
-        """Correlation ids of kernels and host events that agree only within a machine."""
+        """Correlation ids of kernels and host events that agree only within a host."""
         if not self.of_device.any() and not self.of_thread.any():
             return kernels.correlation, host.correlation
         return (
@@ -231,13 +231,14 @@ class Machines:
         )
 
 
-def _apart(correlation: Int64, machine: Int64) -> Int64:
+def _apart(correlation: Int64, number: Int64) -> Int64:
     small = correlation < 1 << 48  # a larger one is no id that CUPTI or a profiler gave
-    return np.where((correlation >= 0) & small, correlation + (machine << 48), correlation)
+    apart = np.where((correlation >= 0) & small, correlation + (number << 48), correlation)
+    return np.where(number >= 0, apart, -1)
 
 
 def join_launches(
-    kernels: KernelTable, host: HostTable, ops: Ops, strings: Interner, machines: Machines | None = None
+    kernels: KernelTable, host: HostTable, ops: Ops, strings: Interner, hosts: Hosts | None = None
 ) -> tuple[KernelTable, Int8]:
     """Find the host event that enqueued each kernel, by correlation id.
 
@@ -247,7 +248,7 @@ def join_launches(
     copy that does not state its direction takes it from the call that enqueued it; and what the launch of a
     graph enqueued ran in a graph.
     """
-    keys, to = machines.keys(kernels, host) if machines else (kernels.correlation, host.correlation)
+    keys, to = hosts.keys(kernels, host) if hosts else (kernels.correlation, host.correlation)
     launch = columns.join(keys, to)
     rows = np.flatnonzero(launch >= 0)
     kinds = host.kind.copy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -53,7 +52,7 @@ class Host:
     )  # per row of `table`: producer id; then consumer ids, their start
     marks: tuple[Int32, Int64] = field(default=(np.empty(0, np.int32), np.empty(0, np.int64)))
     jax: bool = False
-    machines: tuple[int, ...] = ()  # per thread: which of several machines in the file it is of
+    numbers: tuple[int, ...] = ()  # per thread: which of several hosts in the file it is of; ascending
     warnings: tuple[str, ...] = ()
     damages: tuple[str, ...] = ()
 
@@ -102,12 +101,13 @@ class _Part:
     ended_ns: Int64
 
 
-def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int) -> Host:
-    """Read every host plane of a file."""
+def read(
+    planes: Sequence[RawPlane], numbers: Sequence[int], strings: Interner, ops: Ops, shift_ns: int
+) -> Host:
+    """Read every host plane of a file; `numbers` says of each plane which of several hosts it is of."""
     threads: dict[tuple[int, int], int] = {}  # plane, line: two hosts may give their threads one id
     names: list[str] = []
-    machines: list[int] = []
-    number = machine_numbers(planes)
+    of: list[int] = []
     parts: list[_Part] = []
     allocations: list[AllocationTable] = []
     warnings: list[str] = []
@@ -122,7 +122,7 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
             if (at, line.id) not in threads:
                 threads[at, line.id] = len(names)
                 names.append(line.name or f"thread {line.id}")
-                machines.append(number[at])
+                of.append(numbers[at])
         ints = _INTS if accelerated else (*_INTS, *_TWINS)
         events = read_events(plane, plane.lines, ints, _TEXTS, strings, shift_ns, ALLOCATIONS)
         warnings += events.warnings
@@ -139,30 +139,10 @@ def read(planes: Sequence[RawPlane], strings: Interner, ops: Ops, shift_ns: int)
         None if accelerated or not parts else _twins(parts),
         (marks, np.concatenate([p.steps for p in parts] or [np.empty(0, np.int64)])),
         jax or any("jax_version" in plane.stats for plane in planes if plane.name == "/host:metadata"),
-        tuple(machines),
+        tuple(of),
         tuple(warnings),
         tuple(damages),
     )
-
-
-def machine_numbers(planes: Sequence[RawPlane]) -> list[int]:
-    """Which of several machines each plane is of, where their profiles were put into one file one after the
-    other: every machine calls its planes the same, so the second `/device:GPU:0` is of the second."""
-    seen: Counter[str] = Counter()
-    numbers = []
-    for plane in planes:
-        numbers.append(seen[plane.name])
-        seen[plane.name] += 1
-    return numbers
-
-
-def labels(numbers: Sequence[int], hostnames: Sequence[str]) -> list[str]:
-    """What goes before a device's name, for each of several machines' numbers ("one ", "host 2 "): its host's
-    name where the file states one for each. All empty for devices of one machine."""
-    if not any(numbers):
-        return [""] * len(numbers)
-    stated = len(hostnames) == len(set(hostnames)) == max(numbers) + 1 and all(hostnames)
-    return [f"{hostnames[number]} " if stated else f"host {number + 1} " for number in numbers]
 
 
 def _part(events: PlaneEvents, threads: Sequence[int], names: Sequence[str], ops: Ops) -> _Part:
@@ -295,7 +275,8 @@ def _order(thread: Int32, start: Int64, duration: Int64) -> Int64 | None:
     if (thread[1:] < thread[:-1]).any():
         by_thread = np.argsort(thread, kind="stable")
         thread, start, duration = thread[by_thread], start[by_thread], duration[by_thread]
-    bounds = np.searchsorted(thread, np.arange(int(thread.max(initial=-1)) + 2)).tolist()
+    lowest = int(thread[0]) if len(thread) else 0  # a file may hold thousands of planes, each with its threads
+    bounds = np.searchsorted(thread, np.arange(lowest, int(thread.max(initial=-1)) + 2)).tolist()
     order = by_thread
     for first, last in pairwise(bounds):
         begin, length = start[first:last], duration[first:last]

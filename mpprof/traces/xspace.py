@@ -1,7 +1,8 @@
 """XSpace, the profile of TensorFlow, JAX and XLA (`*.xplane.pb`), read without protobuf.
 
 Field and stat names: tsl/profiler/protobuf/xplane.proto and xprof/utils/xplane_schema.h. Memory stays
-below 64 times the file's size plus 100 MB, whatever the bytes say.
+below 64 times the file's size plus 100 MB, whatever the bytes say. Of a gzip file it is the size of what it
+unpacks to, which is held once and is at most MAX_RATIO times the file's.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import mmap
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,10 @@ from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
-from mpprof.model.trace import Stream, Trace, TraceDevice, TraceSource
-from mpprof.traces import cpu, hosts, salvage, walk
+from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
+from mpprof.traces import cpu, hosts, profiles, salvage, walk
 from mpprof.traces.columns import Interner
-from mpprof.traces.devices import DeviceReader, Machines, join_launches, kernel_table
+from mpprof.traces.devices import DeviceReader, Hosts, join_launches, kernel_table
 from mpprof.traces.graphs import with_instructions
 from mpprof.traces.hlo import Modules
 from mpprof.traces.names import ACCELERATOR
@@ -35,14 +36,16 @@ SLOW_BYTES = 4 << 20
 """From here on it is said if the walk is not compiled."""
 
 MAX_UNPACKED = 1 << 32
-MAX_RATIO = 200
-"""A gzip file that unpacks to more than this many times its size is taken for a bomb (xplanes reach 30)."""
+MAX_RATIO = 50
+"""A gzip file that unpacks to more than this many times its size is taken for a bomb (xplanes reach 30). What
+it unpacks to is held in memory: with a larger ratio that alone could break the bound stated above."""
 
 _VENDORS: dict[str, Vendor] = {"nvidia": "nvidia", "amd": "amd", "google": "google", "intel": "intel"}
 _FIRST_PLANE = re.compile(
     rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12(?P<size>[\x01-\x7f])(?=[/#\w])"
 )
 """`XSpace.planes` (1), its length; in it `XPlane.id` (1), if any, and `XPlane.name` (2), its length."""
+_MOST_NAMED = 4
 _ABSOLUTE_NS = 10**17
 """Line timestamps above it count from 1970, smaller ones from the start of the profile."""
 
@@ -89,17 +92,15 @@ class XSpaceReader:
 def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
     """The unpacked bytes, of a damaged file as far as they go."""
     limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
-    parts: list[bytes] = []
-    total = 0
+    unpacked = bytearray()  # grows in place: parts that are joined would be held twice
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     with path.open("rb") as file:
         packed = file.read(1 << 16)
         try:
             while packed:
                 before = stream.copy()
-                parts.append(stream.decompress(packed, 1 << 20))
-                total += len(parts[-1])
-                if total > limit:
+                unpacked += stream.decompress(packed, 1 << 20)
+                if len(unpacked) > limit:
                     raise UnreadableError(
                         f"unpacks to more than {MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB",
                         where=str(path),
@@ -111,11 +112,10 @@ def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
             problem = "" if stream.eof else "it ends too early"
         except zlib.error as error:
             problem = str(error)
-            parts.append(salvage.before_damage(before, packed))
-            total += len(parts[-1])
+            unpacked += salvage.before_damage(before, packed)
     if problem:
-        notes.append(f"the compressed file is damaged after {total} unpacked bytes: {problem}")
-    return np.frombuffer(b"".join(parts), np.uint8)
+        notes.append(f"the compressed file is damaged after {len(unpacked)} unpacked bytes: {problem}")
+    return np.frombuffer(unpacked, np.uint8)
 
 
 @dataclass
@@ -151,8 +151,8 @@ def _assemble(
     """`release` gives the pages of the file that were read back to the system; they can be read again."""
     space = read_space(buffer)
     parts = _Parts()
-    usable = [plane for plane in space.planes if plane.name]
-    if not usable:
+    named = [plane for plane in space.planes if plane.name]
+    if not named:
         damaged = f"it is not laid out as an xplane file (byte {space.damage})"
         raise UnreadableError(
             f"no profile: {damaged if space.damage >= 0 else 'it holds no plane'}",
@@ -163,41 +163,41 @@ def _assemble(
     if not walk.COMPILED and len(buffer) > SLOW_BYTES:
         walk.say_slow()
     _report_damage(space, len(buffer), parts)
+    layout = profiles.layout(named, space.hostnames)
+    parts.warnings += layout.warnings
+    usable = layout.planes
     ops = Ops(Modules(usable), parts.strings)
     origin, shift = _origin(usable)
 
     reader = DeviceReader(parts.strings, ops, shift)
-    machines: list[int] = []
-    for plane, machine in zip(usable, hosts.machine_numbers(usable), strict=True):
+    for plane in usable:
         match = ACCELERATOR.match(plane.name)
         if match:
             device = TraceDevice(plane.name, int(match["ordinal"]), _facts(plane, match["kind"]))
             parts.devices.append(device)
-            machines.append(machine)
             reader.add(plane, len(parts.devices) - 1, device.facts, parts.streams)
     release()
-    host = hosts.read(usable, parts.strings, ops, shift)
+    host = hosts.read(usable, [place.first for place in layout.places], parts.strings, ops, shift)
     release()
     parts.warnings += [*reader.warnings, *host.warnings]
     parts.damages += [*reader.damages, *host.damages]
     basis = "device"
     if parts.devices:
-        labels = hosts.labels(machines, space.hostnames)
-        parts.devices[:] = [
-            replace(device, plane=f"{label}{device.plane}")
-            for device, label in zip(parts.devices, labels, strict=True)
-        ]
         kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
-        of = Machines(np.array(machines, np.int64), np.array(host.machines, np.int64))
+        of = _hosts_of_devices(layout, kernels, host, parts)
         kernels, kinds = join_launches(kernels, host.table, ops, parts.strings, of)
         table = host.with_kinds(kinds)
     else:
         basis = "host"
         # One machine may well have two such planes: only where the file names several hosts are they theirs.
-        machines = list(host.machines) if len(set(space.hostnames)) > 1 else []
-        labels = hosts.labels(range(max(machines, default=0) + 1), space.hostnames)
-        parts.devices += [TraceDevice(f"{label}/host:CPU", 0, DeviceFacts(kind="cpu")) for label in labels]
-        kernels, streams = cpu.kernels(host, ops, parts.strings, machines=machines)
+        numbers = list(host.numbers) if len(set(layout.hostnames)) > 1 else []
+        labels = profiles.labels(range(max(numbers, default=0) + 1), layout.hostnames, layout.count)
+        parts.devices += [
+            TraceDevice(f"{label}/host:CPU", 0, DeviceFacts(kind="cpu"), number)
+            for number, label in enumerate(labels)
+        ]
+        host = replace(host, numbers=tuple(numbers))
+        kernels, streams = cpu.kernels(host, ops, parts.strings, numbers=numbers)
         parts.streams += streams
         table = host.table
         parts.lacks["device"] = "no accelerator in this trace: kernels are the ops of the host's executor"
@@ -238,7 +238,40 @@ def _assemble(
             *parts.warnings,
         ),
         lacks=parts.lacks,
+        thread_hosts=host.numbers if any(host.numbers) else (),
     )
+
+
+def _hosts_of_devices(
+    layout: profiles.Layout, kernels: KernelTable, host: hosts.Host, parts: _Parts
+) -> Hosts:
+    """The host of each device and thread; the devices are named after theirs where there are several."""
+    of_thread = np.array(host.numbers, np.int64)
+    if layout.count == 1:
+        return Hosts(np.zeros(len(parts.devices), np.int64), of_thread)
+    numbers = set(host.numbers)
+    of_hosts: dict[int, profiles.Place] = {}
+    devices = []
+    for plane, place in zip(layout.planes, layout.places, strict=True):
+        if ACCELERATOR.match(plane.name):
+            devices.append(place)
+        elif plane.name.startswith("/host:") and plane.lines and place.first in numbers:
+            before = of_hosts.get(place.first, place)
+            of_hosts[place.first] = profiles.Place(place.first, max(place.last, before.last))
+    found = profiles.launchers(devices, of_hosts, kernels, host.table, of_thread)
+    labels = profiles.labels(found.profile, layout.hostnames, layout.count)
+    parts.devices[:] = [
+        replace(device, plane=f"{label}{device.plane}", host=number)
+        for device, label, number in zip(parts.devices, labels, found.host, strict=True)
+    ]
+    doubtful = [parts.devices[row].plane for row, doubt in enumerate(found.doubtful) if doubt]
+    if doubtful:
+        parts.warnings.append(
+            f"which of the hosts in the file launched the work of {', '.join(doubtful[:_MOST_NAMED])}"
+            f"{' and others' if len(doubtful) > _MOST_NAMED else ''} cannot be told: "
+            "several fit as well, or none; no launch or step marker was joined with it"
+        )
+    return Hosts(np.array(found.host, np.int64), of_thread)
 
 
 def _texts_of(kind: str, texts: tuple[str, ...]) -> list[str]:
@@ -265,7 +298,7 @@ def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:
             )
 
 
-def _origin(planes: list[RawPlane]) -> tuple[int | None, int]:
+def _origin(planes: Sequence[RawPlane]) -> tuple[int | None, int]:
     """When the trace's time 0 was (Unix ns; None unknown), and what to take off line timestamps."""
     started = None
     for plane in planes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sqlite3
 import sys
 import time
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tests.builders.xspace import tagged_bytes, tagged_varint
+from tests.builders.xspace import tagged_bytes, tagged_varint, varint
 
 Write = Callable[[Path, int], None]
 
@@ -90,6 +91,19 @@ def _planes(size: int) -> bytes:
 def _string(size: int) -> bytes:
     line = tagged_bytes(4, tagged_varint(1, 1)) * 1000
     return _plane(b"/host:CPU", line, _named(1, b"\xff" * (size // 2)) + _named(2, b"n" * (size // 2)))
+
+
+def _packed_field(path: Path, size: int) -> None:
+    """Beside a plane a field that no reader knows, of nearly as many bytes as the ratio allows."""
+    from mpprof.traces.xspace import MAX_RATIO
+
+    unpacked = int(0.97 * MAX_RATIO * size)
+    random = size - unpacked // 1000  # zeros pack a thousand times
+    with gzip.open(path, "wb", 6) as file:
+        file.write(_short_events(b"/device:GPU:0")(1 << 10) + varint(15 << 3 | 2) + varint(unpacked))
+        file.write(os.urandom(random))
+        for at in range(random, unpacked, 1 << 20):
+            file.write(bytes(min(1 << 20, unpacked - at)))
 
 
 # --- chrome ------------------------------------------------------------------------------------------------
@@ -187,6 +201,7 @@ CASES = (
     Case("sparse ids", "xspace", _xspace(_sparse)),
     Case("many planes", "xspace", _xspace(_planes)),
     Case("one long name", "xspace", _xspace(_string)),
+    Case("a large field in gzip", "xspace-gz", _packed_field),
     Case("kineto names", "kineto", _events(_KINETO.format)),
     Case("kineto threads", "kineto", _events(_THREADS.format)),
     Case("kineto devices", "kineto", _events(_DEVICES.format)),

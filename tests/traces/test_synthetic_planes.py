@@ -167,16 +167,20 @@ def test_devices_of_one_host_share_its_launches(tmp_path: Path) -> None:
     assert [(stream.device, stream.number) for stream in trace.streams] == [(0, 7), (0, 8), (1, 7), (1, 8)]
 
 
-def test_a_second_machine_without_a_host_plane_is_not_joined_with_the_first_ones_launches(
-    tmp_path: Path,
+@pytest.mark.parametrize("with_host", [0, 1])
+def test_a_machine_without_a_host_plane_is_not_joined_with_another_ones_launches(
+    with_host: int, tmp_path: Path
 ) -> None:
     space = Space(hostnames=["one", "two"])
     for n in range(2):
         device = space.plane("/device:GPU:0")
         device.line(7, "Stream #7(Compute)", 1_000).event("kernel", 2_000 + n, 50, {"correlation_id": 40})
-    host = space.plane("/host:CPU").line(1, "python", 1_000)
-    host.event("cuLaunchKernel", 1_500, 10, {"correlation_id": 40})
-    assert read(space, tmp_path).kernels.launch.tolist() == [0, -1]
+        if n == with_host:
+            host = space.plane("/host:CPU").line(1, "python", 1_000)
+            host.event("cuLaunchKernel", 1_500, 10, {"correlation_id": 40})
+        space.plane("Task Environment")
+    launch = read(space, tmp_path).kernels.launch.tolist()
+    assert launch == ([0, -1] if with_host == 0 else [-1, 0])
 
 
 @pytest.mark.parametrize("spelling", ["cuda_graph_id", "command_buffer_id"])
