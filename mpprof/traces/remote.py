@@ -3,7 +3,7 @@
 Of a log directory the records are fetched, and traces when they are read (`awaited`). A file that was fetched
 stays under the given folder, by its address and by what the server says of its version, so a second look
 costs no more than asking. Nothing is written outside that folder, whatever names a server lists; listings,
-sizes and waiting are bounded.
+sizes and waiting for an answer are bounded (`answer`), but not a file that goes on coming, however slowly.
 """
 
 from __future__ import annotations
