@@ -189,23 +189,8 @@ def _assemble(
         table = host.with_kinds(kinds)
     else:
         basis = "host"
-        # One machine may well have two such planes: only where the file names several hosts are they theirs.
-        numbers = list(host.numbers) if len(set(layout.hostnames)) > 1 else []
-        labels = profiles.labels(range(max(numbers, default=0) + 1), layout.hostnames, layout.count)
-        parts.devices += [
-            TraceDevice(f"{label}/host:CPU", 0, DeviceFacts(kind="cpu"), number)
-            for number, label in enumerate(labels)
-        ]
-        host = replace(host, numbers=tuple(numbers))
-        kernels, streams = cpu.kernels(host, ops, parts.strings, numbers=numbers)
-        parts.streams += streams
+        host, kernels = _without_device(layout, host, ops, parts)
         table = host.table
-        parts.lacks["device"] = "no accelerator in this trace: kernels are the ops of the host's executor"
-        if not len(kernels):
-            parts.lacks["kernels"] = (
-                "the trace holds no op that ran: older versions of XLA run a program on the CPU as one and "
-                "record none of its parts, and a trace made without the host tracer has no ops"
-            )
     if not len(host.allocations.time_ns):
         parts.lacks["allocations"] = "the trace holds no allocator events"
     if parts.damages:
@@ -242,6 +227,28 @@ def _assemble(
     )
 
 
+def _without_device(
+    layout: profiles.Layout, host: hosts.Host, ops: Ops, parts: _Parts
+) -> tuple[hosts.Host, KernelTable]:
+    """The ops of the executor as kernels, of each host that the file names."""
+    # One machine may well have two such planes: only where the file names several hosts are they theirs.
+    numbers = host.numbers if len(set(layout.hostnames)) > 1 else ()
+    labels = profiles.labels(range(max(numbers, default=0) + 1), layout.hostnames, layout.count)
+    parts.devices += [
+        TraceDevice(f"{label}/host:CPU", 0, DeviceFacts(kind="cpu"), number)
+        for number, label in enumerate(labels)
+    ]
+    kernels, streams = cpu.kernels(host, ops, parts.strings, numbers=numbers)
+    parts.streams += streams
+    parts.lacks["device"] = "no accelerator in this trace: kernels are the ops of the host's executor"
+    if not len(kernels):
+        parts.lacks["kernels"] = (
+            "the trace holds no op that ran: older versions of XLA run a program on the CPU as one and "
+            "record none of its parts, and a trace made without the host tracer has no ops"
+        )
+    return replace(host, numbers=numbers), kernels
+
+
 def _hosts_of_devices(
     layout: profiles.Layout, kernels: KernelTable, host: hosts.Host, parts: _Parts
 ) -> Hosts:
@@ -269,7 +276,8 @@ def _hosts_of_devices(
         parts.warnings.append(
             f"which of the hosts in the file launched the work of {', '.join(doubtful[:_MOST_NAMED])}"
             f"{' and others' if len(doubtful) > _MOST_NAMED else ''} cannot be told: "
-            "several fit as well, or none; no launch or step marker was joined with it"
+            "several fit as well, or none; no launch or step marker was joined with it. Read each host's "
+            "own file"
         )
     return Hosts(np.array(found.host, np.int64), of_thread)
 
