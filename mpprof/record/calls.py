@@ -103,6 +103,10 @@ class CallLog:
         self._begin_ns = now_ns
         return line
 
+    def drop(self) -> None:
+        """The open call has never run."""
+        self._open = None
+
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
         """The device has finished all calls so far, but for the last `behind`: the mean interval since the
         wait before is known. It belongs to `line`, of the last call that has finished."""

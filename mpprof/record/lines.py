@@ -59,6 +59,8 @@ class Line:
     def text(self) -> str:
         """`record` as JSON. Python runs one thread at a time, so the training may wait for whoever writes:
         what most lines hold is put together by hand, in a third of the encoder's time."""
+        if type(self.t_ns) is not int:  # the user's own clock
+            return formats.line(self.record())
         text = (
             f'{{"kind":"step","step":{self.step},"fit":{self.fit},"epoch":{self.epoch},"batch":{self.batch},'
             f'"covers":{self.covers},"t_ns":{self.t_ns},"synced":{_JSON[self.synced]},'

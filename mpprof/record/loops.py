@@ -148,8 +148,8 @@ class StepRecorder:
         if self._ended:
             self._say_once("a step after the recorder has ended is not recorded")
         self._in_step = True
-        self._attempt(self._session.begin, self._batch)
         try:
+            self._attempt(self._session.begin, self._batch)
             yield
             self._attempt(self._session.end, None)
             self._batch += 1
@@ -281,7 +281,7 @@ class _LoopSession(FitSession):
             return
         for name, value in values.items():
             if value is not None:  # else the loop does not know it on this step
-                self.recorder.attempt(name, self._add, line, name, value)
+                self.recorder.attempt(f"update.{name}", self._add, line, name, value)
         if "loss" in values or "loss_scale" in values:
             self.observer.alarm(Seen(line.step, 1, None, line.loss_scale, line.loss))
 
@@ -296,6 +296,7 @@ class _LoopSession(FitSession):
             self.observer.skipped = (self.observer.skipped or 0) + int(value)
         else:
             line.values = {**(line.values or {}), name: float(value)}
+            return
         self.recorder.absent.pop(name, None)
 
     def take(self, variables: list[Any]) -> None:

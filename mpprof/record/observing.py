@@ -47,6 +47,7 @@ class Observer:
         self._read_at = 0
         self._untold = 0
         self._looked_at = 0
+        self.ends = 0  # of epochs, since the last reading
 
     # --- the optimizer's counters ----------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ class Observer:
         """What the counters hold before the first step of a `fit`."""
         growth = getattr(optimizer, "dynamic_growth_steps", None)
         self._skips = SkipCounter(growth, counts_skipped_steps(optimizer))
-        self._untold = 0
+        self._untold = self.ends = 0
         self._watch.growth_steps = growth
         if reading is not None:
             self._skips.start(_at_start(optimizer, reading))
@@ -103,8 +104,11 @@ class Observer:
         if self._untold > MOST_UNTOLD:
             return
         before = self._skips.last
-        # Where the input ends within a call, fewer steps ran than it claimed.
-        settled = self._skips.settle(line.step - self._read_at, reading, self._calls.per_call - 1)
+        # Where the input ends within a call, fewer steps ran than it claimed. TensorFlow's graph has begun
+        # the next one then, and where no loss is scaled its counter with it.
+        per_call, ends, self.ends = self._calls.per_call, self.ends, 0
+        claimed = line.step - self._read_at
+        settled = self._skips.settle(claimed, reading, per_call - 1, ends * per_call)
         if settled is None:
             self._untold += before is not None
             if self._untold > MOST_UNTOLD:
@@ -120,6 +124,17 @@ class Observer:
         self.skipped = (self.skipped or 0) + settled.skipped
         if before is not None and before.loss_scale not in (None, reading.loss_scale):
             self.schedule.changed(line.step)
+
+    def rest(self) -> Facts:
+        """What the counters say after a fit's last step, where no line is left that could hold it; empty
+        where one has it, or there are no counters."""
+        step = self._calls.step
+        if self._read is None or self._read_at == step or (reading := self.read()) is None:
+            return {}
+        line = Line(step, self._calls.fit, self._calls.epoch, 0, 1)
+        self.note(line, reading)
+        known = {"loss_scale": line.loss_scale, "skipped": line.skipped}
+        return {"step": step, **{name: value for name, value in known.items() if value is not None}}
 
     # --- memory ----------------------------------------------------------------------------------------
 

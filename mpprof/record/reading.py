@@ -78,13 +78,16 @@ class SkipCounter:
         self._last = reading
         self._good_most = math.inf if reading.iterations else 0
 
-    def settle(self, claimed: int, reading: Reading, missing: int = 0) -> Settled | None:
+    def settle(self, claimed: int, reading: Reading, missing: int = 0, beyond: int = 0) -> Settled | None:
         """The steps since the reading before, of which `claimed` were announced and at most `missing` did
-        not run (an input that ended within a call). None: the counters cannot say."""
+        not run (an input that ended within a call). `beyond`: so many more the counter may tell, of the call
+        that found no more input. None: the counters cannot say."""
         before, self._last = self._last, reading
         if before is None or before.iterations is None or reading.iterations is None:
             return None
         grown = reading.iterations - before.iterations
+        if reading.loss_scale is None and 0 < grown - claimed <= beyond:
+            return Settled(claimed, 0)
         if self._counts_skipped:
             if not 0 <= claimed - grown <= missing:
                 return None

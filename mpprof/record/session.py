@@ -91,6 +91,7 @@ class FitSession:
         self._described = False
         self._validation_ns: int | None = None
         self._by_keras = False
+        self._state: int | None = None  # of the training, as the open call found it
 
     # --- one fit ---------------------------------------------------------------------------------------
 
@@ -160,7 +161,7 @@ class FitSession:
             self.recorder.attempt("signal", self.signalled.restore)
 
     def _end_fit(self, reason: str) -> None:
-        self.in_fit = False
+        self.in_fit, self._awaited = False, None
         self._unsignal()
         if reason == "interrupted":
             self._emit_all(self.calls.close_epoch())
@@ -169,7 +170,8 @@ class FitSession:
             self.recorder.attempt("graph_rewrite_result", describe_rewrite, self.recorder)
         if self.recorder.on and reason != "interrupted":
             self.recorder.attempt("non_finite_weights", describe_weights, self.recorder, self.model)
-        self.recorder.put({"kind": "fit_end", "reason": reason, **self._last_memory(reason)})
+        rest = self.observer.rest() if reason != "interrupted" else {}
+        self.recorder.put({"kind": "fit_end", "reason": reason, **rest, **self._last_memory(reason)})
         self.recorder.pause()
 
     def _last_memory(self, reason: str) -> Facts:
@@ -195,6 +197,8 @@ class FitSession:
             return
         line = self.calls.pending
         if self.queues:
+            if self._state is not None and self._state == self.probe.state(self.model):
+                self.calls.drop()  # its begin was told, and then there was no more input
             line = self.calls.dispatched(None, self._clock())
             if line is not None:
                 self._calls_run += 1
@@ -203,6 +207,7 @@ class FitSession:
                     self._wait_for(self._awaited)
         if logs and type(loss := logs.get("loss")) is float and self.queues:
             self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # where no step's loss is known
+        self.observer.ends += 1
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:
             self._drain()
@@ -238,6 +243,7 @@ class FitSession:
         now = self._clock()
         if self.queues:
             self._begin_asynchronous(batch, now)
+            self._state = self.probe.state(self.model)
         else:
             line = self.calls.begin(batch, now)
             if line is not None:
@@ -315,8 +321,12 @@ class FitSession:
         return self.calls.step <= WAIT_STEPS or waited_ns is None or now_ns - waited_ns >= WAIT_NS
 
     def _wait(self, line: Line | None = None) -> None:
-        self.recorder.attempt("waiting", self._wait_for_device)
-        self.calls.waited(self._clock(), line)
+        if self.recorder.attempt("waiting", self._waited):
+            self.calls.waited(self._clock(), line)
+
+    def _waited(self) -> bool:
+        self._wait_for_device()
+        return True
 
     def _wait_for(self, line: Line) -> None:
         """Until the device has finished the call of this line. The one after it was dispatched meanwhile, so
@@ -324,7 +334,8 @@ class FitSession:
         self._awaited = None
         reading = None if line.snapshot is None else self.observer.arrived(line.snapshot)
         line.snapshot = None if reading is None else Taken(reading)
-        self.calls.waited(self._clock(), line, behind=1)
+        if reading is not None:
+            self.calls.waited(self._clock(), line, behind=1)
 
     def _wait_for_device(self) -> None:
         self.probe.wait(self.model)
@@ -453,7 +464,7 @@ class FitSession:
         if too_many := layers_not_described(facts):
             self.recorder.absent[LAYERS] = too_many
         trained = {fit.get("model") for fit in self.recorder.facts["fits"]}
-        if earlier := trained - {None, facts.get("name")}:
+        if earlier := trained - {None, getattr(model, "name", None)}:
             self.recorder.absent["model.earlier"] = (
                 f"only the model of the last fit is described, not {', '.join(sorted(earlier))}"
             )

@@ -177,9 +177,12 @@ class Window:
                 self._probe.stop_trace()
                 self.facts |= aside(self._keep, deadline_s=KEEPING_SECONDS)
             except FAILURES as error:  # as above
-                self._fail(error)
-                with contextlib.suppress(*FAILURES):  # half a trace is none, and may be what fills the disk
-                    aside(shutil.rmtree, self._gathering, True)
+                self._give_up(error)
+            except BaseException as error:  # the user's Ctrl-C: it goes on, but the profiler must not
+                with contextlib.suppress(*FAILURES):
+                    self._probe.stop_trace()
+                self._give_up(error)
+                raise
         self.facts["stop_cost_ns"] = self._clock() - begin
 
     @property
@@ -214,6 +217,11 @@ class Window:
             with contextlib.suppress(OSError):
                 empty.rmdir()
         return target
+
+    def _give_up(self, error: BaseException) -> None:
+        self._fail(error)
+        with contextlib.suppress(*FAILURES):  # half a trace is none, and may be what fills the disk
+            aside(shutil.rmtree, self._gathering, True)
 
     def _fail(self, error: BaseException) -> None:
         self.facts["status"] = f"failed: {type(error).__name__}: {error}"[:300]

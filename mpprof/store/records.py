@@ -63,6 +63,7 @@ def _read_steps(
 ) -> tuple[StepTable | None, ValidationTable | None, bool, tuple[str, ...]]:
     faults, columns = Faults(path), StepColumns()
     validations: list[Record] = []
+    ends: list[Record] = []
     unsound = 0
     for records in read_blocks(path, "mpprof.steps", faults):
         unsound += columns.add([record for record in records if record.get("kind") == "step"])
@@ -72,6 +73,7 @@ def _read_steps(
                 finished = False
             elif kind == "fit_end":
                 finished = True
+                ends.append(record)
             elif kind == "validation":
                 validations.append(record)
     if faults.missing:
@@ -84,7 +86,24 @@ def _read_steps(
             f"{path}: the step number does not grow at {repeated} lines: "
             "a log written twice, or mixed from two runs"
         )
-    return table, validation_table(validations), finished, faults.warnings()
+    return _with_last_readings(table, ends), validation_table(validations), finished, faults.warnings()
+
+
+def _with_last_readings(table: StepTable, ends: list[Record]) -> StepTable:
+    """What was read after a fit's last step stands in its `fit_end` where no line was left to hold it."""
+    skipped, scale, known = table.skipped.copy(), table.loss_scale.copy(), table.loss_scale_known.copy()
+    for end in ends:
+        step, lost, value = end.get("step"), end.get("skipped"), formats.number(end.get("loss_scale"))
+        if type(step) is not int or not 0 < step <= np.iinfo(np.int64).max:
+            continue
+        (rows,) = np.nonzero(table.step == step)
+        if not len(rows):
+            continue
+        if type(lost) is int and 0 <= lost <= step:
+            skipped[rows[-1]] = max(int(skipped[rows[-1]]), 0) + lost
+        if value is not None:
+            scale[rows[-1]], known[rows[-1]] = value, True
+    return replace(table, skipped=skipped, loss_scale=scale, loss_scale_known=known)
 
 
 def _read_hardware(path: Path) -> tuple[HardwareTable | None, tuple[str, ...]]:

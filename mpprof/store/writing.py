@@ -162,7 +162,7 @@ class LineWriter:
         # A path that was unlinked or whose mount is gone still takes writes: nobody could read them.
         if not self.path.exists():
             raise FileNotFoundError(2, "the file has vanished", str(self.path))
-        rest = memoryview(text.encode())
+        rest = memoryview(text.encode("utf-8", "replace"))  # a lone surrogate in a name is no text
         while rest:
             rest = rest[os.write(self._file, rest) :]
 

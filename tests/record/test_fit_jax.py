@@ -78,6 +78,17 @@ def test_skips_are_found_at_the_steps_where_gradients_were_infinite(folder: Path
     assert steps.loss_scale[-1] == 2.0**12
 
 
+def test_an_input_that_ends_by_itself_ends_with_its_last_step(folder: Path) -> None:
+    read = records(folder / "ends")
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.steps.step.tolist() == list(range(1, 48))
+    assert set(read.steps.covers.tolist()) == {1}
+    assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 1
+    assert read.steps.loss_scale[-1] == 2.0**14
+    assert "skipped" not in read.facts.absent
+
+
 def test_only_waits_give_intervals(folder: Path) -> None:
     read = records(folder / "skips")
     steps, facts = read.steps, read.facts

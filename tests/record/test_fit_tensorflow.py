@@ -252,6 +252,18 @@ def test_each_fit_names_the_model_that_it_trained(trained: Any, tmp_path: Path) 
     assert trained.name in run["absent"]["model.earlier"]
 
 
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_where_no_loss_is_scaled_an_input_that_ends_by_itself_hides_no_skips(tmp_path: Path) -> None:
+    made = model("float32", optimizer="sgd")
+    fit(made, batches_of_unknown_number(*data(9)), None, callback(tmp_path), epochs=4)
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.steps.step.tolist() == list(range(1, 37))
+    assert "skipped" not in read.facts.absent
+    assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 0
+
+
 def test_each_model_is_audited_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made, other = model(), model()  # both have sizes that the audit speaks of
     recorded = callback(tmp_path, verbose=1, audit=True)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 import json
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from mpprof.errors import UsageError
 from mpprof.record import StepRecorder
+from mpprof.record.calls import CallLog
 from mpprof.store import read_records
 
 
@@ -150,8 +155,9 @@ def test_what_is_no_number_is_said_once_and_costs_no_step(
                 record.update(loss=None if k % 2 else float(k))  # known on every other step
             record.update(mood="fine", epoch=7)
     assert [said.getMessage() for said in caplog.records] == [
-        "mpprof no longer records mood: ValueError: could not convert string to float: 'fine'",
-        "mpprof no longer records epoch: UsageError: update(epoch=…) is the recorder's own. Choose another name",
+        "mpprof no longer records update.mood: ValueError: could not convert string to float: 'fine'",
+        "mpprof no longer records update.epoch: UsageError: update(epoch=…) is the recorder's own. "
+        "Choose another name",
     ]
     read = read_records(tmp_path)
     assert read.steps is not None
@@ -160,7 +166,64 @@ def test_what_is_no_number_is_said_once_and_costs_no_step(
     assert read.steps.step.tolist() == [1, 2, 3, 4, 5, 6]
     assert read.steps.loss[::2].tolist() == [0.0, 2.0, 4.0]
     assert set(read.steps.epoch.tolist()) == {0}
-    assert {"mood", "epoch"} <= set(read.facts.absent)
+    assert {"update.mood", "update.epoch"} <= set(read.facts.absent)
+
+
+def test_no_name_of_the_users_switches_off_a_part_of_ours(tmp_path: Path) -> None:
+    clock, waits = Clock(), []
+    names = ("recording", "waiting", "hardware", "profile_windows", "markers", "skipped", "memory")
+    with recorder(tmp_path, clock, wait=lambda: waits.append(clock.passes(1)), verbose=0) as record:
+        for _ in range(40):
+            with record.step():
+                clock.passes(10)
+            record.update(**dict.fromkeys(names, "no number"), **{"\ud800": 1.0})
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert (len(read.steps), read.finished) == (40, True)
+    assert read.steps.synced.sum() == len(waits) > 0
+    assert {"hardware", "profile_windows"} <= set(read.facts.absent)
+    assert "not wanted" in read.facts.absent["profile_windows"]
+
+
+def test_a_wait_that_fails_gives_no_times(tmp_path: Path) -> None:
+    clock, waits = Clock(), itertools.count()
+
+    def wait() -> None:
+        clock.passes(400)
+        if next(waits) == 1:
+            raise ConnectionError("the device has gone")
+
+    with recorder(tmp_path, clock, wait=wait, read_every=4, verbose=0) as record:
+        for _ in range(16):
+            with record.step():
+                clock.passes(100)
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert (np.flatnonzero(read.steps.synced) + 1).tolist() == [4]
+    assert (np.flatnonzero(read.steps.interval_ns >= 0) + 1).tolist() == [4]
+    assert "the device has gone" in read.facts.absent["waiting"]
+
+
+def test_an_interrupt_as_a_step_begins_leaves_the_next_ones_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, calls = CallLog.begin, itertools.count(1)
+
+    def interrupted(self: CallLog, batch: int, now_ns: int) -> Any:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+        return begin(self, batch, now_ns)
+
+    monkeypatch.setattr(CallLog, "begin", interrupted)
+    with recorder(tmp_path, Clock(), verbose=0) as record:
+        for _ in range(20):
+            with contextlib.suppress(KeyboardInterrupt), record.step():
+                pass
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert len(read.steps) == 19
 
 
 def test_where_recording_fails_no_profiler_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

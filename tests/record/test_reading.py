@@ -74,6 +74,14 @@ def test_without_a_dynamic_scale_nothing_is_ever_skipped() -> None:
     assert counter.settle(8, Reading(16), 7) == Settled(2, 0)  # the input ended within the call
 
 
+def test_a_counter_that_ran_on_past_the_end_of_the_input_hides_nothing() -> None:
+    counter = SkipCounter()
+    counter.start(Reading(10))
+    assert counter.settle(4, Reading(15), beyond=1) == Settled(4, 0)
+    assert counter.settle(4, Reading(19), beyond=1) == Settled(4, 0)
+    assert counter.settle(4, Reading(25), beyond=1) is None
+
+
 def test_an_optimizer_that_is_not_applied_once_per_step_is_no_count_of_skips() -> None:
     counter = SkipCounter()
     counter.start(Reading(0))

@@ -37,7 +37,7 @@ PLATFORMS = {
     # Without any callback, too, Keras 3.15.1's calls of several steps fail under a MirroredStrategy.
     "keras 3, two replicas": {name: case for name, case in REPLICATED.items() if case["per_call"] == 1},
     "tf_keras, two replicas": REPLICATED,
-    "jax": {name: case for name, case in CASES.items() if case["known"]},
+    "jax": CASES,
     "jax, two devices": REPLICATED,
 }
 
@@ -100,10 +100,10 @@ def _input(package: str, x: Any, y: Any, known: bool) -> dict[str, Any]:
     """What `fit` is given."""
     from tests.record.training import BATCH, batches_of_unknown_number
 
-    if package == "jax":
-        return {"x": x, "y": y, "batch_size": BATCH, "shuffle": False}
     if not known:
         return {"x": batches_of_unknown_number(x, y)}
+    if package == "jax":
+        return {"x": x, "y": y, "batch_size": BATCH, "shuffle": False}
     import tensorflow as tf
 
     # The type of its elements does not state the size: the last batch might be smaller.

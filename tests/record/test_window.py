@@ -116,6 +116,29 @@ def test_two_windows_in_one_second_have_directories_of_their_own(tmp_path: Path)
     assert list((tmp_path / "mpprof").iterdir()) == []
 
 
+class Interrupted(OneSecond):
+    """The user presses Ctrl-C while the profiler stops, which then has not been stopped."""
+
+    stops = 0
+
+    def stop_trace(self) -> None:
+        self.stops += 1
+        if self.stops == 1:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_as_a_window_closes_stops_the_profiler(tmp_path: Path) -> None:
+    probe = Interrupted()
+    window = Window(probe, tmp_path, itertools.count().__next__, 4)
+    window.start()
+    with pytest.raises(KeyboardInterrupt):
+        window.stop()
+    assert probe.stops == 2
+    assert window.failure is not None
+    assert "KeyboardInterrupt" in window.failure
+    assert not list(tmp_path.rglob(".window*"))
+
+
 def test_a_profiler_that_cannot_start_is_a_status_and_no_error(tmp_path: Path) -> None:
     window = Window(Unanswered("exotic"), tmp_path, itertools.count().__next__, 4)
     window.start()

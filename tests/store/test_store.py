@@ -35,6 +35,24 @@ def run_with(root: Path, steps: str | bytes, facts: dict[str, object] | None = N
     return root
 
 
+def test_what_was_read_after_the_last_step_is_that_steps(tmp_path: Path) -> None:
+    lines = (
+        STEPS
+        + step(1, skipped=1, loss_scale=8)
+        + step(2)
+        + '{"kind":"fit_end","reason":"finished","step":2,"skipped":2,"loss_scale":4}\n'
+        + step(3, skipped=1)
+        + '{"kind":"fit_end","reason":"finished","step":3,"skipped":1}\n'
+        + '{"kind":"fit_end","reason":"finished","step":"3","skipped":-1}\n'
+        + '{"kind":"fit_end","reason":"finished","step":99,"skipped":5}\n'
+    )
+    table = read_records(run_with(tmp_path, lines)).steps
+    assert table is not None
+    assert table.skipped.tolist() == [1, 2, 2]
+    assert table.loss_scale_known.tolist() == [True, True, False]
+    assert table.loss_scale[:2].tolist() == [8.0, 4.0]
+
+
 def test_columns_hold_what_the_lines_say_and_absent_where_they_say_nothing(tmp_path: Path) -> None:
     lines = (
         STEPS

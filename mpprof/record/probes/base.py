@@ -94,6 +94,11 @@ class Probe(Protocol):
         are not there."""
         ...
 
+    def state(self, model: Any) -> int | None:
+        """Where `fit` tells the begin of a call before it knows whether there is input for it: a number that
+        each call which runs makes another. None elsewhere."""
+        ...
+
     def wait(self, model: Any) -> None:
         """Return when the device has finished all steps that were dispatched."""
         ...
@@ -156,6 +161,9 @@ class Unanswered:
         return Absent(self._reason)
 
     def snapshot(self, model: Any) -> Snapshot | None:
+        return None
+
+    def state(self, model: Any) -> int | None:
         return None
 
     def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
