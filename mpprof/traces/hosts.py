@@ -275,7 +275,7 @@ def _order(thread: Int32, start: Int64, duration: Int64) -> Int64 | None:
     if (thread[1:] < thread[:-1]).any():
         by_thread = np.argsort(thread, kind="stable")
         thread, start, duration = thread[by_thread], start[by_thread], duration[by_thread]
-    lowest = int(thread[0]) if len(thread) else 0  # a file may hold thousands of planes, each with its threads
+    lowest = int(thread[0]) if len(thread) else 0  # a file may hold thousands of planes with their threads
     bounds = np.searchsorted(thread, np.arange(lowest, int(thread.max(initial=-1)) + 2)).tolist()
     order = by_thread
     for first, last in pairwise(bounds):
