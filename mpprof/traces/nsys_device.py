@@ -69,9 +69,8 @@ class _Part:
 
 def correlations(numbers: Int64, process: Int64, processes: dict[int, int]) -> Int64:
     """One number for each pair of process and correlation id, which is unique in its process only."""
-    for one in np.unique(process).tolist():
-        processes.setdefault(one, len(processes))
-    place = np.array([processes[one] for one in process.tolist()], np.int64)
+    found, which = np.unique(process, return_inverse=True)
+    place = np.array([processes.setdefault(one, len(processes)) for one in found.tolist()], np.int64)[which]
     known = (numbers >= 0) & (numbers < 1 << 40) & (place < 1 << 20)
     return np.where(known, place << 40 | numbers, -1)
 

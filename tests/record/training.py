@@ -32,7 +32,7 @@ def seed(number: int) -> None:
     """As Keras seeds itself; on JAX without its import of TensorFlow, which takes longer than a training."""
     import keras
 
-    if keras.backend.backend() == "tensorflow":
+    if keras.backend.backend() != "jax":
         keras.utils.set_random_seed(number)
     else:
         random.seed(number)
