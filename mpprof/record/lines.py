@@ -15,8 +15,8 @@ _SELDOM = ("interval_calls", "input_wait_ns", "loss_scale", "skipped", "memory")
 class Line:
     """Of one call. Names and units are those of the file; None is not known, and not written.
 
-    Made and filled in the training's own thread at every call, and so without a dict; written out in another
-    (`text`), and not to be changed from then on."""
+    Made and filled in the training's own thread at every call, and so given only what is known; written out
+    in another thread (`text`), and not to be changed from then on."""
 
     interval_ns: int | None = None
     interval_calls: int | None = None

@@ -54,6 +54,7 @@ class Database:
             query = f"select {', '.join(wanted)} from {_quote(table)}"
             parts = [np.array(rows, np.int64) for rows in self._rows(table, query)]
         whole = np.concatenate(parts) if parts else np.empty((0, len(columns)), np.int64)
+        parts.clear()  # or a long table would be held three times
         return {column: np.ascontiguousarray(whole[:, at]) for at, column in enumerate(columns)}
 
     def texts(self, table: str, key: str, value: str, wanted: Iterable[int] | None = None) -> dict[int, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.traces.servers import Web
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "traces"
 V100 = SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb"
@@ -96,3 +98,17 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, bool
         return made[key]
 
     return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What `web` serves."""
+    (tmp_path / "web").mkdir()
+    return tmp_path / "web"
+
+
+@pytest.fixture
+def web(folder: Path) -> Iterator[Web]:
+    server = Web(folder)
+    yield server
+    server.close()

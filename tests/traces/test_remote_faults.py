@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -34,19 +33,6 @@ NAME = "w.pt.trace.json"
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_copies, "BLOCK_BYTES", BLOCK)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "web").mkdir()
-    return tmp_path / "web"
-
-
-@pytest.fixture
-def web(folder: Path) -> Iterator[Web]:
-    server = Web(folder)
-    yield server
-    server.close()
 
 
 @pytest.fixture

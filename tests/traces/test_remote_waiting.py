@@ -32,19 +32,6 @@ NO_TRACE = b'{"rows": [' + b"1," * (2 << 20) + b"1]}"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "web").mkdir()
-    return tmp_path / "web"
-
-
-@pytest.fixture
-def web(folder: Path) -> Iterator[Web]:
-    server = Web(folder)
-    yield server
-    server.close()
-
-
-@pytest.fixture
 def kept(tmp_path: Path) -> Path:
     return tmp_path / "kept"
 
