@@ -90,18 +90,10 @@ class Watch:
                 found.append(Alarm(kind, seen.step, text))
         return found
 
-    def as_ever(
-        self,
-        span: int,
-        skipped: int | None,
-        loss_scale: float | None,
-        loss: float | None,
-        intervals_ns: Sequence[int],
-    ) -> bool:
+    def as_ever(self, span: int, skipped: int | None, loss_scale: float | None, loss: float | None) -> bool:
         """The quick way, to be tried before `see` where no GPU throttles: whether all is as nearly always
-        (nothing skipped, the same scale, a finite loss). It keeps what `see` would keep; after a False, `see`
-        the rest without these intervals."""
-        self._keep_times(intervals_ns)
+        (nothing skipped, the same scale, a finite loss). Then it keeps what `see` would keep, but for step
+        times, which are seen later; after a False, `see` it."""
         if skipped or loss_scale != self._scale or self._skipped_lately:
             return False
         if loss is not None and not math.isfinite(loss):

@@ -32,10 +32,16 @@ class HardwareSampler:
     """Hands samples to `put` until stopped. It fails quietly: into `absent`, never into the training."""
 
     def __init__(
-        self, put: Callable[[Sample], None], clock: Callable[[], int], zero_ns: int, absent: dict[str, str]
+        self,
+        put: Callable[[Sample], None],
+        clock: Callable[[], int],
+        zero_ns: int,
+        absent: dict[str, str],
+        throttling: set[str],
     ) -> None:
+        """`throttling` gets the reasons that GPUs give for their lower clocks."""
         self._put, self._clock, self._zero_ns, self._absent = put, clock, zero_ns, absent
-        self._throttled: set[str] = set()
+        self._throttling = throttling
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mpprof hardware", daemon=True)
 
@@ -47,13 +53,6 @@ class HardwareSampler:
         self._stop.set()
         self._thread.join(timeout_s)
 
-    def throttled(self) -> tuple[str, ...]:
-        """The throttle reasons of the samples since this was asked last."""
-        if not self._throttled:
-            return ()
-        reasons, self._throttled = self._throttled, set()
-        return tuple(reasons)
-
     def _run(self) -> None:
         try:
             machine = _process(self._absent)
@@ -63,7 +62,7 @@ class HardwareSampler:
                 now = self._clock() - self._zero_ns
                 shared = machine()
                 for sample in gpus() or [{}]:
-                    self._throttled.update(sample.get("throttle", ()))
+                    self._throttling.update(sample.get("throttle", ()))
                     self._put({"t_ns": now, **sample, **shared})
         except FAILURES as error:  # drivers fail in their own ways; the samples end here
             self._absent["hardware"] = f"sampling failed: {type(error).__name__}: {error}"[:500]

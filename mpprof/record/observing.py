@@ -103,11 +103,15 @@ class Observer:
             line.loss_scale = reading.loss_scale
         if self._untold > MOST_UNTOLD:
             return
+        claimed = line.step - self._read_at
+        if self._calls.per_call == 1 and self._skips.as_ever(claimed, reading):
+            self._read_at, self.ends = line.step, 0
+            line.skipped, self.skipped = line.skipped or 0, self.skipped or 0
+            return
         before = self._skips.last
         # Where the input ends within a call, fewer steps ran than it claimed. TensorFlow's graph has begun
         # the next one then, and where no loss is scaled its counter with it.
         per_call, ends, self.ends = self._calls.per_call, self.ends, 0
-        claimed = line.step - self._read_at
         settled = self._skips.settle(claimed, reading, per_call - 1, ends * per_call)
         if settled is None:
             self._untold += before is not None
@@ -169,10 +173,10 @@ class Observer:
         """Whether a line that was read gives reason for an alarm."""
         step, skipped, scale, loss = line.step, line.skipped, line.loss_scale, line.loss
         span, self._looked_at = step - self._looked_at, step
-        intervals = self.settle_intervals()
-        throttled = self._recorder.throttled()
-        if throttled or not self._watch.as_ever(span, skipped, scale, loss, intervals):
-            self.alarm(Seen(step, span, skipped, scale, loss, intervals if throttled else (), throttled))
+        quiet = not self._recorder.throttling and len(self.new_intervals) < KEPT_INTERVALS
+        if not (quiet and self._watch.as_ever(span, skipped, scale, loss)):
+            intervals, throttled = self.settle_intervals(), self._recorder.throttled()
+            self.alarm(Seen(step, span, skipped, scale, loss, intervals, throttled))
 
     def alarm(self, seen: Seen) -> None:
         """Raise the alarms that begin with what was seen."""

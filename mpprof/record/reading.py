@@ -78,6 +78,23 @@ class SkipCounter:
         self._last = reading
         self._good_most = math.inf if reading.iterations else 0
 
+    def as_ever(self, claimed: int, reading: Reading) -> bool:
+        """The quick way, to be tried before `settle` where each call of the `claimed` steps ran whole:
+        whether all is as nearly always (nothing skipped, the same scale). After a False nothing is settled."""
+        before = self._last
+        if (
+            before is None
+            or before.iterations is None
+            or reading.iterations is None
+            or reading.iterations - before.iterations != claimed
+            or reading.loss_scale != before.loss_scale
+            or self._counts_skipped
+        ):
+            return False
+        self._last = reading
+        self._good_most += claimed
+        return True
+
     def settle(self, claimed: int, reading: Reading, missing: int = 0, beyond: int = 0) -> Settled | None:
         """The steps since the reading before, of which `claimed` were announced and at most `missing` did
         not run (an input that ended within a call). `beyond`: so many more the counter may tell, of the call

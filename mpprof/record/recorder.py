@@ -60,6 +60,8 @@ class Recorder:
         """Append a line to the step log; it must not be changed afterwards."""
         self._samples: LineWriter | None = None
         self._sampler: HardwareSampler | None = None
+        self.throttling: set[str] = set()
+        """What `throttled` would say: asked at every reading, where a call costs."""
 
     def open(self, worker: Worker | None = None) -> None:
         """Claim a directory, or as a further worker join the run of the first one, which may take a while.
@@ -124,7 +126,9 @@ class Recorder:
 
     def throttled(self) -> tuple[str, ...]:
         """Why GPUs were throttled in the samples since this was asked last."""
-        return self._sampler.throttled() if self._sampler is not None else ()
+        reasons = tuple(self.throttling)  # in one go: the sampler may add another meanwhile
+        self.throttling.difference_update(reasons)
+        return reasons
 
     def resume(self) -> None:
         """Training begins or goes on: write, and sample the hardware."""
@@ -162,7 +166,7 @@ class Recorder:
 
     def _start_sampler(self) -> HardwareSampler:
         self._samples = aside(self._writer, formats.HARDWARE_FILE, formats.HARDWARE_SCHEMA)
-        sampler = HardwareSampler(self._samples.put, self.clock, self.zero_ns, self.absent)
+        sampler = HardwareSampler(self._samples.put, self.clock, self.zero_ns, self.absent, self.throttling)
         sampler.start()
         return sampler
 

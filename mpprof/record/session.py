@@ -40,12 +40,15 @@ from mpprof.record.window import Plan
 WARM_CALLS = 8
 """Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
 
-WAIT_STEPS, WAIT_NS = 128, 50_000_000
+WAIT_STEPS, WAIT_NS = 128, 200_000_000
 """After so many steps a wait for the device comes at the earliest so long after the one before: steps of a
 tenth of a millisecond would notice it."""
 
 LATE_NS = 500_000_000
 """A line is not held back for a reading that takes longer than this."""
+
+ASK_NS = 20_000_000
+"""Whether a reading has arrived is not asked more often: the device may be dozens of short steps behind."""
 
 SYNCHRONOUS_NOTE = (
     "Keras waits for the device at every batch end; interval_ns is batch begin to batch begin on the host. "
@@ -80,6 +83,7 @@ class FitSession:
         if plan is not None:
             plan.means = self.runs_behind
         self._queued: deque[Line] = deque()  # in order, behind one whose reading has not arrived
+        self._ask_ns = 0  # not before this whether the first of them has arrived
         self._awaited: Line | None = None
         self._batch_size: int | None = None
         self.in_fit = False  # between its begin and its end, also where that was not told
@@ -254,7 +258,7 @@ class FitSession:
         if not self.profiling.idle:
             self._special = True
             self.profiling.before_call(batch, self._first_of_epoch)
-        if self._queued:
+        if self._queued and now >= self._ask_ns:
             self._drain(now)
         self._first_of_epoch = False
 
@@ -374,6 +378,7 @@ class FitSession:
                 if now_ns is not None and not snapshot.ready():
                     late = now_ns - self.recorder.zero_ns - line.t_ns > LATE_NS
                     if not late:
+                        self._ask_ns = now_ns + ASK_NS
                         return
                 reading = self.observer.arrived(snapshot)
                 if reading is not None:

@@ -125,9 +125,9 @@ def test_a_gpu_that_throttles_at_every_reading_is_noticed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder(tmp_path, hardware=False, clock=lambda: 0)
-    recorder.throttled = lambda: ("hw_thermal",)  # type: ignore[method-assign]
     observer = Observer(recorder, Unanswered(), CallLog(0), 16, frozenset())
     for step in range(1, 2 * DRIFT_STEPS + 1):
+        recorder.throttling.add("hw_thermal")
         observer.new_intervals.append(1_000_000 if step <= DRIFT_STEPS else 1_300_000)
         observer.look_at(Line(step, 1, 0, step - 1, 1))
     (alarm,) = recorder.facts["alarms"]

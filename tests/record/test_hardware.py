@@ -74,7 +74,7 @@ def samples(monkeypatch: pytest.MonkeyPatch, count: int) -> tuple[list[dict[str,
         if len(got) >= count:
             enough.set()
 
-    sampler = HardwareSampler(put, lambda: 1500, 500, absent)
+    sampler = HardwareSampler(put, lambda: 1500, 500, absent, set())
     sampler.start()
     assert enough.wait(30)
     sampler.stop()

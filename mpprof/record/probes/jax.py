@@ -10,9 +10,8 @@ import contextlib
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -80,9 +79,8 @@ class JaxProbe(Unanswered):
         places = self._find(model.optimizer, len(values))
         if places is None:
             return None
-        wanted = [None if place is None else values[place] for place in places]
         # The next step donates these buffers: what is kept must be a copy, enqueued before it.
-        return _Queued(self._pack(wanted), [value is not None for value in wanted])
+        return _Queued(self._pack([None if place is None else values[place] for place in places]), places)
 
     def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
         places = self._find(optimizer, len(variables))
@@ -142,17 +140,18 @@ class JaxProbe(Unanswered):
         return marker
 
 
-@dataclass(frozen=True, slots=True)
-class _Queued:
+class _Queued(NamedTuple):  # made in a hook: see Reading
     packed: Any  # int32[3], see _packed
-    known: list[bool]
+    places: list[int | None]
 
     def ready(self) -> bool:
         return bool(self.packed.is_ready())
 
     def reading(self) -> Reading:
-        values = _WORDS.unpack(np.asarray(self.packed).data)
-        return Reading(*(value if known else None for value, known in zip(values, self.known, strict=True)))
+        words = _WORDS.unpack(np.asarray(self.packed))  # type: ignore[arg-type]  # arrays are buffers
+        if None not in self.places:
+            return Reading(*words)
+        return Reading(*(None if k is None else word for word, k in zip(words, self.places, strict=True)))
 
 
 _WORDS = struct.Struct("=ifi")

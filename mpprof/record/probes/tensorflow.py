@@ -68,16 +68,12 @@ class TensorFlowProbe(Unanswered):
         found = counters_of(optimizer)
         if isinstance(found, Absent):
             return found
-        iterations, scale, good = (
-            _reader(variable) for variable in (found.iterations, found.loss_scale, found.good_steps)
-        )
+        iterations = _readable(found.iterations)
         if iterations is None:
             return Absent("the optimizer's counter is no TensorFlow variable")
-        if scale is None:
-            return lambda: Reading(int(iterations()))
-        if good is None or not good_steps:
-            return lambda: Reading(int(iterations()), float(scale()))
-        return lambda: Reading(int(iterations()), float(scale()), int(good()))
+        return _reader(
+            iterations, _readable(found.loss_scale), _readable(found.good_steps if good_steps else None)
+        )
 
     def reset_memory_peak(self) -> str | None:
         for device in self._gpus:
@@ -105,18 +101,35 @@ class TensorFlowProbe(Unanswered):
         return marker
 
 
-def _reader(variable: Any) -> Callable[[], Any] | None:
-    """Reads a variable's value with the bare op: `.numpy()` of a Keras variable costs three times that."""
+def _reader(iterations: Any, scale: Any, good: Any) -> Callable[[], Reading]:
+    """Reads them with the bare op, and without a call in between: `.numpy()` of a Keras variable costs three
+    times that."""
+    read = tf.raw_ops.ReadVariableOp
+    handle, dtype = iterations.handle, iterations.dtype
+    if scale is None:
+        return lambda: Reading(int(read(resource=handle, dtype=dtype)))
+    scale_handle, scale_dtype = scale.handle, scale.dtype
+    if good is None:
+        return lambda: Reading(
+            int(read(resource=handle, dtype=dtype)), float(read(resource=scale_handle, dtype=scale_dtype))
+        )
+    good_handle, good_dtype = good.handle, good.dtype
+    return lambda: Reading(
+        int(read(resource=handle, dtype=dtype)),
+        float(read(resource=scale_handle, dtype=scale_dtype)),
+        int(read(resource=good_handle, dtype=good_dtype)),
+    )
+
+
+def _readable(variable: Any) -> Any:
+    """TensorFlow's own variable of it, where that has a handle to read; else None."""
     # A variable of Keras 3 holds TensorFlow's in `value`; Keras 2 uses TensorFlow's own, whose `value` is a
     # method.
     value = getattr(variable, "value", None)
     value = variable if callable(value) else value
     # Under a strategy the variable is mirrored: all copies hold the same, the first local one will do.
     local = (getattr(value, "values", None) or [value])[0]
-    if not hasattr(local, "handle"):
-        return None
-    handle, dtype, read = local.handle, local.dtype, tf.raw_ops.ReadVariableOp
-    return lambda: read(resource=handle, dtype=dtype)
+    return local if hasattr(local, "handle") else None
 
 
 def _deterministic() -> bool | Absent:
