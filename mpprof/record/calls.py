@@ -25,9 +25,10 @@ class CallLog:
         self.in_epoch: int | None = None
         self.runs_behind = False  # the device does: a call's own times are the host's
         self.pending: Line | None = None
-        self._open: Line | None = None  # of the call that runs, which may turn out not to
-        self._batch = 0
+        self._open = False  # a call runs, or turns out not to
+        self._batch = 0  # where it began
         self._begin_ns = 0  # of the open call, or of the pending one
+        self._gap_ns: int | None = None  # before the open one
         self._end_ns: int | None = None
         self.waited_ns: int | None = None
         self._calls_since_wait = 0
@@ -39,7 +40,7 @@ class CallLog:
 
     def start_epoch(self, epoch: int) -> None:
         self.epoch = epoch
-        self._open = self._end_ns = self.waited_ns = None
+        self._open, self._end_ns, self.waited_ns = False, None, None
 
     def covers(self, batch: int) -> int:
         """How many steps the call that begins with `batch` will run, as far as that is known."""
@@ -57,24 +58,21 @@ class CallLog:
             self._start_waiting(now_ns)
         elif line is not None:
             line.interval_ns = now_ns - self._begin_ns
-        opened = self._open = self._line(batch)
-        if self._end_ns is not None:
-            opened.gap_ns = now_ns - self._end_ns
-        self._begin_ns = now_ns
+        self._gap_ns = None if self._end_ns is None else now_ns - self._end_ns
+        self._batch, self._begin_ns, self._open = batch, now_ns, True
         return line
 
     def end(self, now_ns: int) -> Line | None:
         """The open call has run. Returns its line, which is also `pending`; None where none was open."""
-        line, self._open = self._open, None
-        if line is None:
+        if not self._open:
             return None
-        self.step = line.step
-        line.t_ns = now_ns - self.zero_ns
+        self._open = False
+        line = self._line(now_ns)
         if self.runs_behind:
             line.dispatch_ns = now_ns - self._begin_ns
         else:
             line.duration_ns = now_ns - self._begin_ns
-        self._calls_since_wait += 1
+        line.gap_ns = self._gap_ns
         self._end_ns, self.pending = now_ns, line
         return line
 
@@ -84,28 +82,28 @@ class CallLog:
         `batch` is the call that begins now, None at the end of an epoch. Returns the line of the call
         before. Where the device runs behind it has no interval: that is known only between two waits.
         """
-        line = self._open
-        if line is not None and self._batch == batch:
-            return None  # told twice: no call has run in between
-        if line is not None:
-            self.step = line.step
-            line.t_ns = now_ns - self.zero_ns
+        line = None
+        if self._open:
+            if self._batch == batch:
+                return None  # told twice: no call has run in between
+            line = self._line(now_ns)
             if batch is None:
                 pass  # the epoch's end: what lies before it is not the call's alone
             elif self.runs_behind:
                 line.dispatch_ns = now_ns - self._begin_ns
             else:
                 line.interval_ns = now_ns - self._begin_ns
-            self._calls_since_wait += 1
         else:
             self._start_waiting(now_ns)
-        self._open = None if batch is None else self._line(batch)
+        self._open = batch is not None
+        if batch is not None:
+            self._batch = batch
         self._begin_ns = now_ns
         return line
 
     def drop(self) -> None:
         """The open call has never run."""
-        self._open = None
+        self._open = False
 
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
         """The device has finished all calls so far, but for the last `behind`: the mean interval since the
@@ -123,7 +121,7 @@ class CallLog:
 
     def restart_interval(self, now_ns: int) -> None:
         """Our own work (opening or closing a window) ends here: it belongs to no call's interval."""
-        if self._open is not None:
+        if self._open:
             self._begin_ns = now_ns
         if self.waited_ns is not None:
             self.waited(now_ns)
@@ -131,7 +129,7 @@ class CallLog:
     def close_epoch(self) -> Line | None:
         """The epoch's last line, which has no interval; a begin without an end is dropped."""
         line, self.pending = self.pending, None
-        self._open = self._end_ns = self.waited_ns = None
+        self._open, self._end_ns, self.waited_ns = False, None, None
         return line
 
     def correct(self, line: Line, missing: int) -> None:
@@ -140,11 +138,11 @@ class CallLog:
         line.covers -= missing
         line.batch -= missing
         self.step -= missing
-        if self._open is not None:
-            self._open.step -= missing
 
-    def _line(self, batch: int) -> Line:
-        """Of the call that begins with `batch`. It counts, and gets its time, when it has run."""
-        self._batch = batch
-        covers = 1 if self.per_call == 1 else self.covers(batch)
-        return Line(self.step + covers, self.fit, self.epoch, batch + covers - 1, covers)
+    def _line(self, now_ns: int) -> Line:
+        """Of the call that has run by now, which counts from here on."""
+        covers = 1 if self.per_call == 1 else self.covers(self._batch)
+        self.step += covers
+        self._calls_since_wait += 1
+        last = self._batch + covers - 1
+        return Line(self.step, self.fit, self.epoch, last, covers, now_ns - self.zero_ns)

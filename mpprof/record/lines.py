@@ -33,9 +33,9 @@ class Line:
     profiled = False
     snapshot: Snapshot | None = None  # a reading for this line that has been asked for
 
-    def __init__(self, step: int, fit: int, epoch: int, batch: int, covers: int) -> None:
+    def __init__(self, step: int, fit: int, epoch: int, batch: int, covers: int, t_ns: int = 0) -> None:
         self.step, self.fit, self.epoch, self.batch, self.covers = step, fit, epoch, batch, covers
-        self.t_ns = 0
+        self.t_ns = t_ns
 
     def record(self) -> dict[str, Any]:
         """As the file has it."""

@@ -150,7 +150,7 @@ class Observer:
         return memory if isinstance(memory, list) else None
 
     def note_memory(self, line: Line) -> None:
-        if self.memory_on and (memory := self.memory()) is not None:
+        if (memory := self.memory()) is not None:
             line.memory = memory
 
     def reset_memory_peak(self) -> None:

@@ -40,7 +40,7 @@ class Schedule:
         """Whether to read after the call that took the count of steps from `before` to `after`."""
         close = after < self._close_until
         self.next = after + 1 if close else (after // self.read_every + 1) * self.read_every
-        return after <= self._close_until or self.round(before, after)
+        return after <= self._close_until or before // self.read_every != after // self.read_every
 
     def round(self, before: int, after: int) -> bool:
         """Whether a multiple of `read_every` lies in this call."""
@@ -79,8 +79,8 @@ class SkipCounter:
         self._good_most = math.inf if reading.iterations else 0
 
     def as_ever(self, claimed: int, reading: Reading) -> bool:
-        """The quick way, to be tried before `settle` where each call of the `claimed` steps ran whole:
-        whether all is as nearly always (nothing skipped, the same scale). After a False nothing is settled."""
+        """The quick way, to be tried before `settle` where each call of the `claimed` steps ran whole. True:
+        all is as nearly always (nothing skipped, the same scale). After a False nothing is settled."""
         before = self._last
         if (
             before is None

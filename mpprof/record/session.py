@@ -78,6 +78,7 @@ class FitSession:
         self._clock = recorder.clock
         self.calls = CallLog(0)
         self.observer = Observer(recorder, probe, self.calls, read_every, stop_on)
+        self._schedule = self.observer.schedule
         self.profiling = Profiling(recorder, probe, self.calls, plan, self._settle, self._resumed)
         self.signalled: SignalledWish | None = None  # asks for a further window
         if plan is not None:
@@ -246,16 +247,29 @@ class FitSession:
             return
         now = self._clock()
         if self.queues:
-            self._begin_asynchronous(batch, now)
+            line = self.calls.dispatched(batch, now)
             self._state = self.probe.state(self.model)
+            if line is not None:
+                if self._special or self._awaited or line.step >= self._schedule.next or self._end_unknown:
+                    self._dispatched(line, now)
+                else:  # as nearly always
+                    self._calls_run += 1
+                    if self._queued:
+                        self._queued.append(line)
+                    else:
+                        self._emit(line)
         else:
             line = self.calls.begin(batch, now)
             if line is not None:
                 if self.runs_behind:
                     self._queued.append(line)
-                else:
+                elif self._special or line.interval_ns is None:
                     self._emit(line)
-        if not self.profiling.idle:
+                else:  # as nearly always
+                    self._keep_interval(line.interval_ns // line.covers)
+                    self.recorder.put(line)
+        # Where the last call was like any other, only a further window that is wished for can be planned.
+        if (self._special or self.profiling.plan is not None) and not self.profiling.idle:
             self._special = True
             self.profiling.before_call(batch, self._first_of_epoch)
         if self._queued and now >= self._ask_ns:
@@ -274,40 +288,34 @@ class FitSession:
         self._calls_run += 1
         if self._special:
             self._after_call(line)
-        if self.calls.step >= self.observer.schedule.next or self._end_unknown:
+        if line.step >= self._schedule.next or self._end_unknown:
             self._look(line)
 
     def _look(self, line: Line) -> None:
         """Read what is due after this call."""
-        observer = self.observer
-        if not (observer.schedule.due(line.step - line.covers, line.step) or self._end_unknown):
-            return
-        reading = observer.read()
-        if reading is not None:
-            observer.note(line, reading)
-        observer.note_memory(line)
-        observer.look_at(line)
+        if self._schedule.due(line.step - line.covers, line.step) or self._end_unknown:
+            observer = self.observer
+            if (reading := observer.read()) is not None:
+                observer.note(line, reading)
+            if observer.memory_on:
+                observer.note_memory(line)
+            observer.look_at(line)
 
-    def _begin_asynchronous(self, batch: int, now_ns: int) -> None:
-        before = self.calls.step
-        line = self.calls.dispatched(batch, now_ns)
-        if line is None:
-            return
+    def _dispatched(self, line: Line, now_ns: int) -> None:
+        """This call has been, on an asynchronous backend."""
         if self._awaited is not None:
             self._wait_for(self._awaited)
         self._calls_run += 1
         if self._special:
             self._after_call(line)
-        if self.calls.step < self.observer.schedule.next and not self._end_unknown:
-            if self._special or self._queued:
-                self._queued.append(line)
-            else:
-                self._emit(line)
+        if line.step < self._schedule.next and not self._end_unknown:
+            self._queued.append(line)
             return
-        observer, in_window = self.observer, self.profiling.profiles
-        if not in_window and (observer.schedule.due(before, self.calls.step) or self._end_unknown):
+        observer, in_window, before = self.observer, self.profiling.profiles, line.step - line.covers
+        if not in_window and (self._schedule.due(before, line.step) or self._end_unknown):
             line.snapshot = observer.snapshot(self.model)
-            observer.note_memory(line)
+            if observer.memory_on:
+                observer.note_memory(line)
         self._queued.append(line)
         if not in_window and self._waits(before, now_ns):
             if line.snapshot is None:
@@ -346,7 +354,7 @@ class FitSession:
 
     def _after_call(self, line: Line) -> None:
         """What is not the same for every call: a window, a model to describe, the warm-up."""
-        self._special = self._calls_run < WARM_CALLS or not self.profiling.idle
+        self._special = self._calls_run <= WARM_CALLS or not self.profiling.idle
         self.profiling.after_call(line, self._calls_run)
         if not self._described:
             # A model without an Input and the optimizer's variables exist only after the first step.
