@@ -394,7 +394,10 @@ class FitSession:
                     self.observer.look_at(line)
                 line.snapshot = None
             self._queued.popleft()
-            self._emit(line)
+            if line.interval_ns is None:
+                self.recorder.put(line)
+            else:
+                self._emit(line)
 
     def _emit(self, line: Line) -> None:
         interval = line.interval_ns

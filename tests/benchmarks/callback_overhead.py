@@ -4,9 +4,9 @@ Run as a script, because Keras' backend is fixed for a process:
 
     KERAS_BACKEND=tensorflow python -m tests.benchmarks.callback_overhead OUT.json STEPS NAME [NAME …]
 
-Names: mpprof, empty, naive, tensorboard-epoch, tensorboard-batch. On torch the last two want TensorFlow beside
-it, and the last three, which have batch end hooks, keep Keras from its own way of handing those over: measure
-them apart.
+Names: mpprof, self (mpprof with a clock around its hooks), empty, naive, tensorboard-epoch, tensorboard-batch.
+On torch the last two want TensorFlow beside it, and the last three, which have batch end hooks, keep Keras from
+its own way of handing those over: measure them apart.
 
 Fits scatter by more than what is to be measured, so callbacks enter and leave Keras' own list at block edges,
 every second block has none of them, and each block is held against the mean of the two bare blocks around it.
@@ -36,6 +36,7 @@ EPOCH_BLOCKS = 40
 FEATURES = 64
 WIDTH = {"jax": 256}.get(keras.backend.backend(), 96)
 BATCHES = (32, 64, 128, 256, 512)
+OURS = ("mpprof", "self")
 BARE_NS = 500_000
 """A bare step of about half a millisecond: TensorFlow needs it for the smallest model, JAX for arithmetic."""
 
@@ -98,6 +99,7 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
         self.blocks: list[tuple[str, float, float]] = []  # what was in, ns per step: wall, this thread's CPU
         self.began_cpu_ns = 0
         self.list: Any = None
+        self.whole: list[Any] = []  # who hears of epochs
         self.rest: list[Any] = []
         self.hidden_ns = self.left_ns = 0
 
@@ -122,7 +124,7 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
                 spent = ((now - self.began_ns) / BLOCK, (cpu - self.began_cpu_ns) / BLOCK)
                 self.blocks.append((name, *spent))
             name = self.now()
-            if name in ("mpprof", "self"):
+            if name in OURS:
                 if self.left_ns:
                     self.hidden_ns += time.monotonic_ns() - self.left_ns
                 self.left_ns = 0
@@ -134,7 +136,7 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.began_ns = 0  # what lies between two epochs belongs to no block
-        self.list.callbacks[:] = [self, *self.subjects.values(), *self.rest]
+        self.list.callbacks[:] = [self, *self.whole, *self.rest]
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.on_epoch_end(epoch)
@@ -188,7 +190,7 @@ def subject(name: str, folder: Path, clock: Any) -> Any:
     from mpprof import MPProfilerCallback
 
     match name:
-        case "mpprof":
+        case "mpprof" | "self":
             return MPProfilerCallback(folder / "run", verbose=0, announce=None, clock=clock)
         case "empty":
             return (EmptyBoth if ENDS else Empty)()
@@ -206,19 +208,21 @@ def measure(names: list[str], steps: int) -> dict[str, Any]:
         switch = Switch()
         subjects = {name: subject(name, Path(folder), switch.clock) for name in names}
         times: list[int] = []
-        if "mpprof" in subjects:
-            subjects["self"] = (TimedBoth if ENDS else Timed)(subjects["mpprof"], times, ENDS)
+        mine = next((subjects[name] for name in OURS if name in subjects), None)
+        if "self" in subjects:
+            subjects["self"] = (TimedBoth if ENDS else Timed)(mine, times, ENDS)
+        switch.whole = [mine if name == "self" else subjects[name] for name in names]
         batch, made = timed_batch(), model()
         switch.switch_between(subjects)
         callbacks = keras.callbacks.CallbackList(
-            [switch, *(callback for name, callback in subjects.items() if name != "self")],
+            [switch, *switch.whole],
             add_history=True, model=made, epochs=1, steps=BLOCK * EPOCH_BLOCKS,
         )  # fmt: skip
         switch.list, switch.rest = callbacks, callbacks.callbacks[1 + len(names) :]
         x, y = data(batch * BLOCK * EPOCH_BLOCKS)
         epochs = max(1, steps // (BLOCK * EPOCH_BLOCKS))
         made.fit(x, y, batch_size=batch, epochs=epochs, verbose=0, callbacks=callbacks)
-        lines = (Path(folder) / "run" / "mpprof" / "steps.jsonl") if "mpprof" in subjects else None
+        lines = None if mine is None else Path(folder) / "run" / "mpprof" / "steps.jsonl"
         bytes_per_step = None
         if lines is not None:
             text = lines.read_bytes()

@@ -17,7 +17,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 MOST_US = 15.0
 ATTEMPTS = 3
-STEPS = 24_000
+STEPS = 96_000
 OTHERS = ("empty", "naive", "tensorboard-epoch", "tensorboard-batch")
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.framework]
@@ -30,7 +30,7 @@ def measure(backend: str, out: Path, steps: int, *names: str) -> dict[str, Any]:
     }  # fmt: skip
     command = [sys.executable, "-m", "tests.benchmarks.callback_overhead", str(out), str(steps), *names]
     ended = subprocess.run(
-        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False
+        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=1200, check=False
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     read: dict[str, Any] = json.loads(out.read_text())
@@ -57,9 +57,10 @@ def test_what_callbacks_add_to_a_step(backend: str, tmp_path: Path) -> None:
     head = f"{'backend':<11} {'callback':<18} {'bare us':>8} {'added us':>8} {'95 %':>16}"
     head += f" {'CPU us':>8} {'95 %':>16} {'blocks':>6}"
     print(f"\n{head}")
-    tries = []
-    for k in range(ATTEMPTS):  # others use this machine, too: the quietest counts
-        tries.append(measure(backend, tmp_path / f"{k}.json", STEPS, "mpprof"))
+    tries: list[dict[str, Any]] = []
+    # Others use this machine, too: the quietest counts.
+    while len(tries) < ATTEMPTS and (not tries or width(tries[-1]) > MOST_US / 2):
+        tries.append(measure(backend, tmp_path / f"{len(tries)}.json", STEPS, "mpprof"))
         print(row(backend, "mpprof", tries[-1]))
     ours = min(tries, key=width)
     # On JAX a hook at the batch's end makes Keras wait for each step, bare blocks included: one fit each.
@@ -67,7 +68,7 @@ def test_what_callbacks_add_to_a_step(backend: str, tmp_path: Path) -> None:
         others = measure(backend, tmp_path / "others.json", 12_000, *names)
         for name in names:
             print(row(backend, name, others))
-    own = ours["self_us"]
+    own = measure(backend, tmp_path / "self.json", 12_000, "self")["self_us"]
     print(
         f"{backend}: self time of mpprof's hooks {own['median']:.1f} us median, {own['mean']:.1f} mean, "
         f"{own['p95']:.1f} p95; {ours['bytes_per_step']:.0f} bytes on disk per step"
