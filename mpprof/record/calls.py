@@ -78,6 +78,17 @@ class CallLog:
         self._end_ns, self.pending = now_ns, line
         return line
 
+    def cut_short(self, ran: int, now_ns: int) -> Line | None:
+        """The open call, whose end is not told, ran so many steps and then found no more input. When it ended
+        is not known but for that it was before now. None: no such call."""
+        line = self._open
+        if line is None or not 0 < ran <= line.covers:
+            return None
+        self.end(now_ns)
+        line.duration_ns = line.dispatch_ns = None
+        self.correct(line, line.covers - ran)
+        return line
+
     def dispatched(self, batch: int | None, now_ns: int) -> Line | None:
         """Where only begins are seen: the call before has been dispatched.
 

@@ -26,7 +26,7 @@ from mpprof.record.fits import (
     evaluated_alone,
     fit_facts,
 )
-from mpprof.record.flavour import steps_per_execution
+from mpprof.record.flavour import steps_per_execution, steps_run_in_fit
 from mpprof.record.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.lines import Line
 from mpprof.record.observing import Observer
@@ -205,6 +205,8 @@ class FitSession:
                 self._after_call(line)
                 if self._awaited is not None:
                     self._wait_for(self._awaited)
+        elif self.calls.per_call > 1 and line is None:
+            line = self._cut_short()
         if logs and type(loss := logs.get("loss")) is float and self.queues:
             self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # where no step's loss is known
         self.observer.ends += 1
@@ -215,6 +217,18 @@ class FitSession:
         self.profiling.end_of_steps()
         self._emit_all(line)
         self.calls.close_epoch()
+
+    def _cut_short(self) -> Line | None:
+        """The call that an input's end has broken off: Keras 2 tells no end of it."""
+        ran = steps_run_in_fit(self.model)
+        if ran is None:
+            return None
+        before = self.calls.step - self._fit_facts["first_step"] + 1
+        line = self.calls.cut_short(ran - before, self._clock())
+        if line is not None:
+            self._calls_run += 1
+            self._after_call(line)
+        return line
 
     def start_validation(self) -> None:
         if not self._active():
