@@ -139,6 +139,19 @@ class CallLog:
         if self.waited_ns is not None:
             self.waited(now_ns)
 
+    def mark_profiled(self) -> None:
+        """The open call, if there is one, has run within a window that does not last as long."""
+        if self._open is not None:
+            self._open.profiled = True
+
+    def leave_out(self, duration_ns: int) -> None:
+        """So long, up to now, somebody evaluated in the midst of an epoch: that belongs to no call's times."""
+        self._begin_ns += duration_ns
+        if self._end_ns is not None:
+            self._end_ns += duration_ns
+        if self.waited_ns is not None:
+            self.waited_ns += duration_ns
+
     def close_epoch(self) -> Line | None:
         """The epoch's last line, which has no interval; a begin without an end is dropped."""
         line, self.pending = self.pending, None

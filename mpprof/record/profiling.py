@@ -39,6 +39,7 @@ class Profiling:
         self.plan, self.wanted = plan, plan is not None
         self.window: Window | None = None
         self.foreign: ForeignWindow | None = None
+        self._told: tuple[int, int, int] | None = None  # as the last call began: fit, epoch, step
 
     def wish(self) -> None:
         """Open a further window as soon as may be; nothing where one is open or planned. From any thread."""
@@ -63,9 +64,13 @@ class Profiling:
         """Whether a window is open, ours or TensorBoard's."""
         return self.window is not None or (self.foreign is not None and self.foreign.open)
 
-    def before_call(self, batch: int, first_of_epoch: bool) -> None:
-        """The call that begins with `batch` is about to run: open, close, or mark it."""
+    def before_call(self, batch: int, first_of_epoch: bool, may_open: bool = True) -> None:
+        """The call that begins with `batch` is about to run: open, close, or mark it. Told twice, where the
+        callback stands in the list twice, it is one call."""
         calls = self._calls
+        told, self._told = self._told, (calls.fit, calls.epoch, calls.step)
+        if told == self._told:
+            return
         last_step = calls.step + calls.covers(batch)
         if self.foreign is not None:
             self._follow(self.foreign)
@@ -77,6 +82,8 @@ class Profiling:
             self.close()
             return
         if window is None:
+            if not may_open:
+                return
             left = calls.left(batch)
             calls_left = None if left is None else -(-left // calls.per_call)
             if not plan.opens(next_step, calls_left, first_of_epoch) or self._in_the_way(plan, next_step):

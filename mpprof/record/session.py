@@ -21,10 +21,11 @@ from mpprof.record.describe import (
     framework_facts,
 )
 from mpprof.record.fits import (
+    Evaluation,
     batch_size_of_running_fit,
     callbacks_of_running_fit,
-    evaluated_alone,
     fit_facts,
+    running_evaluation,
 )
 from mpprof.record.flavour import steps_per_execution, steps_run_in_fit
 from mpprof.record.layers import LAYERS, layers_not_described, model_facts
@@ -90,6 +91,7 @@ class FitSession:
         self._calls_run = 0
         self._described = False
         self._validation_ns: int | None = None
+        self._within_epoch = False  # the validation is
         self._by_keras = False
         self._state: int | None = None  # of the training, as the open call found it
 
@@ -233,10 +235,15 @@ class FitSession:
     def start_validation(self) -> None:
         if not self._active():
             return
-        if self._by_keras and evaluated_alone():
+        whose = running_evaluation() if self._by_keras else Evaluation.OF_FIT
+        if whose is Evaluation.ALONE:
             self.interrupt()  # the fit before it has ended by an error, which nobody told
             return
-        self.end_epoch()
+        self._within_epoch = whose is Evaluation.WITHIN_EPOCH
+        if not self._within_epoch:
+            self.end_epoch()
+        elif self.profiling.profiles:
+            self.calls.mark_profiled()
         self.profiling.close()
         self._validation_ns = self._clock()
 
@@ -246,6 +253,8 @@ class FitSession:
             now = self._clock()
             end = now - self.recorder.zero_ns
             self.recorder.put({"kind": "validation", "t_ns": end, "duration_ns": now - begin})
+            if self._within_epoch:
+                self.calls.leave_out(now - begin)
 
     # --- calls -----------------------------------------------------------------------------------------
 
@@ -266,8 +275,10 @@ class FitSession:
                 else:
                     self._emit(line)
         if not self.profiling.idle:
-            self._special = True
-            self.profiling.before_call(batch, self._first_of_epoch)
+            # The line before a window is to say that there was a wait. A wish that has come just now finds it
+            # handed over, and has to wait for the next call's.
+            at_hand, self._special = self._special or not self.runs_behind, True
+            self.profiling.before_call(batch, self._first_of_epoch, at_hand)
         if self._queued:
             self._drain(now)
         self._first_of_epoch = False
