@@ -777,3 +777,16 @@ def test_an_evaluation_in_the_midst_of_an_epoch_loses_no_step(
     times = [getattr(read.steps, name) for name in ("interval_ns", "duration_ns", "gap_ns")]
     assert all((0 <= of).sum() >= 38 and of.max() < Ticks.evaluation for of in times)
     assert (read.validations.duration_ns >= Ticks.evaluation).all()
+
+
+def test_where_an_input_ended_within_a_call_the_next_reading_comes_in_its_turn(tmp_path: Path) -> None:
+    x, y = data(45)
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+    made = model(steps_per_execution=8)
+    recorded = callback(tmp_path)
+    made.fit(batches, steps_per_epoch=48, epochs=2, shuffle=False, verbose=0, callbacks=[recorded])
+    steps = records(tmp_path).steps
+    assert steps is not None
+    assert steps.step.tolist() == [8, 16, 24, 32, 40, 45, 53, 61, 69, 77, 85, 90]
+    read = steps.step[steps.skipped >= 0].tolist()
+    assert read == [8, 16, 24, 32, 45, 53, 69, 85, 90]  # where a multiple of 16 is reached, and epochs end
