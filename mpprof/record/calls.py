@@ -145,7 +145,7 @@ class CallLog:
             self._open.profiled = True
 
     def leave_out(self, duration_ns: int) -> None:
-        """So long, up to now, somebody evaluated in the midst of an epoch: that belongs to no call's times."""
+        """So long, up to now, somebody evaluated in the midst of an epoch: it belongs to no call's times."""
         self._begin_ns += duration_ns
         if self._end_ns is not None:
             self._end_ns += duration_ns
