@@ -76,6 +76,15 @@ class CallLog:
         self._end_ns, self.pending = now_ns, line
         return line
 
+    def cut_short(self, ran: int, now_ns: int) -> Line | None:
+        """The open call, whose end is not told, ran so many steps and then found no more input. When it ended
+        is not known but for that it was before now. None: no such call."""
+        if not 0 < ran <= self.covers(self._batch) or (line := self.end(now_ns)) is None:
+            return None
+        line.duration_ns = line.dispatch_ns = None
+        self.correct(line, line.covers - ran)
+        return line
+
     def dispatched(self, batch: int | None, now_ns: int) -> Line | None:
         """Where only begins are seen: the call before has been dispatched.
 
@@ -125,6 +134,14 @@ class CallLog:
             self._begin_ns = now_ns
         if self.waited_ns is not None:
             self.waited(now_ns)
+
+    def leave_out(self, duration_ns: int) -> None:
+        """So long, up to now, somebody evaluated in the midst of an epoch: it belongs to no call's times."""
+        self._begin_ns += duration_ns
+        if self._end_ns is not None:
+            self._end_ns += duration_ns
+        if self.waited_ns is not None:
+            self.waited_ns += duration_ns
 
     def close_epoch(self) -> Line | None:
         """The epoch's last line, which has no interval; a begin without an end is dropped."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from types import FrameType
 from typing import Any
 
@@ -101,17 +102,30 @@ def callbacks_of_running_fit() -> list[Any]:
     return list(found) if isinstance(found, list) else []
 
 
-def evaluated_alone() -> bool:
-    """Whether Keras' `evaluate` calls us, and no `fit` does."""
+class Evaluation(Enum):
+    """From where Keras' `evaluate` calls us."""
+
+    OF_FIT = "fit's own, or a callback's between epochs"
+    WITHIN_EPOCH = "a callback's, as a batch begins or has ended"
+    ALONE = "there is no fit"
+
+
+def running_evaluation() -> Evaluation:
+    """Which one calls us; `OF_FIT` where none does."""
     frame: FrameType | None = sys._getframe(1)
-    evaluates = False
+    evaluates = within = False
     while frame is not None:
-        if frame.f_code.co_name == "fit":
-            return False
+        name = frame.f_code.co_name
+        if name == "fit":
+            return Evaluation.WITHIN_EPOCH if within else Evaluation.OF_FIT
+        within |= evaluates and name in _BATCH_HOOKS
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        evaluates |= frame.f_code.co_name == "evaluate" and package in ("keras", "tf_keras")
+        evaluates |= name == "evaluate" and package in ("keras", "tf_keras")
         frame = frame.f_back
-    return evaluates
+    return Evaluation.ALONE if evaluates else Evaluation.OF_FIT
+
+
+_BATCH_HOOKS = frozenset({"on_train_batch_begin", "on_train_batch_end"})
 
 
 def _variables_of_running_fit() -> dict[str, Any]:

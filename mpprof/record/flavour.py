@@ -31,6 +31,13 @@ def steps_per_execution(model: Any) -> int:
     return int(steps or 1)
 
 
+def steps_run_in_fit(model: Any) -> int | None:
+    """Of Keras 2: how many steps of the running `fit` have succeeded, so far as its own counter tells, which
+    depends on their results (`Model.make_train_function`). None: this model has none."""
+    counter: Any = getattr(model, "_train_counter", None)
+    return int(counter.numpy()) if hasattr(counter, "numpy") else None
+
+
 def counts_skipped_steps(optimizer: Any) -> bool:
     """Whether the optimizer's counter advances on steps whose update was skipped. In Keras 2 it does: read in
     tf_keras 2.21, `LossScaleOptimizerV3.apply_gradients`."""

@@ -122,6 +122,7 @@ class Observer:
         missing = line.step - self._read_at - settled.ran
         if missing:
             self._calls.correct(line, missing)
+            self.schedule.corrected()
         self._read_at = line.step
         # An epoch's last line may be read twice: after its call, and when the epoch ends.
         line.skipped = (line.skipped or 0) + settled.skipped

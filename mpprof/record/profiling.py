@@ -39,6 +39,8 @@ class Profiling:
         self.plan, self.wanted = plan, plan is not None
         self.window: Window | None = None
         self.foreign: ForeignWindow | None = None
+        self._closed_within_call = False
+        self._told: tuple[int, int, int] | None = None  # as the last call began: fit, epoch, step
 
     def wish(self) -> None:
         """Open a further window as soon as may be; nothing where one is open or planned. From any thread."""
@@ -63,9 +65,13 @@ class Profiling:
         """Whether a window is open, ours or TensorBoard's."""
         return self.window is not None or (self.foreign is not None and self.foreign.open)
 
-    def before_call(self, batch: int, first_of_epoch: bool) -> None:
-        """The call that begins with `batch` is about to run: open, close, or mark it."""
+    def before_call(self, batch: int, first_of_epoch: bool, may_open: bool = True) -> None:
+        """The call that begins with `batch` is about to run: open, close, or mark it. Told twice, where the
+        callback stands in the list twice, it is one call."""
         calls = self._calls
+        told, self._told = self._told, (calls.fit, calls.epoch, calls.step)
+        if told == self._told:
+            return
         last_step = calls.step + calls.covers(batch)
         if self.foreign is not None:
             self._follow(self.foreign)
@@ -77,6 +83,8 @@ class Profiling:
             self.close()
             return
         if window is None:
+            if not may_open:
+                return
             left = calls.left(batch)
             calls_left = None if left is None else -(-left // calls.per_call)
             if not plan.opens(next_step, calls_left, first_of_epoch) or self._in_the_way(plan, next_step):
@@ -90,8 +98,8 @@ class Profiling:
         """A call has run; its line says whether it was profiled."""
         if self.plan is not None:
             self.plan.calls = calls_run
-        if self.profiles:
-            line.profiled = True
+        if self.profiles or self._closed_within_call:
+            line.profiled, self._closed_within_call = True, False
 
     def end_of_steps(self) -> None:
         """What follows (an epoch's end, a validation) belongs to no step."""
@@ -154,8 +162,10 @@ class Profiling:
         self._lament(window)
         self._resumed()
 
-    def close(self) -> None:
-        """End our own window, if one is open. The profiler is stopped whatever has failed before."""
+    def close(self, *, within_call: bool = False) -> None:
+        """End our own window, if one is open; `within_call`: while a call runs, which then was profiled, too.
+        The profiler is stopped whatever has failed before."""
+        self._closed_within_call |= within_call and self.profiles
         window, self.window = self.window, None
         if window is None:
             return

@@ -50,6 +50,10 @@ class Schedule:
         self._close_until = max(self._close_until, step + CLOSE_STEPS)
         self.next = 0
 
+    def corrected(self) -> None:
+        """Fewer steps have run than `due` was told: what came next may have been passed over."""
+        self.next = 0
+
 
 class Settled(NamedTuple):
     """What ran between two readings: steps, and how many of them the optimizer skipped."""

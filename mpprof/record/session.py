@@ -21,12 +21,13 @@ from mpprof.record.describe import (
     framework_facts,
 )
 from mpprof.record.fits import (
+    Evaluation,
     batch_size_of_running_fit,
     callbacks_of_running_fit,
-    evaluated_alone,
     fit_facts,
+    running_evaluation,
 )
-from mpprof.record.flavour import steps_per_execution
+from mpprof.record.flavour import steps_per_execution, steps_run_in_fit
 from mpprof.record.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.lines import Line
 from mpprof.record.observing import Observer
@@ -95,6 +96,7 @@ class FitSession:
         self._calls_run = 0
         self._described = False
         self._validation_ns: int | None = None
+        self._within_epoch = False  # the validation is
         self._by_keras = False
         self._state: int | None = None  # of the training, as the open call found it
 
@@ -210,6 +212,8 @@ class FitSession:
                 self._after_call(line)
                 if self._awaited is not None:
                     self._wait_for(self._awaited)
+        elif self.calls.per_call > 1 and line is None:
+            line = self._cut_short()
         if logs and type(loss := logs.get("loss")) is float and self.queues:
             self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # where no step's loss is known
         self.observer.ends += 1
@@ -221,14 +225,29 @@ class FitSession:
         self._emit_all(line)
         self.calls.close_epoch()
 
+    def _cut_short(self) -> Line | None:
+        """The call that an input's end has broken off: Keras 2 tells no end of it."""
+        ran = steps_run_in_fit(self.model)
+        if ran is None:
+            return None
+        before = self.calls.step - self._fit_facts["first_step"] + 1
+        line = self.calls.cut_short(ran - before, self._clock())
+        if line is not None:
+            self._calls_run += 1
+            self._after_call(line)
+        return line
+
     def start_validation(self) -> None:
         if not self._active():
             return
-        if self._by_keras and evaluated_alone():
+        whose = running_evaluation() if self._by_keras else Evaluation.OF_FIT
+        if whose is Evaluation.ALONE:
             self.interrupt()  # the fit before it has ended by an error, which nobody told
             return
-        self.end_epoch()
-        self.profiling.close()
+        self._within_epoch = whose is Evaluation.WITHIN_EPOCH
+        if not self._within_epoch:
+            self.end_epoch()
+        self.profiling.close(within_call=self._within_epoch)
         self._validation_ns = self._clock()
 
     def end_validation(self) -> None:
@@ -237,6 +256,8 @@ class FitSession:
             now = self._clock()
             end = now - self.recorder.zero_ns
             self.recorder.put({"kind": "validation", "t_ns": end, "duration_ns": now - begin})
+            if self._within_epoch:
+                self.calls.leave_out(now - begin)
 
     # --- calls -----------------------------------------------------------------------------------------
 
@@ -270,8 +291,10 @@ class FitSession:
                     self.recorder.put(line)
         # Where the last call was like any other, only a further window that is wished for can be planned.
         if (self._special or self.profiling.plan is not None) and not self.profiling.idle:
-            self._special = True
-            self.profiling.before_call(batch, self._first_of_epoch)
+            # The line before a window is to say that there was a wait. A wish that has come just now finds it
+            # handed over, and has to wait for the next call's.
+            at_hand, self._special = self._special or not self.runs_behind, True
+            self.profiling.before_call(batch, self._first_of_epoch, at_hand)
         if self._queued and now >= self._ask_ns:
             self._drain(now)
         self._first_of_epoch = False

@@ -134,6 +134,43 @@ def test_several_fits_are_one_run_with_one_window(folder: Path, answers: Any) ->
     assert steps.interval_ns[23] > 0
 
 
+@pytest.mark.parametrize("name", ["wished", "wished-twice"])
+def test_the_line_before_a_window_that_was_wished_for_says_that_there_was_a_wait(
+    folder: Path, name: str
+) -> None:
+    read = records(folder / name)
+    steps, facts = read.steps, read.facts
+    assert steps is not None
+    assert facts is not None
+    assert steps.step.tolist() == list(range(1, 61))
+    (window,) = facts.profile_windows
+    assert window.status == "done"
+    assert 41 <= window.first_step <= 42
+    assert window.last_step == window.first_step + 4
+    first = window.first_step
+    assert steps.step[steps.profiled].tolist() == list(range(first, first + 5))
+    assert steps.step[steps.synced].tolist() == [16, 32, first - 1, first + 4, 48]
+    lines = map(json.loads, (folder / name / "mpprof" / "steps.jsonl").read_text().splitlines()[1:])
+    calls = {line["step"]: line["interval_calls"] for line in lines if "interval_calls" in line}
+    # Since the wait before; after the window's edges, where the profiler starts and stops, counting is anew.
+    assert calls == {16: 16, 32: 16, first - 1: first - 33, first + 4: 5, 48: 48 - first - 4}
+    assert (steps.interval_ns >= 0).tolist() == steps.synced.tolist()
+
+
+@pytest.mark.parametrize("order", ["1", "-1"])
+def test_an_evaluation_in_the_midst_of_an_epoch_loses_no_step(folder: Path, answers: Any, order: str) -> None:
+    read = records(folder / "within" / order)
+    steps, facts = read.steps, read.facts
+    assert steps is not None
+    assert facts is not None
+    assert read.validations is not None
+    assert steps.step.tolist() == list(range(1, 41))
+    assert steps.batch.tolist() == [*range(20), *range(20)]
+    assert len(read.validations.t_ns) == 6
+    assert int(steps.skipped[steps.skipped > 0].sum()) == 40 - answers["evaluated_within"] == 6
+    assert "skipped" not in facts.absent
+
+
 def test_the_window_holds_our_markers_and_real_work(folder: Path) -> None:
     (trace,) = (folder / "window" / "plugins" / "profile").glob("*/*")
     events = events_of(trace)

@@ -697,3 +697,96 @@ def test_a_state_restored_as_training_begins_costs_one_reading(tmp_path: Path) -
     assert read.facts is not None
     assert read.steps.skipped.tolist() == [-1, 0, 0, 0, 1, *[0] * 7]
     assert "skipped" not in read.facts.absent
+
+
+def test_a_callback_that_stands_in_the_list_twice_profiles_its_window_whole(
+    trained: Any, tmp_path: Path
+) -> None:
+    x, y = data(60)
+    recorded = callback(tmp_path / "ours", profile_steps="auto")
+    fit(trained, x, y, recorded, recorded)
+    read = records(tmp_path / "ours")
+    assert read.facts is not None
+    assert read.steps is not None
+    (window,) = read.facts.profile_windows
+    assert window.last_step == window.first_step + 4
+    profiled = read.steps.step[read.steps.profiled].tolist()
+    assert profiled == list(range(window.first_step, window.last_step + 1))
+    recorded = callback(tmp_path / "theirs", profile_steps="auto")
+    board = keras.callbacks.TensorBoard(str(tmp_path / "theirs"), profile_batch=(12, 16), write_graph=False)
+    fit(trained, x, y, recorded, board, recorded)
+    facts = records(tmp_path / "theirs").facts
+    assert facts is not None
+    assert [(w.status, w.first_step, w.last_step) for w in facts.profile_windows] == [("foreign", 12, 16)]
+
+
+class Ticks(keras.callbacks.Callback):  # type: ignore[misc]
+    """A clock, and as a callback of an evaluation the long time that this takes."""
+
+    now, evaluation = 0, 10**9
+
+    def __call__(self) -> int:
+        self.now += 1000
+        return self.now
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.now += self.evaluation
+
+
+class EvaluatesWithin(keras.callbacks.Callback):  # type: ignore[misc]
+    """Evaluates in the midst of an epoch, as a batch begins or when one has ended, and tells `others` of it."""
+
+    def __init__(self, hook: str, x: Any, y: Any, *others: Any) -> None:
+        super().__init__()
+        self._data, self._others = (x[:16], y[:16]), list(others)
+        setattr(self, hook, self._evaluate)
+
+    def _evaluate(self, batch: int, logs: Any = None) -> None:
+        if batch in (4, 11, 12, 19):
+            x, y = self._data
+            self.model.evaluate(x, y, batch_size=BATCH, verbose=0, callbacks=self._others)
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_begin", "on_train_batch_end"])
+@pytest.mark.parametrize("before_ours", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+def test_an_evaluation_in_the_midst_of_an_epoch_loses_no_step(
+    tmp_path: Path, hook: str, before_ours: bool, told: bool
+) -> None:
+    x, y = data(20, bad_steps=(3, 13, 20))
+    clock = Ticks()
+    made, recorded = model(), callback(tmp_path, profile_steps=(9, 14), clock=clock)
+    theirs = EvaluatesWithin(hook, x, y, *([recorded, clock] if told else []))
+    fit(made, x, y, *([theirs, recorded] if before_ours else [recorded, theirs]), epochs=2)
+    read = records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.validations is not None
+    assert read.steps.step.tolist() == list(range(1, 41))
+    assert read.steps.batch.tolist() == [*range(20), *range(20)]
+    assert total_skipped(read) == 40 - counter(made) == 6
+    assert read.steps.skipped[[2, 12, 19]].tolist() == [1, 1, 1]
+    assert "skipped" not in read.facts.absent
+    assert len(read.validations.t_ns) == (8 if told else 0)
+    (window,) = read.facts.profile_windows
+    assert window.status == "done"
+    assert window.last_step in ((11, 12) if told else (14,))  # never across a validation
+    profiled = read.steps.step[read.steps.profiled].tolist()
+    assert profiled == list(range(window.first_step, window.last_step + 1))
+    # What an evaluation took belongs to no step.
+    times = [getattr(read.steps, name) for name in ("interval_ns", "duration_ns", "gap_ns")]
+    assert all((of >= 0).sum() >= 38 and of.max() < Ticks.evaluation for of in times)
+    assert (read.validations.duration_ns >= Ticks.evaluation).all()
+
+
+def test_where_an_input_ended_within_a_call_the_next_reading_comes_in_its_turn(tmp_path: Path) -> None:
+    x, y = data(45)
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+    made = model(steps_per_execution=8)
+    recorded = callback(tmp_path)
+    made.fit(batches, steps_per_epoch=48, epochs=2, shuffle=False, verbose=0, callbacks=[recorded])
+    steps = records(tmp_path).steps
+    assert steps is not None
+    assert steps.step.tolist() == [8, 16, 24, 32, 40, 45, 53, 61, 69, 77, 85, 90]
+    read = steps.step[steps.skipped >= 0].tolist()
+    assert read == [8, 16, 24, 32, 45, 53, 69, 85, 90]  # where a multiple of 16 is reached, and epochs end

@@ -18,6 +18,7 @@ from tests.record.processes import done, done_on_jax
 
 pytestmark = pytest.mark.framework
 
+SHARDED = "sharded"
 STEPS, BAD = 38, (2, 19, 20, 37)
 
 CASES = {
@@ -39,6 +40,7 @@ PLATFORMS = {
     "tf_keras, two replicas": REPLICATED,
     "jax": CASES,
     "jax, two devices": REPLICATED,
+    "jax, sharded": REPLICATED,
 }
 
 
@@ -51,35 +53,60 @@ def framework_of(platform: str) -> str:
 
 def train(platform: str, out: Path) -> None:
     """Every case of the platform, with the optimizer's own counters at the end as what really happened."""
-    from tests.record.training import callback, data
+    from tests.record.training import callback, data, digest
 
     package, _, spread = platform.partition(", ")
     x, y = data(STEPS, BAD)
     truth = {}
     for name, case in PLATFORMS[platform].items():
         given = _input(package, x, y, bool(case["known"]))
-        with _spread(package, bool(spread)):
-            made = _model(package, case)
-        made.fit(**given, epochs=2, verbose=0, callbacks=[callback(out / name)])
-        truth[name] = _truth(made.optimizer)
+        digests = []
+        for callbacks in ([], [callback(out / name)])[0 if spread == SHARDED else 1 :]:
+            with _spread(package, spread):
+                made = _model(package, case)
+            made.fit(**given, epochs=2, verbose=0, callbacks=callbacks)
+            digests.append(digest(made) if spread == SHARDED else "")
+        truth[name] = {
+            **_truth(made.optimizer),
+            "identical": len(set(digests)) == 1,
+            **_sharding(made, spread),
+        }
     (out / "truth.json").write_text(json.dumps(truth))
 
 
-def _spread(package: str, two: bool) -> Any:
+def _spread(package: str, how: str) -> Any:
     import contextlib
 
-    if not two:
+    if not how:
         return contextlib.nullcontext()
     if package == "jax":
         import jax
         import keras
 
         assert jax.device_count() == 2
-        keras.distribution.set_distribution(keras.distribution.DataParallel())  # comes last in the process
+        made = _sharded() if how == SHARDED else keras.distribution.DataParallel()
+        keras.distribution.set_distribution(made)  # comes last in the process
         return contextlib.nullcontext()
     import tensorflow as tf
 
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope()
+
+
+def _sharded() -> Any:
+    """One replica, whose dense layers lie on both devices."""
+    import keras
+
+    mesh = keras.distribution.DeviceMesh((1, 2), ("batch", "model"), keras.distribution.list_devices())
+    layout = keras.distribution.LayoutMap(mesh)
+    layout[".*dense.*kernel"] = (None, "model")
+    layout[".*dense.*bias"] = ("model",)
+    return keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch")
+
+
+def _sharding(made: Any, spread: str) -> dict[str, Any]:
+    """How much of the kernel a device holds."""
+    kernel = made.weights[0].value
+    return {"shard": list(kernel.addressable_shards[0].data.shape)} if spread == SHARDED else {}
 
 
 def _model(package: str, case: dict[str, Any]) -> Any:
@@ -194,14 +221,26 @@ def test_steps_and_skips_are_exact(platform: Any) -> None:
         assert {case["ran"] for case in truth.values()} == {2 * (STEPS - len(BAD))}
 
 
+@pytest.mark.parametrize("platform", ["jax, sharded"], indirect=True)
+def test_a_sharded_model_trains_bit_by_bit_as_without_the_callback(platform: Any) -> None:
+    _, _, truth = platform
+    assert {tuple(case["shard"]) for case in truth.values()} == {(8, 2)}  # half of the kernel
+    assert all(case["identical"] for case in truth.values())
+
+
 def test_how_it_was_spread_is_recorded(platform: Any) -> None:
     name, out, _ = platform
-    package, _, spread = name.partition(", ")
-    kind = {"jax": "DataParallel"}.get(package, "MirroredStrategy") if spread else None
+    _, _, spread = name.partition(", ")
+    kind = {
+        "": None,
+        "two devices": "DataParallel",
+        SHARDED: "ModelParallel",
+        "two replicas": "MirroredStrategy",
+    }[spread]
     for case, given in PLATFORMS[name].items():
         facts = records(out / case).facts
         assert facts is not None
-        assert (facts.distribution, facts.replicas) == (kind, 2 if spread else 1)
+        assert (facts.distribution, facts.replicas) == (kind, 1 if spread in ("", SHARDED) else 2)
         (fit,) = facts.fits
         assert fit.batch_size == (8 if given["known"] else None)
         assert (fit.steps_per_execution, fit.gradient_accumulation_steps) == (

@@ -113,7 +113,9 @@ def on_jax(folder: Path) -> None:
         "copies_of_the_state": _copies_of_the_state(folder),
         **_waits(),
         **_recorded(folder),
+        "evaluated_within": _evaluated_within(folder / "within"),
     }
+    _with_a_window_that_was_wished_for(folder)
     (folder / "answers.json").write_text(json.dumps(answers))
 
 
@@ -222,6 +224,39 @@ def _with_an_input_that_ends_by_itself(folder: Path) -> None:
     x, y = data(47, bad_steps=(45,))
     batches = ((x[k : k + BATCH], y[k : k + BATCH]) for k in range(0, len(x), BATCH))
     model().fit(batches, verbose=0, callbacks=[callback(folder)])
+
+
+def _with_a_window_that_was_wished_for(folder: Path) -> None:
+    import keras
+
+    for name, times in (("wished", 1), ("wished-twice", 2)):
+        recorded = callback(folder / name)
+
+        class Wishes(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                if batch == 40:
+                    recorded._session.profiling.wish()  # as a file or a signal does  # noqa: B023
+
+        x, y = data(60)
+        model().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[Wishes(), *[recorded] * times])
+
+
+def _evaluated_within(folder: Path) -> int:
+    """Evaluations in the midst of an epoch, the last one as its last call begins: before our hook and behind
+    it."""
+    import keras
+
+    class Evaluates(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch in (4, 11, 19):
+                self.model.evaluate(x[:16], y[:16], batch_size=BATCH, verbose=0, callbacks=[recorded])
+
+    x, y = data(20, bad_steps=(3, 13, 20))
+    for order in (1, -1):
+        made, recorded = model(), callback(folder / str(order))
+        fitted = [recorded, Evaluates()][::order]
+        made.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0, callbacks=fitted)
+    return int(made.optimizer.inner_optimizer._iterations.value)
 
 
 def _with_tensorboard(folder: Path, x: Any, y: Any) -> None:

@@ -58,7 +58,7 @@ class JaxProbe(Unanswered):
         alone = {"workers": Absent(EACH_ITS_OWN)} if jax.process_count() > 1 else {}
         if current is None:
             return {"distribution": Absent(ALONE), "replicas": 1, **alone}
-        return {"distribution": type(current).__name__, "replicas": jax.device_count(), **alone}
+        return {"distribution": type(current).__name__, "replicas": _replicas(current), **alone}
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
         found = counters_of(optimizer)
@@ -176,6 +176,14 @@ def _reading(values: list[Any]) -> Reading:
 
 def _value(variable: Any) -> Any:
     return None if variable is None else variable.value
+
+
+def _replicas(distribution: Any) -> int:
+    """How often the model is held as a whole: the devices along the batch's axis of the mesh. A ModelParallel
+    spreads each of them over the other axes."""
+    mesh = distribution.device_mesh
+    axis = distribution.batch_dim_name or mesh.axis_names[0]  # as Keras takes it
+    return int(mesh.shape[mesh.axis_names.index(axis)])
 
 
 def _device(device: Any) -> Facts:
