@@ -98,7 +98,7 @@ class FitSession:
         self._validation_ns: int | None = None
         self._within_epoch = False  # the validation is
         self._by_keras = False
-        self._state: int | None = None  # of the training, as the open call found it
+        self._state: int | None = None  # which one of the training the open call found, see Probe
 
     # --- one fit ---------------------------------------------------------------------------------------
 
@@ -204,7 +204,8 @@ class FitSession:
             return
         line = self.calls.pending
         if self.queues:
-            if self._state is not None and self._state == self.probe.state(self.model):
+            state = self.probe.state
+            if state is not None and self._state == id(getattr(self.model, state, None)):
                 self.calls.drop()  # its begin was told, and then there was no more input
             line = self.calls.dispatched(None, self._clock())
             if line is not None:
@@ -269,7 +270,8 @@ class FitSession:
         now = self._clock()
         if self.queues:
             line = self.calls.dispatched(batch, now)
-            self._state = self.probe.state(self.model)
+            if self.probe.state is not None:
+                self._state = id(getattr(self.model, self.probe.state, None))
             if line is not None:
                 if self._special or self._awaited or line.step >= self._schedule.next or self._end_unknown:
                     self._dispatched(line, now)
