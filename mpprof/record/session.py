@@ -92,6 +92,7 @@ class FitSession:
         self._described = False
         self._validation_ns: int | None = None
         self._within_epoch = False  # the validation is
+        self._open_ran = False  # the open call, before that validation
         self._by_keras = False
         self._state: int | None = None  # of the training, as the open call found it
 
@@ -242,8 +243,10 @@ class FitSession:
         self._within_epoch = whose is Evaluation.WITHIN_EPOCH
         if not self._within_epoch:
             self.end_epoch()
-        elif self.profiling.profiles:
-            self.calls.mark_profiled()
+        else:
+            self._open_ran = self._state != self.probe.state(self.model)
+            if self.profiling.profiles:
+                self.calls.mark_profiled()
         self.profiling.close()
         self._validation_ns = self._clock()
 
@@ -255,6 +258,8 @@ class FitSession:
             self.recorder.put({"kind": "validation", "t_ns": end, "duration_ns": now - begin})
             if self._within_epoch:
                 self.calls.leave_out(now - begin)
+                if not self._open_ran:
+                    self._state = self.probe.state(None)  # an evaluation leaves none
 
     # --- calls -----------------------------------------------------------------------------------------
 
