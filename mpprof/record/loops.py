@@ -162,10 +162,20 @@ class StepRecorder:
         (updates skipped since it was given last). Other names are kept in the record as numbers. A value
         that lies on a device is fetched, which waits for it. `optimizer_variables` are looked at only on the
         steps that are read (see `read_every`). None: not known on this step. A value that is no number is
-        said once, and its name no longer kept."""
+        said once, and its name no longer kept.
+
+        After `epoch()`, within `validation()` and behind it this is still of the last step, whose line is
+        written by then: what is told goes into a line of its own (kind `update`), and readers put it into the
+        step's. Before the first step and after the recorder's end there is nothing that it could be of
+        (but for `optimizer_variables` before the first), which is said once."""
         self._values.update(values)
-        if not self._in_step:
-            self._give()
+        if self._in_step:
+            return
+        if self._ended:
+            self._values.clear()
+            self._say_once("an update after the recorder has ended is not recorded")
+        elif self._give() and not self._session.calls.step:
+            self._say_once("an update before the first step is of no step, and not recorded")
 
     def batches(self, data: Iterable[T]) -> Iterator[T]:
         """Iterate over `data`, recording the wait for each batch as the next step's `input_wait_ns`."""
@@ -195,13 +205,15 @@ class StepRecorder:
             self._attempt(self._session.end_validation)
             self._attempt(self._session.start_epoch, self._epoch)
 
-    def _give(self) -> None:
+    def _give(self) -> bool:
+        """Hand on what was told; whether that were values."""
         values, self._values = self._values, {}
         variables = values.pop("optimizer_variables", None)
         if variables is not None:
             self._attempt(self._session.take, list(variables))
         if values:
             self._attempt(self._session.add, values)
+        return bool(values)
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:
@@ -275,8 +287,8 @@ class _LoopSession(FitSession):
             self._wait(line)
 
     def add(self, values: dict[str, Any]) -> None:
-        """Into the line of the step that ended last."""
-        line = self.calls.pending
+        """Into the line of the step that ended last, or where that is written already into one of its own."""
+        line = self.calls.pending or self._late_line()
         if line is None:
             return
         for name, value in values.items():
@@ -284,13 +296,30 @@ class _LoopSession(FitSession):
                 self.recorder.attempt(f"update.{name}", self._add, line, name, value)
         if "loss" in values or "loss_scale" in values:
             self.observer.alarm(Seen(line.step, 1, None, line.loss_scale, line.loss))
+        self._put_late(line)
+
+    def _late_line(self) -> Line | None:
+        """What comes after the last step's line was written; None where no step has run."""
+        calls = self.calls
+        return Line(calls.step, calls.fit, calls.epoch, 0, 1) if calls.step and self._active() else None
+
+    def _put_late(self, line: Line) -> None:
+        if line is self.calls.pending:
+            return
+        told = {name: getattr(line, name) for name in ("loss", "loss_scale", "skipped", "input_wait_ns")}
+        values = {name: value for name, value in told.items() if value is not None} | (line.values or {})
+        if values:
+            t_ns = self._clock() - self.recorder.zero_ns
+            self.recorder.put({"kind": "update", "step": line.step, "t_ns": t_ns, **values})
 
     def _add(self, line: Line, name: str, value: Any) -> None:
         """Raises where the value is no number, or the name is one of the recorder's own."""
         if name in RESERVED:
             raise UsageError(f"update({name}=…) is the recorder's own", next="Choose another name")
-        if name in ("loss", "loss_scale", "input_wait_ns"):
+        if name in ("loss", "loss_scale"):
             setattr(line, name, float(value))
+        elif name == "input_wait_ns":
+            line.input_wait_ns = int(value)
         elif name == "skipped":
             line.skipped = (line.skipped or 0) + int(value)
             self.observer.skipped = (self.observer.skipped or 0) + int(value)
@@ -301,7 +330,7 @@ class _LoopSession(FitSession):
 
     def take(self, variables: list[Any]) -> None:
         """The optimizer's variables after the step that ended last, or before the first one."""
-        optimizer, line = self.model.optimizer, self.calls.pending
+        optimizer, line = self.model.optimizer, self.calls.pending or self._late_line()
         if optimizer is None or not self._active():
             return
         if line is None:
@@ -314,6 +343,7 @@ class _LoopSession(FitSession):
                     self.recorder.absent.pop("loss_scale", None)
                 self.observer.note(line, reading)
                 self.observer.look_at(line)
+                self._put_late(line)
 
     def _wait_for_device(self) -> None:
         if self._device_wait is not None:

@@ -97,6 +97,7 @@ class FitSession:
         self._described = False
         self._validation_ns: int | None = None
         self._within_epoch = False  # the validation is
+        self._open_ran = False  # the open call, before that validation
         self._by_keras = False
         self._state: int | None = None  # which one of the training the open call found, see Probe
 
@@ -204,8 +205,7 @@ class FitSession:
             return
         line = self.calls.pending
         if self.queues:
-            state = self.probe.state
-            if state is not None and self._state == id(getattr(self.model, state, None)):
+            if self.probe.state is not None and self._state == self._state_now():
                 self.calls.drop()  # its begin was told, and then there was no more input
             line = self.calls.dispatched(None, self._clock())
             if line is not None:
@@ -225,6 +225,9 @@ class FitSession:
         self.profiling.end_of_steps()
         self._emit_all(line)
         self.calls.close_epoch()
+
+    def _state_now(self) -> int | None:
+        return None if self.probe.state is None else id(getattr(self.model, self.probe.state, None))
 
     def _cut_short(self) -> Line | None:
         """The call that an input's end has broken off: Keras 2 tells no end of it."""
@@ -248,6 +251,8 @@ class FitSession:
         self._within_epoch = whose is Evaluation.WITHIN_EPOCH
         if not self._within_epoch:
             self.end_epoch()
+        else:
+            self._open_ran = self._state != self._state_now()
         self.profiling.close(within_call=self._within_epoch)
         self._validation_ns = self._clock()
 
@@ -259,6 +264,8 @@ class FitSession:
             self.recorder.put({"kind": "validation", "t_ns": end, "duration_ns": now - begin})
             if self._within_epoch:
                 self.calls.leave_out(now - begin)
+                if not self._open_ran:
+                    self._state = id(None)  # an evaluation leaves no state
 
     # --- calls -----------------------------------------------------------------------------------------
 

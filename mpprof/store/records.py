@@ -63,7 +63,7 @@ def _read_steps(
 ) -> tuple[StepTable | None, ValidationTable | None, bool, tuple[str, ...]]:
     faults, columns = Faults(path), StepColumns()
     validations: list[Record] = []
-    ends: list[Record] = []
+    late: list[Record] = []
     unsound = 0
     for records in read_blocks(path, "mpprof.steps", faults):
         unsound += columns.add([record for record in records if record.get("kind") == "step"])
@@ -73,7 +73,9 @@ def _read_steps(
                 finished = False
             elif kind == "fit_end":
                 finished = True
-                ends.append(record)
+                late.append(record)
+            elif kind == "update":
+                late.append(record)
             elif kind == "validation":
                 validations.append(record)
     if faults.missing:
@@ -86,14 +88,18 @@ def _read_steps(
             f"{path}: the step number does not grow at {repeated} lines: "
             "a log written twice, or mixed from two runs"
         )
-    return _with_last_readings(table, ends), validation_table(validations), finished, faults.warnings()
+    return _with_late_readings(table, late), validation_table(validations), finished, faults.warnings()
 
 
-def _with_last_readings(table: StepTable, ends: list[Record]) -> StepTable:
-    """What was read after a fit's last step stands in its `fit_end` where no line was left to hold it."""
-    skipped, scale, known = table.skipped.copy(), table.loss_scale.copy(), table.loss_scale_known.copy()
-    for end in ends:
-        step, lost, value = end.get("step"), end.get("skipped"), formats.number(end.get("loss_scale"))
+def _with_late_readings(table: StepTable, late: list[Record]) -> StepTable:
+    """What came when its step's line was written already stands in a line of its own: what was read after a
+    fit's last step in `fit_end`, and what a loop told after an epoch's last step in `update`."""
+    if not late:
+        return table
+    skipped = table.skipped.copy()
+    columns = {name: getattr(table, name).copy() for key in _LATE for name in (key, f"{key}_known")}
+    for record in late:
+        step, lost = record.get("step"), record.get("skipped")
         if type(step) is not int or not 0 < step <= np.iinfo(np.int64).max:
             continue
         (rows,) = np.nonzero(table.step == step)
@@ -101,9 +107,15 @@ def _with_last_readings(table: StepTable, ends: list[Record]) -> StepTable:
             continue
         if type(lost) is int and 0 <= lost <= step:
             skipped[rows[-1]] = max(int(skipped[rows[-1]]), 0) + lost
-        if value is not None:
-            scale[rows[-1]], known[rows[-1]] = value, True
-    return replace(table, skipped=skipped, loss_scale=scale, loss_scale_known=known)
+        for name in _LATE:
+            if (value := formats.number(record.get(name))) is not None:
+                columns[name][rows[-1]], columns[f"{name}_known"][rows[-1]] = value, True
+    for column in (skipped, *columns.values()):
+        column.setflags(write=False)
+    return replace(table, skipped=skipped, **columns)
+
+
+_LATE = ("loss", "loss_scale")
 
 
 def _read_hardware(path: Path) -> tuple[HardwareTable | None, tuple[str, ...]]:

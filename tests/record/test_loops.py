@@ -83,6 +83,64 @@ def test_a_loop_is_recorded_as_it_ran(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "mpprof report" in printed
 
 
+def test_what_is_told_after_an_epoch_or_a_validation_is_of_the_last_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with recorder(tmp_path, Clock(), verbose=0) as record:
+        for epoch in range(2):
+            for _ in range(3):
+                with record.step():
+                    record.update(loss=float(epoch), skipped=1)
+            record.epoch()
+            record.update(loss=10.0 + epoch, skipped=2, accuracy=0.25)
+            with record.validation():
+                record.update(loss_scale=64.0 + epoch)
+            record.update(skipped=1, mood="fine", score=epoch)
+        told = record._session.summary()
+    table = read_records(tmp_path).steps
+    assert table is not None
+    assert table.step.tolist() == [1, 2, 3, 4, 5, 6]
+    assert table.loss.tolist() == [0.0, 0.0, 10.0, 1.0, 1.0, 11.0]
+    assert table.skipped.tolist() == [1, 1, 4, 1, 1, 4]
+    assert table.loss_scale[[2, 5]].tolist() == [64.0, 65.0]
+    assert table.loss_scale_known.tolist() == [False, False, True] * 2
+    assert "12 skipped" in told
+    lines = [json.loads(line) for line in (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()[1:]]
+    late = [line for line in lines if line["kind"] == "update"]
+    assert [line["step"] for line in late] == [3] * 3 + [6] * 3
+    assert [(line.get("accuracy"), line.get("score")) for line in late] == [
+        (0.25, None), (None, None), (None, 0.0), (0.25, None), (None, None), (None, 1.0),
+    ]  # fmt: skip
+    assert [said.getMessage() for said in caplog.records] == [
+        "mpprof no longer records update.mood: ValueError: could not convert string to float: 'fine'"
+    ]
+
+
+def test_what_is_told_of_no_step_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with recorder(tmp_path, Clock(), verbose=0) as record:
+        for _ in range(2):
+            record.update(loss=1.0)
+        with record.step():
+            pass
+    for _ in range(2):
+        record.update(loss=2.0)
+    assert [said.getMessage() for said in caplog.records] == [
+        "mpprof: an update before the first step is of no step, and not recorded",
+        "mpprof: an update after the recorder has ended is not recorded",
+    ]
+    table = read_records(tmp_path).steps
+    assert table is not None
+    assert table.loss_known.tolist() == [False]
+
+
+def test_a_wait_for_a_batch_can_be_told(tmp_path: Path) -> None:
+    with recorder(tmp_path, Clock(), verbose=0) as record, record.step():
+        record.update(input_wait_ns=40.0)
+    table = read_records(tmp_path).steps
+    assert table is not None
+    assert table.input_wait_ns.tolist() == [40]
+
+
 def test_where_the_block_does_not_wait_times_are_means_between_waits(tmp_path: Path) -> None:
     clock = Clock()
     with recorder(tmp_path, clock, wait=lambda: clock.passes(400), read_every=4, verbose=0) as record:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.framework
 STEPS, BAD = 40, (3, 34, 35)
 LOOPS = {
     "tensorflow": ("keras3_eager", "keras3_function", "keras2_eager", "keras2_function", "keras3_train_step"),
-    "jax": ("jax_keras", "jax_plain", "jax_resumed"),
+    "jax": ("jax_keras", "jax_plain", "jax_resumed", "jax_late"),
 }
 
 
@@ -121,7 +121,7 @@ def keras3_train_step(out: Path) -> dict[str, float]:
     return {"scale": float(made.optimizer.dynamic_scale.numpy())}
 
 
-def jax_keras(out: Path, resumed: bool = False) -> dict[str, float]:
+def jax_keras(out: Path, resumed: bool = False, late: bool = False) -> dict[str, float]:
     """A stateless loop: the optimizer's variables are the loop's own."""
     import jax
     import keras
@@ -157,6 +157,8 @@ def jax_keras(out: Path, resumed: bool = False) -> dict[str, float]:
         for x, y in recorder.batches(_batches()):
             with recorder.step():
                 _, trainable, fixed, state = train(trainable, fixed, state, x, y)
+            if late:
+                recorder.epoch()
             recorder.update(optimizer_variables=state)
     for variable, value in zip(optimizer.variables, state, strict=True):
         variable.assign(value)
@@ -166,6 +168,11 @@ def jax_keras(out: Path, resumed: bool = False) -> dict[str, float]:
 def jax_resumed(out: Path) -> dict[str, float]:
     """The same with an optimizer that has taken steps already."""
     return jax_keras(out, resumed=True)
+
+
+def jax_late(out: Path) -> dict[str, float]:
+    """The same where the variables are handed over when the step's line is written already."""
+    return jax_keras(out, late=True)
 
 
 def jax_plain(out: Path) -> dict[str, float]:

@@ -246,10 +246,28 @@ def _evaluated_within(folder: Path) -> int:
     it."""
     import keras
 
+    from mpprof.record.probes.jax import JaxProbe
+
+    class Reuses(JaxProbe):
+        """Where an evaluation has freed the state, the next one lies where that lay, as may well be."""
+
+        place, seen, freed = 1, None, False
+
+        def state(self, model: Any) -> int:
+            held = getattr(model, "_jax_state", None)
+            if held is not None and held is not self.seen:
+                self.place += not self.freed
+                self.seen, self.freed = held, False
+            return 0 if held is None else self.place
+
     class Evaluates(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             if batch in (4, 11, 19):
                 self.model.evaluate(x[:16], y[:16], batch_size=BATCH, verbose=0, callbacks=[recorded])
+                recorded._session.probe.freed = True
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            recorded._session.probe = Reuses()
 
     x, y = data(20, bad_steps=(3, 13, 20))
     for order in (1, -1):

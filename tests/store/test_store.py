@@ -53,6 +53,29 @@ def test_what_was_read_after_the_last_step_is_that_steps(tmp_path: Path) -> None
     assert table.loss_scale[:2].tolist() == [8.0, 4.0]
 
 
+def test_what_a_loop_told_late_is_its_steps(tmp_path: Path) -> None:
+    lines = (
+        STEPS
+        + step(1, skipped=1, loss=8)
+        + '{"kind":"update","step":1,"t_ns":11,"loss":7.5,"accuracy":0.5}\n'
+        + step(2)
+        + '{"kind":"update","step":2,"t_ns":21,"skipped":1,"loss":"NaN"}\n'
+        + '{"kind":"update","step":2,"t_ns":22,"loss_scale":4.0,"loss":[1]}\n'
+        + '{"kind":"update","step":true,"loss_scale":9.0}\n'
+        + '{"kind":"update"}\n'
+    )
+    records = read_records(run_with(tmp_path, lines))
+    table = records.steps
+    assert table is not None
+    assert table.step.tolist() == [1, 2]
+    assert table.skipped.tolist() == [1, 1]
+    assert table.loss[0] == 7.5
+    assert math.isnan(table.loss[1])
+    assert table.loss_known.tolist() == [True, True]
+    assert table.loss_scale_known.tolist() == [False, True]
+    assert not any(column.flags.writeable for column in (table.loss, table.skipped, table.loss_scale_known))
+
+
 def test_columns_hold_what_the_lines_say_and_absent_where_they_say_nothing(tmp_path: Path) -> None:
     lines = (
         STEPS
