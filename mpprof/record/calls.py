@@ -25,7 +25,7 @@ class CallLog:
         self.in_epoch: int | None = None
         self.runs_behind = False  # the device does: a call's own times are the host's
         self.pending: Line | None = None
-        self._open = False  # a call runs, or turns out not to
+        self.is_open = False  # a call runs, or turns out not to
         self._batch = 0  # where it began
         self._begin_ns = 0  # of the open call, or of the pending one
         self._gap_ns: int | None = None  # before the open one
@@ -40,7 +40,7 @@ class CallLog:
 
     def start_epoch(self, epoch: int) -> None:
         self.epoch = epoch
-        self._open, self._end_ns, self.waited_ns = False, None, None
+        self.is_open, self._end_ns, self.waited_ns = False, None, None
 
     def covers(self, batch: int) -> int:
         """How many steps the call that begins with `batch` will run, as far as that is known."""
@@ -59,14 +59,14 @@ class CallLog:
         elif line is not None:
             line.interval_ns = now_ns - self._begin_ns
         self._gap_ns = None if self._end_ns is None else now_ns - self._end_ns
-        self._batch, self._begin_ns, self._open = batch, now_ns, True
+        self._batch, self._begin_ns, self.is_open = batch, now_ns, True
         return line
 
     def end(self, now_ns: int) -> Line | None:
         """The open call has run. Returns its line, which is also `pending`; None where none was open."""
-        if not self._open:
+        if not self.is_open:
             return None
-        self._open = False
+        self.is_open = False
         line = self._line(now_ns)
         if self.runs_behind:
             line.dispatch_ns = now_ns - self._begin_ns
@@ -92,7 +92,7 @@ class CallLog:
         before. Where the device runs behind it has no interval: that is known only between two waits.
         """
         line = None
-        if self._open:
+        if self.is_open:
             if self._batch == batch:
                 return None  # told twice: no call has run in between
             line = self._line(now_ns)
@@ -104,7 +104,7 @@ class CallLog:
                 line.interval_ns = now_ns - self._begin_ns
         else:
             self._start_waiting(now_ns)
-        self._open = batch is not None
+        self.is_open = batch is not None
         if batch is not None:
             self._batch = batch
         self._begin_ns = now_ns
@@ -112,7 +112,7 @@ class CallLog:
 
     def drop(self) -> None:
         """The open call has never run."""
-        self._open = False
+        self.is_open = False
 
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
         """The device has finished all calls so far, but for the last `behind`: the mean interval since the
@@ -130,7 +130,7 @@ class CallLog:
 
     def restart_interval(self, now_ns: int) -> None:
         """Our own work (opening or closing a window) ends here: it belongs to no call's interval."""
-        if self._open:
+        if self.is_open:
             self._begin_ns = now_ns
         if self.waited_ns is not None:
             self.waited(now_ns)
@@ -146,7 +146,7 @@ class CallLog:
     def close_epoch(self) -> Line | None:
         """The epoch's last line, which has no interval; a begin without an end is dropped."""
         line, self.pending = self.pending, None
-        self._open, self._end_ns, self.waited_ns = False, None, None
+        self.is_open, self._end_ns, self.waited_ns = False, None, None
         return line
 
     def correct(self, line: Line, missing: int) -> None:

@@ -99,7 +99,7 @@ class FitSession:
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
         self._by_keras = False
-        self._state: int | None = None  # which one of the training the open call found, see Probe
+        self._state: int | None = None  # of the training, as the open call found it
 
     # --- one fit ---------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class FitSession:
             return
         line = self.calls.pending
         if self.queues:
-            if self.probe.state is not None and self._state == self._state_now():
+            if self._state is not None and self._state == self.probe.state(self.model):
                 self.calls.drop()  # its begin was told, and then there was no more input
             line = self.calls.dispatched(None, self._clock())
             if line is not None:
@@ -225,9 +225,6 @@ class FitSession:
         self.profiling.end_of_steps()
         self._emit_all(line)
         self.calls.close_epoch()
-
-    def _state_now(self) -> int | None:
-        return None if self.probe.state is None else id(getattr(self.model, self.probe.state, None))
 
     def _cut_short(self) -> Line | None:
         """The call that an input's end has broken off: Keras 2 tells no end of it."""
@@ -252,8 +249,8 @@ class FitSession:
         if not self._within_epoch:
             self.end_epoch()
         else:
-            self._open_ran = self._state != self._state_now()
-        self.profiling.close(within_call=self._within_epoch)
+            self._open_ran = self._state != self.probe.state(self.model)
+        self.profiling.close(within_call=self._within_epoch and self.calls.is_open)
         self._validation_ns = self._clock()
 
     def end_validation(self) -> None:
@@ -265,7 +262,7 @@ class FitSession:
             if self._within_epoch:
                 self.calls.leave_out(now - begin)
                 if not self._open_ran:
-                    self._state = id(None)  # an evaluation leaves no state
+                    self._state = self.probe.state(None)  # an evaluation leaves none
 
     # --- calls -----------------------------------------------------------------------------------------
 
@@ -277,8 +274,7 @@ class FitSession:
         now = self._clock()
         if self.queues:
             line = self.calls.dispatched(batch, now)
-            if self.probe.state is not None:
-                self._state = id(getattr(self.model, self.probe.state, None))
+            self._state = self.probe.state(self.model)
             if line is not None:
                 if self._special or self._awaited or line.step >= self._schedule.next or self._end_unknown:
                     self._dispatched(line, now)

@@ -50,16 +50,13 @@ class Probe(Protocol):
 
     `asynchronous`: Keras' `fit` would wait in each step for a callback that has a batch end hook, so only
     begins are seen. `runs_behind`: the device then really runs behind the host. `timing_note`: what the times
-    of this backend's `fit` mean, where it is not what they mean on every backend of its kind. `state`: where
-    `fit` tells the begin of a call before it knows whether there is input for it, the model's attribute of
-    which each call that runs makes another object while the one before is still held; None elsewhere.
+    of this backend's `fit` mean, where it is not what they mean on every backend of its kind.
     """
 
     backend: str
     asynchronous: bool
     runs_behind: bool
     timing_note: str | None
-    state: str | None
 
     def framework(self) -> Facts:
         """run.json's `framework`, as far as this backend states it."""
@@ -95,6 +92,11 @@ class Probe(Protocol):
     def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
         """The counters among `variables`, the optimizer's as a stateless loop holds them; None where they
         are not there."""
+        ...
+
+    def state(self, model: Any) -> int | None:
+        """Where `fit` tells the begin of a call before it knows whether there is input for it: a number that
+        each call which runs makes another. None elsewhere."""
         ...
 
     def wait(self, model: Any) -> None:
@@ -133,7 +135,6 @@ class Unanswered:
 
     asynchronous = False
     timing_note: str | None = None
-    state: str | None = None
 
     def __init__(self, backend: str = "none") -> None:
         self.backend = backend
@@ -163,6 +164,9 @@ class Unanswered:
         return None
 
     def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
+        return None
+
+    def state(self, model: Any) -> int | None:
         return None
 
     def wait(self, model: Any) -> None:

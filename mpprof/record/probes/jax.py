@@ -27,7 +27,6 @@ EACH_ITS_OWN = (
 
 class JaxProbe(Unanswered):
     asynchronous = True
-    state = "_jax_state"
 
     def __init__(self) -> None:
         super().__init__("jax")
@@ -104,6 +103,10 @@ class JaxProbe(Unanswered):
                 [next((k for k, v in enumerate(variables) if v is counter), None) for counter in counters],
             )
         return self._places[2]
+
+    def state(self, model: Any) -> int | None:
+        # Each call makes the dict anew while the one before is still held, so no two share an address.
+        return id(getattr(model, "_jax_state", None))
 
     def wait(self, model: Any) -> None:
         state = getattr(model, "_jax_state", None)
