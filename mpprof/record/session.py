@@ -179,6 +179,7 @@ class FitSession:
             self.recorder.attempt("non_finite_weights", describe_weights, self.recorder, self.model)
         rest = self.observer.rest() if reason != "interrupted" else {}
         self.recorder.put({"kind": "fit_end", "reason": reason, **rest, **self._last_memory(reason)})
+        self.observer.explain_absences()
         self.recorder.pause()
 
     def _last_memory(self, reason: str) -> Facts:
