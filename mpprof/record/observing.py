@@ -65,7 +65,7 @@ class Observer:
         wanted = self._calls.per_call > 1 or counts_skipped_steps(optimizer)
         found = recorder.attempt("skipped", self._probe.counters, optimizer, wanted)
         if begins:
-            self._missing = {}
+            self._missing = {name: reason for name, reason in recorder.absent.items() if reason == NO_STEP}
         if found is None or isinstance(found, Absent):
             self._read = None
             if found is not None:
@@ -110,9 +110,20 @@ class Observer:
             absent.setdefault("skipped", NO_LINE if step else NO_STEP)
         if not self._tells_scale():
             last = self._skips.last
-            used = last is None or last is self._at_begin or not step
-            reason = absent.get("skipped") if step else NO_STEP
-            absent.setdefault("loss_scale", (reason or NO_LINE) if used else NEVER_USED)
+            read = last is not None and last is not self._at_begin
+            why_not = NEVER_USED if read else absent.get("skipped", NO_LINE)
+            absent.setdefault("loss_scale", why_not if step else NO_STEP)
+
+    @property
+    def counts_skips(self) -> bool:
+        """Whether they are told by the counters of an optimizer that scales the loss: others skip nothing."""
+        last = self._skips.last
+        told = self._untold <= MOST_UNTOLD and "skipped" not in self._recorder.absent
+        return told and last is not None and last.loss_scale is not None
+
+    def leave_skips(self) -> None:
+        """Somebody else tells them: from here on the counters are not asked."""
+        self._untold = MOST_UNTOLD + 1
 
     def read_nothing(self) -> None:
         """The optimizer's variables do not follow the training: readings are handed over instead."""

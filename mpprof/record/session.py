@@ -463,7 +463,7 @@ class FitSession:
         recorder.facts["timing"] = {"read_every": self.observer.schedule.read_every, **self._timing()}
         self._explain_absences()
         if not self.profiling.wanted:
-            recorder.absent["profile_windows"] = "not wanted (profile_steps=None)"
+            recorder.absent.setdefault("profile_windows", "not wanted (profile_steps=None)")
 
     def _timing(self) -> Facts:
         basis = "asynchronous" if self.runs_behind else "synchronous"
