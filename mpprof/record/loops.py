@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -299,8 +300,10 @@ class _LoopSession(FitSession):
             self._look_at_given(line, taken, before)
 
     def _look_at_given(self, line: Line, taken: list[str], skipped_before: int) -> None:
-        """Whether what the loop has given gives reason for an alarm. What is read from the optimizer is looked
-        at there."""
+        """Whether what the loop has given gives reason for an alarm."""
+        loss = line.loss if "loss" in taken else None
+        if taken == ["loss"] and loss is not None and math.isfinite(loss):
+            return  # as nearly always
         skipped = scale = None
         span = 0
         if "loss_scale" in taken:
@@ -310,7 +313,6 @@ class _LoopSession(FitSession):
         if "skipped" in taken:
             skipped = (line.skipped or 0) - skipped_before
             span, self._skipped_at = line.step - self._skipped_at, line.step
-        loss = line.loss if "loss" in taken else None
         self.observer.alarm(Seen(line.step, span, skipped, scale, loss))
 
     def _add(self, line: Line, name: str, value: Any) -> bool:
