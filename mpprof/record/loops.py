@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -30,11 +31,16 @@ from mpprof.record.window import Plan, ProfileSteps
 
 T = TypeVar("T")
 
+_ALARMING = frozenset({"loss", "loss_scale", "skipped"})
+
 RESERVED = frozenset(
     {"kind", "step", "fit", "epoch", "batch", "covers", "t_ns", "synced", "profiled", "memory", "interval_ns"}
     | {"interval_calls", "duration_ns", "dispatch_ns", "gap_ns"}
 )
 """Keys of a step line that are not the loop's to give."""
+
+NO_PROFILER = "not wanted: without a framework (backend=) there is no profiler"
+SKIPS_ARE_READ = "update(skipped=…) is ignored: skipped steps are read from the optimizer's own counters"
 
 HOST_NOTE = (
     "A loop of the user's own, timed on the host from step begin to step begin. If a step's block does not "
@@ -57,7 +63,8 @@ class StepRecorder:
             and skipped steps are read from the optimizer's variables. A JAX loop holds these itself and
             hands them over after each step (and before the first, where they are not new):
             `update(optimizer_variables=…)`. Without an optimizer give `update(loss_scale=…, skipped=…)`: with
-            torch's GradScaler its `get_scale()`, and 1 where that fell at `scaler.update()`.
+            torch's GradScaler its `get_scale()`, and 1 where that fell at `scaler.update()`. Where a
+            LossScaleOptimizer's own counters are read, `skipped` is ignored, which is said once.
         wait: waits for the device where a step's block does not, e.g. `torch.cuda.synchronize` or
             `lambda: jax.block_until_ready(params)`. It is called every `read_every` steps, and step times are
             then means between two waits.
@@ -100,6 +107,8 @@ class StepRecorder:
         if name != "none" and name not in PROBES:
             raise UsageError(f"no backend {name!r}", next=f"Give one of {', '.join(PROBES)}")
         probe = probe_for(name)
+        if name == "none" and plan is not None and plan.auto:
+            plan = None  # there is no profiler
         size = checked_batch_size(batch_size)
         self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, size, stopping)
         self._session.observer.stop = self._request_stop
@@ -262,6 +271,7 @@ class _LoopSession(FitSession):
         self._device_wait = wait
         self._loop_batch_size = batch_size
         self._wait_for_batch_ns: int | None = None
+        self._scale_at = self._skipped_at = 0  # the step for which the loop gave them last
 
     def open(self, loop: _Loop) -> None:
         self.start_fit(loop, None)
@@ -291,11 +301,15 @@ class _LoopSession(FitSession):
         line = self.calls.pending or self._late_line()
         if line is None:
             return
-        for name, value in values.items():
-            if value is not None:  # else the loop does not know it on this step
-                self.recorder.attempt(f"update.{name}", self._add, line, name, value)
-        if "loss" in values or "loss_scale" in values:
-            self.observer.alarm(Seen(line.step, 1, None, line.loss_scale, line.loss))
+        before = line.skipped or 0
+        taken = [
+            name
+            for name, value in values.items()
+            if value is not None  # else the loop does not know it on this step
+            and self.recorder.attempt(f"update.{name}", self._add, line, name, value)
+        ]
+        if not _ALARMING.isdisjoint(taken):
+            self._look_at_given(line, taken, before)
         self._put_late(line)
 
     def _late_line(self) -> Line | None:
@@ -312,21 +326,50 @@ class _LoopSession(FitSession):
             t_ns = self._clock() - self.recorder.zero_ns
             self.recorder.put({"kind": "update", "step": line.step, "t_ns": t_ns, **values})
 
-    def _add(self, line: Line, name: str, value: Any) -> None:
-        """Raises where the value is no number, or the name is one of the recorder's own."""
+    def _look_at_given(self, line: Line, taken: list[str], skipped_before: int) -> None:
+        """Whether what the loop has given gives reason for an alarm."""
+        loss = line.loss if "loss" in taken else None
+        if taken == ["loss"] and loss is not None and math.isfinite(loss):
+            return  # as nearly always
+        skipped = scale = None
+        span = 0
+        if "loss_scale" in taken:
+            scale = line.loss_scale
+            # Where the optimizer is read, its own readings count the steps at a scale.
+            span, self._scale_at = 0 if self.observer.counts_skips else line.step - self._scale_at, line.step
+        if "skipped" in taken:
+            skipped = (line.skipped or 0) - skipped_before
+            span, self._skipped_at = line.step - self._skipped_at, line.step
+        self.observer.alarm(Seen(line.step, span, skipped, scale, loss))
+
+    def _add(self, line: Line, name: str, value: Any) -> bool:
+        """Whether it was taken. Raises where the value is no number, or the name is one of the recorder's
+        own."""
         if name in RESERVED:
             raise UsageError(f"update({name}=…) is the recorder's own", next="Choose another name")
-        if name in ("loss", "loss_scale"):
-            setattr(line, name, float(value))
+        if name == "skipped":
+            if self.observer.counts_skips:
+                self._ignore_skips()
+                return False
+            count = int(value)
+            self.observer.leave_skips()
+            line.skipped = (line.skipped or 0) + count
+            self.observer.skipped = (self.observer.skipped or 0) + count
         elif name == "input_wait_ns":
             line.input_wait_ns = int(value)
-        elif name == "skipped":
-            line.skipped = (line.skipped or 0) + int(value)
-            self.observer.skipped = (self.observer.skipped or 0) + int(value)
+        elif name in ("loss", "loss_scale"):
+            setattr(line, name, float(value))
+            self.observer.scale_told |= name == "loss_scale"
         else:
             line.values = {**(line.values or {}), name: float(value)}
-            return
+            return True
         self.recorder.absent.pop(name, None)
+        return True
+
+    def _ignore_skips(self) -> None:
+        if "update.skipped" not in self.recorder.absent:
+            self.recorder.absent["update.skipped"] = SKIPS_ARE_READ
+            say("mpprof: %s", SKIPS_ARE_READ)
 
     def take(self, variables: list[Any]) -> None:
         """The optimizer's variables after the step that ended last, or before the first one."""
@@ -370,7 +413,12 @@ class _LoopSession(FitSession):
         return {"basis": basis, "note": ASYNCHRONOUS_NOTE if self.runs_behind else HOST_NOTE}
 
     def _explain_absences(self) -> None:
-        self.recorder.absent["input_wait_ns"] = "recorded where the loop iterates over recorder.batches(data)"
+        absent = self.recorder.absent
+        absent["input_wait_ns"] = "recorded where the loop iterates over recorder.batches(data)"
+        if self._loop_batch_size is None:
+            absent["batch_size"] = "not given: pass batch_size="
+        if self.probe.backend == "none" and not self.profiling.wanted:
+            absent["profile_windows"] = NO_PROFILER
 
     def _framework(self) -> Facts:
         return {**super()._framework(), "loop": "custom"}

@@ -25,6 +25,9 @@ MOST_UNTOLD = 1
 """Readings of a fit that may fail to tell skips: a callback that restores a state sets the counter once."""
 
 CANNOT_TELL = "the optimizer's counter does not advance once per step: steps cannot be told from skips"
+NO_STEP = "no step has run"
+NEVER_USED = "no step has used the optimizer: it has made no loss scale"
+NO_LINE = "no step was read"
 
 
 class Observer:
@@ -43,6 +46,9 @@ class Observer:
         self.new_intervals: list[int] = []
         self._watch = Watch()
         self._skips = SkipCounter()
+        self._at_begin: Reading | None = None  # of the fit, as counting began
+        self._missing: dict[str, str] = {}  # what could not be read as the fit began, and why
+        self.scale_told = False  # some line carries it, of an earlier fit or as the loop gave it
         self._read: Callable[[], Reading] | None = None
         self._read_at = 0
         self._untold = 0
@@ -58,30 +64,66 @@ class Observer:
         # With one step a call, the counter of good steps could tell nothing more (but see Keras 2).
         wanted = self._calls.per_call > 1 or counts_skipped_steps(optimizer)
         found = recorder.attempt("skipped", self._probe.counters, optimizer, wanted)
+        if begins:
+            self._missing = {name: reason for name, reason in recorder.absent.items() if reason == NO_STEP}
         if found is None or isinstance(found, Absent):
             self._read = None
             if found is not None:
-                recorder.absent["skipped"] = recorder.absent["loss_scale"] = found.reason
+                self._missing = {"skipped": found.reason, "loss_scale": found.reason}
+                recorder.absent |= self._missing
+                if begins and optimizer is not None:
+                    self.start_counting(optimizer, Reading(0))  # it may make its counter in the first step
             return
         self._read = found
+        for name in self._missing:
+            recorder.absent.pop(name, None)
         if begins:
             self.start_counting(optimizer, recorder.attempt("skipped", found))
-        if not hasattr(optimizer, "inner_optimizer"):
-            fixed = getattr(optimizer, "loss_scale_factor", None)
-            recorder.absent.setdefault(
-                "loss_scale",
-                "the optimizer scales no loss" if fixed is None else f"the loss scale is fixed at {fixed}",
-            )
+        if (why_not := _no_scale(optimizer)) is None:
+            recorder.absent.pop("loss_scale", None)
+        elif not self._tells_scale():
+            recorder.absent.setdefault("loss_scale", why_not)
 
     def start_counting(self, optimizer: Any, reading: Reading | None) -> None:
         """What the counters hold before the first step of a `fit`."""
+        self.scale_told = self._tells_scale()
         growth = getattr(optimizer, "dynamic_growth_steps", None)
         self._skips = SkipCounter(growth, counts_skipped_steps(optimizer))
         self._untold = self.ends = 0
         self._watch.growth_steps = growth
+        self._at_begin = None
         if reading is not None:
-            self._skips.start(_at_start(optimizer, reading))
+            self._at_begin = _at_start(optimizer, reading)
+            self._skips.start(self._at_begin)
             self._read_at = self._calls.step
+
+    def _tells_scale(self) -> bool:
+        """Whether a line carries the loss scale."""
+        last = self._skips.last
+        noted = last is not None and last is not self._at_begin and last.loss_scale is not None
+        return self.scale_told or noted
+
+    def explain_absences(self) -> None:
+        """At a fit's end: why no line carries what was to be read."""
+        absent, step = self._recorder.absent, self._calls.step
+        if self.skipped is None:
+            absent.setdefault("skipped", NO_LINE if step else NO_STEP)
+        if not self._tells_scale():
+            last = self._skips.last
+            read = last is not None and last is not self._at_begin
+            why_not = NEVER_USED if read else absent.get("skipped", NO_LINE)
+            absent.setdefault("loss_scale", why_not if step else NO_STEP)
+
+    @property
+    def counts_skips(self) -> bool:
+        """Whether they are told by the counters of an optimizer that scales the loss: others skip nothing."""
+        last = self._skips.last
+        told = self._untold <= MOST_UNTOLD and "skipped" not in self._recorder.absent
+        return told and last is not None and last.loss_scale is not None
+
+    def leave_skips(self) -> None:
+        """Somebody else tells them: from here on the counters are not asked."""
+        self._untold = MOST_UNTOLD + 1
 
     def read_nothing(self) -> None:
         """The optimizer's variables do not follow the training: readings are handed over instead."""
@@ -191,6 +233,16 @@ class Observer:
         self._recorder.facts.setdefault("alarms", []).append(facts)
         if stops and self.stop is not None:
             self.stop()
+
+
+def _no_scale(optimizer: Any) -> str | None:
+    """Why this optimizer's loss scale cannot be read; None where it has one that moves."""
+    if hasattr(optimizer, "inner_optimizer"):
+        if getattr(optimizer, "dynamic", True):
+            return None
+        return f"the loss scale is fixed at {getattr(optimizer, 'initial_scale', '?')}"  # Keras 2
+    fixed = getattr(optimizer, "loss_scale_factor", None)
+    return "the optimizer scales no loss" if fixed is None else f"the loss scale is fixed at {fixed}"
 
 
 def _at_start(optimizer: Any, reading: Reading) -> Reading:

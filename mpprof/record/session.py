@@ -180,6 +180,7 @@ class FitSession:
             self.recorder.attempt("non_finite_weights", describe_weights, self.recorder, self.model)
         rest = self.observer.rest() if reason != "interrupted" else {}
         self.recorder.put({"kind": "fit_end", "reason": reason, **rest, **self._last_memory(reason)})
+        self.observer.explain_absences()
         self.recorder.pause()
 
     def _last_memory(self, reason: str) -> Facts:
@@ -467,7 +468,7 @@ class FitSession:
         recorder.facts["timing"] = {"read_every": self.observer.schedule.read_every, **self._timing()}
         self._explain_absences()
         if not self.profiling.wanted:
-            recorder.absent["profile_windows"] = "not wanted (profile_steps=None)"
+            recorder.absent.setdefault("profile_windows", "not wanted (profile_steps=None)")
 
     def _timing(self) -> Facts:
         basis = "asynchronous" if self.runs_behind else "synchronous"

@@ -75,7 +75,22 @@ def everything(out: Path) -> None:
     batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
     model().fit(batches, verbose=0, callbacks=[callback(out / "dataset")])
     inputs_that_end_early(out)
+    answers["legacy_scale"] = legacy_optimizers(out)
     (out / "answers.json").write_text(json.dumps(answers))
+
+
+def legacy_optimizers(out: Path) -> list[float]:
+    """They make their counter in the first step, and so after the fit has begun: one more fit has it."""
+    import tf_keras
+
+    scales, (x, y) = [], data(70, bad_steps=(1, 3, 40, 41))
+    for name, per_call in (("legacy", 1), ("legacy-several", 8)):
+        scaled = tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.01))
+        made, recorded = model(scaled, steps_per_execution=per_call), callback(out / name)
+        for _ in range(2):
+            fit(made, x, y, recorded)
+        scales.append(float(scaled.loss_scale))
+    return scales
 
 
 def inputs_that_end_early(out: Path) -> None:
@@ -133,6 +148,24 @@ def test_weights_are_the_same_bit_by_bit_and_every_skip_is_found(folder: Path) -
     assert read.validations is not None
     assert len(read.validations.t_ns) == 1
     assert steps.loss_known.all()
+
+
+@pytest.mark.parametrize(("name", "skips"), [("legacy", [1, 3, 48]), ("legacy-several", [8, 40, 48])])
+def test_skips_of_an_optimizer_that_makes_its_counter_in_the_first_step(
+    folder: Path, name: str, skips: list[int]
+) -> None:
+    answers = json.loads((folder / "answers.json").read_text())
+    assert answers["legacy_scale"] == [2.0**7] * 2
+    read = records(folder / name)
+    steps = read.steps
+    assert steps is not None
+    assert read.facts is not None
+    assert steps.step[-1] == 140
+    first, second = steps.fit == 1, steps.fit == 2
+    assert steps.step[first & (steps.skipped > 0)].tolist() == skips
+    assert [int(steps.skipped[fit & (steps.skipped > 0)].sum()) for fit in (first, second)] == [4, 4]
+    assert steps.loss_scale[-1] == 2.0**7
+    assert not {"skipped", "loss_scale"} & set(read.facts.absent)
 
 
 def test_the_facts_of_the_run(folder: Path) -> None:
@@ -197,6 +230,7 @@ def test_a_fixed_scale_and_the_batch_size_of_a_data_set(folder: Path) -> None:
     assert (read.facts.fits[0].optimizer.dynamic, read.facts.fits[0].optimizer.fixed_scale) == (False, 64.0)
     assert not read.steps.loss_scale_known.any()
     assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 0
+    assert read.facts.absent["loss_scale"] == "the loss scale is fixed at 64.0"
     dataset = records(folder / "dataset").facts
     assert dataset is not None
     assert dataset.fits[0].batch_size == BATCH

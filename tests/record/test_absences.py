@@ -1,0 +1,64 @@
+"""What no line carries has a reason in run.json, and what some line carries has none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.record.training import BATCH, callback, data, model
+
+pytestmark = pytest.mark.framework
+keras = pytest.importorskip("keras")
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
+
+
+def fit(made: Any, recorded: Any, **more: Any) -> None:
+    x, y = data(6)
+    made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded], **more)
+
+
+def told(root: Path) -> tuple[dict[str, str], set[str]]:
+    """The reasons, and what the lines of steps carry."""
+    lines = map(json.loads, (root / "mpprof" / "steps.jsonl").read_text().splitlines()[1:])
+    keys = {key for line in lines if line["kind"] == "step" for key in line}
+    facts = json.loads((root / "mpprof" / "run.json").read_text())
+    reasons = {name: facts["absent"].get(name) for name in ("skipped", "loss_scale")}
+    return {name: reason for name, reason in reasons.items() if reason}, keys
+
+
+def test_a_fit_without_a_step(tmp_path: Path) -> None:
+    made, recorded = model(), callback(tmp_path)
+    fit(made, recorded, epochs=0)
+    assert told(tmp_path)[0] == {"skipped": "no step has run", "loss_scale": "no step has run"}
+    fit(made, recorded)
+    reasons, keys = told(tmp_path)
+    assert reasons == {}
+    assert {"skipped", "loss_scale"} <= keys
+
+
+@pytest.mark.filterwarnings("ignore:The model does not have any trainable weights")
+def test_an_optimizer_that_is_never_used(tmp_path: Path) -> None:
+    made = model()
+    made.trainable = False
+    made.compile("adam", "sparse_categorical_crossentropy", auto_scale_loss=True)
+    fit(made, callback(tmp_path))
+    reasons, keys = told(tmp_path)
+    assert "loss_scale" not in keys
+    assert reasons["loss_scale"] == "no step has used the optimizer: it has made no loss scale"
+    assert "steps cannot be told from skips" in reasons["skipped"]
+
+
+@pytest.mark.parametrize("policies", [("mixed_float16", "float32"), ("float32", "mixed_float16")])
+def test_a_loss_scale_that_one_of_two_fits_has(tmp_path: Path, policies: tuple[str, str]) -> None:
+    recorded = callback(tmp_path)
+    for policy in policies:
+        fit(model(policy), recorded)
+    reasons, keys = told(tmp_path)
+    assert "loss_scale" in keys
+    assert reasons == {}
+    fit(model("float32"), alone := callback(tmp_path / "alone"))
+    assert told(alone.root)[0] == {"loss_scale": "the optimizer scales no loss"}
