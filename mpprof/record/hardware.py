@@ -51,8 +51,8 @@ class HardwareSampler:
         self._thread.start()
 
     def stop(self, timeout_s: float = 2.0) -> BaseException | None:
-        """End the thread; one that hangs in a driver is left behind. Returns what has ended the samples before
-        that, or keeps them from ending."""
+        """End the thread; one that hangs in a driver is left behind. Returns what has ended the samples
+        before that, or keeps them from ending."""
         self._stop.set()
         self._thread.join(timeout_s)
         return TimeoutError("a driver does not answer") if self._thread.is_alive() else self._error

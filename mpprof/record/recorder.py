@@ -162,9 +162,8 @@ class Recorder:
         for feed in self._feeds:
             feed.close(DEADLINE_SECONDS)
         self.save()
-        if (
-            unsampled is not None and self.on and "recording" not in self.absent
-        ):  # else more is lost, and said
+        all_lost = not self.on or "recording" in self.absent  # which was said
+        if unsampled is not None and not all_lost:
             _lament("hardware", unsampled)
         _OPEN.discard(self)
 
