@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from typing import Any
 
 from mpprof.record import machine
@@ -26,13 +27,13 @@ NO_GRAPHS = (
 def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
     """Ask the probe, and write its answers into the recorder's facts and its absences into `absent`."""
     for part, question in (("settings", probe.settings), ("distribution", lambda: probe.distribution(model))):
-        for key, value in (recorder.attempt(part, question) or {}).items():
+        for key, value in (recorder.attempt(part, _answers, question) or {}).items():
             if isinstance(value, Absent):
                 recorder.absent[key] = value.reason
             else:
                 recorder.facts[key] = value
     recorder.facts["devices"] = recorder.attempt("devices", _devices, probe)
-    memory = recorder.attempt("memory", probe.memory)
+    memory = recorder.attempt("memory", _memory, probe)
     if isinstance(memory, Absent):
         recorder.absent["memory"] = memory.reason
 
@@ -62,6 +63,19 @@ def describe_weights(recorder: Recorder, model: Any) -> None:
     found = non_finite_weights(getattr(model, "model", model))
     if found is not None and recorder.facts.get("fits"):
         recorder.facts["fits"][-1]["non_finite_weights"] = found
+
+
+def _answers(question: Callable[[], Facts]) -> Facts:
+    """Raises TypeError where the answer is none."""
+    return dict(question())
+
+
+def _memory(probe: Probe) -> list[Facts] | Absent:
+    """Raises TypeError where the answer is none."""
+    memory = probe.memory()
+    if not isinstance(memory, list | Absent):
+        raise TypeError(f"{memory!r} is no state of an allocator")
+    return memory
 
 
 def _devices(probe: Probe) -> list[Facts]:

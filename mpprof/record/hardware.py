@@ -29,7 +29,8 @@ Sample = dict[str, Any]
 
 
 class HardwareSampler:
-    """Hands samples to `put` until stopped. It fails quietly: into `absent`, never into the training."""
+    """Hands samples to `put` until stopped. It fails quietly: into `absent` and what `stop` returns, never
+    into the training."""
 
     def __init__(
         self,
@@ -42,16 +43,19 @@ class HardwareSampler:
         """`throttling` gets the reasons that GPUs give for their lower clocks."""
         self._put, self._clock, self._zero_ns, self._absent = put, clock, zero_ns, absent
         self._throttling = throttling
+        self._error: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mpprof hardware", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, timeout_s: float = 2.0) -> None:
-        """End the thread; one that hangs in a driver is left behind."""
+    def stop(self, timeout_s: float = 2.0) -> BaseException | None:
+        """End the thread; one that hangs in a driver is left behind. Returns what has ended the samples
+        before that, or keeps them from ending."""
         self._stop.set()
         self._thread.join(timeout_s)
+        return TimeoutError("a driver does not answer") if self._thread.is_alive() else self._error
 
     def _run(self) -> None:
         try:
@@ -65,6 +69,7 @@ class HardwareSampler:
                     self._throttling.update(sample.get("throttle", ()))
                     self._put({"t_ns": now, **sample, **shared})
         except FAILURES as error:  # drivers fail in their own ways; the samples end here
+            self._error = error
             self._absent["hardware"] = f"sampling failed: {type(error).__name__}: {error}"[:500]
 
 

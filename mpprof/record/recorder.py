@@ -120,9 +120,12 @@ class Recorder:
     def fail(self, part: str, error: BaseException) -> None:
         """Switch a part off and say so once."""
         if part not in self._off:
-            self._off.add(part)
-            self.absent[part] = f"failed while recording: {type(error).__name__}: {error}"[:500]
-            say("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
+            self._switch_off(part, error)
+            _lament(part, error)
+
+    def _switch_off(self, part: str, error: BaseException) -> None:
+        self._off.add(part)
+        self.absent[part] = f"failed while recording: {type(error).__name__}: {error}"[:500]
 
     def throttled(self) -> tuple[str, ...]:
         """Why GPUs were throttled in the samples since this was asked last."""
@@ -148,8 +151,9 @@ class Recorder:
 
     def pause(self) -> None:
         """No training is going on: put everything on disk, and keep neither threads nor files open."""
-        if self._sampler is not None:
-            self._sampler.stop()
+        unsampled = None if self._sampler is None else self._sampler.stop()
+        if unsampled is not None:
+            self._switch_off("hardware", unsampled)
         for writer in (self._steps, self._samples):
             if writer is not None and not writer.close():
                 self._vanished(writer.path, TimeoutError("the disk does not answer"))
@@ -158,6 +162,9 @@ class Recorder:
         for feed in self._feeds:
             feed.close(DEADLINE_SECONDS)
         self.save()
+        all_lost = not self.on or "recording" in self.absent  # which was said
+        if unsampled is not None and not all_lost:
+            _lament("hardware", unsampled)
         _OPEN.discard(self)
 
     def close(self) -> None:
@@ -227,6 +234,10 @@ class Recorder:
 
 def _drop(line: Record | Written) -> None:
     """Nothing is being recorded."""
+
+
+def _lament(part: str, error: BaseException) -> None:
+    say("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
 
 
 def say(message: str, *values: object) -> None:

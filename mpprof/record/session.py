@@ -6,6 +6,7 @@ state after the call before can be asked for without disturbing Keras' dispatch.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.record.alarms import Seen
+from mpprof.record.aside import FAILURES
 from mpprof.record.calls import CallLog
 from mpprof.record.describe import (
     describe_process,
@@ -146,6 +148,8 @@ class FitSession:
         """Recording has failed: let go of the profiler, the signal and the files."""
         self.in_fit = False
         self._unsignal()
+        with contextlib.suppress(*FAILURES):  # may be what has failed; a step that has run keeps its line
+            self._emit_all(self.calls.close_epoch())
         self.profiling.close()
         self.recorder.close()
 

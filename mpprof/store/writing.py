@@ -129,7 +129,7 @@ class LineWriter:
         while not self._wake.wait(FLUSH_SECONDS):
             with self._writing:
                 self._drain(PAUSE_SECONDS)
-            if self._each_second is not None:
+            if self._each_second is not None and not self._broken:
                 self._each_second()
         with self._writing:
             self._drain()

@@ -1,8 +1,9 @@
-"""Whatever fails in the instrument, training ends as it would have: same weights, at most one warning, and
-what was recorded before is readable.
+"""Whatever fails in the instrument, training ends as it would have: all of its steps, the same weights, one
+warning, and what was recorded before is readable.
 
-One model is trained again and again in this process, set back to where it began each time. The first table
-breaks parts on purpose (an error, a hang, nonsense instead of an answer); the tests below it are real.
+One model is trained again and again in this process, set back to where it began each time. The first tables
+break parts on purpose (an error, a hang, nonsense instead of an answer); the tests below them are real. Each says
+of how many steps a line must be left: exactly so many, or from so many to so many.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+import functools
 import hashlib
 import json
 import logging
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +45,12 @@ pytestmark = pytest.mark.framework
 
 STEPS = 40
 WINDOW = (20, 24)
+MOMENT = 15
+"""Faults in the midst of training come before this batch, counted from 0: so many steps have run. The line of the
+last of them is handed over as the batch begins."""
+
+Kept = int | tuple[int, int]
+World = dict[int, Callable[[], object]]
 
 
 class Patient:
@@ -53,21 +64,26 @@ class Patient:
         self.start = [variable.numpy() for variable in self.variables]
         self.healthy = self.train()
 
-    def train(self, *callbacks: Any, at: dict[int, Callable[[], object]] | None = None) -> str:
-        """Trains from the start; `at` says what happens to the world before which batch. The weights' digest."""
+    def train(self, *callbacks: Any, at: World | None = None) -> str:
+        """Trains from the start, all steps; `at` says what happens to the world before which batch. The weights'
+        digest."""
         for variable, value in zip(self.variables, self.start, strict=True):
             variable.assign(value)
-        moments = dict(at or {})
+        moments, ended = dict(at or {}), [0]
 
-        class World(keras.callbacks.Callback):  # type: ignore[misc]
+        class Happens(keras.callbacks.Callback):  # type: ignore[misc]
             def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
                 if batch in moments:
                     moments.pop(batch)()
 
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                ended[0] += 1
+
         self.model.fit(
-            self.x, self.y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[World(), *callbacks]
+            self.x, self.y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[Happens(), *callbacks]
         )
         assert not moments
+        assert ended == [STEPS]
         values = b"".join(variable.numpy().tobytes() for variable in self.variables)
         return hashlib.sha256(values).hexdigest()
 
@@ -93,6 +109,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
     monkeypatch.setattr("mpprof.record.recorder.DEADLINE_SECONDS", 0.3)
     monkeypatch.setattr("mpprof.record.foreign.KEEPING_SECONDS", 0.5)
     monkeypatch.setattr(writing.LineWriter.close, "__defaults__", (0.3,))
+    monkeypatch.setattr("mpprof.record.hardware.HardwareSampler.stop.__defaults__", (0.3,))
 
 
 # --- broken on purpose -------------------------------------------------------------------------------------
@@ -137,102 +154,107 @@ KINDS: dict[str, Callable[..., Any]] = {
     "none": answers(None),
     "nonsense": answers("nonsense"),
 }
-ONE, NONE, SOME = (1, 1), (0, 0), (0, 1)
+GPU = PROBE + "memory", PROBE + "reset_memory_peak"  # asked again only where there seems to be one
 
-# (what breaks, how, after how many calls, how many warnings, the field of `absent` that says so)
-BROKEN: tuple[tuple[str, str, int, tuple[int, int], str | None], ...] = (
-    (PROBE + "__init__", "error", 0, ONE, None),
-    (PROBE + "framework", "error", 0, ONE, "framework"),
-    (PROBE + "framework", "exit", 0, ONE, "framework"),
-    (PROBE + "framework", "nonsense", 0, ONE, "framework"),
-    (PROBE + "settings", "error", 0, ONE, "settings"),
-    (PROBE + "settings", "none", 0, SOME, None),
-    (PROBE + "settings", "memory", 0, ONE, "settings"),
-    (PROBE + "devices", "error", 0, ONE, "devices"),
-    (PROBE + "devices", "hang", 0, ONE, "devices"),
-    (PROBE + "devices", "none", 0, ONE, "devices"),
-    (PROBE + "worker", "error", 0, ONE, "worker"),
-    (PROBE + "distribution", "error", 0, ONE, "distribution"),
-    (PROBE + "memory", "error", 0, ONE, "memory"),
-    (PROBE + "memory", "error", 1, SOME, None),
-    (PROBE + "memory", "nonsense", 0, SOME, None),
-    (PROBE + "counters", "error", 0, ONE, "skipped"),
-    (PROBE + "counters", "error", 1, ONE, "skipped"),
-    (PROBE + "counters", "nonsense", 0, ONE, "skipped"),
-    (PROBE + "marker", "error", 0, ONE, "markers"),
-    (PROBE + "marker", "error", 2, ONE, "markers"),
-    (PROBE + "marker", "none", 0, ONE, "markers"),
-    (PROBE + "start_trace", "error", 0, ONE, None),
-    (PROBE + "start_trace", "denied", 0, ONE, None),
-    (PROBE + "start_trace", "exit", 0, ONE, None),
-    (PROBE + "stop_trace", "error", 0, ONE, None),
-    (PROBE + "stop_trace", "memory", 0, ONE, None),
-    (PROBE + "reset_memory_peak", "error", 0, SOME, None),
-    ("probes.tensorflow._reader", "error", 0, ONE, "skipped"),
-    ("reading.SkipCounter.settle", "error", 0, ONE, "recording"),
-    ("reading.SkipCounter.settle", "error", 20, ONE, "recording"),
-    ("reading.Schedule.due", "recursion", 15, ONE, "recording"),
-    ("session.model_facts", "error", 0, ONE, "model"),
-    ("session.model_facts", "recursion", 0, ONE, "model"),
-    ("session.model_facts", "nonsense", 0, NONE, None),
-    ("session.fit_facts", "error", 0, ONE, "fits"),
-    ("session.batch_size_of_running_fit", "error", 0, ONE, "batch_size"),
-    ("describe.machine.cpu", "error", 0, ONE, "devices"),
-    ("describe.machine.cpu", "hang", 0, ONE, "devices"),
-    ("describe.machine.with_nvml", "hang", 0, ONE, "devices"),
-    ("calls.CallLog.begin", "error", 0, ONE, "recording"),
-    ("calls.CallLog.begin", "memory", 30, ONE, "recording"),
-    ("calls.CallLog.end", "error", 7, ONE, "recording"),
-    ("calls.CallLog.close_epoch", "error", 0, ONE, "recording"),
-    ("window.Plan.opens", "error", 0, ONE, "recording"),
-    ("window.Plan.closes", "error", 0, ONE, "recording"),
-    ("window._require_space", "full", 0, ONE, None),
-    ("window._require_space", "hang", 0, ONE, None),
-    ("window._rss_bytes", "error", 0, ONE, "profile_windows"),
-    ("window._rss_bytes", "hang", 0, ONE, "profile_windows"),
-    ("window._rss_bytes", "hang", 1, NONE, None),
-    ("profiling.profile_of", "error", 0, ONE, "profile_windows"),
-    ("window.Window._move", "full", 0, ONE, None),
-    ("window.Window._move", "hang", 0, ONE, None),
-    ("window.Window.mark", "exit", 0, ONE, "markers"),
-    ("recorder.HardwareSampler.start", "error", 0, ONE, "hardware"),
-    ("hardware._process", "error", 0, NONE, "hardware"),
-    ("hardware._process", "exit", 0, NONE, "hardware"),
-    ("hardware._process", "hang", 0, NONE, None),
-    ("hardware._gpus", "hang", 0, NONE, None),
-    ("hardware._gpus", "nonsense", 0, NONE, "hardware"),
-    ("recorder.claim", "denied", 0, ONE, None),
-    ("recorder.claim", "hang", 0, ONE, None),
-    ("recorder.write_run", "full", 0, ONE, None),
-    ("recorder.write_run", "full", 3, ONE, None),
-    ("recorder.write_run", "hang", 2, ONE, None),
-    ("recorder.write_run", "hang", 0, ONE, None),
-    ("recorder.LineWriter.__init__", "error", 0, ONE, None),
-    ("recorder.LineWriter.__init__", "hang", 0, ONE, None),
-    ("recorder.LineWriter.__init__", "hang", 1, ONE, "hardware"),
-    ("recorder.LineWriter.put", "error", 10, ONE, "recording"),
-    ("recorder.platform.node", "error", 0, ONE, None),
-    ("callback.probe_for", "error", 0, ONE, None),
+# (what breaks, how, after how many calls, of how many steps a line is left, the field of `absent` that says so)
+BROKEN: tuple[tuple[str, str, int, int, str | None], ...] = (
+    (PROBE + "__init__", "error", 0, 0, None),
+    (PROBE + "framework", "error", 0, STEPS, "framework"),
+    (PROBE + "framework", "exit", 0, STEPS, "framework"),
+    (PROBE + "framework", "nonsense", 0, STEPS, "framework"),
+    (PROBE + "settings", "error", 0, STEPS, "settings"),
+    (PROBE + "settings", "none", 0, STEPS, "settings"),
+    (PROBE + "settings", "memory", 0, STEPS, "settings"),
+    (PROBE + "devices", "error", 0, STEPS, "devices"),
+    (PROBE + "devices", "hang", 0, STEPS, "devices"),
+    (PROBE + "devices", "none", 0, STEPS, "devices"),
+    (PROBE + "worker", "error", 0, STEPS, "worker"),
+    (PROBE + "distribution", "error", 0, STEPS, "distribution"),
+    (PROBE + "memory", "error", 0, STEPS, "memory"),
+    (PROBE + "memory", "error", 12, STEPS, "memory"),
+    (PROBE + "memory", "nonsense", 0, STEPS, "memory"),
+    (PROBE + "counters", "error", 0, STEPS, "skipped"),
+    (PROBE + "counters", "error", 1, STEPS, "skipped"),
+    (PROBE + "counters", "nonsense", 0, STEPS, "skipped"),
+    (PROBE + "marker", "error", 0, STEPS, "markers"),
+    (PROBE + "marker", "error", 2, STEPS, "markers"),
+    (PROBE + "marker", "none", 0, STEPS, "markers"),
+    (PROBE + "start_trace", "error", 0, STEPS, None),
+    (PROBE + "start_trace", "denied", 0, STEPS, None),
+    (PROBE + "start_trace", "exit", 0, STEPS, None),
+    (PROBE + "stop_trace", "error", 0, STEPS, None),
+    (PROBE + "stop_trace", "memory", 0, STEPS, None),
+    (PROBE + "reset_memory_peak", "error", 0, STEPS, "memory"),
+    ("probes.tensorflow._reader", "error", 0, STEPS, "skipped"),
+    ("reading.SkipCounter.settle", "error", 0, 3, "recording"),  # the first skip
+    ("reading.SkipCounter.settle", "error", 1, STEPS, "recording"),  # the second one, found at the end
+    ("reading.Schedule.due", "recursion", 15, 16, "recording"),
+    ("session.model_facts", "error", 0, STEPS, "model"),
+    ("session.model_facts", "recursion", 0, STEPS, "model"),
+    ("session.model_facts", "exit", 0, STEPS, "model"),
+    ("session.fit_facts", "error", 0, STEPS, "fits"),
+    ("session.batch_size_of_running_fit", "error", 0, STEPS, "batch_size"),
+    ("describe.machine.cpu", "error", 0, STEPS, "devices"),
+    ("describe.machine.cpu", "hang", 0, STEPS, "devices"),
+    ("describe.machine.with_nvml", "hang", 0, STEPS, "devices"),
+    ("calls.CallLog.begin", "error", 0, 0, "recording"),
+    ("calls.CallLog.begin", "memory", 30, 30, "recording"),
+    ("calls.CallLog.end", "error", 7, 7, "recording"),
+    ("calls.CallLog.close_epoch", "error", 0, STEPS, "recording"),
+    ("window.Plan.opens", "error", 10, 10, "recording"),
+    ("window.Plan.closes", "error", 0, 20, "recording"),
+    ("window._require_space", "full", 0, STEPS, None),
+    ("window._require_space", "hang", 0, STEPS, None),
+    ("window._rss_bytes", "error", 0, STEPS, "profile_windows"),
+    ("window._rss_bytes", "hang", 0, STEPS, "profile_windows"),
+    ("profiling.profile_of", "error", 0, STEPS, "profile_windows"),
+    ("window.Window._move", "full", 0, STEPS, None),
+    ("window.Window._move", "hang", 0, STEPS, None),
+    ("window.Window.mark", "exit", 0, STEPS, "markers"),
+    ("recorder.HardwareSampler.start", "error", 0, STEPS, "hardware"),
+    ("hardware._process", "error", 0, STEPS, "hardware"),
+    ("hardware._process", "exit", 0, STEPS, "hardware"),
+    ("hardware._process", "hang", 0, STEPS, "hardware"),
+    ("hardware._gpus", "hang", 0, STEPS, "hardware"),
+    ("hardware._gpus", "nonsense", 0, STEPS, "hardware"),
+    ("recorder.claim", "denied", 0, 0, None),
+    ("recorder.claim", "hang", 0, 0, None),
+    ("recorder.write_run", "full", 0, 0, None),
+    ("recorder.write_run", "full", 3, 19, None),  # as the window opens
+    ("recorder.write_run", "hang", 3, 19, None),
+    ("recorder.write_run", "hang", 0, 0, None),
+    ("recorder.LineWriter.__init__", "error", 0, 0, None),
+    ("recorder.LineWriter.__init__", "hang", 0, 0, None),
+    ("recorder.LineWriter.__init__", "hang", 1, STEPS, "hardware"),
+    ("recorder.LineWriter.put", "error", 10, 9, "recording"),  # one says that a fit begins
+    ("recorder.platform.node", "error", 0, 0, None),
+    ("callback.probe_for", "error", 0, 0, None),
 )  # fmt: skip
 
-STORE_BROKEN: tuple[tuple[str, str, int, tuple[int, int]], ...] = (
-    ("writing.LineWriter._write", "full", 1, ONE),
-    ("writing.LineWriter._write", "full", 3, ONE),
-    ("writing.LineWriter._write", "exit", 3, ONE),
-    ("writing.LineWriter._write", "hang", 2, ONE),
-    ("writing.formats.line", "memory", 12, ONE),
-    ("writing.formats.line", "hang", 12, ONE),
-    ("writing.formats.document", "error", 1, ONE),
-    ("writing.os.fsync", "full", 2, ONE),
-    ("writing.os.fsync", "hang", 1, ONE),
-    ("writing.os.replace", "hang", 2, ONE),
-    ("writing.os.replace", "denied", 1, ONE),
-    ("writing.os.close", "full", 0, SOME),
+# (what breaks, how, before which batch, or None: from the start, of how many steps a line is left)
+STORE_BROKEN: tuple[tuple[str, str, int | None, int], ...] = (
+    ("writing.LineWriter._write", "full", None, 0),
+    ("writing.LineWriter._write", "full", 0, 0),
+    ("writing.LineWriter._write", "full", MOMENT, MOMENT - 1),
+    ("writing.LineWriter._write", "exit", MOMENT, MOMENT - 1),
+    ("writing.LineWriter._write", "hang", MOMENT, MOMENT - 1),
+    ("writing.formats.line", "memory", MOMENT, MOMENT - 1),
+    ("writing.formats.line", "hang", MOMENT, MOMENT - 1),
+    ("writing.formats.document", "error", MOMENT, 19),  # run.json is written as the window opens
+    ("writing.os.fsync", "full", None, 0),
+    ("writing.os.fsync", "full", MOMENT, 19),
+    ("writing.os.fsync", "hang", MOMENT, 19),
+    ("writing.os.replace", "hang", MOMENT, 19),
+    ("writing.os.replace", "denied", MOMENT, 19),
+    ("writing.os.close", "full", None, 0),
 )  # fmt: skip
 
 
-def put_in(monkeypatch: pytest.MonkeyPatch, place: str, kind: str, after: int) -> None:
-    """Replaces what lies at `place` by what works `after` times and then breaks."""
+def put_in(
+    monkeypatch: pytest.MonkeyPatch, place: str, kind: str, breaks: Callable[[int], bool]
+) -> list[int]:
+    """Replaces what lies at `place` by what works until `breaks` says of a call, counted from 1, that it breaks.
+    The calls that have met the fault."""
     module, names = place.split(".")[:-1], place
     target = None
     for cut in range(len(module) + 1, 0, -1):
@@ -245,12 +267,17 @@ def put_in(monkeypatch: pytest.MonkeyPatch, place: str, kind: str, after: int) -
     for name in names[:-1]:
         holder = getattr(holder, name)
     works, calls = getattr(holder, names[-1]), [0]
+    met: list[int] = []
 
     def breaking(*arguments: Any, **more: Any) -> Any:
         calls[0] += 1
-        return (works if calls[0] <= after else KINDS[kind])(*arguments, **more)
+        if not breaks(calls[0]):
+            return works(*arguments, **more)
+        met.append(calls[0])
+        return KINDS[kind](*arguments, **more)
 
     monkeypatch.setattr(holder, names[-1], breaking)
+    return met
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -259,21 +286,45 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text for text in said if "MP206" not in text]
 
 
-def check(caplog: pytest.LogCaptureFixture, root: Path, warned: tuple[int, int] = ONE) -> dict[str, str]:
-    """Of a run that has met its fault: the warnings, and that its records can be read. Its `absent`."""
+def check(caplog: pytest.LogCaptureFixture, root: Path, kept: Kept, warned: int = 1) -> dict[str, str]:
+    """Of a run that has met its fault: the warnings, and that its records can be read. Its `absent`.
+
+    Nothing at all may be left only where recording could not begin, and that is said."""
     said = warnings_of(caplog)
-    assert warned[0] <= len(said) <= warned[1], said
-    absent: dict[str, str] = {}
-    for run in find_runs(root) if root.is_dir() else ():
-        read = read_records(run)
-        if read.steps is not None and len(read.steps):
-            assert read.steps.step.tolist() == list(range(1, len(read.steps) + 1))
-        if read.facts is not None:
-            absent |= read.facts.absent
-    return absent
+    assert len(said) == warned, said
+    least, most = kept if isinstance(kept, tuple) else (kept, kept)
+    if least == 0:
+        assert re.match("mpprof (records nothing|stops recording)", said[0])
+    if not (root.is_dir() and root in find_runs(root)):
+        assert least == 0
+        return {}
+    read = read_records(root)
+    steps = [] if read.steps is None else read.steps.step.tolist()
+    assert steps == list(range(1, len(steps) + 1))
+    assert least <= len(steps) <= most
+    assert read.facts is not None or least == 0
+    return {} if read.facts is None else read.facts.absent
 
 
-@pytest.mark.parametrize(("place", "kind", "after", "warned", "field"), BROKEN)
+def written(root: Path, steps: int) -> None:
+    """Waits until so many steps are on disk, which a thread of the recorder's sees to."""
+    deadline = time.monotonic() + 30
+    while (root / "mpprof" / "steps.jsonl").read_bytes().count(b'"kind":"step"') < steps:
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.002)
+
+
+def midst(root: Path, fault: Callable[[], object]) -> World:
+    """Something happens in the midst of training, when all that has been handed over is on disk."""
+
+    def happens() -> None:
+        written(root, MOMENT - 1)
+        fault()
+
+    return {MOMENT: happens}
+
+
+@pytest.mark.parametrize(("place", "kind", "after", "kept", "field"), BROKEN)
 def test_a_broken_part_stops_no_training(
     patient: Patient,
     tmp_path: Path,
@@ -282,25 +333,45 @@ def test_a_broken_part_stops_no_training(
     place: str,
     kind: str,
     after: int,
-    warned: tuple[int, int],
+    kept: int,
     field: str | None,
 ) -> None:
     RELEASED.clear()
+    recorded = callback(tmp_path, profile_steps=WINDOW, hardware=not place.endswith("LineWriter.put"))
     with monkeypatch.context() as broken_world:
-        put_in(broken_world, f"mpprof.record.{place}", kind, after)
-        assert patient.train(callback(tmp_path, profile_steps=WINDOW, hardware=True)) == patient.healthy
+        for asked, told in zip(GPU, ([{"device": "GPU:0", "peak_bytes": 2}], None), strict=True):
+            if place in GPU:
+                broken_world.setattr(f"mpprof.record.{asked}", answers(told))
+        met = put_in(broken_world, f"mpprof.record.{place}", kind, lambda call: call > after)
+        assert patient.train(recorded) == patient.healthy
         RELEASED.set()
+    assert met
     if place.endswith("stop_trace"):
         tf.profiler.experimental.stop(save=False)
     with pytest.raises(tf.errors.UnavailableError):  # nothing else has left it running
         tf.profiler.experimental.stop(save=False)
-    absent = check(caplog, tmp_path, warned)
+    absent = check(caplog, tmp_path, kept)
     if field is not None:
         assert "failed" in absent[field]
         assert kind != "error" or "broken on purpose" in absent[field]
 
 
-@pytest.mark.parametrize(("place", "kind", "after", "warned"), STORE_BROKEN)
+def test_a_window_whose_size_cannot_be_told_closes(
+    patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    RELEASED.clear()
+    with monkeypatch.context() as broken_world:
+        met = put_in(broken_world, "mpprof.record.window._rss_bytes", "hang", lambda call: call > 1)
+        assert patient.train(callback(tmp_path, profile_steps=WINDOW)) == patient.healthy
+        RELEASED.set()
+    assert met
+    check(caplog, tmp_path, STEPS, warned=0)  # nothing is lost but the steps that the trace does not hold
+    facts = read_records(tmp_path).facts
+    assert facts is not None
+    assert [(w.first_step, w.last_step, w.status) for w in facts.profile_windows] == [(20, 20, "done")]
+
+
+@pytest.mark.parametrize(("place", "kind", "moment", "kept"), STORE_BROKEN)
 def test_a_broken_shelf_stops_no_training(
     patient: Patient,
     tmp_path: Path,
@@ -308,15 +379,35 @@ def test_a_broken_shelf_stops_no_training(
     caplog: pytest.LogCaptureFixture,
     place: str,
     kind: str,
-    after: int,
-    warned: tuple[int, int],
+    moment: int | None,
+    kept: int,
 ) -> None:
     RELEASED.clear()
+    broken = threading.Event()
+
+    def break_it() -> None:
+        written(tmp_path, max(0, (moment or 0) - 1))
+        broken.set()
+
+    at: World = {} if moment is None else {moment: break_it}
+    if moment is None:
+        broken.set()
     with monkeypatch.context() as broken_world:
-        put_in(broken_world, f"mpprof.store.{place}", kind, after)
-        assert patient.train(callback(tmp_path, hardware=False)) == patient.healthy
+        met = put_in(broken_world, f"mpprof.store.{place}", kind, lambda call: broken.is_set())
+        assert patient.train(callback(tmp_path, profile_steps=WINDOW), at=at) == patient.healthy
         RELEASED.set()
-    check(caplog, tmp_path, warned)
+    assert met
+    check(caplog, tmp_path, kept)
+
+
+def test_a_file_that_cannot_be_closed_has_all_lines(
+    patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as broken_world:
+        met = put_in(broken_world, "mpprof.store.writing.os.close", "full", lambda call: call > 1)
+        assert patient.train(callback(tmp_path)) == patient.healthy
+    assert met
+    check(caplog, tmp_path, STEPS, warned=0)
 
 
 def test_a_broken_verdict_a_closed_stdout_and_a_broken_log_stop_no_training(
@@ -350,21 +441,35 @@ def test_a_broken_verdict_a_closed_stdout_and_a_broken_log_stop_no_training(
 # --- real ones ---------------------------------------------------------------------------------------------
 
 REAL: list[str] = []
+UNABLE: list[str] = []
 
 
 def real(test: Callable[..., None]) -> Callable[..., None]:
-    """Nothing of ours is replaced: the world itself is at fault."""
+    """Nothing of ours is replaced: the world itself is at fault. Counted once, whatever its parameters, and not
+    where this machine cannot have it."""
     REAL.append(test.__name__)
-    return test
+
+    @functools.wraps(test)
+    def tried(*arguments: Any, **more: Any) -> None:
+        try:
+            test(*arguments, **more)
+        except pytest.skip.Exception:
+            UNABLE.append(test.__name__)
+            raise
+
+    return tried
+
+
+def done(*command: object) -> None:
+    made = subprocess.run([str(part) for part in command], capture_output=True, check=False)
+    assert made.returncode == 0, made.stderr
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, options: str) -> Iterator[Path]:
+def small_disk(folder: Path, *how: object) -> Iterator[Path]:
     """A small file system of its own; needs the right to mount."""
     folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True, check=False
-    )
+    made = subprocess.run(["mount", *map(str, how), str(folder)], capture_output=True, check=False)
     if made.returncode:
         pytest.skip("mounting a small file system needs root")
     try:
@@ -373,15 +478,19 @@ def small_disk(folder: Path, options: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
 
 
+def in_memory(options: str) -> tuple[str, ...]:
+    return ("-t", "tmpfs", "-o", options, "none")
+
+
 @real
 def test_a_disk_that_is_full_from_the_start(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with small_disk(tmp_path / "disk", "size=64k") as disk:
+    with small_disk(tmp_path / "disk", *in_memory("size=64k")) as disk:
         with contextlib.suppress(OSError):
             (disk / "fill").write_bytes(b"x" * (1 << 20))
         assert patient.train(callback(disk / "run", hardware=True)) == patient.healthy
-        check(caplog, disk / "run")
+        check(caplog, disk / "run", 0)
 
 
 @real
@@ -391,69 +500,74 @@ def test_a_disk_that_fills_up_while_training(
     def fill() -> None:
         with contextlib.suppress(OSError):
             (tmp_path / "disk" / "fill").write_bytes(b"x" * (1 << 20))
-        flushed.wait(0.1)
 
-    flushed = threading.Event()
-    with small_disk(tmp_path / "disk", "size=64k") as disk:
-        assert (
-            patient.train(callback(disk / "run"), at={10: lambda: flushed.wait(0.1), 12: fill})
-            == patient.healthy
-        )
-        check(caplog, disk / "run")
-        steps = read_records(disk / "run").steps
-        assert steps is not None
-        assert 8 <= len(steps) < STEPS
+    with small_disk(tmp_path / "disk", *in_memory("size=64k")) as disk:
+        assert patient.train(callback(disk / "run"), at=midst(disk / "run", fill)) == patient.healthy
+        check(caplog, disk / "run", (MOMENT - 1, STEPS - 1))  # its last page may take some lines more
 
 
 @real
 def test_a_disk_without_room_for_another_file(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with small_disk(tmp_path / "disk", "size=1m,nr_inodes=4") as disk:
+    with small_disk(tmp_path / "disk", *in_memory("size=1m,nr_inodes=4")) as disk:
         assert patient.train(callback(disk / "run", hardware=True)) == patient.healthy
-        check(caplog, disk / "run")
+        check(caplog, disk / "run", 0)
 
 
 @real
 def test_a_disk_that_is_full_when_the_trace_is_written(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with small_disk(tmp_path / "disk", "size=36k") as disk:
+    with small_disk(tmp_path / "disk", *in_memory("size=36k")) as disk:
         assert patient.train(callback(disk / "run", profile_steps=WINDOW)) == patient.healthy
-        check(caplog, disk / "run")
+        check(caplog, disk / "run", STEPS)
 
 
 @real
-def test_a_disk_that_becomes_read_only(
+def test_a_disk_that_errs_and_becomes_read_only(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with small_disk(tmp_path / "disk", "size=1m") as disk:
-        recorded = callback(disk / "run")
+    """As the system does with a file system that is damaged, also where a file is open for writing."""
+    with (tmp_path / "image").open("wb") as image:
+        image.truncate(4 << 20)
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("mkfs.ext4 is not installed")
+    done("mkfs.ext4", "-q", "-F", tmp_path / "image")
+    with small_disk(tmp_path / "disk", "-o", "loop", tmp_path / "image") as disk:
+        err = functools.partial(done, "mount", "-o", "remount,abort", disk)
+        assert patient.train(callback(disk / "run"), at=midst(disk / "run", err)) == patient.healthy
+        check(caplog, disk / "run", MOMENT - 1)
 
-        def freeze() -> None:
-            for writer in (recorded._session.recorder._steps,):  # a file that is open for writing forbids it
-                os.close(writer._file)
-                writer._file = os.open(writer.path, os.O_RDONLY)
-            frozen = subprocess.run(
-                ["mount", "-o", "remount,ro", str(disk)], capture_output=True, check=False
-            )
-            assert frozen.returncode == 0, frozen.stderr
 
-        assert patient.train(recorded, at={10: freeze}) == patient.healthy
-        check(caplog, disk / "run")
+@real
+def test_a_disk_that_is_read_only_when_training_goes_on(
+    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with small_disk(tmp_path / "disk", *in_memory("size=1m")) as disk:
+        recorded = callback(disk / "run", hardware=True)
+        assert patient.train(recorded) == patient.healthy
+        done("mount", "-o", "remount,ro", disk)
+        assert patient.train(recorded) == patient.healthy
+        check(caplog, disk / "run", STEPS)
 
 
 @real
 def test_a_mount_that_is_taken_away(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with small_disk(tmp_path / "disk", "size=1m") as disk:
+    mounted = small_disk(tmp_path / "disk", *in_memory("size=1m"))
+    with mounted as disk, small_disk(tmp_path / "elsewhere", "--bind", disk) as elsewhere:
+        away = functools.partial(done, "umount", "-l", disk)
+        assert patient.train(callback(disk / "run"), at=midst(disk / "run", away)) == patient.healthy
+        check(caplog, elsewhere / "run", MOMENT - 1)
 
-        def away() -> None:
-            subprocess.run(["umount", "-l", str(disk)], check=True)
 
-        assert patient.train(callback(disk / "run"), at={10: away}) == patient.healthy
-        check(caplog, disk / "run")
+def kept_elsewhere(root: Path, elsewhere: Path) -> None:
+    """What is on disk now stays readable there, and so does what is written into it later."""
+    (elsewhere / "mpprof").mkdir(parents=True)
+    for name in ("run.json", "steps.jsonl"):
+        os.link(root / "mpprof" / name, elsewhere / "mpprof" / name)
 
 
 @real
@@ -461,31 +575,43 @@ def test_a_directory_that_is_removed(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     logdir = tmp_path / "run"
-    at = {15: lambda: shutil.rmtree(logdir)}
-    assert patient.train(callback(logdir, hardware=True, profile_steps=WINDOW), at=at) == patient.healthy
-    check(caplog, logdir)
+
+    def remove() -> None:
+        kept_elsewhere(logdir, tmp_path / "kept")
+        shutil.rmtree(logdir)
+
+    recorded = callback(logdir, hardware=True, profile_steps=WINDOW)
+    assert patient.train(recorded, at=midst(logdir, remove)) == patient.healthy
+    check(caplog, tmp_path / "kept", MOMENT - 1)
+    assert not logdir.exists()
 
 
 @real
 def test_a_step_log_that_is_removed(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    at = {15: (tmp_path / "mpprof" / "steps.jsonl").unlink}
-    assert patient.train(callback(tmp_path), at=at) == patient.healthy
-    check(caplog, tmp_path)
+    logdir = tmp_path / "run"
+
+    def remove() -> None:
+        kept_elsewhere(logdir, tmp_path / "kept")
+        (logdir / "mpprof" / "steps.jsonl").unlink()
+
+    assert patient.train(callback(logdir), at=midst(logdir, remove)) == patient.healthy
+    check(caplog, tmp_path / "kept", MOMENT - 1)
 
 
 @real
 def test_a_directory_that_is_exchanged_for_a_file(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def exchange() -> None:
-        (tmp_path / "run").rename(tmp_path / "elsewhere")
-        (tmp_path / "run").write_text("in the way")
+    logdir = tmp_path / "run"
 
-    assert patient.train(callback(tmp_path / "run"), at={15: exchange}) == patient.healthy
-    check(caplog, tmp_path / "elsewhere")
-    assert len(read_records(tmp_path / "elsewhere").warnings) <= 1
+    def exchange() -> None:
+        logdir.rename(tmp_path / "elsewhere")
+        logdir.write_text("in the way")
+
+    assert patient.train(callback(logdir), at=midst(logdir, exchange)) == patient.healthy
+    check(caplog, tmp_path / "elsewhere", MOMENT - 1)
 
 
 @real
@@ -494,7 +620,7 @@ def test_a_file_stands_where_the_directory_should_be(
 ) -> None:
     (tmp_path / "run").write_text("in the way")
     assert patient.train(callback(tmp_path / "run")) == patient.healthy
-    check(caplog, tmp_path)
+    check(caplog, tmp_path / "run", 0)
 
 
 @real
@@ -504,50 +630,120 @@ def test_a_path_that_cannot_be(
 ) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert patient.train(callback(tmp_path / name)) == patient.healthy
-    check(caplog, tmp_path / "none")
+    check(caplog, tmp_path / "none", 0)
+
+
+def let_go(pipe: Path) -> None:
+    """Who waits for somebody to read this pipe waits no longer."""
+    os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
 
 
 @real
-def test_pipes_that_nobody_reads_stand_where_files_should_be(
+def test_a_pipe_that_nobody_reads_blocks_the_first_file(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "mpprof").mkdir()
-    for name in ("hardware.jsonl", f".run.json.{os.getpid()}", "window-please"):
-        os.mkfifo(tmp_path / "mpprof" / name)
-    (tmp_path / "plugins").mkdir()
-    os.mkfifo(tmp_path / "plugins" / "profile")
+    pipe = tmp_path / "mpprof" / f".run.json.{os.getpid()}"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    try:
+        assert patient.train(callback(tmp_path, hardware=True)) == patient.healthy
+        check(caplog, tmp_path, 0)
+    finally:
+        let_go(pipe)
+
+
+@real
+def test_a_pipe_that_nobody_reads_blocks_a_later_file(
+    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipe = tmp_path / "mpprof" / f".run.json.{os.getpid()}"
+    recorded = callback(tmp_path, profile_steps=WINDOW)
+    try:
+        at = midst(tmp_path, lambda: os.mkfifo(pipe))
+        assert patient.train(recorded, at=at) == patient.healthy
+        check(caplog, tmp_path, 19)  # as the window opens, run.json is written
+    finally:
+        let_go(pipe)
+
+
+@real
+@pytest.mark.parametrize("name", ["mpprof/hardware.jsonl", "plugins/profile"])
+def test_a_pipe_stands_where_a_file_or_a_directory_should_be(
+    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    (tmp_path / name).parent.mkdir()
+    os.mkfifo(tmp_path / name)
     recorded = callback(tmp_path, hardware=True, profile_steps=WINDOW)
     assert patient.train(recorded) == patient.healthy
-    said = warnings_of(caplog)
-    assert 1 <= len(said) <= 2
-    assert recorded.root is not None
+    check(caplog, tmp_path, STEPS)
+
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def bound() -> Iterator[Path]:
+    """A directory of a user whom permissions bind, and who this process is then: they do not bind root."""
+    with tempfile.TemporaryDirectory() as folder:
+        if os.geteuid() != 0:
+            yield Path(folder)
+            return
+        os.chown(folder, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(0)
 
 
 @real
 def test_a_log_directory_of_somebody_else(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    patient: Patient, bound: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if os.geteuid() != 0:
-        logdir = tmp_path / "theirs"
-        logdir.mkdir(mode=0o500)
-        assert patient.train(callback(logdir / "run")) == patient.healthy
-    else:  # permissions do not bind root: an immutable directory does, where the file system knows it
-        logdir = Path("/proc/1")
-        assert patient.train(callback(logdir / "run")) == patient.healthy
-    check(caplog, tmp_path)
+    (bound / "theirs").mkdir(mode=0o500)
+    assert patient.train(callback(bound / "theirs" / "run")) == patient.healthy
+    assert "Permission denied" in caplog.text
+    check(caplog, bound / "theirs" / "run", 0)
+
+
+@real
+def test_a_directory_that_is_closed_to_us(
+    patient: Patient, bound: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = bound / "run" / "mpprof"
+    try:
+        at = midst(bound / "run", lambda: folder.chmod(0))
+        assert patient.train(callback(bound / "run"), at=at) == patient.healthy
+    finally:
+        folder.chmod(0o700)
+    check(caplog, bound / "run", MOMENT - 1)
+
+
+@real
+def test_a_directory_in_which_no_file_may_be_made_any_more(
+    patient: Patient, bound: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = bound / "run" / "mpprof"
+    try:
+        at = midst(bound / "run", lambda: folder.chmod(0o500))
+        assert patient.train(callback(bound / "run", profile_steps=WINDOW), at=at) == patient.healthy
+    finally:
+        folder.chmod(0o700)
+    assert "Permission denied" in caplog.text
+    check(caplog, bound / "run", 19)  # as the window opens, run.json is written
 
 
 @real
 def test_no_file_may_be_opened(patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     recorded = callback(tmp_path, hardware=True)
-    at = {10: lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))}
+    at: World = {10: lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))}
     try:
         digest = patient.train(recorded, at=at)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert digest == patient.healthy
-    check(caplog, tmp_path)
+    check(caplog, tmp_path, STEPS)  # the log is open already
 
 
 @real
@@ -559,10 +755,10 @@ def test_files_may_not_grow(patient: Patient, tmp_path: Path, caplog: pytest.Log
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert digest == patient.healthy
-    check(caplog, tmp_path)
-    steps = read_records(tmp_path).steps
-    assert steps is not None
-    assert len(steps) < STEPS
+    log = (tmp_path / "mpprof" / "steps.jsonl").read_bytes()
+    assert len(log) == 8192
+    check(caplog, tmp_path, log[: log.rindex(b"\n")].count(b'"kind":"step"'))
+    check(caplog, tmp_path, (25, STEPS - 1))
 
 
 @real
@@ -583,24 +779,20 @@ def test_a_fork_in_the_middle_of_training_leaves_the_run_to_the_parent(
 
     assert patient.train(recorded, at={10: fork}) == patient.healthy
     assert seen == [0]
-    check(caplog, tmp_path, NONE)
-    steps = read_records(tmp_path).steps
-    assert steps is not None
-    assert len(steps) == STEPS
+    check(caplog, tmp_path, STEPS, warned=0)
 
 
-@real
 def test_a_copy_taken_in_the_middle_is_another_run(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorded, copies = callback(tmp_path), []
     assert patient.train(recorded, at={10: lambda: copies.append(copy.deepcopy(recorded))}) == patient.healthy
     assert patient.train(copies[0]) == patient.healthy
-    check(caplog, tmp_path, NONE)
     assert len(find_runs(tmp_path)) == 2
+    for root in (tmp_path, copies[0].root):
+        check(caplog, root, STEPS, warned=0)
 
 
-@real
 def test_a_stopped_process_goes_on_where_it_was(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -610,7 +802,7 @@ def test_a_stopped_process_goes_on_where_it_was(
         helper.wait()
 
     assert patient.train(callback(tmp_path, hardware=True), at={10: stop}) == patient.healthy
-    check(caplog, tmp_path, NONE)
+    check(caplog, tmp_path, STEPS, warned=0)
 
 
 def test_no_thread_can_be_started(
@@ -619,7 +811,7 @@ def test_no_thread_can_be_started(
     with monkeypatch.context() as world:
         world.setattr(threading.Thread, "start", KINDS["error"])
         assert patient.train(callback(tmp_path, hardware=True, profile_steps=WINDOW)) == patient.healthy
-    check(caplog, tmp_path)
+    check(caplog, tmp_path, 0)
 
 
 class Hungry(keras.layers.Layer):  # type: ignore[misc]
@@ -635,8 +827,9 @@ class Hungry(keras.layers.Layer):  # type: ignore[misc]
 
 
 @real
+@pytest.mark.parametrize("then", ["close", "fit"])
 def test_after_a_step_that_ran_out_of_memory_the_allocators_state_is_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, then: str
 ) -> None:
     """The step fails for want of memory, really; the allocator's numbers are a GPU's, which is not here."""
     from mpprof.record.probes.tensorflow import TensorFlowProbe
@@ -659,16 +852,29 @@ def test_after_a_step_that_ran_out_of_memory_the_allocators_state_is_on_disk(
                 hungry.numbers.assign(1 << 46)  # 256 TiB
 
     recorded = callback(tmp_path, hardware=True)
+
+    def fit(*others: Any) -> None:
+        made.fit(tf.ones([160, 8]), tf.ones([160, 4]), batch_size=8, verbose=0, callbacks=[*others, recorded])
+
     with pytest.raises(tf.errors.ResourceExhaustedError, match=r"Unable to allocate 256\.? TiB"):
-        made.fit(tf.ones([160, 8]), tf.ones([160, 4]), batch_size=8, verbose=0, callbacks=[Eat(), recorded])
-    recorded._session.at_exit()  # as when the process ends
+        fit(Eat())
+    written(tmp_path, 9)  # of the ten that have run: nobody tells of an error, and the next step never comes
+    before = [json.loads(line) for line in (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()]
+    assert [line["memory"][0]["live_bytes"] for line in before if line.get("kind") == "step"][:9] == [
+        *range(2, 11)
+    ]
+    if then == "close":
+        recorded.close()
+    else:
+        hungry.numbers.assign(1)
+        fit()
     lines = [json.loads(line) for line in (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()]
-    assert lines[-2]["step"] == 10
-    assert (lines[-1]["kind"], lines[-1]["reason"]) == ("fit_end", "interrupted")
-    assert lines[-1]["memory"][0]["peak_bytes"] > lines[-2]["memory"][0]["peak_bytes"]
+    (end,) = (k for k, line in enumerate(lines) if line.get("reason") == "interrupted")
+    assert (lines[end]["kind"], lines[end - 1]["step"]) == ("fit_end", 10)
+    assert lines[end]["memory"][0]["peak_bytes"] > lines[end - 1]["memory"][0]["peak_bytes"]
     samples = (tmp_path / "mpprof" / "hardware.jsonl").read_text().splitlines()
     assert json.loads(samples[-1])["rss_bytes"] > 0
-    check(caplog, tmp_path, NONE)
+    check(caplog, tmp_path, 10 if then == "close" else 30, warned=0)
 
 
 STARVED = """
@@ -716,30 +922,27 @@ def test_a_sink_whose_helper_is_stopped(
 
     try:
         assert patient.train(callback(tmp_path, sinks=[Piped()])) == patient.healthy
-        absent = check(caplog, tmp_path)
+        absent = check(caplog, tmp_path, STEPS)
         assert "within" in absent["sink.Piped"]
-        steps = read_records(tmp_path).steps
-        assert steps is not None
-        assert len(steps) == STEPS
     finally:
         helper.kill()
         helper.wait()
         os.close(writing_end)
 
 
-@real
-def test_a_machine_without_nvidias_driver(patient: Patient, tmp_path: Path) -> None:
+def test_a_machine_without_nvidias_driver(
+    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("this machine has NVIDIA's driver")
     recorded = callback(tmp_path, hardware=True)
     assert patient.train(recorded, at={10: lambda: threading.Event().wait(0.1)}) == patient.healthy
-    facts = read_records(tmp_path).facts
-    assert facts is not None
-    assert facts.absent["hardware.gpu"].startswith("NVML: ")
+    assert check(caplog, tmp_path, STEPS, warned=0)["hardware.gpu"].startswith("NVML: ")
 
 
 def test_there_are_enough_of_them() -> None:
-    broken = {entry[:3] for entry in BROKEN} | {entry[:3] for entry in STORE_BROKEN}
-    print(f"{len(broken)} faults made on purpose, {len(REAL)} kinds of real ones")
-    assert len(broken) >= 60
-    assert len(REAL) >= 20
+    on_purpose = {entry[:3] for entry in BROKEN} | {entry[:3] for entry in STORE_BROKEN}
+    happened = set(REAL) - set(UNABLE)
+    print(f"{len(on_purpose)} faults made on purpose, {len(happened)} kinds of real ones")
+    assert len(on_purpose) + len(happened) >= 60
+    assert len(happened) >= 10

@@ -1,10 +1,14 @@
-"""kill -9 at random moments: the log always opens, and at most the last second is missing."""
+"""kill -9 at random moments: the log always opens, at most the last second is missing, and a report says what is
+not there. Fits are killed at moments that their files tell, too."""
 
 from __future__ import annotations
 
 import mmap
+import contextlib
+import io
 import os
 import random
+import resource
 import signal
 import struct
 import time
@@ -14,12 +18,16 @@ from typing import Any
 
 import pytest
 
+from mpprof.cli import main
 from mpprof.record import StepRecorder
 from mpprof.store import read_records
 from tests.record.processes import Process
 from tests.record.training import callback, data, model
 
 WINDOW = (30, 1_000_000)
+MOST_BYTES = 32 << 10
+"""Of a file, less than a trace has: see `fit_that_may_write_little`."""
+
 LATE_NS = 1_500_000_000  # a second, and a busy machine's lateness
 
 
@@ -48,7 +56,7 @@ def loop(folder: Path) -> None:
             truth.stepped()
 
 
-def fit(folder: Path) -> None:
+def fit(folder: Path, window: tuple[int, int] = WINDOW) -> None:
     import keras
 
     truth = Truth(folder)
@@ -58,8 +66,17 @@ def fit(folder: Path) -> None:
             truth.stepped()
 
     x, y = data(400)
-    recorded = callback(folder / "run", profile_steps=WINDOW)
+    recorded = callback(folder / "run", profile_steps=window)
     model().fit(x, y, batch_size=8, epochs=10_000, verbose=0, callbacks=[recorded, Telling()])
+
+
+def fit_that_may_write_little(folder: Path) -> None:
+    """The system kills it, as abruptly as kill -9 does, in the midst of writing the first large file: the
+    trace. (The log is cut off at no byte that matters: it is smaller.)"""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
+    fit(folder, (WINDOW[0], WINDOW[0] + 5))
 
 
 def start(program: Callable[[Path], None], folder: Path) -> Process:
