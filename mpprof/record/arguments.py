@@ -18,7 +18,8 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def checked_logdir(logdir: Any) -> str:
-    """Raises `UsageError` where it is no path of a local directory."""
+    """With a home directory for a `~`, as a shell has it. Raises `UsageError` where it is no path of a local
+    directory."""
     text = os.fspath(logdir) if isinstance(logdir, str | os.PathLike) else None
     if not isinstance(text, str) or not text:
         raise UsageError(f"logdir is {logdir!r}", next="Give the path of a directory")
@@ -27,7 +28,7 @@ def checked_logdir(logdir: Any) -> str:
             f"logdir is {text!r}: records are written to a local directory",
             next="Give one; when training has ended, copy it where the address leads",
         )
-    return text
+    return os.path.expanduser(text)
 
 
 def checked_callable(name: str, value: T) -> T:

@@ -89,8 +89,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), its trace is the run's,
     and the window of this callback gives way to it.
 
-    Known limits: a `fit` that ends by an exception is closed by `close()`, by the next `fit` or when the
-    process ends; until then hardware samples go on, and so does the profiler where a window was open.
+    Known limits: a `fit` that ends by an exception is closed by `close()`, by the next `fit` with this or
+    another such callback, or when the process ends; until then hardware samples go on, and so does the
+    profiler where a window was open. Its model is not kept alive. A `fit` within a `fit`, with the same
+    callback, is left out.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
     of its own. Raises `UsageError` where an argument is none of these.
@@ -191,6 +193,16 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
     _implements_predict_batch_hooks = _implements_test_batch_hooks
 
+    @property
+    def _model(self) -> Any:
+        """Where Keras puts the model. It is not kept alive: a callback is, for its `result()`, and after a
+        `fit` that found no memory the next one needs it."""
+        return self._held()
+
+    @_model.setter
+    def _model(self, model: Any) -> None:
+        self._held = _nothing if model is None else weakref.ref(model)
+
     def _guard(self, work: Callable[..., None], *arguments: Any) -> None:
         if self._failed:
             return
@@ -215,7 +227,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             plan = Plan.of(settings.profile_steps)
             probe = probe_for(keras.backend.backend())
             self._session = FitSession(recorder, probe, plan, settings.read_every, settings.stop_on)
-            self._session.observer.stop = self._stop_training
+            self._session.observer.stop = self._session.stop_training
             if settings.window_signal is not None:
                 wish = self._session.profiling.wish
                 self._session.signalled = SignalledWish(settings.window_signal, wish)
@@ -235,7 +247,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def close(self) -> None:
         """After a `fit` that an exception has ended: all records are put on disk, and no thread is left.
         Another `fit` may follow. Nothing where no `fit` is open."""
-        if self._session is not None and self._session.in_fit:
+        if self._session is not None:
             self._guard(self._session.interrupt)
 
     def result(self) -> RunResult:
@@ -246,13 +258,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             raise UnableError("nothing was recorded yet", next="Call fit with this callback first")
         return self._session.result(root)
 
-    def _stop_training(self) -> None:
-        self._model.stop_training = True  # not by `self.model`: see above
-
     def _train_end(self) -> None:
-        if self._session is None or not self._session.in_fit:
+        if self._session is None or not self._session.active():
             return
-        self._session.end_fit(bool(getattr(self._model, "stop_training", False)))
+        self._session.end_fit(self._session.stopped)
         if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
             root, summary = self._session.recorder.root, self._session.summary
             tell([last_line(self._settings.announce, root, summary)])

@@ -85,6 +85,15 @@ class CallLog:
         self.correct(line, line.covers - ran)
         return line
 
+    def covers_of_open(self) -> int:
+        """How many steps the open call was to run; 0: none is open."""
+        return self.covers(self._batch) if self.is_open else 0
+
+    @property
+    def begun_ns(self) -> int:
+        """When the open call began, or the last one."""
+        return self._begin_ns
+
     def dispatched(self, batch: int | None, now_ns: int) -> Line | None:
         """Where only begins are seen: the call before has been dispatched.
 
@@ -136,7 +145,8 @@ class CallLog:
             self.waited(now_ns)
 
     def leave_out(self, duration_ns: int) -> None:
-        """So long, up to now, somebody evaluated in the midst of an epoch: it belongs to no call's times."""
+        """So long, up to now, we described the run, or somebody evaluated in the midst of an epoch: it
+        belongs to no call's times."""
         self._begin_ns += duration_ns
         if self._end_ns is not None:
             self._end_ns += duration_ns

@@ -102,6 +102,24 @@ def callbacks_of_running_fit() -> list[Any]:
     return list(found) if isinstance(found, list) else []
 
 
+def running_fit() -> Any:
+    """What stands for the `fit` that is calling us: the list of its callbacks, which Keras makes anew for
+    each one. None where there is none."""
+    found = _variables_of_running_fit().get("callbacks")
+    return found if hasattr(found, "callbacks") else None
+
+
+def thread_of(fit: Any) -> int | None:
+    """The thread in which this `fit` (see `running_fit`) runs. None: it has ended, by whatever it was."""
+    for thread, top in sys._current_frames().items():
+        frame: FrameType | None = top
+        while frame is not None:
+            if frame.f_code.co_name == "fit" and frame.f_locals.get("callbacks") is fit:
+                return thread
+            frame = frame.f_back
+    return None
+
+
 class Evaluation(Enum):
     """From where Keras' `evaluate` calls us."""
 

@@ -282,6 +282,10 @@ class _LoopSession(FitSession):
         if self.in_fit:
             self._end_fit(reason)
 
+    def goes_on(self) -> bool:
+        """Its end is always told; a recorder that nobody holds any more has ended."""
+        return self.model is not None
+
     def waited_for_batch(self, wait_ns: int) -> None:
         self._wait_for_batch_ns = wait_ns
 

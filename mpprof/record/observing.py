@@ -6,11 +6,13 @@ because only there the framework may be asked.
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from mpprof.record.alarms import Alarm, Seen, Watch
+from mpprof.record.aside import FAILURES
 from mpprof.record.calls import CallLog
 from mpprof.record.flavour import counts_skipped_steps
 from mpprof.record.lines import Line
@@ -132,6 +134,19 @@ class Observer:
     def read(self) -> Reading | None:
         """The counters as the optimizer's variables hold them; None where there are none."""
         return None if self._read is None else self._recorder.attempt("skipped", self._read)
+
+    def ran_beyond(self, covers: int) -> tuple[int, Reading] | None:
+        """How many of the `covers` steps have run of a call whose end nobody told, as far as the counters
+        tell after a fit that failed, and their reading. None: they cannot be read, or cannot say."""
+        if self._read is None or not covers or self._untold > MOST_UNTOLD:
+            return None
+        try:
+            reading = self._read()
+        except FAILURES:  # the state went with the call that failed
+            return None
+        claimed = self._calls.step + covers - self._read_at
+        settled = copy.copy(self._skips).settle(claimed, reading, covers)
+        return None if settled is None else (settled.ran - claimed + covers, reading)
 
     def arrived(self, snapshot: Snapshot) -> Reading | None:
         return self._recorder.attempt("skipped", snapshot.reading)

@@ -23,7 +23,7 @@ class Profiling:
     for the device where that runs behind; `resumed` when training goes on."""
 
     running: ClassVar[Profiling | None] = None
-    """Whose window is open. An error in the user's code leaves it so."""
+    """Whose window is open."""
 
     def __init__(
         self,
@@ -40,6 +40,9 @@ class Profiling:
         self.window: Window | None = None
         self.foreign: ForeignWindow | None = None
         self._closed_within_call = False
+        self._closed_within: Window | None = None  # the open call
+        self._last: tuple[Window, Line] | None = None  # that it has profiled
+        self._waits_for = ""
         self._told: tuple[int, int, int] | None = None  # as the last call began: fit, epoch, step
 
     def wish(self) -> None:
@@ -49,9 +52,7 @@ class Profiling:
 
     def start_fit(self, callbacks: list[Any]) -> None:
         """No window of this fit can be open yet; `callbacks` are all of them, in order."""
-        stale = Profiling.running
-        if stale is not None:
-            stale.close()
+        self._waits_for = ""
         theirs = profile_of(callbacks)
         self.foreign = None if theirs is None else ForeignWindow(theirs, self._recorder)
 
@@ -98,13 +99,21 @@ class Profiling:
         """A call has run; its line says whether it was profiled."""
         if self.plan is not None:
             self.plan.calls = calls_run
+        window, self._closed_within = self.window or self._closed_within, None
+        if window is not None:
+            window.ran(line.step)
+            self._last = window, line
         if self.profiles or self._closed_within_call:
             line.profiled, self._closed_within_call = True, False
 
     def end_of_steps(self) -> None:
-        """What follows (an epoch's end, a validation) belongs to no step."""
+        """What follows (an epoch's end, a validation) belongs to no step. The last call's line now says how
+        many of them it ran."""
         if self.window is not None:
             self._recorder.attempt("markers", self.window.unmark)
+        if self._last is not None:
+            window, line = self._last
+            window.facts["last_step"] = line.step
 
     def end_fit(self) -> None:
         self.close()
@@ -114,7 +123,7 @@ class Profiling:
         works = self._recorder.works("profile_windows")
         if works and self.plan is not None and not self._recorder.facts.get("profile_windows"):
             self._recorder.absent["profile_windows"] = (
-                f"training ended at step {self._calls.step}, before the window could open"
+                f"training ended at step {self._calls.step}, before the window could open{self._waits_for}"
             )
 
     # --- TensorBoard's ---------------------------------------------------------------------------------
@@ -124,16 +133,21 @@ class Profiling:
         if not self._recorder.works("profile_windows"):
             self.foreign = None
             return
-        was_open = foreign.open
-        self._recorder.attempt("profile_windows", foreign.before_call, self._calls.step)
+        was_open, calls = foreign.open, self._calls
+        self._recorder.attempt("profile_windows", foreign.before_call, calls.step)
         if foreign.ended:
             self.foreign = None
+            begin = self._recorder.clock()
             self._recorder.save()
+            calls.leave_out(self._recorder.clock() - begin)
         if was_open != foreign.open and self.plan is not None and self.plan.auto:
             self.plan = None  # one trace is enough, and it is this one
 
     def _in_the_way(self, plan: Plan, next_step: int) -> bool:
-        """Whether TensorBoard's callback profiles before ours would have closed."""
+        """Whether the profiler is in use, or TensorBoard's callback will use it before ours has closed."""
+        if Profiling.running is not None:  # in another thread, or around this fit
+            self._waits_for = ": another training's was open"
+            return True
         if self.foreign is None:
             return False
         steps = STEPS * self._calls.per_call if plan.last is None else plan.last - next_step + 1
@@ -169,7 +183,7 @@ class Profiling:
         window, self.window = self.window, None
         if window is None:
             return
-        self.plan = None
+        self.plan, self._closed_within = None, window if within_call else None
         if Profiling.running is self:
             Profiling.running = None
         failed_before = window.failure
@@ -181,8 +195,8 @@ class Profiling:
             self._recorder.fail("profile_windows", error)
         if not failed_before:
             self._lament(window)
-        self._resumed()
         self._recorder.save()
+        self._resumed()
 
     def _lament(self, window: Window) -> None:
         if window.failure and self._recorder.on and self._recorder.works("profile_windows"):

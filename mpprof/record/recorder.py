@@ -48,6 +48,7 @@ class Recorder:
         self.facts: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
         self.at_exit: Callable[[], None] | None = None  # instead of `close`, when the process ends
+        self._lost: str | None = None
         self._hardware_wanted = hardware
         self._off: set[str] = set()
         self._saying = threading.Lock()
@@ -222,7 +223,19 @@ class Recorder:
         with self._saying:  # both writers may find out at once
             was_on, self.on = self.on, False
         if was_on:
+            self._lost = f"recording ended: {path} cannot be written ({error})"
             say("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)
+
+    def why_lost(self) -> str | None:
+        """Why what was recorded is not on disk as a whole; None where it is."""
+        if self.facts and not self.holds(self._folder / formats.RUN_FILE):
+            return f"the records are gone: there is no {self._folder / formats.RUN_FILE}"
+        why = self.absent.get("recording")
+        return self._lost or (None if why is None else f"recording {why}")
+
+    def holds(self, path: str | Path) -> bool:
+        """Whether this file or directory of the run is there."""
+        return aside((self.root / path).exists)
 
     def let_go(self) -> None:
         """In a forked child: the run, its threads and its files belong to the parent."""

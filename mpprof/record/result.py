@@ -20,7 +20,8 @@ FRAME_PIXELS = 720
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run so far. Numbers are None where they were not recorded.
+    """A run so far. Numbers are None where they were not recorded. `finished`: its last `fit` has come to its
+    end, by itself or because it was stopped, and is on disk; `lost` says why what was recorded is not.
 
     In a notebook it shows itself as the report's page, inline: no server, no port, nothing fetched."""
 
@@ -31,6 +32,7 @@ class RunResult:
     alarms: tuple[str, ...]
     finished: bool
     traced_steps: tuple[int, int] | None = None  # first and last of the latest trace
+    lost: str | None = None
 
     @cached_property
     def verdict(self) -> str | None:
@@ -52,6 +54,7 @@ class RunResult:
         said = [
             self.line(median=self.verdict is None),
             *([self.verdict] if self.verdict else []),
+            *([self.lost] if self.lost else []),
             *self.alarms,
         ]
         return "\n".join([*said, f"More: mpprof report {shlex.quote(str(self.path))}"])

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mpprof.errors import UsageError
 from mpprof.record.alarms import Seen
 from mpprof.record.aside import FAILURES
 from mpprof.record.calls import CallLog
@@ -28,6 +31,8 @@ from mpprof.record.fits import (
     callbacks_of_running_fit,
     fit_facts,
     running_evaluation,
+    running_fit,
+    thread_of,
 )
 from mpprof.record.flavour import steps_per_execution, steps_run_in_fit
 from mpprof.record.layers import LAYERS, layers_not_described, model_facts
@@ -35,7 +40,7 @@ from mpprof.record.lines import Line
 from mpprof.record.observing import Observer
 from mpprof.record.probes.base import Facts, Probe, Taken
 from mpprof.record.profiling import Profiling
-from mpprof.record.recorder import Recorder
+from mpprof.record.recorder import Recorder, say
 from mpprof.record.result import RunResult
 from mpprof.record.signalling import SignalledWish
 from mpprof.record.window import Plan
@@ -53,6 +58,8 @@ LATE_NS = 500_000_000
 ASK_NS = 20_000_000
 """Whether a reading has arrived is not asked more often: the device may be dozens of short steps behind."""
 
+NESTED = "a fit within the fit, with the same callback, is left out: give it a callback of its own"
+
 SYNCHRONOUS_NOTE = (
     "Keras waits for the device at every batch end; interval_ns is batch begin to batch begin on the host. "
     "loss is Keras' running mean over the epoch."
@@ -61,6 +68,17 @@ ASYNCHRONOUS_NOTE = (
     "The device runs behind the host: dispatch_ns is what the host took. Only lines marked synced carry "
     "interval_ns: the mean per call between two waits for the device, over interval_calls calls."
 )
+
+
+def _no_model() -> None:
+    """There is none."""
+
+
+def _weakly(thing: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(thing)
+    except TypeError:  # a model of a kind of its own
+        return lambda: thing
 
 
 class FitSession:
@@ -100,29 +118,36 @@ class FitSession:
         self._validation_ns: int | None = None
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
-        self._by_keras = False
+        self._ended: str | None = None  # how the last fit did
+        self._model: Callable[[], Any] = _no_model
+        self._fit: Callable[[], Any] | None = None  # what stands for it; None: no `fit` of Keras
+        self._within_ns: int | None = None  # since when another `fit` runs within it
         self._state: int | None = None  # of the training, as the open call found it
 
     # --- one fit ---------------------------------------------------------------------------------------
 
     def start_fit(self, model: Any, steps_per_epoch: int | None) -> None:
         recorder = self.recorder
-        if self.in_fit and self._told_twice():
+        if (self.in_fit and self._told_twice()) or self._leaves_out():
             return
         self.interrupt()
+        for other in [*_IN_FIT.values()]:
+            other.recorder.attempt("closing", other.make_way)
         first = not self.calls.fit
         if first:
             recorder.open(recorder.attempt("worker", self.probe.worker, model))
         callbacks = recorder.attempt("profile_windows", callbacks_of_running_fit) or []
-        self._by_keras = bool(callbacks)  # not by a loop of the user's own, which may evaluate within it
+        fit = recorder.attempt("profile_windows", running_fit)
+        self._fit = None if fit is None else weakref.ref(fit)
         recorder.attempt("profile_windows", self.profiling.start_fit, callbacks)
         recorder.resume()
         if not recorder.on:
             return
-        self.model = model
+        self._model = _weakly(model)
         if first:
-            if self.opened is not None:
-                recorder.attempt("sinks", self.opened, recorder)
+            opened, self.opened = self.opened, None
+            if opened is not None:
+                recorder.attempt("sinks", opened, recorder)
             self.calls.zero_ns = recorder.zero_ns
             self.calls.runs_behind = self.runs_behind
             recorder.at_exit = self.at_exit
@@ -131,10 +156,12 @@ class FitSession:
         self.calls.start_fit(steps_per_execution(model), steps_per_epoch)
         # Any call of several steps may then have run fewer than it claims: each is read.
         self._end_unknown = self.calls.per_call > 1 and steps_per_epoch is None
+        self._ended = None
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
         if self.signalled is not None and (why_not := recorder.attempt("signal", self.signalled.install)):
             recorder.absent["signal"] = why_not
         self.in_fit, self._first_of_epoch, self._described, self._special = True, True, False, True
+        _IN_FIT[id(self)] = self
         self._initial_epoch: int | None = None
         self._batch_size = recorder.attempt("batch_size", self._batch)
         self._find_counters(begins=True)
@@ -146,7 +173,7 @@ class FitSession:
 
     def abandon(self) -> None:
         """Recording has failed: let go of the profiler, the signal and the files."""
-        self.in_fit = False
+        self._over()
         self._unsignal()
         with contextlib.suppress(*FAILURES):  # may be what has failed; a step that has run keeps its line
             self._emit_all(self.calls.close_epoch())
@@ -160,8 +187,72 @@ class FitSession:
 
     def interrupt(self) -> None:
         """A fit that is still open has ended otherwise than by its end."""
-        if self.in_fit:
+        if self.in_fit or self._within_ns is not None:
             self._end_fit("interrupted")
+
+    @property
+    def model(self) -> Any:
+        """None when nobody holds it any more: a fit that has failed gives its memory back."""
+        return self._model()
+
+    def stop_training(self) -> None:
+        model = self._model()
+        if model is not None:
+            model.stop_training = True
+
+    @property
+    def stopped(self) -> bool:
+        return bool(getattr(self._model(), "stop_training", False))
+
+    def active(self) -> bool:
+        """Whether what is told now is of the fit that is recorded."""
+        return self.in_fit or self._back()
+
+    def goes_on(self) -> bool | None:
+        """Whether the fit is still running, somewhere in this process. None: that cannot be told."""
+        if self._model() is None:
+            return False
+        if self._fit is None:
+            return None
+        fit = self._fit()
+        return fit is not None and thread_of(fit) is not None
+
+    def make_way(self) -> None:
+        """Another training begins: a fit that an error has ended, which nobody told, is closed."""
+        goes_on = self.goes_on()
+        if goes_on is False:
+            self.interrupt()
+        elif goes_on is None:
+            self.profiling.close()  # there is one profiler
+
+    def _over(self) -> None:
+        self.in_fit, self._within_ns = False, None
+        _IN_FIT.pop(id(self), None)
+
+    def _leaves_out(self) -> bool:
+        """Whether the fit that begins is one within ours, of the same callback: ours goes on after it."""
+        fit = None if self._fit is None or not (self.in_fit or self._within_ns is not None) else self._fit()
+        thread = None if fit is None else thread_of(fit)
+        if thread is None:
+            return False
+        if thread != threading.get_ident():
+            raise UsageError("one callback in two fits at a time", next="Give each a callback of its own")
+        if self._within_ns is None:
+            self._within_ns = self._clock()
+        self.in_fit = False
+        self.profiling.close(within_call=self.calls.is_open)
+        if "nested_fit" not in self.recorder.absent:
+            self.recorder.absent["nested_fit"] = NESTED
+            say("mpprof: %s", NESTED)
+        return True
+
+    def _back(self) -> bool:
+        """Whether a fit within ours has ended, by whatever it was, and ours goes on."""
+        if self._within_ns is None or self._fit is None or running_fit() is not self._fit():
+            return False
+        self.calls.leave_out(self._clock() - self._within_ns)
+        self.in_fit, self._within_ns = True, None
+        return True
 
     def _told_twice(self) -> bool:
         """Whether the fit that begins is the one that has begun: the callback stands in the list twice."""
@@ -173,9 +264,13 @@ class FitSession:
             self.recorder.attempt("signal", self.signalled.restore)
 
     def _end_fit(self, reason: str) -> None:
-        self.in_fit, self._awaited = False, None
+        self._over()
+        self._awaited = None
         self._unsignal()
+        self._ended = reason
         if reason == "interrupted":
+            if self.queues:
+                self._count_the_last()
             self._emit_all(self.calls.close_epoch())
         self.profiling.end_fit()
         if self.recorder.on:
@@ -186,6 +281,16 @@ class FitSession:
         self.recorder.put({"kind": "fit_end", "reason": reason, **rest, **self._last_memory(reason)})
         self.observer.explain_absences()
         self.recorder.pause()
+
+    def _count_the_last(self) -> None:
+        """Where only begins are seen, nobody told that the last call before an error had run: the optimizer's
+        counters may."""
+        self._drain()
+        found = self.observer.ran_beyond(self.calls.covers_of_open())
+        line = None if found is None else self.calls.cut_short(found[0], self.calls.begun_ns)
+        if found is not None and line is not None:
+            self.profiling.after_call(line, self._calls_run)
+            self.observer.note(line, found[1])
 
     def _last_memory(self, reason: str) -> Facts:
         """The allocator's state when a fit has failed: of an out-of-memory error it is the first question."""
@@ -218,6 +323,8 @@ class FitSession:
                 self._after_call(line)
                 if self._awaited is not None:
                     self._wait_for(self._awaited)
+            elif self._not_read():
+                line = self._queued.pop()
         elif self.calls.per_call > 1 and line is None:
             line = self._cut_short()
         if logs and type(loss := logs.get("loss")) is float and self.queues:
@@ -227,6 +334,8 @@ class FitSession:
         if line is not None and (reading := self.observer.read()) is not None:
             self._drain()
             self.observer.note(line, reading)
+        else:
+            self._drain()
         self.profiling.end_of_steps()
         self._emit_all(line)
         self.calls.close_epoch()
@@ -246,7 +355,8 @@ class FitSession:
     def start_validation(self) -> None:
         if not self._active():
             return
-        whose = running_evaluation() if self._by_keras else Evaluation.OF_FIT
+        # A loop of the user's own may evaluate within it.
+        whose = Evaluation.OF_FIT if self._fit is None else running_evaluation()
         if whose is Evaluation.ALONE:
             self.interrupt()  # the fit before it has ended by an error, which nobody told
             return
@@ -273,13 +383,13 @@ class FitSession:
 
     def begin(self, batch: int) -> None:
         """A call begins (on asynchronous backends: and the one before has been dispatched)."""
-        if not (self.in_fit and self.recorder.on):
+        if not (self.in_fit and self.recorder.on) and not self._active():
             self.profiling.close()  # recording has ended within a window: the profiler must not run on
             return
         now = self._clock()
         if self.queues:
             line = self.calls.dispatched(batch, now)
-            self._state = self.probe.state(self.model)
+            self._state = self.probe.state(self._model())
             if line is not None:
                 if self._special or self._awaited or line.step >= self._schedule.next or self._end_unknown:
                     self._dispatched(line, now)
@@ -306,12 +416,12 @@ class FitSession:
             at_hand, self._special = self._special or not self.runs_behind, True
             self.profiling.before_call(batch, self._first_of_epoch, at_hand)
         if self._queued and now >= self._ask_ns:
-            self._drain(now)
+            self._drain(now, self._not_read())
         self._first_of_epoch = False
 
     def end(self, logs: dict[str, Any] | None) -> None:
         """A call has run, on a synchronous backend."""
-        if not (self.in_fit and self.recorder.on):
+        if not (self.in_fit and self.recorder.on) and not self._active():
             return
         line = self.calls.end(self._clock())
         if line is None:
@@ -346,7 +456,7 @@ class FitSession:
             return
         observer, in_window, before = self.observer, self.profiling.profiles, line.step - line.covers
         if not in_window and (self._schedule.due(before, line.step) or self._end_unknown):
-            line.snapshot = observer.snapshot(self.model)
+            line.snapshot = observer.snapshot(self._model())
             if observer.memory_on:
                 observer.note_memory(line)
         self._queued.append(line)
@@ -391,9 +501,11 @@ class FitSession:
         self.profiling.after_call(line, self._calls_run)
         if not self._described:
             # A model without an Input and the optimizer's variables exist only after the first step.
+            begin = self._clock()
             self._find_counters(begins=False)
             self.recorder.attempt("model", self._describe_model)
             self.recorder.save()
+            self.calls.leave_out(self._clock() - begin)
         if self._calls_run == WARM_CALLS:
             self.observer.reset_memory_peak()
 
@@ -407,10 +519,15 @@ class FitSession:
 
     # --- lines -----------------------------------------------------------------------------------------
 
-    def _drain(self, now_ns: int | None = None) -> None:
-        """Hand over queued lines in order, each with its reading. Without `now_ns` all of them, else those
-        before a reading that has not arrived."""
-        while self._queued:
+    def _not_read(self) -> bool:
+        """Whether the newest line waits for no reading of its own, as within a window. Its call may have been
+        broken off by the input's end, which shows when the epoch ends."""
+        return self._end_unknown and bool(self._queued) and self._queued[-1].snapshot is None
+
+    def _drain(self, now_ns: int | None = None, keeps: int = 0) -> None:
+        """Hand over queued lines in order, each with its reading, but for the newest `keeps`. Without
+        `now_ns` all of them, else those before a reading that has not arrived."""
+        while len(self._queued) > keeps:
             line = self._queued[0]
             snapshot = line.snapshot
             if now_ns is not None and line is self._awaited:
@@ -454,7 +571,7 @@ class FitSession:
         if self.runs_behind:
             self._awaited = None
             self._wait(self._queued[-1] if self._queued else None)
-        self._drain()
+        self._drain(keeps=self._not_read())
 
     def _resumed(self) -> None:
         self.calls.restart_interval(self._clock())
@@ -462,7 +579,7 @@ class FitSession:
     # --- facts -----------------------------------------------------------------------------------------
 
     def _active(self) -> bool:
-        return self.recorder.on and self.in_fit
+        return self.recorder.on and self.active()
 
     def _describe_process(self, model: Any) -> None:
         recorder = self.recorder
@@ -523,17 +640,27 @@ class FitSession:
     def result(self, root: Path) -> RunResult:
         self.observer.settle_intervals()
         intervals, facts = self.observer.intervals, self.recorder.facts
-        traced = [window for window in facts.get("profile_windows") or () if "trace" in window]
+        lost = self.recorder.attempt("result", self.recorder.why_lost)
+        traced = [
+            window
+            for window in facts.get("profile_windows") or ()
+            if "trace" in window and (lost is None or self.recorder.holds(window["trace"]))
+        ]
         return RunResult(
             path=root,
             steps=self.calls.step,
             skipped=None if "skipped" in self.recorder.absent else self.observer.skipped,
             median_step_ns=statistics.median(intervals) if intervals else None,
             alarms=tuple(alarm["text"] for alarm in facts.get("alarms", ())),
-            finished=not self.in_fit,
+            finished=self._ended in ("finished", "stopped") and lost is None,
             traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
+            lost=lost,
         )
 
     def summary(self, *, median: bool = True) -> str:
         """One line on the run so far. `median`: with the median step time, for want of a verdict's."""
         return self.result(self.recorder.root).line(median=median)
+
+
+_IN_FIT: dict[int, FitSession] = {}
+"""Those whose fit has begun and was not told to have ended."""

@@ -122,7 +122,7 @@ class Window:
         self._gathering = root / "mpprof" / f".window-{os.getpid()}-{first_step}"
         self._marker: contextlib.AbstractContextManager[Any] | None = None
         self._running = False
-        self.calls = 0
+        self.calls = 0  # that have run within it
         self.facts: dict[str, Any] = {
             "first_step": first_step,
             "last_step": first_step - 1,
@@ -150,6 +150,9 @@ class Window:
         marker = self._probe.marker(step)
         marker.__enter__()
         self._marker = marker
+
+    def ran(self, step: int) -> None:
+        """A call has run within it, up to this step: not every call that was marked does."""
         self.calls += 1
         self.facts["last_step"] = step
 

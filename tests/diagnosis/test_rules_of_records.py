@@ -311,6 +311,8 @@ def test_mp901_a_window_within_warm_up() -> None:
         return c.case(table=table, account=account, steps=c.summary(table, first_steady=first_steady))
 
     assert says("MP901", window(126)) == "warning"
+    remedy = finding("MP901", window(126)).remedy
+    assert "profile_steps=(108, 112)" in remedy  # "auto" may have been what was given
     assert says("MP901", window(124)) == "clear"  # settled enough for a trace
     assert says("MP901", window(126, first_steady=103)) == "clear"
 

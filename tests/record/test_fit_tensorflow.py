@@ -639,7 +639,7 @@ def test_after_an_error_the_callback_can_be_closed(trained: Any, tmp_path: Path)
     recorded.close()
     assert set(threading.enumerate()) <= before
     assert '"reason":"interrupted"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
-    assert (recorded.result().steps, recorded.result().finished) == (3, True)
+    assert (recorded.result().steps, recorded.result().finished) == (3, False)
     fit(trained, x, y, recorded)
     read = records(tmp_path)
     assert read.steps is not None

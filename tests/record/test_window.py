@@ -100,8 +100,10 @@ def test_two_windows_in_one_second_have_directories_of_their_own(tmp_path: Path)
     for first in (1, 9):
         window = Window(OneSecond(), tmp_path, clock, first)
         window.start()
-        window.mark(first)
-        window.mark(first + 1)
+        for step in (first, first + 1):
+            window.mark(step)
+            window.ran(step)
+        window.mark(first + 2)  # which never runs
         window.stop()
         facts.append(window.facts)
     assert [fact["trace"] for fact in facts] == [

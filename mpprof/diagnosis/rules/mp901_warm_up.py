@@ -13,9 +13,13 @@ What it costs
     Once per training: the sum of what the warm-up steps took above the median. Nothing per steady step.
 
 What to do
-    Leave the window to "auto", and train long enough (30 steady steps or more) before comparing:
+    Choose steps for the window that come after those that are named here, and train long enough (30 steady
+    steps or more) before comparing:
 
-        MPProfilerCallback("logs/run", profile_steps="auto")
+        MPProfilerCallback("logs/run", profile_steps=(40, 44))
+
+    "auto" opens its window once the last few steps were alike; that they all were still longer than those to
+    come, only the whole run shows.
 
 When to ignore
     When only the start-up itself is of interest.
@@ -81,7 +85,9 @@ def judge(signals: Signals) -> Outcome:
                 f"{summary.first_steady}, where the "
                 "step times settle"
             ),
-            remedy='leave the window to profile_steps="auto", or choose later steps',
+            remedy=(
+                f"profile later steps: profile_steps=({summary.first_steady}, {summary.first_steady + 4})"
+            ),
             evidence=shown,
             severity="warning",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ class JaxProbe(Unanswered):
     def __init__(self) -> None:
         super().__init__("jax")
         self._pack = jax.jit(_packed)
-        self._places: tuple[Any, int, list[int | None]] | None = None  # of an optimizer with n variables
+        self._places: tuple[weakref.ref[Any], int, list[int | None]] | None = None  # with n variables
 
     def framework(self) -> Facts:
         precision = jax.config.jax_default_matmul_precision
@@ -90,7 +91,7 @@ class JaxProbe(Unanswered):
 
     def _find(self, optimizer: Any, count: int) -> list[int | None] | None:
         """Where the counters lie among the optimizer's `count` variables."""
-        if self._places is None or self._places[0] is not optimizer or self._places[1] != count:
+        if self._places is None or self._places[0]() is not optimizer or self._places[1] != count:
             found = counters_of(optimizer)
             if isinstance(found, Absent):
                 return None
@@ -98,7 +99,7 @@ class JaxProbe(Unanswered):
             counters = (found.iterations, found.loss_scale, found.good_steps)
             # Their order differs by version and backend, and names repeat: identity alone is certain.
             self._places = (
-                optimizer,
+                weakref.ref(optimizer),
                 count,
                 [next((k for k, v in enumerate(variables) if v is counter), None) for counter in counters],
             )
