@@ -66,7 +66,13 @@ SYNCHRONOUS_NOTE = (
 )
 ASYNCHRONOUS_NOTE = (
     "The device runs behind the host: dispatch_ns is what the host took. Only lines marked synced carry "
-    "interval_ns: the mean per call between two waits for the device, over interval_calls calls."
+    "interval_ns: the mean per call between two waits for the device, over interval_calls calls. "
+    "Lines that were read carry loss, Keras' running mean over the epoch."
+)
+
+NO_LOSS = (
+    "Keras tells it at a batch end, and waits for the device where a callback asks; of its own running mean, "
+    "which is read every few steps, nothing was seen (a train_step of one's own need not keep it)"
 )
 
 
@@ -328,7 +334,7 @@ class FitSession:
         elif self.calls.per_call > 1 and line is None:
             line = self._cut_short()
         if logs and type(loss := logs.get("loss")) is float and self.queues:
-            self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # where no step's loss is known
+            self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # not every step's loss is known
         self.observer.ends += 1
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:
@@ -540,6 +546,9 @@ class FitSession:
                         return
                 reading = self.observer.arrived(snapshot)
                 if reading is not None:
+                    if reading.loss is not None:
+                        line.loss = reading.loss
+                        self.recorder.absent.pop("loss", None)
                     self.observer.note(line, reading)
                     self.observer.look_at(line)
                 line.snapshot = None
@@ -600,7 +609,7 @@ class FitSession:
         absent = self.recorder.absent
         if self.queues:
             absent["input_wait_ns"] = "Keras fetches data between two calls: the wait lies in the interval"
-            absent["loss"] = "Keras tells it at a batch end, and waits for the device where a callback asks"
+            absent["loss"] = NO_LOSS
         else:
             absent["input_wait_ns"] = "Keras fetches data inside the train function: see the profile window"
 

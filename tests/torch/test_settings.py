@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mpprof.record.probes.base import Absent
+from mpprof.record.reading import Reading
 from tests.torch.training import keras, model, torch
 
 pytestmark = pytest.mark.framework
@@ -122,12 +123,13 @@ def test_a_reading_of_a_gpu_is_queued_and_arrives_exactly(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.cuda, "Event", lambda: event)
     monkeypatch.setattr(torch, "empty", lambda *size, pin_memory, **more: empty(*size, **more))
     scale = torch.nn.Parameter(torch.tensor(2.0**-149))  # the smallest float32
-    snapshot = probes._queued([torch.tensor(2**40 + 1), scale, None])
+    loss = [torch.tensor(3.0), torch.tensor(2.0)]  # sum and count
+    snapshot = probes._queued([torch.tensor(2**40 + 1), scale, None, *loss])
     scale.data.fill_(7.0)  # the next step goes on
     assert not snapshot.ready()
     event.done = True
     assert snapshot.ready()
-    assert snapshot.reading() == (2**40 + 1, 2.0**-149, None)
+    assert snapshot.reading() == Reading(2**40 + 1, 2.0**-149, None, 1.5)
     assert event.waits == [1]
 
 
@@ -138,8 +140,8 @@ def test_counters_exist_after_the_first_step_only() -> None:
     read = probe.counters(optimizer)
     assert read().loss_scale is None
     optimizer.build(made.trainable_variables)
-    assert probe.counters(optimizer)() == (0, 8.0, 0)
+    assert probe.counters(optimizer)() == Reading(0, 8.0, 0)
     snapshot = probe.snapshot(made)
     assert snapshot.ready()
-    assert snapshot.reading() == (0, 8.0, 0)
+    assert snapshot.reading() == Reading(0, 8.0, 0)  # and no step has moved the loss
     assert isinstance(probe.counters(None), Absent)

@@ -86,7 +86,7 @@ class Probe(Protocol):
 
     def snapshot(self, model: Any) -> Snapshot | None:
         """Within an epoch of an asynchronous backend: the counters after the step that was dispatched
-        last, asked for without a wait. None: there is nothing to ask yet."""
+        last, and the loss, asked for without a wait. None: there is nothing to ask yet."""
         ...
 
     def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
@@ -195,6 +195,14 @@ class Counters:
     iterations: Any
     loss_scale: Any
     good_steps: Any
+
+
+def loss_of(model: Any) -> tuple[Any, Any] | None:
+    """The variables (sum, count) of Keras' running mean of the loss over the epoch; None where it keeps none.
+    A `train_step` of one's own need not move them: the count then stays 0."""
+    tracker = getattr(model, "_loss_tracker", None)
+    total, count = getattr(tracker, "total", None), getattr(tracker, "count", None)
+    return None if total is None or count is None else (total, count)
 
 
 def counters_of(optimizer: Any) -> Counters | Absent:

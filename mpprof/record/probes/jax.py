@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from mpprof.record.probes.base import ALONE, MARKER, Absent, Facts, Snapshot, Unanswered, counters_of
+from mpprof.record.probes.base import ALONE, MARKER, Absent, Facts, Snapshot, Unanswered, counters_of, loss_of
 from mpprof.record.reading import Reading
 
 EACH_ITS_OWN = (
@@ -33,6 +33,7 @@ class JaxProbe(Unanswered):
         super().__init__("jax")
         self._pack = jax.jit(_packed)
         self._places: tuple[weakref.ref[Any], int, list[int | None]] | None = None  # with n variables
+        self._loss_places: tuple[Any, int, tuple[int, int] | None] | None = None  # a tracker among n
 
     def framework(self) -> Facts:
         precision = jax.config.jax_default_matmul_precision
@@ -81,7 +82,22 @@ class JaxProbe(Unanswered):
         if places is None:
             return None
         # The next step donates these buffers: what is kept must be a copy, enqueued before it.
-        return _Queued(self._pack([None if place is None else values[place] for place in places]), places)
+        wanted = [None if place is None else values[place] for place in places]
+        metrics = state["metrics_variables"]
+        loss = self._find_loss(model, len(metrics))
+        if loss is not None:
+            wanted += (metrics[loss[0]], metrics[loss[1]])
+        return _Queued(self._pack(wanted), places)
+
+    def _find_loss(self, model: Any, count: int) -> tuple[int, int] | None:
+        """Where its running mean lies among the `count` variables of the metrics."""
+        tracker, found = getattr(model, "_loss_tracker", None), self._loss_places
+        if found is None or found[0] is not tracker or found[1] != count:
+            wanted, variables = loss_of(model), list(model.metrics_variables)
+            places = [k for part in wanted or () for k, variable in enumerate(variables) if variable is part]
+            known = len(places) == 2 and len(variables) == count
+            found = self._loss_places = (tracker, count, (places[0], places[1]) if known else None)
+        return found[2]
 
     def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
         places = self._find(optimizer, len(variables))
@@ -142,28 +158,35 @@ class JaxProbe(Unanswered):
 
 
 class _Queued(NamedTuple):  # made in a hook: see Reading
-    packed: Any  # int32[3], see _packed
+    packed: Any  # int32[5], see _packed
     places: list[int | None]
 
     def ready(self) -> bool:
         return bool(self.packed.is_ready())
 
     def reading(self) -> Reading:
-        words = _WORDS.unpack(np.asarray(self.packed))  # type: ignore[arg-type]  # arrays are buffers
+        packed = np.asarray(self.packed)
+        iterations, scale, good, total, count = _WORDS.unpack(packed)  # type: ignore[arg-type]  # a buffer
+        loss = total / count if count else None
         if None not in self.places:
-            return Reading(*words)
-        return Reading(*(None if k is None else word for word, k in zip(words, self.places, strict=True)))
+            return Reading(iterations, scale, good, loss)
+        has = [place is not None for place in self.places]
+        return Reading(
+            iterations if has[0] else None, scale if has[1] else None, good if has[2] else None, loss
+        )
 
 
-_WORDS = struct.Struct("=ifi")
+_WORDS = struct.Struct("=ififf")
 
 
 def _packed(values: list[Any]) -> Any:
-    """(iterations, loss scale, good steps) in one array of 32-bit words, the scale by its bits: fetching
-    one array costs a fifth of fetching three."""
-    iterations, scale, good = (jax.numpy.zeros(()) if value is None else value for value in values)
-    bits = jax.lax.bitcast_convert_type(scale.astype("float32"), "int32")
-    return jax.numpy.stack([iterations.astype("int32"), bits, good.astype("int32")])
+    """(iterations, loss scale, good steps, and of the loss: sum, count) in one array of 32-bit words, what is
+    no integer by its bits: fetching one array costs a fifth of fetching several."""
+    zero = jax.numpy.zeros(())
+    known = [zero if value is None else value for value in values]
+    iterations, scale, good, *loss = [*known, zero, zero][:5]
+    numbers = [jax.lax.bitcast_convert_type(n.astype("float32"), "int32") for n in (scale, *loss)]
+    return jax.numpy.stack([iterations.astype("int32"), numbers[0], good.astype("int32"), *numbers[1:]])
 
 
 def _reading(values: list[Any]) -> Reading:

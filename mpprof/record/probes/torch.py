@@ -19,19 +19,31 @@ from typing import Any
 import torch
 
 from mpprof.record.probes import torch_settings
-from mpprof.record.probes.base import ALONE, Absent, Counters, Facts, Snapshot, Taken, Unanswered, counters_of
+from mpprof.record.probes.base import (
+    ALONE,
+    Absent,
+    Counters,
+    Facts,
+    Snapshot,
+    Taken,
+    Unanswered,
+    counters_of,
+    loss_of,
+)
 from mpprof.record.probes.torch_trace import TorchTrace
 from mpprof.record.reading import Reading
 from mpprof.record.workers import Worker
 
 ON_THE_HOST = (
     "torch computes on the CPU within its calls: interval_ns is batch begin to batch begin on the host. "
-    "Keras hands over a batch's end in a thread of its own, so duration_ns is not known."
+    "Keras hands over a batch's end in a thread of its own, so duration_ns is not known. "
+    "Lines that were read carry loss, Keras' running mean over the epoch."
 )
 BEHIND_THE_HOST = (
     "The device runs behind the host: dispatch_ns is what the host took. Only lines marked synced carry "
     "interval_ns: the mean per call between two waits for the device, over interval_calls calls. Keras "
-    "itself waits for the gradients of each step where the loss scale is dynamic or they are accumulated."
+    "itself waits for the gradients of each step where the loss scale is dynamic or they are accumulated. "
+    "Lines that were read carry loss, Keras' running mean over the epoch."
 )
 
 
@@ -77,7 +89,7 @@ class TorchProbe(Unanswered):
         found = counters_of(model.optimizer)
         if isinstance(found, Absent):
             return None
-        values = _tensors(found)
+        values = [*_tensors(found), *_tensors_of_loss(model)]
         if any(value is not None and value.is_cuda for value in values):
             return _queued(values)
         return Taken(_reading([None if value is None else value.item() for value in values]))
@@ -145,11 +157,13 @@ def _queued(values: list[Any]) -> _Queued:
 
 
 def _reading(values: list[Any]) -> Reading:
-    iterations, scale, good = values
+    """Of the counters, and of the sum and the count of the loss where they were asked for."""
+    iterations, scale, good, *loss = values
     return Reading(
         None if iterations is None else int(iterations),
         None if scale is None else float(scale),
         None if good is None else int(good),
+        float(loss[0]) / float(loss[1]) if loss and loss[1] else None,
     )
 
 
@@ -157,6 +171,11 @@ def _tensors(found: Counters) -> list[Any]:
     """Of the counters, scalar tensors cut off from autograd; None for what the optimizer does not have."""
     variables = (found.iterations, found.loss_scale, found.good_steps)
     return [None if variable is None else variable.value.detach() for variable in variables]
+
+
+def _tensors_of_loss(model: Any) -> list[Any]:
+    """Sum and count of its running mean; empty where Keras keeps none."""
+    return [variable.value.detach() for variable in loss_of(model) or ()]
 
 
 def _on_accelerator() -> bool:
