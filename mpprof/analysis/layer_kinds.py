@@ -17,37 +17,68 @@ _NORM = frozenset((
     "BatchNormalization", "LayerNormalization", "GroupNormalization", "UnitNormalization",
     "RMSNormalization", "SpectralNormalization",
 ))  # fmt: skip
+_RECURRENT = frozenset(("LSTM", "GRU", "SimpleRNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"))
+_HEADS = frozenset(("MultiHeadAttention", "GroupedQueryAttention"))
+_WRAPPERS = frozenset((
+    "Wrapper", "Bidirectional", "TimeDistributed", "SpectralNormalization", "RNN", "StackedRNNCells",
+))  # fmt: skip
 _ENTRY = frozenset((
     "InputLayer", "Normalization", "Rescaling", "Resizing", "TextVectorization", "StringLookup",
     "IntegerLookup", "Hashing", "Discretization", "CategoryEncoding", "HashedCrossing",
 ))  # fmt: skip
 
 
+def _is(layer: LayerFacts, kinds: frozenset[str]) -> bool:
+    """A class of the user's is what it derives from."""
+    return layer.class_name in kinds or layer.kind in kinds
+
+
 def is_matrix(layer: LayerFacts) -> bool:
     """Its main work is matrix multiplication or convolution."""
-    return layer.class_name in _MATRIX
+    return _is(layer, _MATRIX)
 
 
 def is_norm(layer: LayerFacts) -> bool:
-    return layer.class_name in _NORM
+    return _is(layer, _NORM)
 
 
 def is_entry(layer: LayerFacts) -> bool:
     """It takes the data in (inputs and preprocessing), where float32 or integers are right."""
-    return layer.class_name in _ENTRY or layer.class_name.startswith("Random")
+    return _is(layer, _ENTRY) or layer.kind.startswith("Random")
 
 
 def is_convolution(layer: LayerFacts) -> bool:
-    return "Conv" in layer.class_name
+    return "Conv" in layer.kind
 
 
 def is_depthwise(layer: LayerFacts) -> bool:
     """Each channel is convolved by itself, for which there is no Tensor Core kernel."""
     groups, shape = layer.config.get("groups"), layer.input_shape
-    channels = shape[-1] if isinstance(shape, tuple | list) and shape else None
-    return layer.class_name.startswith("Depthwise") or (
-        groups is not None and groups == channels and groups != 1
+    axis = 1 if layer.config.get("data_format") == "channels_first" else -1
+    channels = shape[axis] if isinstance(shape, tuple | list) and len(shape) > 1 else None
+    return layer.kind.startswith("Depthwise") or (
+        is_convolution(layer) and groups is not None and groups == channels and groups != 1
     )
+
+
+def is_separable(layer: LayerFacts) -> bool:
+    """A depthwise convolution and a pointwise one in one layer."""
+    return layer.kind in ("SeparableConv1D", "SeparableConv2D")
+
+
+def is_recurrent(layer: LayerFacts) -> bool:
+    """It makes its own cell of its arguments."""
+    return _is(layer, _RECURRENT)
+
+
+def is_attention(layer: LayerFacts) -> bool:
+    """It has heads, and projections as layers of their own."""
+    return _is(layer, _HEADS)
+
+
+def is_wrapper(layer: LayerFacts) -> bool:
+    """It is given another layer, or a recurrent cell, which does the work."""
+    return _is(layer, _WRAPPERS)
 
 
 def head(layers: Sequence[LayerFacts]) -> frozenset[str]:

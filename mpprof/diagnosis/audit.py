@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpprof.analysis import devices, work
 from mpprof.diagnosis import shapes
 from mpprof.diagnosis.audit_checks import CHECKS, WIDE, WIDE_SINCE, Audited
-from mpprof.diagnosis.audit_remedies import REMEDIES, Subject
+from mpprof.diagnosis.audit_remedies import REMEDIES, Subject, children, ends, placed, written
 from mpprof.diagnosis.core import judge
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import (
@@ -25,7 +26,8 @@ from mpprof.diagnosis.signals import Case
 from mpprof.model.audit import AuditNote, AuditReport
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Finding, Unable
-from mpprof.model.run import LayerFacts, Run, RunFacts
+from mpprof.model.quantities import format_ratio
+from mpprof.model.run import LayerFacts, ModelFacts, Run, RunFacts
 
 RECORDED: tuple[Rule, ...] = (
     mp101_built_before_policy,
@@ -53,16 +55,16 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
     model = facts.model if facts else None
     fit = run.last_fit
     judged = judge(Case(run), RECORDED)
-    notes = [note for found in judged.findings for note in _notes(found, run)]
+    notes = [note for found in judged.findings for note in _notes(found, run, gpu)]
     clear = list(judged.clear)
     if facts is not None and model is not None:
         capability = gpu.compute_capability if gpu else None
         wide = WIDE if capability and capability >= WIDE_SINCE else shapes.ALIGNMENT
-        mine = Audited(facts, model, fit, wide)
+        mine = Audited(facts, model, fit, wide, work.shares(model.layers))
         taken = {note.layer for note in notes if note.code == mp402_odd_vocabulary.CODE}
         for rule, check in CHECKS:
             found = [note for note in check(mine, rule) if note.layer is None or note.layer not in taken]
-            notes += found
+            notes += dict.fromkeys(found)  # of the two layers in a Bidirectional the same is said
             if not found:
                 clear.append(rule.CODE)
     order = {rule.CODE: place for place, rule in enumerate((*RECORDED, *(rule for rule, _ in CHECKS)))}
@@ -79,6 +81,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         unable=tuple(Unable(unable.code, unable.reason) for unable in judged.unable),
         clear=tuple(code for code in dict.fromkeys(clear) if code not in worst),
         warnings=_warnings(facts) if facts is not None else (),
+        mixed="mixed_bfloat16" if model and any(f.quantized for f in model.layers) else "mixed_float16",
     )
 
 
@@ -96,31 +99,61 @@ def _workers_of_keras_3(facts: RunFacts) -> bool:
     )
 
 
-def _notes(found: Finding, run: Run) -> Iterator[AuditNote]:
-    """A cause of the catalogue, layer by layer."""
+def _notes(found: Finding, run: Run, gpu: DeviceFacts | None) -> Iterator[AuditNote]:
+    """A cause of the catalogue, layer by layer, each under the name of what stands in the model's script."""
     model = run.facts.model if run.facts else None
     layers = {layer.name: layer for layer in model.layers} if model else {}
     named: tuple[str | None, ...] = tuple(dict.fromkeys(found.layers))
+    notes: dict[AuditNote, None] = {}
     for name in (None,) if found.code in _OF_THE_MODEL else named or (None,):
         layer = layers.get(name or "")
+        if layer is not None and model is not None and found.code == mp106_float16_output.CODE:
+            layer = _last_within(model, layer)
         subject = Subject(model, run.last_fit, layer)
-        yield AuditNote(
-            found.code,
-            found.slug,
-            found.title,
-            found.severity,
-            name,
-            _reason(found, layer),
-            REMEDIES[found.code](subject) if found.code in REMEDIES else found.remedy,
-        )
+        outermost = placed(subject.layers, layer, written)[0] if layer is not None else name
+        remedy = REMEDIES[found.code](subject) if found.code in REMEDIES else found.remedy
+        reason = _reason(found, run, layer, gpu)
+        note = AuditNote(found.code, found.slug, found.title, found.severity, outermost, reason, remedy)
+        notes[note] = None
+    yield from notes
 
 
-def _reason(found: Finding, layer: LayerFacts | None) -> str:
+def _last_within(model: ModelFacts, layer: LayerFacts) -> LayerFacts:
+    """The layer that makes the output of a nested model."""
+    while layer.kind in ("Functional", "Sequential") and (inside := children(model.layers, layer)):
+        layer = inside[-1]
+    return layer
+
+
+def _reason(found: Finding, run: Run, layer: LayerFacts | None, gpu: DeviceFacts | None) -> str:
     """What is so with this one layer; a finding's own sentence lists them all."""
     if found.code == mp104_float32_island.CODE:
-        if layer is None or layer.compute_dtype == "float32":
-            return "computes in float32 by its own policy"
-        return f"computes in {layer.compute_dtype} and gives float32: it casts within"
+        if layer is not None and layer.compute_dtype != "float32":
+            return f"computes in {layer.compute_dtype} and gives float32: it casts within"
+        own = "computes in float32 by its own policy"
+        facts = run.facts
+        if layer is None or facts is None or facts.model is None or layer.name not in ends(facts.model):
+            return own
+        return f"{own}: {_of_a_head(facts, facts.model, layer, gpu)}"
     if found.code == mp106_float16_output.CODE and layer is not None and layer.output_dtype:
         return f"gives {layer.output_dtype} to the loss, which is computed from rounded values"
     return found.summary
+
+
+def _of_a_head(facts: RunFacts, model: ModelFacts, layer: LayerFacts, gpu: DeviceFacts | None) -> str:
+    """What a large last layer costs that is float32 as a whole, and not its activation alone."""
+    share = work.shares(model.layers).get(layer.name)
+    part = f", {format_ratio(share)} of the model's multiplications," if share is not None else ""
+    said = f"its product with {shapes.width(layer) or 0:,} outputs{part}"
+    if gpu is None:
+        return f"{said} then has half the 16-bit rate (TF32) at best"
+    peaks = devices.peaks(gpu)
+    rates = peaks.flops_per_s if peaks is not None else {}
+    tf32 = rates.get("tf32") if facts.tf32_enabled is not False else None
+    wide, narrow = tf32 or rates.get("fp32_cuda"), rates.get("fp16")
+    if not wide or not narrow:
+        return f"{said} is then float32 as well"
+    times = narrow / wide
+    longer = f": {format_ratio(share * (times - 1))} more matrix time" if share is not None else ""
+    kind = "TF32" if tf32 else "float32"
+    return f"{said} then runs {times:.2g} times slower at peak rates ({kind}){longer}"

@@ -4,12 +4,23 @@ Before a training there are no kernels: sizes and kinds of layers are named as w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from mpprof.analysis import einsum, work
 from mpprof.analysis import layer_kinds as kinds
 from mpprof.diagnosis import shapes
-from mpprof.diagnosis.audit_remedies import in_place, width_of, written
+from mpprof.diagnosis.audit_remedies import (
+    Write,
+    children,
+    in_place,
+    placed,
+    up,
+    widened,
+    wrapper_of,
+    written,
+)
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import (
     mp309_xla_off,
@@ -34,20 +45,31 @@ WORTH_WIDENING = 256
 """Below this, rounding up to 64 adds a tenth of the work or more."""
 
 
+LITTLE = 0.01
+"""Part of the model's multiplications below which the size of a layer is not worth a warning."""
+MUCH = 0.5
+"""From here on even a small last layer is what the model computes."""
+FEWEST_CLASSES = 8
+"""A last layer of fewer outputs, one logit or a handful of classes, would cost more if it were padded."""
+
+
 @frozen
 class Audited:
-    """A model and the `fit` it is to have. `wide`: what sizes are best multiples of, on its card."""
+    """A model and the `fit` it is to have. `wide`: what sizes are best multiples of, on its card. `shares`:
+    layers' parts of the model's multiplications, 0 to 1; empty where not known."""
 
     run: RunFacts
     facts: ModelFacts
     fit: FitFacts | None
     wide: int
+    shares: dict[str, float]
 
     @property
     def half(self) -> tuple[LayerFacts, ...]:
         """Layers that compute in 16 bits; of a model without any, those that would under a mixed policy. The
-        cell of a recurrent layer is left out: it is the layer over again."""
-        layers = tuple(f for f in self.facts.layers if not f.class_name.endswith("Cell"))
+        cell that a recurrent layer made is left out: it is the layer over again."""
+        by_name = {f.name: f for f in self.facts.layers}
+        layers = tuple(f for f in self.facts.layers if not work.repeats(f, by_name))
         return tuple(f for f in layers if f.compute_dtype in HALF_DTYPES) or layers
 
     @property
@@ -58,67 +80,142 @@ class Audited:
     def on_tensorflow(self) -> bool:
         return self.run.framework.get("backend") in (None, "tensorflow")
 
+    def matters(self, layer: LayerFacts) -> bool:
+        """Whether its products are a noticeable part of the model's, as far as is known."""
+        return self.shares.get(layer.name, 1.0) >= LITTLE
+
+    def placed(self, layer: LayerFacts, write: Write) -> tuple[str, str]:
+        return placed(self.facts.layers, layer, write)
+
+    def changed(self, layer: LayerFacts, **changes: Any) -> tuple[str, str]:
+        """(name, code) of the layer with these arguments, in its place."""
+        return self.placed(layer, lambda one: in_place(one, self.policy, **changes))
+
+    def input_shape(self, layer: LayerFacts) -> object:
+        """Its own, or that of the wrapper that hands its input on."""
+        at: LayerFacts | None = layer
+        while at is not None and at.input_shape is None and at.kind != "StackedRNNCells":
+            at = wrapper_of(self.facts.layers, at)
+        return at.input_shape if at is not None else None
+
 
 def _note(
-    rule: Rule, severity: Severity, layer: str | None, reason: str, remedy: str, title: str = ""
+    rule: Rule,
+    severity: Severity,
+    layer: str | None,
+    reason: str,
+    remedy: str,
+    title: str = "",
+    about: str | None = None,
 ) -> AuditNote:
-    return AuditNote(rule.CODE, rule.SLUG, title or rule.TITLE, severity, layer, reason, remedy)
+    return AuditNote(rule.CODE, rule.SLUG, title or rule.TITLE, severity, layer, reason, remedy, about)
 
 
 # --- sizes -------------------------------------------------------------------------------------------------
 
 
 def sizes(model: Audited, rule: Rule) -> Iterator[AuditNote]:
-    """Units, filters and features in that are no multiple of 8, or of 64 where that is better."""
+    """Units, filters, heads and features in that are no multiple of 8, or of 64 where that is better."""
     first = next((f.name for f in model.facts.layers if kinds.is_convolution(f)), None)
     widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them
-    end = model.facts.layers[-1].name if model.facts.layers else None
+    by_name = {f.name: f for f in model.facts.layers}
+    end = kinds.head(model.facts.layers)
     for layer in model.half:
-        if not kinds.is_matrix(layer) or kinds.is_depthwise(layer):
+        if kinds.is_attention(layer):
+            yield from _heads(model, rule, layer)
             continue
-        if note := _width(model, rule, layer, layer.name == end):
+        outer = work.parent(layer, by_name)
+        if not kinds.is_matrix(layer) or kinds.is_depthwise(layer) or (outer and kinds.is_attention(outer)):
+            continue
+        if note := _width(model, rule, layer, layer.name in end):
             yield note
-        inner = shapes.last_axis(layer.input_shape)
+        inner = _read(layer, model.input_shape(layer))
         if inner is not None and inner % shapes.ALIGNMENT and layer.name != first and inner not in widths:
-            rank = len(layer.input_shape)
-            more = _up(inner, shapes.ALIGNMENT) - inner
-            yield _note(
-                rule, "info", layer.name, f"reads {inner} features, no multiple of {shapes.ALIGNMENT}",
-                f"x = keras.ops.pad(x, {_padding(rank, rank - 1, more)})  # to {inner + more}",
-            )  # fmt: skip
+            yield _features(model, rule, layer, inner)
+    yield from _batch(model, rule)
+
+
+def _read(layer: LayerFacts, shape: object) -> int | None:
+    if layer.kind == "EinsumDense":
+        return einsum.read(layer.config, shape)
+    if layer.config.get("data_format") == "channels_first":
+        return shape[1] if isinstance(shape, list | tuple) and isinstance(shape[1], int) else None
+    return shapes.last_axis(shape)
+
+
+def _features(model: Audited, rule: Rule, layer: LayerFacts, inner: int) -> AuditNote:
+    shape = model.input_shape(layer)
+    rank = len(shape) if isinstance(shape, list | tuple) else 0
+    axis = 1 if layer.config.get("data_format") == "channels_first" else rank - 1
+    more = up(inner, shapes.ALIGNMENT) - inner
+    code = f"x = keras.ops.pad(x, {_padding(rank, axis, more)})  # to {inner + more}"
+    if layer.kind == "EinsumDense":
+        code = f"# give it {inner + more} features: its equation is {layer.config.get('equation')!r}"
+    name, _ = model.placed(layer, written)
+    return _note(rule, "info", name, f"reads {inner} features, no multiple of {shapes.ALIGNMENT}", code)
+
+
+def _heads(model: Audited, rule: Rule, layer: LayerFacts) -> Iterator[AuditNote]:
+    """Attention multiplies head by head: the size of one is what its products sum over."""
+    odd = {
+        key: size
+        for key in ("key_dim", "value_dim", "head_dim")
+        if isinstance(size := layer.config.get(key), int) and size % shapes.ALIGNMENT
+    }
+    if not odd:
+        return
+    if odd.get("value_dim") == odd.get("key_dim") and "value_dim" in odd:
+        told = f"key_dim={odd['key_dim']}"  # Keras makes the one of the other
+    else:
+        told = ", ".join(f"{key}={size}" for key, size in odd.items())
+    better = {key: up(size, shapes.ALIGNMENT) for key, size in odd.items()}
+    name, code = model.changed(layer, **better)
+    reason = f"{told} is no multiple of {shapes.ALIGNMENT}: every head's products"
+    yield _note(rule, "warning", name, reason, f"{code}  # {told.split('=')[-1]} -> {max(better.values())}")
+
+
+def _batch(model: Audited, rule: Rule) -> Iterator[AuditNote]:
+    """The rows of a product are the batch times the positions of a sequence or an image."""
     batch = model.fit.batch_size if model.fit else None
-    if batch is not None and batch % shapes.ALIGNMENT and model.half:
-        yield _note(
-            rule, "warning", None, f"the batch size is {batch}, no multiple of {shapes.ALIGNMENT}",
-            f"batch_size = {_up(batch, shapes.ALIGNMENT)}",
-        )  # fmt: skip
+    if batch is None or batch % shapes.ALIGNMENT == 0 or not model.half:
+        return
+    narrow = False
+    for layer in model.half:
+        if kinds.is_matrix(layer) and not kinds.is_depthwise(layer) and model.matters(layer):
+            positions = work.rows(layer, model.facts.layers)
+            narrow |= (batch * (positions or 1)) % shapes.ALIGNMENT != 0
+    why = "" if narrow else ": with the positions in each example its products have rows that are"
+    yield _note(
+        rule, "warning" if narrow else "info", None,
+        f"the batch size is {batch}, no multiple of {shapes.ALIGNMENT}{why}",
+        f"batch_size = {up(batch, shapes.ALIGNMENT)}", about=f"batch size {batch}",
+    )  # fmt: skip
 
 
 def _width(model: Audited, rule: Rule, layer: LayerFacts, last: bool) -> AuditNote | None:
-    key, width = width_of(layer)
-    if not width:
+    key, width = shapes.made(layer) or ("", 0)
+    if not width or (last and width < FEWEST_CLASSES):
         return None
+    said = f"{key}={width}" if key != "output_shape" else f"output_shape with {width} features"
     if width % shapes.ALIGNMENT:
-        better = _up(width, model.wide if width >= WORTH_WIDENING else shapes.ALIGNMENT)
+        better = up(width, model.wide if width >= WORTH_WIDENING else shapes.ALIGNMENT)
         # A small last layer has as many units as there are classes, and costs next to nothing.
-        severity: Severity = "info" if last and width < WORTH_WIDENING else "warning"
-        reason = f"{key}={width} is no multiple of {shapes.ALIGNMENT}"
+        classes = last and width < WORTH_WIDENING and model.shares.get(layer.name, 0.0) < MUCH
+        small = classes or not model.matters(layer)
+        severity: Severity = "info" if small else "warning"
+        reason = f"{said} is no multiple of {shapes.ALIGNMENT}"
     elif model.wide > shapes.ALIGNMENT and width % model.wide and width >= WORTH_WIDENING:
-        better, severity = _up(width, model.wide), "info"
-        reason = f"{key}={width} is a multiple of {shapes.ALIGNMENT}; this card does best with {model.wide}"
+        better, severity = up(width, model.wide), "info"
+        reason = f"{said} is a multiple of {shapes.ALIGNMENT}; this card does best with {model.wide}"
     else:
         return None
-    changed: dict[str, Any] = {key: better}
-    code = f"{in_place(layer, model.policy, **changed)}  # {width} -> {better}"
-    return _note(rule, severity, layer.name, reason, code)
+    name, code = model.changed(layer, **widened(layer, key, better))
+    added = ", outputs that no label names" if last else ""
+    return _note(rule, severity, name, reason, f"{code}  # {width} -> {better}{added}")
 
 
 def _padding(rank: int, axis: int, more: int) -> str:
     return str([[0, more if place == axis else 0] for place in range(rank)])
-
-
-def _up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
 
 
 # --- convolutions ------------------------------------------------------------------------------------------
@@ -145,25 +242,55 @@ def first_convolution(model: Audited, rule: Rule) -> Iterator[AuditNote]:
 
 
 def depthwise(model: Audited, rule: Rule) -> Iterator[AuditNote]:
+    title = "Depthwise convolution gains nothing"
     for layer in model.half:
         if kinds.is_depthwise(layer):
-            yield _note(
-                rule, "info", layer.name, "depthwise convolution has no Tensor Core kernel",
-                f"{written(layer, dtype='float32')}  # at times the faster one",
-                "Depthwise convolution gains nothing",
-            )  # fmt: skip
+            name, code = model.placed(layer, lambda one: written(one, dtype="float32"))
+            reason = "depthwise convolution has no Tensor Core kernel"
+        elif kinds.is_separable(layer):
+            name, code = model.placed(layer, lambda one: _separated(one, model.policy))
+            reason = "its depthwise part has no Tensor Core kernel, its pointwise part has"
+        else:
+            continue
+        yield _note(rule, "info", name, reason, f"{code}  # at times the faster one", title)
+
+
+def _separated(layer: LayerFacts, own_policy: str | None) -> str:
+    """A separable convolution as the two that it is made of, the first in float32."""
+    after = ("filters", "use_bias", "activation", "activity_regularizer")
+    first, second = {}, {}
+    for key, text in layer.arguments.items():
+        if key == "name":
+            continue
+        if key in after or key.startswith(("bias_", "pointwise_")):
+            second[key.replace("pointwise_", "kernel_")] = text
+        else:
+            first[key] = text
+            if key == "data_format":
+                second[key] = text
+    dimension = layer.kind[-2:]
+    deep, wide = (
+        replace(layer, class_name=kind, module="keras", arguments=taken)
+        for kind, taken in ((f"DepthwiseConv{dimension}", first), (f"Conv{dimension}", second))
+    )
+    name = f", name={layer.arguments['name']}" if "name" in layer.arguments else ""
+    parts = f"{written(deep, use_bias=False, dtype='float32')}, {in_place(wide, own_policy, kernel_size=1)}"
+    return f"keras.Sequential([{parts}]{name})"
 
 
 def grouped(model: Audited, rule: Rule) -> Iterator[AuditNote]:
     for layer in model.half:
         groups, filters = layer.config.get("groups"), layer.config.get("filters")
-        if isinstance(groups, int) and groups > 1 and not kinds.is_depthwise(layer):
+        if not kinds.is_convolution(layer) or kinds.is_depthwise(layer):
+            continue
+        if isinstance(groups, int) and groups > 1:
             each = filters // groups if isinstance(filters, int) else None
             wide = f", {each} filters each" if each else ""
+            name, code = model.changed(layer, drop=["groups"])
             yield _note(
-                rule, "warning" if each is not None and each < shapes.ALIGNMENT else "info", layer.name,
+                rule, "warning" if each is not None and each < shapes.ALIGNMENT else "info", name,
                 f"groups={groups}{wide}: often without a Tensor Core kernel",
-                f"{in_place(layer, model.policy, drop=['groups'])}  # or fewer groups, or dtype='float32'",
+                f"{code}  # or fewer groups, or dtype='float32'",
                 "A grouped convolution may miss the Tensor Cores",
             )  # fmt: skip
 
@@ -176,27 +303,39 @@ def recurrent(model: Audited, rule: Rule) -> Iterator[AuditNote]:
     if model.run.framework.get("backend") not in mp410_rnn_not_cudnn.BACKENDS:
         return
     for layer in model.facts.layers:
-        if wrong := mp410_rnn_not_cudnn.against_cudnn(layer):
-            yield _note(
-                rule, "warning", layer.name, f"{', '.join(wrong.values())}: cuDNN's kernel is ruled out",
-                in_place(layer, model.policy, drop=wrong),
-            )  # fmt: skip
-        elif layer.class_name == "RNN":
+        wrong = mp410_rnn_not_cudnn.against_cudnn(layer)
+        if wrong:
+            name, code = model.placed(layer, lambda one: _for_cudnn(one, model.policy))
+            reason = f"{', '.join(wrong.values())}: cuDNN's kernel is ruled out"
+            yield _note(rule, "warning", name, reason, code)
+        elif layer.kind == "RNN":
             yield from _cell(model, rule, layer)
+        elif layer.kind == "SimpleRNN":
+            yield _simple(model, rule, layer)
         elif causes := mp410_rnn_not_cudnn.against_cudnn_on_torch(layer, model.run):
             yield _note(
-                rule, "warning", layer.name, f"{' and '.join(causes)}: Keras on torch then runs a loop",
-                _without_on_torch(causes),
+                rule, "warning", model.placed(layer, written)[0],
+                f"{' and '.join(causes)}: Keras on torch then runs a loop", _without_on_torch(causes),
             )  # fmt: skip
         if not model.on_tensorflow:
             continue
-        if layer.masked and layer.class_name in mp410_rnn_not_cudnn.RECURRENT and not wrong:
+        if _is_masked(model, layer) and layer.kind in mp410_rnn_not_cudnn.RECURRENT and not wrong:
             what = "falls back to a loop" if layer.module == "tf_keras" else "stops with an error"
             yield _note(
-                rule, "info", layer.name, f"is fed a mask: one that is not right-padded {what} on a GPU",
+                rule, "info", model.placed(layer, written)[0],
+                f"is fed a mask: one that is not right-padded {what} on a GPU",
                 'x = keras.utils.pad_sequences(sequences, padding="post")  # its default is "pre"',
                 "A masked recurrent layer wants right-padded sequences",
             )  # fmt: skip
+
+
+def _is_masked(model: Audited, layer: LayerFacts) -> bool:
+    outer = wrapper_of(model.facts.layers, layer)
+    return bool(layer.masked or (outer is not None and outer.masked))
+
+
+def _for_cudnn(layer: LayerFacts, own_policy: str | None) -> str:
+    return in_place(layer, own_policy, drop=mp410_rnn_not_cudnn.against_cudnn(layer))
 
 
 def _without_on_torch(causes: list[str]) -> str:
@@ -207,19 +346,71 @@ def _without_on_torch(causes: list[str]) -> str:
     return "\n".join(remedies[cause] for cause in causes)
 
 
+_FUSED = {"LSTMCell": "LSTM", "GRUCell": "GRU"}
+_LOOP = "A recurrent layer that cuDNN does not know runs as a loop"
+
+
+def _simple(model: Audited, rule: Rule, layer: LayerFacts) -> AuditNote:
+    name, code = model.placed(
+        layer,
+        lambda one: _for_cudnn(replace(one, class_name="GRU", base=None, module="keras"), model.policy),
+    )
+    reason = "Keras has no cuDNN kernel for SimpleRNN, for GRU it has"
+    return _note(rule, "info", name, reason, f"{code}  # another model, with three times the weights", _LOOP)
+
+
 def _cell(model: Audited, rule: Rule, layer: LayerFacts) -> Iterator[AuditNote]:
-    """`RNN(LSTMCell(...))` is `LSTM(...)` without cuDNN."""
-    inside = [f for f in model.facts.layers if f.name.startswith(f"{layer.name}/")]
-    fused = {"LSTMCell": "LSTM", "GRUCell": "GRU"}
-    if len(inside) != 1 or inside[0].class_name not in fused:
+    """`RNN(LSTMCell(...))` is `LSTM(...)` without cuDNN, and several cells are several layers."""
+    layers = model.facts.layers
+    inside = children(layers, layer)
+    stacked = inside[0].kind == "StackedRNNCells" if len(inside) == 1 else False
+    cells = children(layers, inside[0]) if stacked else inside
+    if not cells:
         return
-    cell = inside[0]
-    arguments = {k: v for k, v in cell.arguments.items() if k != "name"}
-    arguments |= {k: v for k, v in layer.arguments.items() if k != "cell"}
-    kind = fused[cell.class_name]
-    text = ", ".join(f"{k}={v}" for k, v in arguments.items()) or "..."
-    reason = f"RNN({cell.class_name}(...)) never uses cuDNN's kernel, {kind}(...) does"
-    yield _note(rule, "warning", layer.name, reason, f"keras.layers.{kind}({text})")
+    kinds_of = [cell.kind for cell in cells]
+    if any(kind not in _FUSED for kind in kinds_of) or (stacked and "return_state" in layer.arguments):
+        yield _note(
+            rule, "info", model.placed(layer, written)[0],
+            f"RNN({', '.join(cell.class_name for cell in cells)}(...)) never uses cuDNN's kernel",
+            "model.compile(optimizer=model.optimizer, loss=model.loss, jit_compile=True)",
+            _LOOP,
+        )  # fmt: skip
+        return
+
+    def write(one: LayerFacts) -> str:
+        inside = children(layers, one)
+        if stacked:
+            return _stack(one, children(layers, inside[0]))
+        return _fused(one, inside[0], one.arguments)
+
+    each = ", ".join(f"{kind}(...)" for kind in kinds_of)
+    fused = " and ".join(dict.fromkeys(f"{_FUSED[kind]}(...)" for kind in kinds_of))
+    name, code = model.placed(layer, write)
+    reason = f"RNN({f'[{each}]' if stacked else each}) never uses cuDNN's kernel, "
+    reason += f"layers of {fused} do" if stacked else f"{fused} does"
+    yield _note(rule, "warning", name, reason, code)
+
+
+def _fused(layer: LayerFacts, cell: LayerFacts, given: dict[str, str]) -> str:
+    """LSTM or GRU with the arguments of the cell, but for those that rule cuDNN out, and of its RNN."""
+    kind = _FUSED[cell.kind]
+    ruled_out = mp410_rnn_not_cudnn.against_cudnn(replace(cell, class_name=kind, base=None))
+    arguments = {k: v for k, v in cell.arguments.items() if k != "name" and k not in ruled_out}
+    arguments |= {k: v for k, v in given.items() if k not in ("cell", "unroll")}
+    return written(replace(layer, class_name=kind, module="keras", arguments=arguments))
+
+
+def _stack(layer: LayerFacts, cells: Sequence[LayerFacts]) -> str:
+    """One layer for each of several cells; all but the last give their sequences on."""
+    outer = {k: v for k, v in layer.arguments.items() if k not in ("cell", "name", "go_backwards")}
+    parts = []
+    for place, cell in enumerate(cells):
+        given = outer | ({"return_sequences": "True"} if place < len(cells) - 1 else {})
+        if place == 0 and "go_backwards" in layer.arguments:
+            given["go_backwards"] = layer.arguments["go_backwards"]
+        parts.append(_fused(layer, cell, given))
+    name = f", name={layer.arguments['name']}" if "name" in layer.arguments else ""
+    return f"keras.Sequential([{', '.join(parts)}]{name})"
 
 
 # --- XLA ---------------------------------------------------------------------------------------------------
@@ -235,9 +426,10 @@ def xla(model: Audited, rule: Rule) -> Iterator[AuditNote]:
             break
         if layer.config.get("use_cudnn") in ("auto", True) and not mp410_rnn_not_cudnn.against_cudnn(layer):
             # On a machine without a GPU Keras has not yet decided against XLA for cuDNN's sake.
+            name, code = model.changed(layer, use_cudnn=False)
             yield _note(
-                rule, "info", layer.name, "on a GPU Keras takes cuDNN for it, and no XLA for the whole model",
-                f"{in_place(layer, model.policy, use_cudnn=False)}  # if the rest is most of the step",
+                rule, "info", name, "on a GPU Keras takes cuDNN for it, and no XLA for the whole model",
+                f"{code}  # if the rest is most of the step",
                 "A recurrent layer turns XLA off",
             )  # fmt: skip
         elif layer.supports_jit is False:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from mpprof.analysis import einsum
 from mpprof.model.kernels import Family
 from mpprof.model.run import LayerFacts
 
@@ -53,13 +54,24 @@ def kernel_alignment(name: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def width(layer: LayerFacts) -> int | None:
-    """The output features or channels of a layer that multiplies matrices; None for others."""
-    for key in ("units", "filters", "output_dim"):
+def made(layer: LayerFacts) -> tuple[str, int] | None:
+    """(argument, size) of what decides how many features or channels a layer gives out, of several axes
+    their product; None for others."""
+    if layer.kind == "EinsumDense":
+        size = einsum.made(layer.config)
+        return ("output_shape", size) if size else None
+    # A tied embedding looks words up in its table, and multiplies by all of it in the end.
+    for key in ("input_dim",) if layer.kind == "ReversibleEmbedding" else ("units", "filters", "output_dim"):
         value = layer.config.get(key)
         if isinstance(value, int) and not isinstance(value, bool):
-            return value
+            return key, value
     return None
+
+
+def width(layer: LayerFacts) -> int | None:
+    """The output features or channels of a layer that multiplies matrices; None for others."""
+    found = made(layer)
+    return found[1] if found else None
 
 
 def last_axis(shape: object) -> int | None:

@@ -17,6 +17,7 @@ class AuditNote:
     layer: str | None
     reason: str
     remedy: str  # code to write
+    about: str | None = None  # what it is about where that is no layer: "batch size 4"
 
 
 @frozen
@@ -35,6 +36,7 @@ class AuditReport:
     unable: tuple[Unable, ...]
     clear: tuple[str, ...]
     warnings: tuple[str, ...] = ()  # what will not train at all, and what was not looked at
+    mixed: str = "mixed_float16"  # the policy to train it under
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
@@ -59,9 +61,10 @@ def lines(report: AuditReport) -> list[str]:
     if report.policy and "16" not in report.policy:
         said += [
             "",
-            "It computes in float32 as it is; sizes are judged as for mixed precision. First of all:",
+            f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "
+            "First of all:",
+            f'      keras.config.set_dtype_policy("{report.mixed}")  # before the model is built',
         ]
-        said.append('      keras.config.set_dtype_policy("mixed_float16")  # before the model is built')
     elif not report.notes and not report.warnings:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]
     if report.unable:
@@ -77,11 +80,15 @@ def short(report: AuditReport, most: int = 5) -> list[str]:
     said = ["mpprof audit, before the first step:", *(f"  {text}" for text in report.warnings)]
     for code in codes[:most]:
         same = [note for note in report.notes if note.code == code]
-        where = ", ".join(note.layer for note in same[:3] if note.layer)
-        more = f" and {len(same) - 3} more" if len(same) > 3 else ""
-        said.append(f"  {code} {same[0].title}" + (f": {where}{more}" if where else ""))
+        places = list(dict.fromkeys(where for note in same if (where := note.layer or note.about)))
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        said.append(f"  {code} {same[0].title}" + (f": {', '.join(places[:3])}{more}" if places else ""))
     left = len(codes) - most
-    said.append(
-        f"  {f'{left} more causes; ' if left > 0 else ''}all with their remedies: mpprof.audit(model)"
-    )
+    said.append(f"  {f'{left} more causes; ' if left > 0 else ''}all with their remedies: {_command(report)}")
     return said
+
+
+def _command(report: AuditReport) -> str:
+    """What says the same again: without the batch size nothing is said of it."""
+    of_batch = any(note.about for note in report.notes)
+    return f"mpprof.audit(model{f', batch_size={report.batch_size}' if of_batch else ''})"

@@ -29,6 +29,12 @@ class LayerFacts:
     dtype_policy: str | None = None  # "mixed_float16", of a quantised layer "int8_from_float32"
     masked: bool | None = None  # a recurrent layer that is fed a mask
     arguments: dict[str, str] = field(default_factory=dict)  # as it is written; only of a model at hand
+    base: str | None = None  # the class of Keras' own that a class of the user's derives from
+
+    @property
+    def kind(self) -> str:
+        """What it is: its class, or the one of Keras' own that it derives from."""
+        return self.base or self.class_name
 
     @property
     def quantized(self) -> str | None:

@@ -25,10 +25,10 @@ MOST_LAYERS = 10_000
 CONFIG = (
     "units", "filters", "kernel_size", "strides", "padding", "dilation_rate", "groups", "data_format",
     "depth_multiplier", "activation", "recurrent_activation", "use_bias", "num_heads", "key_dim",
-    "value_dim", "num_query_heads", "num_key_value_heads", "input_dim", "output_dim", "vocabulary_size",
-    "axis", "rate", "recurrent_dropout", "dropout", "return_sequences", "unroll", "reset_after",
-    "go_backwards", "equation", "output_shape", "pool_size", "flash_attention", "quantization_mode",
-    "lora_rank", "merge_mode", "max_tokens", "fused", "momentum", "epsilon", "seed",
+    "value_dim", "head_dim", "num_query_heads", "num_key_value_heads", "input_dim", "output_dim",
+    "vocabulary_size", "axis", "rate", "recurrent_dropout", "dropout", "return_sequences", "unroll",
+    "reset_after", "go_backwards", "equation", "output_shape", "pool_size", "flash_attention",
+    "quantization_mode", "lora_rank", "merge_mode", "max_tokens", "fused", "momentum", "epsilon", "seed",
     "use_cudnn", "mask_zero",
 )  # fmt: skip
 ATTRIBUTES = ("use_cudnn", "quantization_mode")  # of which Keras' own get_config says nothing
@@ -124,6 +124,7 @@ def _children(layer: Any) -> list[Any]:
         inner = [
             one for one in getattr(layer, "_self_tracked_trackables", ()) if hasattr(one, "count_params")
         ]
+        inner += getattr(layer, "cells", None) or ()  # tracked as one list
     return list(inner)
 
 
@@ -133,7 +134,8 @@ def layer_facts(path: str, layer: Any) -> Facts:
     facts: Facts = {
         "name": path,
         "class": type(layer).__name__,
-        "module": type(layer).__module__.partition(".")[0],
+        "base": _base(type(layer)),
+        "module": _package(type(layer)),
         "compute_dtype": _text(_ask(lambda: layer.compute_dtype)),
         "variable_dtype": _text(_ask(lambda: layer.variable_dtype)),
         "output_dtype": _ask(lambda: _dtype(layer.output)),
@@ -148,6 +150,22 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "masked": _ask(lambda: _masked(layer)) or None,
     }
     return _known(facts)
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _base(kind: type) -> str | None:
+    """The layer of Keras' own that a class of the user's derives from; None of Keras' own classes, and of one
+    that has nothing but being a layer or a model from it."""
+    if _package(kind) in _KERAS:
+        return None
+    base = next((one.__name__ for one in kind.__mro__ if _package(one) in _KERAS), None)
+    return None if base in ("Layer", "Model", "Functional", "Sequential") else base
+
+
+_KERAS = ("keras", "tf_keras")
 
 
 def _config(layer: Any) -> Facts:

@@ -158,6 +158,7 @@ def _layer(record: Json) -> LayerFacts:
         dtype_policy=_str(record, "dtype_policy"),
         masked=_bool(record, "masked"),
         arguments={key: str(text) for key, text in _object(record, "arguments").items()},
+        base=_str(record, "base"),
     )
 
 

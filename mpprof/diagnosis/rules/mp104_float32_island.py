@@ -8,7 +8,9 @@ What it means
 How we know
     The recorded layers: a layer that computes in float32 while the model computes in 16 bits, or one whose
     compute dtype is 16-bit and whose output is float32. Inputs, preprocessing and the end of the model (from
-    its last matrix layer on) count only where the trace shows that they cost time.
+    its last matrix layer on) count only where the trace shows that they cost time, or where the last matrix
+    layer is large: 2048 outputs or more and 3 % or more of the model's multiplications, by the recorded
+    shapes.
 
 What it costs
     From the trace: the layer's matrix kernels against 16-bit ones, its memory-bound kernels against half
@@ -18,7 +20,8 @@ What to do
     In the layer, use its own dtype and Keras' ops, and keep float32 for the last activation:
 
         x = keras.ops.cast(x, self.compute_dtype)          # not tf.cast(x, "float32")
-        outputs = keras.layers.Activation("softmax", dtype="float32")(logits)   # logits stay float16
+        logits = keras.layers.Dense(vocabulary)(x)                               # the product in 16 bits
+        outputs = keras.layers.Activation("softmax", dtype="float32")(logits)    # "linear" for from_logits
 
 When to ignore
     Where the numbers need it: a loss, a long sum, a layer that overflowed (MP201, MP206).
@@ -30,13 +33,15 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from mpprof.analysis import added
+from mpprof.analysis import added, work
 from mpprof.analysis import layer_kinds as layers
-from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis import evidence, reach, shapes
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.rules.mp107_autocast_inputs import activation_casts
+from mpprof.diagnosis.rules.mp402_odd_vocabulary import LARGE as VOCABULARY
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 from mpprof.model.finding import Confidence
@@ -45,6 +50,8 @@ from mpprof.model.run import LayerFacts
 CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
 SPECIFICITY = NAMED
 
+LARGE_HEAD = 2048
+"""Fewer outputs are classes, whose product costs next to nothing (our judgement)."""
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 """Three percent is the least that an engineer would edit a layer for; 20 % is XProf's "high" for input."""
 
@@ -59,6 +66,41 @@ def _is_island(layer: LayerFacts) -> bool:
     return layer.compute_dtype in HALF_DTYPES and layer.output_dtype == "float32"
 
 
+def large_heads(facts: Sequence[LayerFacts], end: Collection[str]) -> list[LayerFacts]:
+    """Of the layers at the model's end those in float32 whose product is a noticeable part of its work."""
+    shares = work.shares(facts)
+    if not shares and any(layers.is_convolution(layer) for layer in facts):
+        return []  # whose work is far more than their weights tell
+    return [
+        layer
+        for layer in facts
+        if layer.name in end
+        and layer.compute_dtype == "float32"
+        and layers.is_matrix(layer)
+        and _is_large(shapes.width(layer) or 0, shares.get(layer.name))
+    ]
+
+
+def _is_large(width: int, share: float | None) -> bool:
+    if share is None:
+        return width >= VOCABULARY
+    return width >= LARGE_HEAD and share >= SCALE.warning_ratio
+
+
+def _shown(islands: Sequence[LayerFacts]) -> list[str]:
+    """Each island once: a layer that is float32 by its policy without those that it is made of; of a wrapper,
+    a nested model, or one that only passes float32 on, what lies within."""
+    inside = {outer.name: [f for f in islands if f.name.startswith(f"{outer.name}/")] for outer in islands}
+    passing = {f.name for f in islands if inside[f.name] and not _is_one(f)}
+    within = {one.name for f in islands if f.name not in passing for one in inside[f.name]}
+    return [f.name for f in islands if f.name not in passing | within]
+
+
+def _is_one(layer: LayerFacts) -> bool:
+    """A layer whose policy is that of all it is made of."""
+    return layer.compute_dtype == "float32" and (layers.is_recurrent(layer) or layers.is_attention(layer))
+
+
 def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers)
     half = [f for f in facts if f.compute_dtype in HALF_DTYPES and f.parameters != 0]
@@ -67,7 +109,8 @@ def judge(signals: Signals) -> Outcome:
     model = need(signals.facts).model
     end = layers.head(facts) | {each.layer for each in (model.outputs if model else ())}
     islands = [f for f in facts if _is_island(f)]
-    inner = [f.name for f in islands if f.name not in end]
+    large = {layer.name for layer in large_heads(facts, end)}
+    inner = _shown([f for f in islands if f.name not in end or f.name in large])
     if not islands:
         return Clear("every layer with work to do computes in 16 bits")
     names = frozenset(f.name for f in islands)
@@ -77,7 +120,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("only the end of the model is float32, as it should be")
     if signals.cells and any(cell.layer in names for cell in signals.cells) and not costed:
         return Clear("the float32 layers cost next to nothing")
-    shown = inner or [f.name for f in islands]
+    shown = inner or _shown(islands)
     return Found(
         summary=(
             f"{evidence.listed(shown)} {'stays' if len(shown) == 1 else 'stay'} in float32 in a model "
@@ -87,8 +130,8 @@ def judge(signals: Signals) -> Outcome:
         ),
         remedy=(
             "compute in self.compute_dtype with keras.ops instead of casting to float32; drop "
-            'dtype="float32" from '
-            "the layer; keep float32 for the last activation only"
+            'dtype="float32" from the layer; keep float32 for the last activation only: '
+            'Activation("softmax", dtype="float32") after a Dense in 16 bits'
         ),
         evidence=(
             evidence.text("float32 layers", evidence.listed(shown)),

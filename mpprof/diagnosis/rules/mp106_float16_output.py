@@ -12,10 +12,13 @@ What it costs
     No time: accuracy, and at times a loss that is not finite.
 
 What to do
-    Give the last activation its own policy, or hand the loss logits:
+    Give the last activation a layer and a policy of its own. The product before it stays in 16 bits: the
+    whole layer in float32 would take it off the 16-bit matrix units (MP104), which a vocabulary pays for.
 
         x = keras.layers.Dense(classes)(x)
         outputs = keras.layers.Activation("softmax", dtype="float32")(x)
+
+    For a loss with `from_logits=True` the same with "linear".
 
 When to ignore
     Where the output is logits and the loss (`from_logits=True`) casts to float32 first, as Keras' own losses
@@ -58,7 +61,8 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=f"{what}: the loss is computed from rounded values",
         remedy=(
-            'end with keras.layers.Activation("softmax", dtype="float32"), or give that layer dtype="float32"'
+            'leave the last product in 16 bits and end with keras.layers.Activation("softmax", '
+            'dtype="float32"), or "linear" where the loss takes logits'
         ),
         evidence=(
             evidence.text("last layer" if len(half) == 1 else "last layers", evidence.listed(half)),

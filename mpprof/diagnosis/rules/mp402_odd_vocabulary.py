@@ -6,7 +6,8 @@ What it means
 
 How we know
     A layer with 8192 or more outputs, no multiple of 8. With a trace: its kernels ran on ordinary arithmetic
-    or say a narrow alignment. Without one it is a possibility only, and said as such.
+    or say a narrow alignment. Without one it is a possibility only, and said as such; a layer left in float32
+    (MP104) counts, too, for when it is not.
 
 What it costs
     The layer's matrix time against that of aligned 16-bit kernels.
@@ -41,10 +42,13 @@ REMEDY = "pad the vocabulary to a multiple of 64: vocabulary = -(-vocabulary // 
 
 
 def judge(signals: Signals) -> Outcome:
-    sizes = {f.name: shapes.width(f) or 0 for f in need(signals.layers) if f.compute_dtype in HALF_DTYPES}
+    facts = need(signals.layers)
+    mixed = any(f.compute_dtype in HALF_DTYPES and f.parameters != 0 for f in facts)
+    judged = [f for f in facts if f.compute_dtype in HALF_DTYPES or (mixed and not signals.cells)]
+    sizes = {f.name: shapes.width(f) or 0 for f in judged}
     odd = {name: size for name, size in sizes.items() if size >= LARGE and size % shapes.ALIGNMENT}
     if not odd:
-        return Clear("no 16-bit layer has a large output that is no multiple of 8")
+        return Clear("no layer has a large output that is no multiple of 8")
     if signals.on_cpu:
         return Unable("the run used no GPU: the rule of eight is the Tensor Cores'")
     words = evidence.listed([f"{name} ({size})" for name, size in odd.items()])

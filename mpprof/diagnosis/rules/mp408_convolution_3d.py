@@ -39,7 +39,7 @@ def judge(signals: Signals) -> Outcome:
     names = {
         f.name
         for f in need(signals.layers)
-        if f.class_name in ("Conv3D", "Conv3DTranspose") and f.compute_dtype in HALF_DTYPES
+        if f.kind in ("Conv3D", "Conv3DTranspose") and f.compute_dtype in HALF_DTYPES
     }
     if not names:
         return Clear("the model has no 16-bit 3-D convolution")

@@ -52,7 +52,7 @@ _DEFAULTS = {
 
 
 def judge(signals: Signals) -> Outcome:
-    recurrent = [f for f in need(signals.layers) if f.class_name in RECURRENT]
+    recurrent = [f for f in need(signals.layers) if f.kind in RECURRENT]
     if not recurrent:
         return Clear("the model has no LSTM or GRU")
     if known(signals.backend) not in BACKENDS:
@@ -82,7 +82,7 @@ def judge(signals: Signals) -> Outcome:
 
 def against_cudnn(layer: LayerFacts) -> dict[str, str]:
     """{argument: as it is written} of what rules cuDNN out; empty where nothing does, and of other layers."""
-    if layer.class_name not in RECURRENT:
+    if layer.kind not in RECURRENT:
         return {}
     return {
         key: f"{key}={layer.config[key]!r}"
@@ -93,7 +93,7 @@ def against_cudnn(layer: LayerFacts) -> dict[str, str]:
 
 def against_cudnn_on_torch(layer: LayerFacts, run: RunFacts) -> list[str]:
     """What rules cuDNN out on torch alone; empty on another backend, and of other layers."""
-    if layer.class_name not in RECURRENT or run.framework.get("backend") != "torch":
+    if layer.kind not in RECURRENT or run.framework.get("backend") != "torch":
         return []
     compiled = any(fit.jit_compile is True for fit in run.fits)
     return [*(["a mask"] if layer.masked else []), *(["jit_compile=True"] if compiled else [])]

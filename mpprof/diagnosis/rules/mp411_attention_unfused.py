@@ -40,7 +40,7 @@ _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "Addit
 
 
 def judge(signals: Signals) -> Outcome:
-    names = {f.name for f in need(signals.layers) if f.class_name in _ATTENTION}
+    names = {f.name for f in need(signals.layers) if f.class_name in _ATTENTION or f.kind in _ATTENTION}
     if not names:
         return Clear("the model has no attention layer")
     if known(signals.backend) not in (None, "tensorflow"):

@@ -84,7 +84,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _values(layer: LayerFacts) -> int:
-    return (layer.parameters or 0) if layer.class_name in ("Embedding", "ReversibleEmbedding") else 0
+    return (layer.parameters or 0) if layer.kind in ("Embedding", "ReversibleEmbedding") else 0
 
 
 def _largest(cell: Cell) -> int:
