@@ -10,7 +10,7 @@ import pytest
 
 from mpprof.store import Records, read_records
 from tests.record.processes import done_on_jax
-from tests.record.training import on_jax
+from tests.record.training import did_all, on_jax
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.framework
@@ -42,6 +42,10 @@ def records(root: Path) -> Records:
 @pytest.mark.parametrize("kind", ["dense", "convolution", "recurrent"])
 def test_weights_are_the_same_bit_by_bit(answers: Any, kind: str) -> None:
     assert answers["identical"][kind]
+
+
+def test_as_nobody_has_set_it_it_does_all_that_it_can(folder: Path) -> None:
+    did_all(folder / "default", (folder / "printed").read_text())
 
 
 def test_keras_still_dispatches_asynchronously(answers: Any) -> None:

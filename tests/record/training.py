@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import mpprof
+from mpprof.store import read_records
 
 FEATURES, CLASSES, BATCH = 8, 4, 8
 
@@ -88,6 +90,36 @@ def callback(logdir: Path, **more: Any) -> Any:
     )
 
 
+def by_default(logdir: Path) -> list[Any]:
+    """Callbacks of a training whose user has set nothing: it audits, announces, profiles and samples."""
+    from mpprof.record import MPProfilerCallback
+
+    return [MPProfilerCallback(logdir / "default")]
+
+
+def did_all(root: Path, said: str) -> None:
+    """Whether the callback of `by_default`, and what was printed meanwhile, show all that it does."""
+    read = read_records(root)
+    assert read.facts is not None
+    assert read.steps is not None
+    assert len(read.steps) == 140
+    (window,) = read.facts.profile_windows
+    assert window.status == "done"
+    assert window.last_step == window.first_step + 4
+    assert "hardware" not in read.facts.absent
+    audited, ended = said.index("mpprof audit"), said.index("mpprof: 140 steps")
+    assert audited < ended
+    assert said.count("mpprof: ") == 1
+    assert ". More: mpprof report " in said[ended:]
+
+
+@contextlib.contextmanager
+def said_into(file: Path) -> Iterator[None]:
+    """What is printed meanwhile goes there, behind what went there before."""
+    with file.open("a") as out, contextlib.redirect_stdout(out):
+        yield
+
+
 def batches_of_unknown_number(x: Any, y: Any) -> Any:
     """A data set whose length neither TensorFlow nor Keras knows."""
     import tensorflow as tf
@@ -123,20 +155,22 @@ def _identical(folder: Path) -> dict[str, bool]:
     x, y = data(70, bad_steps=(3, 40))
     same = {}
     for kind in ("dense", "convolution", "recurrent"):
+        as_set = callback(folder / f"identical-{kind}", profile_steps=(36, 42))
         digests = []
-        for callbacks in ([], [callback(folder / f"identical-{kind}", profile_steps=(36, 42))]):
+        for callbacks in ([], [as_set], *([by_default(folder)] if kind == "dense" else ())):
             made = model(kind=kind)
-            made.fit(
-                x,
-                y,
-                batch_size=BATCH,
-                epochs=2,
-                verbose=0,
-                callbacks=callbacks,
-                validation_data=(x[:16], y[:16]),
-            )
+            with said_into(folder / "printed"):
+                made.fit(
+                    x,
+                    y,
+                    batch_size=BATCH,
+                    epochs=2,
+                    verbose=0,
+                    callbacks=callbacks,
+                    validation_data=(x[:16], y[:16]),
+                )
             digests.append(digest(made))
-        same[kind] = digests[0] == digests[1]
+        same[kind] = len(set(digests)) == 1
     return same
 
 
