@@ -161,6 +161,25 @@ def test_the_line_before_a_window_that_was_wished_for_says_that_there_was_a_wait
     assert (steps.interval_ns >= 0).tolist() == steps.synced.tolist()
 
 
+@pytest.mark.parametrize(("then", "steps"), [("close", 10), ("fit", 30)])
+def test_after_a_step_that_ran_out_of_memory_the_allocators_state_is_on_disk(
+    folder: Path, answers: Any, then: str, steps: int
+) -> None:
+    assert len(answers["out_of_memory"]) == 2
+    assert all(text.startswith("RESOURCE_EXHAUSTED") for text in answers["out_of_memory"])
+    read = records(folder / f"memory-{then}")
+    assert read.steps is not None
+    assert read.steps.step.tolist() == list(range(1, steps + 1))
+    log = (folder / f"memory-{then}" / "mpprof" / "steps.jsonl").read_text().splitlines()
+    lines = [json.loads(line) for line in log]
+    (end,) = (k for k, line in enumerate(lines) if line.get("reason") == "interrupted")
+    assert (lines[end]["kind"], lines[end - 1]["step"]) == ("fit_end", 10)
+    peaks = [line["memory"][0]["peak_bytes"] for line in lines[:end] if line.get("kind") == "step"]
+    assert peaks == sorted(set(peaks))  # of each step
+    assert len(peaks) == 10
+    assert lines[end]["memory"][0]["peak_bytes"] > peaks[-1]
+
+
 @pytest.mark.parametrize("order", ["1", "-1"])
 def test_an_evaluation_in_the_midst_of_an_epoch_loses_no_step(folder: Path, answers: Any, order: str) -> None:
     read = records(folder / "within" / order)

@@ -234,11 +234,12 @@ def test_each_reading_has_the_skips_since_the_one_before(platform: Any) -> None:
         since = np.concatenate([[0], read[:-1]])
         wanted = [int(((bad > before) & (bad <= at)).sum()) for before, at in zip(since, read, strict=True)]
         assert steps.skipped[steps.skipped >= 0].tolist() == wanted, case
-        assert (read - since).max() == 16, case
         if given["per_call"] == 1:
             assert len(read) < len(steps) / 2, case
-        elif given["known"]:  # else any call may be the one that is not full, and is read
+        elif given["known"]:
             assert len(read) < 0.75 * len(steps), case
+        # Else any call may be the one that is not full, and is read.
+        assert (read - since).max() == (16 if given["known"] or given["per_call"] == 1 else 8), case
         assert {STEPS, 2 * STEPS} <= set(read.tolist())
 
 

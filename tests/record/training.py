@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -146,6 +147,7 @@ def on_jax(folder: Path) -> None:
         **_waits(),
         **_recorded(folder),
         "evaluated_within": _evaluated_within(folder / "within"),
+        "out_of_memory": _out_of_memory(folder),
     }
     _with_a_window_that_was_wished_for(folder)
     (folder / "answers.json").write_text(json.dumps(answers))
@@ -291,6 +293,41 @@ def _evaluated_within(folder: Path) -> int:
         fitted = [recorded, Evaluates()][::order]
         made.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0, callbacks=fitted)
     return int(made.optimizer.inner_optimizer._iterations.value)
+
+
+def _out_of_memory(folder: Path) -> list[str]:
+    """A step of the user's that asks the device for more than there is, really; the allocator's numbers are a
+    GPU's, which is not here. What the errors say."""
+    import jax
+    import keras
+
+    from mpprof.record.probes.jax import JaxProbe
+
+    class Eats(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch == 10:
+                jax.numpy.zeros(1 << 46).block_until_ready()  # 256 TiB
+
+    reads, errors = [0], []
+
+    def memory(self: Any) -> Any:
+        reads[0] += 1
+        return [{"device": "gpu:0", "peak_bytes": 1000 + reads[0], "live_bytes": reads[0]}]
+
+    x, y = data(20)
+    made = model(kind="linear", optimizer="sgd")
+    with mock.patch.object(JaxProbe, "memory", memory):
+        for then in ("close", "fit"):
+            recorded = callback(folder / f"memory-{then}")
+            try:
+                made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded, Eats()])
+            except jax.errors.JaxRuntimeError as error:
+                errors.append(str(error))
+            if then == "close":
+                recorded.close()
+            else:
+                made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    return errors
 
 
 def _with_tensorboard(folder: Path, x: Any, y: Any) -> None:
