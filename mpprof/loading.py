@@ -288,9 +288,19 @@ def _recorded(place: Place) -> Run:
         hardware=records.hardware,
         traces=found,
         finished=records.finished,
-        warnings=(*records.warnings, *said, *_choice(found), *_said_of(_closed_in(place))),
+        warnings=(
+            *records.warnings,
+            *_unended(records),
+            *said,
+            *_choice(found),
+            *_said_of(_closed_in(place)),
+        ),
         workers=workers,
     )
+
+
+def _unended(records: Records) -> tuple[str, ...]:
+    return () if records.finished else ("the log tells no end of the training: it was killed, or still runs",)
 
 
 def _closed_in(place: Place) -> list[UnreadableError]:

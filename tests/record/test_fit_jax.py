@@ -10,7 +10,7 @@ import pytest
 
 from mpprof.store import Records, read_records
 from tests.record.processes import done_on_jax
-from tests.record.training import on_jax
+from tests.record.training import did_all, on_jax
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.framework
@@ -42,6 +42,10 @@ def records(root: Path) -> Records:
 @pytest.mark.parametrize("kind", ["dense", "convolution", "recurrent"])
 def test_weights_are_the_same_bit_by_bit(answers: Any, kind: str) -> None:
     assert answers["identical"][kind]
+
+
+def test_as_nobody_has_set_it_it_does_all_that_it_can(folder: Path) -> None:
+    did_all(folder / "default", (folder / "printed").read_text())
 
 
 def test_keras_still_dispatches_asynchronously(answers: Any) -> None:
@@ -156,6 +160,25 @@ def test_the_line_before_a_window_that_was_wished_for_says_that_there_was_a_wait
     # Since the wait before; after the window's edges, where the profiler starts and stops, counting is anew.
     assert calls == {16: 16, 32: 16, first - 1: first - 33, first + 4: 5, 48: 48 - first - 4}
     assert (steps.interval_ns >= 0).tolist() == steps.synced.tolist()
+
+
+@pytest.mark.parametrize(("then", "steps"), [("close", 10), ("fit", 30)])
+def test_after_a_step_that_ran_out_of_memory_the_allocators_state_is_on_disk(
+    folder: Path, answers: Any, then: str, steps: int
+) -> None:
+    assert len(answers["out_of_memory"]) == 2
+    assert all(text.startswith("RESOURCE_EXHAUSTED") for text in answers["out_of_memory"])
+    read = records(folder / f"memory-{then}")
+    assert read.steps is not None
+    assert read.steps.step.tolist() == list(range(1, steps + 1))
+    log = (folder / f"memory-{then}" / "mpprof" / "steps.jsonl").read_text().splitlines()
+    lines = [json.loads(line) for line in log]
+    (end,) = (k for k, line in enumerate(lines) if line.get("reason") == "interrupted")
+    assert (lines[end]["kind"], lines[end - 1]["step"]) == ("fit_end", 10)
+    peaks = [line["memory"][0]["peak_bytes"] for line in lines[:end] if line.get("kind") == "step"]
+    assert peaks == sorted(set(peaks))  # of each step
+    assert len(peaks) == 10
+    assert lines[end]["memory"][0]["peak_bytes"] > peaks[-1]
 
 
 @pytest.mark.parametrize("order", ["1", "-1"])

@@ -22,7 +22,16 @@ from mpprof.record.announcing import last_line
 from mpprof.store import Records, find_runs, read_records
 from tests.record.processes import REPOSITORY, done
 from tests.record.test_fit_jax import events_of
-from tests.record.training import BATCH, batches_of_unknown_number, callback, data, digest, model
+from tests.record.training import (
+    BATCH,
+    batches_of_unknown_number,
+    by_default,
+    callback,
+    data,
+    did_all,
+    digest,
+    model,
+)
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -88,6 +97,20 @@ def test_weights_are_the_same_bit_by_bit(tmp_path: Path, kind: str, compiling: d
     assert read.facts is not None
     assert read.facts.deterministic_ops is True
     assert read.facts.profile_windows[0].status == "done"
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_as_nobody_has_set_it_it_does_all_that_it_can_and_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y = data(70, bad_steps=(3, 40))
+    digests = []
+    for callbacks in ([], by_default(tmp_path)):
+        made = model()
+        fit(made, x, y, *callbacks, epochs=2, shuffle=True, validation_data=(x[:16], y[:16]))
+        digests.append(digest(made))
+    assert digests[0] == digests[1]
+    did_all(tmp_path / "default", capsys.readouterr().out)
 
 
 def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Path) -> None:

@@ -10,27 +10,40 @@ import pytest
 
 from mpprof.store import Records, read_records
 from tests.record.processes import done
-from tests.record.training import BATCH, CLASSES, FEATURES, callback, data
+from tests.record.training import BATCH, CLASSES, FEATURES, by_default, callback, data, did_all, said_into
 
 pytest.importorskip("tf_keras", reason="tf_keras is not installed")
 pytestmark = pytest.mark.framework
 
+KINDS = ("dense", "convolution", "recurrent")
+
 
 def model(
-    optimizer: Any = "adam", hidden: bool = True, policy: str = "mixed_float16", **compiling: Any
+    optimizer: Any = "adam",
+    hidden: bool = True,
+    policy: str = "mixed_float16",
+    kind: str = "dense",
+    **compiling: Any,
 ) -> Any:
     import tf_keras
 
     tf_keras.utils.set_random_seed(11)
     tf_keras.mixed_precision.set_global_policy(policy)
     layers = tf_keras.layers
-    inner = tf_keras.Sequential(
-        [layers.Dense(16, activation="relu", name="wide"), layers.Dropout(0.2)], name="encoder"
-    )
+    inner = {
+        "dense": lambda: [layers.Dense(16, activation="relu", name="wide"), layers.Dropout(0.2)],
+        "convolution": lambda: [
+            layers.Reshape((FEATURES // 2, 2, 1)),
+            layers.Conv2D(4, 2, padding="same"),
+            layers.BatchNormalization(),
+            layers.Flatten(),
+        ],
+        "recurrent": lambda: [layers.Reshape((FEATURES // 2, 2)), layers.LSTM(8)],
+    }[kind]
     made = tf_keras.Sequential(
         [
             tf_keras.Input((FEATURES,)),
-            *([inner] if hidden else []),
+            *([tf_keras.Sequential(inner(), name="encoder")] if hidden else []),
             layers.Dense(CLASSES, name="head"),
             layers.Activation("softmax", dtype="float32"),
         ]
@@ -52,10 +65,33 @@ def fit(made: Any, x: Any, y: Any, *callbacks: Any, **more: Any) -> None:
     )
 
 
+def identical(out: Path) -> None:
+    """Whether models train to the same bits with the callback, one of them also as it is when nobody sets it."""
+    import tensorflow as tf
+    from tensorflow.python.framework import config
+
+    tf.keras.utils.set_random_seed(0)
+    tf.config.experimental.enable_op_determinism()
+    x, y = data(70, bad_steps=(3, 20))
+    same = {}
+    for kind in KINDS:
+        as_set = callback(out / kind, profile_steps=(12, 16), hardware=True)
+        digests = []
+        for callbacks in ([], [as_set], *([by_default(out)] if kind == "convolution" else ())):
+            made = model(kind=kind)
+            with said_into(out / "printed"):
+                fit(made, x, y, *callbacks, epochs=2, validation_data=(x[:16], y[:16]))
+            digests.append(weights(made))
+        same[kind] = len(set(digests)) == 1
+    (out / "same.json").write_text(json.dumps(same))
+    config.disable_op_determinism()
+
+
 def everything(out: Path) -> None:
     import tensorflow as tf
     import tf_keras
 
+    identical(out)
     x, y = data(70, bad_steps=(3, 40, 41))
     digests = []
     for callbacks in ([], [callback(out / "skips", profile_steps=(50, 54))]):
@@ -193,6 +229,21 @@ def test_calls_of_several_steps_and_one_that_is_not_full(folder: Path) -> None:
     assert steps.step[-1] == 76
     assert steps.covers.tolist() == [8, 8, 8, 8, 6] * 2
     assert steps.skipped.tolist() == [1, 0, 0, 0, 1] * 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_of_each_kind_of_model_are_the_same_bit_by_bit(folder: Path, kind: str) -> None:
+    assert json.loads((folder / "same.json").read_text())[kind]
+    read = records(folder / kind)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert read.facts.deterministic_ops is True
+    assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 4
+    assert [window.status for window in read.facts.profile_windows] == ["done"]
+
+
+def test_as_nobody_has_set_it_it_does_all_that_it_can(folder: Path) -> None:
+    did_all(folder / "default", (folder / "printed").read_text())
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@ not there. Fits are killed at moments that their files tell, too."""
 
 from __future__ import annotations
 
-import mmap
 import contextlib
 import io
+import mmap
 import os
 import random
+import re
 import resource
 import signal
 import struct
@@ -70,6 +71,10 @@ def fit(folder: Path, window: tuple[int, int] = WINDOW) -> None:
     model().fit(x, y, batch_size=8, epochs=10_000, verbose=0, callbacks=[recorded, Telling()])
 
 
+def fit_with_a_window_that_ends(folder: Path) -> None:
+    fit(folder, (WINDOW[0], WINDOW[0] + 200))
+
+
 def fit_that_may_write_little(folder: Path) -> None:
     """The system kills it, as abruptly as kill -9 does, in the midst of writing the first large file: the
     trace. (The log is cut off at no byte that matters: it is smaller.)"""
@@ -94,34 +99,73 @@ def truth(folder: Path) -> tuple[int, int, int]:
     return step, last_ns, first_ns
 
 
-def kill(processes: dict[Path, Process], moments: dict[Path, tuple[int, float]]) -> None:
-    """Each so many seconds after its first step, and after so many steps, whichever is later."""
+Moment = Callable[[Path], bool]
+
+
+def after(steps: int, seconds: float = 0.0) -> Moment:
+    """So many steps have run, and so many seconds have passed since the first one."""
+
+    def now(folder: Path) -> bool:
+        step, _, first_ns = truth(folder)
+        return step >= steps and time.monotonic_ns() - first_ns >= seconds * 1e9
+
+    return now
+
+
+def window_is_open(folder: Path) -> bool:
+    """The run's own files say so, and hold a step of it."""
+    log = folder / "run" / "mpprof" / "steps.jsonl"
+    return log.exists() and b'"profiled":true' in log.read_bytes()
+
+
+def trace_is_written(folder: Path) -> bool:
+    """The profiler has begun to write it."""
+    return any(trace_files(folder)) or any((folder / "run").glob("plugins/profile/*"))
+
+
+def trace_files(folder: Path) -> list[Path]:
+    """What the profiler has written so far of a trace that is not the run's yet."""
+    return list((folder / "run" / "mpprof").glob(".window-*/plugins/profile/*/*.xplane.pb"))
+
+
+def kill(processes: dict[Path, Process], moments: dict[Path, Moment]) -> None:
+    """Each at its moment."""
     deadline, left = time.monotonic() + 90, dict(processes)
     while left:
         for folder, process in list(left.items()):
             assert process.code is None, process.said.read_text()
-            step, _, first_ns = truth(folder)
-            least, after_s = moments[folder]
-            if step >= least and time.monotonic_ns() - first_ns >= after_s * 1e9:
+            if moments[folder](folder):
                 os.kill(process.pid, signal.SIGKILL)
                 left.pop(folder).wait()
         assert time.monotonic() < deadline
         time.sleep(0.002)
 
 
-def check(folder: Path) -> None:
+def check(folder: Path) -> str:
+    """Of a killed process: what is missing, as its report says it, too."""
     step, ended_ns, first_ns = truth(folder)
     read = read_records(folder / "run")
     assert not read.finished
     assert read.facts is not None
-    kept = read.steps
-    if kept is None or not len(kept):
-        assert ended_ns - first_ns < LATE_NS  # killed within a second of its first step
-        return
-    assert kept.step.tolist() == list(range(1, len(kept) + 1))
+    kept = [] if read.steps is None else read.steps.step.tolist()
+    text = report(folder / "run")
+    assert "no end of the training: it was killed, or still runs" in text
+    assert re.search(rf"^Steps +{len(kept):,} steps, ", text, re.M)
+    assert kept == list(range(1, len(kept) + 1))
     assert len(kept) <= step + 1
-    missing_ns = ended_ns - (read.facts.clock_monotonic_ns + int(kept.t_ns[-1]))
+    if read.steps is None or not kept:
+        assert ended_ns - first_ns < LATE_NS  # killed within a second of its first step
+        return text
+    missing_ns = ended_ns - (read.facts.clock_monotonic_ns + int(read.steps.t_ns[-1]))
     assert missing_ns < LATE_NS, f"{step - len(kept)} steps of the last {missing_ns / 1e9:.2f} s are missing"
+    return text
+
+
+def report(root: Path) -> str:
+    """What `mpprof report` prints of it; all white space alike."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["report", str(root)]) == 0
+    return re.sub(r"[ \t]*\n {2,}", " ", out.getvalue())
 
 
 def killed_loops(folder: Path, count: int, together: int = 10) -> None:
@@ -130,7 +174,7 @@ def killed_loops(folder: Path, count: int, together: int = 10) -> None:
         folders = [folder / str(k) for k in range(first, min(count, first + together))]
         kill(
             {one: start(loop, one) for one in folders},
-            {one: (1, moments.uniform(0.0, 0.7)) for one in folders},
+            {one: after(1, moments.uniform(0.0, 0.7)) for one in folders},
         )
         for one in folders:
             check(one)
@@ -141,17 +185,36 @@ def test_a_loop_killed_at_twenty_moments(tmp_path: Path) -> None:
 
 
 @pytest.mark.framework
-def test_a_fit_killed_at_three_moments_two_of_them_within_its_profile_window(tmp_path: Path) -> None:
+def test_a_fit_killed_as_it_begins_within_its_profile_window_and_as_the_trace_is_written(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("tensorflow")
-    folders = [tmp_path / str(k) for k in range(3)]
-    moments = dict(zip(folders, ((1, 0.0), (WINDOW[0] + 5, 0.3), (WINDOW[0] + 5, 0.8)), strict=True))
-    kill({one: start(fit, one) for one in folders}, moments)
-    for one in folders:
-        check(one)
-    for one in folders[1:]:
-        facts = read_records(one / "run").facts
+    begins, within, as_it_ends, writes = (tmp_path / str(k) for k in range(4))
+    limited = start(fit_that_may_write_little, writes)
+    kill(
+        {
+            begins: start(fit, begins),
+            within: start(fit, within),
+            as_it_ends: start(fit_with_a_window_that_ends, as_it_ends),
+        },
+        {begins: after(1), within: window_is_open, as_it_ends: trace_is_written},
+    )
+    limited.wait()
+    assert limited.code == -signal.SIGXFSZ
+    (half,) = trace_files(writes)
+    assert half.stat().st_size == MOST_BYTES
+    check(begins)
+    check(as_it_ends)
+    for folder in (within, writes):
+        text = check(folder)
+        facts = read_records(folder / "run").facts
         assert facts is not None
-        assert [window.status for window in facts.profile_windows] == ["open"]
+        assert [(window.first_step, window.status) for window in facts.profile_windows] == [
+            (WINDOW[0], "open")
+        ]
+        assert "there is no trace: the profile window never closed" in text
+    damaged = f"{half}: no event is left: the file is cut off or damaged"
+    assert "".join(damaged.split()) in "".join(text.split())  # lines end within a path
 
 
 @pytest.mark.soak

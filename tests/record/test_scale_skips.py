@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mpprof.store import Records, read_records
@@ -19,7 +20,9 @@ from tests.record.processes import done, done_on_jax
 pytestmark = pytest.mark.framework
 
 SHARDED = "sharded"
-STEPS, BAD = 38, (2, 19, 20, 37)
+STEPS, BAD = 262, (2, 19, 20, 229, 231, 261)
+"""Of an epoch. The first skips fall where every step is read, those of 229 and 231 into one interval of the sixteen
+steps between two readings, and the last one into the call that is not full."""
 
 CASES = {
     f"{calls}-{size}-{micro}": {"per_call": calls, "known": size == "known", "accumulate": micro}
@@ -219,6 +222,25 @@ def test_steps_and_skips_are_exact(platform: Any) -> None:
     assert {case["scale"] for case in truth.values()} == {2.0 ** (15 - 2 * len(BAD))}
     if not name.startswith("tf_keras"):
         assert {case["ran"] for case in truth.values()} == {2 * (STEPS - len(BAD))}
+
+
+def test_each_reading_has_the_skips_since_the_one_before(platform: Any) -> None:
+    name, out, _ = platform
+    bad = np.array([step + epoch * STEPS for epoch in range(2) for step in BAD])
+    for case, given in PLATFORMS[name].items():
+        steps = records(out / case).steps
+        assert steps is not None
+        read = steps.step[steps.skipped >= 0]
+        since = np.concatenate([[0], read[:-1]])
+        wanted = [int(((bad > before) & (bad <= at)).sum()) for before, at in zip(since, read, strict=True)]
+        assert steps.skipped[steps.skipped >= 0].tolist() == wanted, case
+        if given["per_call"] == 1:
+            assert len(read) < len(steps) / 2, case
+        elif given["known"]:
+            assert len(read) < 0.75 * len(steps), case
+        # Else any call may be the one that is not full, and is read.
+        assert (read - since).max() == (16 if given["known"] or given["per_call"] == 1 else 8), case
+        assert {STEPS, 2 * STEPS} <= set(read.tolist())
 
 
 @pytest.mark.parametrize("platform", ["jax, sharded"], indirect=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -10,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import mpprof
+from mpprof.store import read_records
 
 FEATURES, CLASSES, BATCH = 8, 4, 8
 
@@ -88,6 +91,36 @@ def callback(logdir: Path, **more: Any) -> Any:
     )
 
 
+def by_default(logdir: Path) -> list[Any]:
+    """Callbacks of a training whose user has set nothing: it audits, announces, profiles and samples."""
+    from mpprof.record import MPProfilerCallback
+
+    return [MPProfilerCallback(logdir / "default")]
+
+
+def did_all(root: Path, said: str) -> None:
+    """Whether the callback of `by_default`, and what was printed meanwhile, show all that it does."""
+    read = read_records(root)
+    assert read.facts is not None
+    assert read.steps is not None
+    assert len(read.steps) == 140
+    (window,) = read.facts.profile_windows
+    assert window.status == "done"
+    assert window.last_step == window.first_step + 4
+    assert "hardware" not in read.facts.absent
+    audited, ended = said.index("mpprof audit"), said.index("mpprof: 140 steps")
+    assert audited < ended
+    assert said.count("mpprof: ") == 1
+    assert ". More: mpprof report " in said[ended:]
+
+
+@contextlib.contextmanager
+def said_into(file: Path) -> Iterator[None]:
+    """What is printed meanwhile goes there, behind what went there before."""
+    with file.open("a") as out, contextlib.redirect_stdout(out):
+        yield
+
+
 def batches_of_unknown_number(x: Any, y: Any) -> Any:
     """A data set whose length neither TensorFlow nor Keras knows."""
     import tensorflow as tf
@@ -114,6 +147,7 @@ def on_jax(folder: Path) -> None:
         **_waits(),
         **_recorded(folder),
         "evaluated_within": _evaluated_within(folder / "within"),
+        "out_of_memory": _out_of_memory(folder),
     }
     _with_a_window_that_was_wished_for(folder)
     (folder / "answers.json").write_text(json.dumps(answers))
@@ -123,20 +157,22 @@ def _identical(folder: Path) -> dict[str, bool]:
     x, y = data(70, bad_steps=(3, 40))
     same = {}
     for kind in ("dense", "convolution", "recurrent"):
+        as_set = callback(folder / f"identical-{kind}", profile_steps=(36, 42))
         digests = []
-        for callbacks in ([], [callback(folder / f"identical-{kind}", profile_steps=(36, 42))]):
+        for callbacks in ([], [as_set], *([by_default(folder)] if kind == "dense" else ())):
             made = model(kind=kind)
-            made.fit(
-                x,
-                y,
-                batch_size=BATCH,
-                epochs=2,
-                verbose=0,
-                callbacks=callbacks,
-                validation_data=(x[:16], y[:16]),
-            )
+            with said_into(folder / "printed"):
+                made.fit(
+                    x,
+                    y,
+                    batch_size=BATCH,
+                    epochs=2,
+                    verbose=0,
+                    callbacks=callbacks,
+                    validation_data=(x[:16], y[:16]),
+                )
             digests.append(digest(made))
-        same[kind] = digests[0] == digests[1]
+        same[kind] = len(set(digests)) == 1
     return same
 
 
@@ -275,6 +311,41 @@ def _evaluated_within(folder: Path) -> int:
         fitted = [recorded, Evaluates()][::order]
         made.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0, callbacks=fitted)
     return int(made.optimizer.inner_optimizer._iterations.value)
+
+
+def _out_of_memory(folder: Path) -> list[str]:
+    """A step of the user's that asks the device for more than there is, really; the allocator's numbers are a
+    GPU's, which is not here. What the errors say."""
+    import jax
+    import keras
+
+    from mpprof.record.probes.jax import JaxProbe
+
+    class Eats(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch == 10:
+                jax.numpy.zeros(1 << 46).block_until_ready()  # 256 TiB
+
+    reads, errors = [0], []
+
+    def memory(self: Any) -> Any:
+        reads[0] += 1
+        return [{"device": "gpu:0", "peak_bytes": 1000 + reads[0], "live_bytes": reads[0]}]
+
+    x, y = data(20)
+    made = model(kind="linear", optimizer="sgd")
+    with mock.patch.object(JaxProbe, "memory", memory):
+        for then in ("close", "fit"):
+            recorded = callback(folder / f"memory-{then}")
+            try:
+                made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded, Eats()])
+            except jax.errors.JaxRuntimeError as error:
+                errors.append(str(error))
+            if then == "close":
+                recorded.close()
+            else:
+                made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    return errors
 
 
 def _with_tensorboard(folder: Path, x: Any, y: Any) -> None:

@@ -164,7 +164,7 @@ def test_after_an_out_of_memory_error_the_allocators_last_state_is_on_disk(
     recorded = callback(tmp_path)
     with pytest.raises(torch.OutOfMemoryError):
         fit(model(), x, y, recorded, Memory())
-    recorded._session.at_exit()
+    recorded.close()
     lines = (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()
     assert '"kind":"fit_end","reason":"interrupted","memory":[{"device":"cuda:0"' in lines[-1]
     assert '"peak_bytes":500' in lines[5]

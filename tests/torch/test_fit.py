@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mpprof.store import find_runs
+from tests.record.training import by_default, did_all
 from tests.torch.training import (
     BATCH,
     callback,
@@ -52,6 +53,20 @@ def test_weights_are_the_same_bit_by_bit(tmp_path: Path, kind: str, policy: str)
     assert facts is not None
     assert facts.deterministic_ops is True
     assert facts.profile_windows[0].status == "done"
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_as_nobody_has_set_it_it_does_all_that_it_can_and_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y = data(70, bad_steps=(3, 40))
+    digests = []
+    for callbacks in ([], by_default(tmp_path)):
+        made = model()
+        fit(made, x, y, *callbacks, epochs=2, validation_data=(x[:16], y[:16]))
+        digests.append(digest(made))
+    assert digests[0] == digests[1]
+    did_all(tmp_path / "default", capsys.readouterr().out)
 
 
 def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Path) -> None:
