@@ -15,7 +15,7 @@ from tests.record.training import BATCH, CLASSES, FEATURES, by_default, callback
 pytest.importorskip("tf_keras", reason="tf_keras is not installed")
 pytestmark = pytest.mark.framework
 
-KINDS = ("dense", "convolution", "recurrent")
+KINDS = ("convolution", "recurrent")  # of a dense one the run `skips` tells
 
 
 def model(
