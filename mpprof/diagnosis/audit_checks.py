@@ -234,8 +234,9 @@ def first_convolution(model: Audited, rule: Rule) -> Iterator[AuditNote]:
     better = 4 if channels <= 4 and first.config.get("strides") not in (1, [1], [1, 1]) else shapes.ALIGNMENT
     if better == channels:
         return
+    read = f"{channels} channel{'s' * (channels > 1)}"
     yield _note(
-        rule, "info", first.name, f"reads {channels} channels; matrix instructions want {better} or more",
+        rule, "info", first.name, f"reads {read}; matrix instructions want {better} or more",
         f"images = keras.ops.pad(images, {_padding(rank, axis, better - channels)})",
         "The first convolution has few channels",
     )  # fmt: skip

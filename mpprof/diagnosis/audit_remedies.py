@@ -187,7 +187,15 @@ def _output(subject: Subject) -> str:
         return 'outputs = keras.ops.cast(x, "float32")  # the end of call()'
     if not layer.parameters:
         return f"outputs = {written(layer, dtype='float32')}(x)"
-    return _ending_in_float32(subject, layer, lambda one: in_place(one, subject.own_policy))
+    half = half_policy(subject)
+
+    def write(one: LayerFacts) -> str:
+        """As it is, but for a product in float32 whose wrapper rounds what it gives."""
+        if one.compute_dtype not in HALF_DTYPES:
+            return _with_policy(subject, one, half)
+        return in_place(one, subject.own_policy)
+
+    return _ending_in_float32(subject, layer, write)
 
 
 def _ending_in_float32(subject: Subject, layer: LayerFacts, write: Write) -> str:
