@@ -96,7 +96,7 @@ def placed(layers: Sequence[LayerFacts], layer: LayerFacts, write: Write) -> tup
 def wrapper_of(layers: Sequence[LayerFacts], layer: LayerFacts) -> LayerFacts | None:
     """The Bidirectional, TimeDistributed, RNN or the like that the layer was given to."""
     name = layer.name.rpartition("/")[0]
-    return next((one for one in layers if name and one.name == name and kinds.is_wrapper(one)), None)
+    return next((one for one in layers if one.name == name and kinds.is_wrapper(one)), None) if name else None
 
 
 def children(layers: Sequence[LayerFacts], layer: LayerFacts) -> list[LayerFacts]:
