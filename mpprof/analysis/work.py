@@ -30,12 +30,12 @@ def shares(layers: Sequence[LayerFacts]) -> dict[str, float]:
     return {name: size / whole for name, size in sizes.items()} if whole else {}
 
 
-def rows(layer: LayerFacts, layers: Sequence[LayerFacts]) -> int | None:
+def rows(layer: LayerFacts, layers: Layers) -> int | None:
     """Rows of a layer's product per example: positions of a sequence or an image. Of a recurrent layer one,
     as each step has its own product. None: not known."""
     if kinds.is_recurrent(layer):
         return 1
-    dims = _applied_at(layer, {each.name: each for each in layers})
+    dims = _applied_at(layer, layers)
     return None if dims is None or None in dims else math.prod(size or 1 for size in dims)
 
 

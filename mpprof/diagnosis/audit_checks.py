@@ -91,11 +91,12 @@ class Audited:
         """(name, code) of the layer with these arguments, in its place."""
         return self.placed(layer, lambda one: in_place(one, self.policy, **changes))
 
-    def input_shape(self, layer: LayerFacts) -> object:
+    def input_shape(self, layer: LayerFacts, by_name: work.Layers) -> object:
         """Its own, or that of the wrapper that hands its input on."""
         at: LayerFacts | None = layer
         while at is not None and at.input_shape is None and at.kind != "StackedRNNCells":
-            at = wrapper_of(self.facts.layers, at)
+            outer = work.parent(at, by_name)
+            at = outer if outer is not None and kinds.is_wrapper(outer) else None
         return at.input_shape if at is not None else None
 
 
@@ -129,9 +130,9 @@ def sizes(model: Audited, rule: Rule) -> Iterator[AuditNote]:
             continue
         if note := _width(model, rule, layer, layer.name in end):
             yield note
-        inner = _read(layer, model.input_shape(layer))
+        inner = _read(layer, model.input_shape(layer, by_name))
         if inner is not None and inner % shapes.ALIGNMENT and layer.name != first and inner not in widths:
-            yield _features(model, rule, layer, inner)
+            yield _features(model, rule, layer, inner, model.input_shape(layer, by_name))
     yield from _batch(model, rule)
 
 
@@ -143,8 +144,7 @@ def _read(layer: LayerFacts, shape: object) -> int | None:
     return shapes.last_axis(shape)
 
 
-def _features(model: Audited, rule: Rule, layer: LayerFacts, inner: int) -> AuditNote:
-    shape = model.input_shape(layer)
+def _features(model: Audited, rule: Rule, layer: LayerFacts, inner: int, shape: object) -> AuditNote:
     rank = len(shape) if isinstance(shape, list | tuple) else 0
     axis = 1 if layer.config.get("data_format") == "channels_first" else rank - 1
     more = up(inner, shapes.ALIGNMENT) - inner
@@ -180,9 +180,10 @@ def _batch(model: Audited, rule: Rule) -> Iterator[AuditNote]:
     if batch is None or batch % shapes.ALIGNMENT == 0 or not model.half:
         return
     narrow = False
+    by_name = {f.name: f for f in model.facts.layers}
     for layer in model.half:
         if kinds.is_matrix(layer) and not kinds.is_depthwise(layer) and model.matters(layer):
-            positions = work.rows(layer, model.facts.layers)
+            positions = work.rows(layer, by_name)
             narrow |= (batch * (positions or 1)) % shapes.ALIGNMENT != 0
     why = "" if narrow else ": with the positions in each example its products have rows that are"
     yield _note(
@@ -234,8 +235,9 @@ def first_convolution(model: Audited, rule: Rule) -> Iterator[AuditNote]:
     better = 4 if channels <= 4 and first.config.get("strides") not in (1, [1], [1, 1]) else shapes.ALIGNMENT
     if better == channels:
         return
+    read = f"{channels} channel{'s' * (channels > 1)}"
     yield _note(
-        rule, "info", first.name, f"reads {channels} channels; matrix instructions want {better} or more",
+        rule, "info", first.name, f"reads {read}; matrix instructions want {better} or more",
         f"images = keras.ops.pad(images, {_padding(rank, axis, better - channels)})",
         "The first convolution has few channels",
     )  # fmt: skip

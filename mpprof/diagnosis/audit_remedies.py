@@ -96,7 +96,7 @@ def placed(layers: Sequence[LayerFacts], layer: LayerFacts, write: Write) -> tup
 def wrapper_of(layers: Sequence[LayerFacts], layer: LayerFacts) -> LayerFacts | None:
     """The Bidirectional, TimeDistributed, RNN or the like that the layer was given to."""
     name = layer.name.rpartition("/")[0]
-    return next((one for one in layers if name and one.name == name and kinds.is_wrapper(one)), None)
+    return next((one for one in layers if one.name == name and kinds.is_wrapper(one)), None) if name else None
 
 
 def children(layers: Sequence[LayerFacts], layer: LayerFacts) -> list[LayerFacts]:
@@ -187,7 +187,15 @@ def _output(subject: Subject) -> str:
         return 'outputs = keras.ops.cast(x, "float32")  # the end of call()'
     if not layer.parameters:
         return f"outputs = {written(layer, dtype='float32')}(x)"
-    return _ending_in_float32(subject, layer, lambda one: in_place(one, subject.own_policy))
+    half = half_policy(subject)
+
+    def write(one: LayerFacts) -> str:
+        """As it is, but for a product in float32 whose wrapper rounds what it gives."""
+        if one.compute_dtype not in HALF_DTYPES:
+            return _with_policy(subject, one, half)
+        return in_place(one, subject.own_policy)
+
+    return _ending_in_float32(subject, layer, write)
 
 
 def _ending_in_float32(subject: Subject, layer: LayerFacts, write: Write) -> str:

@@ -92,7 +92,12 @@ def _output(tensor: Any) -> Facts:
     """Which layer gives one of the model's outputs, and in which type."""
     history = tensor._keras_history
     made_by = getattr(history, "operation", None) or history.layer  # Keras 3, Keras 2
-    return {"layer": str(made_by.name), "dtype": _text(tensor.dtype)}
+    return {"layer": str(made_by.name), "dtype": None if _says_nothing(made_by) else _text(tensor.dtype)}
+
+
+def _says_nothing(layer: Any) -> bool:
+    """A Lambda of Keras 3 states its own compute type as that of its output, whatever its function gives."""
+    return type(layer).__name__ == "Lambda" and _package(type(layer)) == "keras"
 
 
 def _train_step(model: Any) -> str | None:
@@ -138,7 +143,7 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "module": _package(type(layer)),
         "compute_dtype": _text(_ask(lambda: layer.compute_dtype)),
         "variable_dtype": _text(_ask(lambda: layer.variable_dtype)),
-        "output_dtype": _ask(lambda: _dtype(layer.output)),
+        "output_dtype": None if _says_nothing(layer) else _ask(lambda: _dtype(layer.output)),
         "input_dtype": _ask(lambda: _dtype(layer.input)),
         "dtype_policy": _text(getattr(policy, "name", None)),
         "config": _config(layer),

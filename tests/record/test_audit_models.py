@@ -388,6 +388,35 @@ def test_the_activation_of_an_output_inside_another_layer_is_float32(make: Any, 
         assert better.layers[-1].get_config()["activation"] == activated
 
 
+def test_a_float32_product_whose_wrapper_rounds_it_again_is_sent_to_a_float32_activation() -> None:
+    """TimeDistributed of Keras 3 gives its own compute type out."""
+    parts = (
+        series, lambda: layers.Dense(8),
+        lambda: layers.TimeDistributed(layers.Dense(9000, activation="softmax", dtype="float32"), name="each"),
+    )  # fmt: skip
+    model = assembled(parts, "mixed_float16")
+    assert model(np.zeros((1, 4, 8), "float32")).dtype == "float16"
+    for code in ("MP104", "MP106"):
+        (note,) = noted(model, code, "each")
+        better = assembled(parts, "mixed_float16", "each", note.remedy)
+        assert {n.code for n in mpprof.audit(better).notes} & {"MP104", "MP106"} == set()
+        assert better(np.zeros((1, 4, 8), "float32")).dtype == "float32"
+
+
+def test_what_a_lambda_gives_is_not_known() -> None:
+    """Keras 3 takes a Lambda's compute type for that of its output: here it is float32."""
+    parts = (
+        series, lambda: layers.Dense(8),
+        lambda: layers.Lambda(lambda x: keras.ops.cast(x, "float32"), name="casts"),
+    )  # fmt: skip
+    model = assembled(parts, "mixed_float16")
+    assert model(np.zeros((1, 4, 8), "float32")).dtype == "float32"
+    report = mpprof.audit(model)
+    assert report.notes == ()
+    (unable,) = report.unable
+    assert "the output dtype of casts was not recorded" in unable.reason
+
+
 # --- the batch, and what is printed ------------------------------------------------------------------------
 
 

@@ -51,6 +51,12 @@ def judge(signals: Signals) -> Outcome:
         )
     given = outputs or {last.name: last.output_dtype}
     half = [name for name, dtype in given.items() if dtype in HALF_DTYPES]
+    unknown = [name for name, dtype in given.items() if dtype is None]
+    if not half and unknown:
+        return Unable(
+            f"the output dtype of {evidence.listed(unknown)} was not recorded: Keras does not state what the "
+            f'function of a Lambda gives; let the model end with Activation("linear", dtype="float32")'
+        )
     if not half:
         return Clear(f"the output of {evidence.listed(list(given))} is {', '.join(sorted(_types(given)))}")
     dtype = given[half[0]]
