@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mpprof.store import Records, read_records
+from tests.record import on_demand
 from tests.record.processes import done_on_jax
 from tests.record.training import on_jax
 
@@ -155,6 +156,11 @@ def test_the_line_before_a_window_that_was_wished_for_says_that_there_was_a_wait
     # Since the wait before; after the window's edges, where the profiler starts and stops, counting is anew.
     assert calls == {16: 16, 32: 16, first - 1: first - 33, first + 4: 5, 48: 48 - first - 4}
     assert (steps.interval_ns >= 0).tolist() == steps.synced.tolist()
+
+
+def test_a_file_and_a_signal_open_further_windows(folder: Path) -> None:
+    root = folder / "on-demand"
+    on_demand.check(root, records(root), late=1)
 
 
 @pytest.mark.parametrize("order", ["1", "-1"])
