@@ -31,6 +31,9 @@ from mpprof.record.window import Plan, ProfileSteps
 
 log = logging.getLogger("mpprof")
 
+NEWS_RATIO = 0.1
+"""A further verdict is given when the run has grown by so much: short fits of a long run end at once."""
+
 
 @dataclass(frozen=True)
 class _Settings:
@@ -68,7 +71,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
         verbose: 1 prints one line at the end of `fit`, 0 nothing.
         announce: gets the run's root and returns a sentence to print at the end of `fit`; the default is
-            mpprof's own verdict. None for no verdict.
+            mpprof's own verdict, which is given again when the run has grown by a tenth. None for no verdict.
         audit: print, once for each model and before its first step, what of it will not reach the Tensor
             Cores (with `verbose`; nothing where the model is float32 or nothing was found).
         stop_on: alarms that shall stop the training, some of "loss_scale_stuck", "loss_scale_low",
@@ -132,6 +135,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._session: FitSession | None = None
         self._failed = False
         self._audited: Callable[[], Any] = _nothing
+        self._judged_steps = 0  # how many there were at the last verdict
 
     @property
     def root(self) -> Path | None:
@@ -255,7 +259,16 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._session.end_fit(bool(getattr(self._model, "stop_training", False)))
         if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
             root, summary = self._session.recorder.root, self._session.summary
-            tell([last_line(self._settings.announce, root, summary)])
+            tell([last_line(self._announce(self._session.calls.step), root, summary)])
+
+    def _announce(self, steps: int) -> Announce | str | None:
+        """Who judges the run of so many steps; None where mpprof's own verdict would say nothing new."""
+        if self._settings.announce != ANNOUNCE:
+            return self._settings.announce
+        if steps < self._judged_steps * (1 + NEWS_RATIO):
+            return None
+        self._judged_steps = steps
+        return ANNOUNCE
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads, files and the model belong to this instance; a copy records a run of its own.
@@ -264,7 +277,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__init__()
         self.__dict__.update(state)
-        self._session, self._failed, self._audited = None, False, _nothing
+        self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
 
 
 def _nothing() -> None:

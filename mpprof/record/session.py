@@ -522,6 +522,7 @@ class FitSession:
             alarms=tuple(alarm["text"] for alarm in facts.get("alarms", ())),
             finished=not self.in_fit,
             traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
+            timings=len(intervals) if len(intervals) == intervals.maxlen else None,
         )
 
     def summary(self, *, median: bool = True) -> str:
