@@ -250,6 +250,12 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             raise UnableError("nothing was recorded yet", next="Call fit with this callback first")
         return self._session.result(root)
 
+    @property
+    def steps_run(self) -> int | None:
+        """Steps that have run so far; None where they are not recorded (any more)."""
+        session = self._session
+        return None if session is None or self._failed or not session.recorder.on else session.calls.step
+
     def _stop_training(self) -> None:
         self._model.stop_training = True  # not by `self.model`: see above
 
@@ -284,16 +290,26 @@ def _nothing() -> None:
     """No model was audited yet."""
 
 
-def stop_after(steps: int) -> Any:
-    """A callback that ends a training after so many steps, when the call that reaches them has run."""
+def stop_after(steps: int, recorded: MPProfilerCallback) -> Any:
+    """A callback that ends a training after so many steps, when the call that reaches them has run. Stands
+    behind `recorded` in the list, which knows how many have run: where an input ends by itself, Keras tells
+    the begin of a call more. Where nothing is recorded any more it counts the begins."""
 
     class StopAfter(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
         begun = 0
+        asked = False
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             # Not at a batch's end: see MPProfilerCallback. The step that begins here is the last.
-            self.begun += steps_per_execution(self._model)
-            if self.begun >= steps:
-                self._model.stop_training = True
+            per_call = steps_per_execution(self._model)
+            self.begun += per_call
+            ran = recorded.steps_run
+            if (self.begun if ran is None else ran + per_call) >= steps:
+                self.asked, self._model.stop_training = not self._model.stop_training, True
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            ran = recorded.steps_run
+            if self.asked and ran is not None and ran < steps:  # the call that began has not run
+                self.asked, self._model.stop_training = False, False
 
     return StopAfter()
