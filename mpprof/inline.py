@@ -10,10 +10,10 @@ from mpprof.report import json as documents
 
 
 def page(path: str | Path) -> str:
-    """The HTML that `mpprof report --format html` writes.
+    """The HTML that `mpprof report --format html` writes, of the run in this very directory.
 
     Raises MpprofError, or ImportError without plotly."""
-    run = workflows.load(path)
+    run = workflows.load_at(Path(path))
     export = import_module("mpprof_dashboards.export")
     html: str = export.report_html(documents.document(workflows.diagnose(run)), steps=run.steps)
     return html

@@ -35,9 +35,10 @@ class Place:
     nested: tuple[Path, ...] = ()  # run roots under this one
     found: bool = False  # a lone trace that was found in a directory, not named by the user
 
-    def read(self) -> Run:
-        """Reads the records; raises UnreadableError, TooNewError."""
-        return _recorded(self) if self.root.is_dir() else _lone(self)
+    def read(self, most_bytes: int | None = None) -> Run:
+        """Reads the records, of a longer log than `most_bytes` its beginning and its end; raises
+        UnreadableError, TooNewError."""
+        return _recorded(self, most_bytes) if self.root.is_dir() else _lone(self)
 
 
 def places(path: Path) -> tuple[Place, ...]:
@@ -62,6 +63,8 @@ def places(path: Path) -> tuple[Place, ...]:
     if not roots:
         lone = ((file.relative_to(path).as_posix(), file) for file in traces.find(path))
         return tuple(Place(name, file, (file,), found=True) for name, file in lone)
+    if not roots[0].is_relative_to(path):
+        return (_place(roots[0], path, store.find_runs(roots[0])),)  # the path is that of a run's records
     return tuple(_place(root, path, roots) for root in roots)
 
 
@@ -232,6 +235,14 @@ def load(path: str | Path, *, run: str | None = None) -> Run:
     return chosen[-1]
 
 
+def load_at(root: Path, *, most_bytes: int | None = None) -> Run:
+    """The run whose own records lie at `root`, whatever other runs lie below it; of a longer log than
+    `most_bytes` its beginning and its end. Raises NotFoundError, UnreadableError, TooNewError."""
+    from mpprof import store
+
+    return _place(root, root, store.find_runs(root)).read(most_bytes)
+
+
 def _only(path: Path) -> Run:
     """The one run at a path. Raises SeveralRunsError with all of them, those that cannot be read last."""
     at = places(path)
@@ -273,12 +284,12 @@ def _choice(found: tuple[Path, ...]) -> tuple[str, ...]:
     return (said,) if said else ()
 
 
-def _recorded(place: Place) -> Run:
+def _recorded(place: Place, most_bytes: int | None = None) -> Run:
     from mpprof import store
 
-    records = store.read_records(place.root)
+    records = store.read_records(place.root, most_bytes=most_bytes)
     found = _traces_of(place, records)
-    workers, said = _workers(place.root)
+    workers, said = _workers(place.root, most_bytes)
     return Run(
         name=place.name,
         path=place.root,
@@ -312,7 +323,7 @@ def _closed_in(place: Place) -> list[UnreadableError]:
     ]
 
 
-def _workers(root: Path) -> tuple[dict[int, StepTable], tuple[str, ...]]:
+def _workers(root: Path, most_bytes: int | None) -> tuple[dict[int, StepTable], tuple[str, ...]]:
     """The step logs of the workers beside the first. One that cannot be read is a warning."""
     from mpprof import store
 
@@ -320,7 +331,7 @@ def _workers(root: Path) -> tuple[dict[int, StepTable], tuple[str, ...]]:
     warnings: list[str] = []
     for worker in store.further_workers(root):
         try:
-            records = store.read_records(root, worker=worker)
+            records = store.read_records(root, worker=worker, most_bytes=most_bytes)
         except MpprofError as error:
             warnings.append(f"worker {worker}: {error}")
             continue

@@ -7,14 +7,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mpprof import workflows
-from mpprof.errors import UsageError
+from mpprof.errors import UnableError, UsageError
 from mpprof.model.finding import Comparison
 from mpprof.model.frozen import frozen
+from mpprof.model.run import Run
 
 POLICIES = ("float32", "mixed_float16")
 FEWEST_STEPS = 20
 """Fewer than these would be nothing but warm-up and the profile window."""
+
+
+DATA_FOR_ALL = (
+    "Give data that can be gone through again (arrays, a tf.data.Dataset, a PyDataset), or enough of them "
+    "for all policies; and no callback or epochs= that end a training before"
+)
+SHORT_EPOCH_RATIO = 0.5
+"""Data may hold a few batches more or fewer each time. Of a generator that has nothing left, Keras goes on
+with the first batches, which it keeps."""
 
 
 @frozen
@@ -61,7 +73,8 @@ def compare_policies(
     (files, allocator) is warm for the others, which the steps kept for the comparison leave out.
 
     Raises `UsageError` for arguments that are none of these, for fewer steps or policies than can be compared
-    and for models of Keras 2, which has a policy of its own, and `UnableError` as `compare` does.
+    and for models of Keras 2, which has a policy of its own, and `UnableError` as `compare` does and where a
+    training ends before its last step, as it does when the data run out.
     """
     import keras
 
@@ -75,7 +88,10 @@ def compare_policies(
             roots.append(_train(_built(build_model), data, steps, path / policy, batch_size, fit))
     finally:
         keras.config.set_dtype_policy(before)
-    compared = workflows.compare([workflows.load(root) for root in roots])
+    runs = [workflows.load_at(root) for root in roots]
+    if (why := _ran_out(dict(zip(names, runs, strict=True)), steps)) is not None:
+        raise UnableError(why, where=str(path), next=DATA_FOR_ALL)
+    compared = workflows.compare(runs)
     return PolicyComparison(compared.runs, compared.rungs, path)
 
 
@@ -107,6 +123,26 @@ def _checked(build_model: Any, steps: Any, policies: Any) -> list[str]:
     return names
 
 
+def _ran_out(runs: dict[str, Run], steps: int) -> str | None:
+    """Why these runs, by policy, are not of the same data; None where they are."""
+    longest = 0
+    for policy, run in runs.items():
+        if run.steps is None:
+            continue
+        ran = int(run.steps.covers.sum())
+        if ran < steps:
+            return f"only {ran} of {steps} steps ran under {policy}: runs of unlike length are not compared"
+        _, epoch = np.unique(run.steps.epoch, return_inverse=True)
+        epochs = np.bincount(epoch, run.steps.covers).astype(int)
+        ended = epochs[: max(1, len(epochs) - 1)]  # the last one is broken off
+        longest = max(longest, int(ended.max()))
+        if ended.min() < SHORT_EPOCH_RATIO * longest:
+            return (
+                f"the data ran out under {policy}: of {longest} steps an epoch, {int(ended.min())} were left"
+            )
+    return None
+
+
 def _built(build_model: Callable[[], Any]) -> Any:
     import keras
 
@@ -120,7 +156,12 @@ def _built(build_model: Callable[[], Any]) -> Any:
 
 
 def _train(
-    model: Any, data: Any, steps: int, logdir: Path, batch_size: int | None, fit: dict[str, Any]
+    model: Any,
+    data: Any,
+    steps: int,
+    logdir: Path,
+    batch_size: int | None,
+    fit: dict[str, Any],
 ) -> Path:
     from mpprof.record import MPProfilerCallback
     from mpprof.record.callback import stop_after
@@ -128,7 +169,12 @@ def _train(
     recorded = MPProfilerCallback(logdir, verbose=0, announce=None)
     given = fit.get("callbacks") or ()
     others = given if isinstance(given, list | tuple) else (given,)
-    arguments = {"epochs": steps, "verbose": 0, **fit, "callbacks": [recorded, stop_after(steps), *others]}
+    arguments = {
+        "epochs": steps,
+        "verbose": 0,
+        **fit,
+        "callbacks": [recorded, stop_after(steps, recorded), *others],
+    }
     if batch_size is not None:
         arguments["batch_size"] = batch_size
     inputs = data if isinstance(data, tuple) else (data,)

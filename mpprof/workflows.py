@@ -28,13 +28,14 @@ from mpprof.analysis import (
 from mpprof.analysis import steps as stepping
 from mpprof.diagnosis import core
 from mpprof.diagnosis.signals import Case
-from mpprof.errors import SeveralRunsError, UnableError, UnreadableError
-from mpprof.loading import Place, load, places, runs, why_no_trace_in
+from mpprof.errors import UnableError, UnreadableError
+from mpprof.loading import Place, load, load_at, places, runs, why_no_trace_in
 from mpprof.model.account import Account, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Comparison, Diagnosis
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements
+from mpprof.model.quantities import format_count
 from mpprof.model.run import Run
 from mpprof.model.source import RunSource
 from mpprof.model.steps import StepSummary
@@ -46,11 +47,14 @@ if TYPE_CHECKING:
     from mpprof.analysis.bounds import Proof
 
 __all__ = [
-    "Analysis", "Place", "TableKind", "analyse", "announce", "compare", "diagnose", "judge", "load", "places",
-    "rows_of", "runs", "side", "source", "table_rows",
+    "Analysis", "Place", "TableKind", "analyse", "announce", "compare", "diagnose", "judge", "load",
+    "load_at", "places", "rows_of", "runs", "side", "source", "table_rows",
 ]  # fmt: skip
 
 TableKind = Literal["kernels", "ops", "layers", "memory"]
+ANNOUNCED_BYTES = 2 << 20
+"""Of a longer step log the announced verdict is that of its beginning and its end: about ten thousand steps,
+which take a tenth of a second to read. A `fit` is not to end the later the longer its run is."""
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
@@ -315,12 +319,16 @@ def _why_no_memory(mine: Analysis) -> str:
     return why or "no allocations were recorded"
 
 
-def announce(root: str | Path) -> str | None:
-    """The verdict that the callback prints when `fit` ends. None: the run's own directory holds several."""
-    try:
-        return diagnose(load(root)).verdict
-    except SeveralRunsError:
-        return None
+def announce(root: str | Path) -> str:
+    """The verdict that the callback prints when `fit` ends, on the run of this very directory. It is that of
+    `mpprof report`, or says of how many steps it is."""
+    run = load_at(Path(root), most_bytes=ANNOUNCED_BYTES)
+    left_out = stepping.left_out(run.steps) if run.steps is not None else None
+    said = diagnose(run).verdict
+    if left_out is None:
+        return said
+    first, last = map(format_count, left_out)
+    return f"{said} That is of the first {first} and the last {last} steps."
 
 
 def compare(chosen: Sequence[Run], *, strict: bool = False) -> Comparison:

@@ -143,6 +143,23 @@ def median_interval(values: Float64, confidence: float = CONFIDENCE) -> tuple[fl
     return float(ordered[rank]), float(ordered[n - 1 - rank])
 
 
+def epochs_of_one_call(steps: StepTable) -> int | None:
+    """How many epochs there are, where each is a single call: no step then has a time, which goes from one
+    call to the next of the same epoch. None where one is longer, or there is but one."""
+    first = _first_of_epoch(steps)
+    return len(steps) if len(steps) > 1 and first.all() else None
+
+
+def left_out(steps: StepTable) -> tuple[int, int] | None:
+    """How many steps come before and after those that have no row, where some of the log was not read. None
+    where it was read whole."""
+    missing = steps.step[1:] - steps.covers[1:] - steps.step[:-1]
+    if not (missing > 0).any():
+        return None
+    at = int(np.argmax(missing)) + 1
+    return int(steps.covers[:at].sum()), int(steps.covers[at:].sum())
+
+
 def drift(time_ns: Float64) -> Drift | None:
     """Whether steady steps became slower or faster; None for fewer than 18 of them."""
     third = len(time_ns) // 3

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.record.aside import FAILURES, aside
+from mpprof.store import find_runs, formats
 
 log = logging.getLogger("mpprof")
 
@@ -31,7 +32,7 @@ def last_line(announce: Announce | str | None, root: Path, summary: Callable[...
     time only where no verdict states one: two figures of one thing are one too many."""
     sentence = verdict(announce, root)
     said = summary(median=sentence is None)
-    return " ".join(filter(None, [f"mpprof: {said}.", sentence, f"More: mpprof report {_shown(root)}"]))
+    return _in_one_line(filter(None, [f"mpprof: {said}.", sentence, f"More: {command(root)}"]))
 
 
 def verdict(announce: Announce | str | None, root: Path) -> str | None:
@@ -39,7 +40,10 @@ def verdict(announce: Announce | str | None, root: Path) -> str | None:
     try:
         if isinstance(announce, str):
             announce = _named(announce)
-        return aside(announce, root, deadline_s=PATIENCE_SECONDS) if announce is not None else None
+        if announce is None:
+            return None
+        sentence: str | None = aside(announce, root, deadline_s=PATIENCE_SECONDS, computes=True)
+        return sentence
     except FAILURES as error:  # see above; `mpprof report` will say what is wrong
         log.debug("no verdict", exc_info=error)
         return None
@@ -48,7 +52,7 @@ def verdict(announce: Announce | str | None, root: Path) -> str | None:
 def audit_lines(model: Any, batch_size: int | None) -> list[str]:
     """What to say of the model before its first step; nothing where looking it over fails: it is an extra."""
     try:
-        return list(aside(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
+        return list(aside(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS, computes=True))
     except FAILURES as error:  # see above
         log.debug("no audit", exc_info=error)
         return []
@@ -60,13 +64,42 @@ def _named(name: str) -> Callable[..., Any]:
     return found
 
 
-def _shown(root: Path) -> str:
-    """As it can be pasted behind a command."""
+def command(root: Path) -> str:
+    """What shows more of the run in this very directory, as it can be pasted into a shell. Where other runs
+    lie below it, the directory of its records is named, which holds no other."""
     try:
-        near = root.is_relative_to(Path.cwd())
+        found = aside(find_runs, root)
+    except FAILURES:  # it cannot be looked through now
+        found = ()
+    several = root in found and len(found) > 1
+    return f"mpprof report {_quoted(_near(formats.folder_of(root) if several else root))}"
+
+
+def _near(path: Path) -> str:
+    """From the working directory, where it lies there."""
+    try:
+        near = path.is_relative_to(Path.cwd())
     except OSError:  # the working directory is gone
         near = False
-    return shlex.quote(os.path.relpath(root) if near else str(root))
+    shown = os.path.relpath(path) if near else str(path)
+    return os.path.join(os.curdir, shown) if shown.startswith("-") else shown
+
+
+def _quoted(text: str) -> str:
+    """For a shell, in one line: what cannot be printed by its bytes, as bash, zsh and ksh read it."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(sign: str) -> str:
+    if sign in "\\'":
+        return f"\\{sign}"
+    return sign if sign.isprintable() else "".join(f"\\{byte:03o}" for byte in os.fsencode(sign))
+
+
+def _in_one_line(parts: Iterable[str]) -> str:
+    return " ".join(parts).replace("\r", " ").replace("\n", " ")
 
 
 def tell(lines: Iterable[str]) -> None:

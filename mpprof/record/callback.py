@@ -31,6 +31,9 @@ from mpprof.record.window import Plan, ProfileSteps
 
 log = logging.getLogger("mpprof")
 
+NEWS_RATIO = 0.1
+"""A further verdict is given when the run has grown by so much: short fits of a long run end at once."""
+
 
 @dataclass(frozen=True)
 class _Settings:
@@ -68,7 +71,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
         verbose: 1 prints one line at the end of `fit`, 0 nothing.
         announce: gets the run's root and returns a sentence to print at the end of `fit`; the default is
-            mpprof's own verdict. None for no verdict.
+            mpprof's own verdict, which is given again when the run has grown by a tenth. None for no verdict.
         audit: print, once for each model and before its first step, what of it will not reach the Tensor
             Cores (with `verbose`; nothing where the model is float32 or nothing was found).
         stop_on: alarms that shall stop the training, some of "loss_scale_stuck", "loss_scale_low",
@@ -137,6 +140,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._session: FitSession | None = None
         self._failed = False
         self._audited: Callable[[], Any] = _nothing
+        self._judged_steps = 0  # how many there were at the last verdict
 
     @property
     def root(self) -> Path | None:
@@ -261,13 +265,28 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             raise UnableError("nothing was recorded yet", next="Call fit with this callback first")
         return self._session.result(root)
 
+    @property
+    def steps_run(self) -> int | None:
+        """Steps that have run so far; None where they are not recorded (any more)."""
+        session = self._session
+        return None if session is None or self._failed or not session.recorder.on else session.calls.step
+
     def _train_end(self) -> None:
         if self._session is None or not self._session.active():
             return
         self._session.end_fit(self._session.stopped)
         if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
             root, summary = self._session.recorder.root, self._session.summary
-            tell([last_line(self._settings.announce, root, summary)])
+            tell([last_line(self._announce(self._session.calls.step), root, summary)])
+
+    def _announce(self, steps: int) -> Announce | str | None:
+        """Who judges the run of so many steps; None where mpprof's own verdict would say nothing new."""
+        if self._settings.announce != ANNOUNCE:
+            return self._settings.announce
+        if steps < self._judged_steps * (1 + NEWS_RATIO):
+            return None
+        self._judged_steps = steps
+        return ANNOUNCE
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads, files and the model belong to this instance; a copy records a run of its own.
@@ -276,23 +295,33 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__init__()
         self.__dict__.update(state)
-        self._session, self._failed, self._audited = None, False, _nothing
+        self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
 
 
 def _nothing() -> None:
     """No model was audited yet."""
 
 
-def stop_after(steps: int) -> Any:
-    """A callback that ends a training after so many steps, when the call that reaches them has run."""
+def stop_after(steps: int, recorded: MPProfilerCallback) -> Any:
+    """A callback that ends a training after so many steps, when the call that reaches them has run. Stands
+    behind `recorded` in the list, which knows how many have run: where an input ends by itself, Keras tells
+    the begin of a call more. Where nothing is recorded any more it counts the begins."""
 
     class StopAfter(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
         begun = 0
+        asked = False
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             # Not at a batch's end: see MPProfilerCallback. The step that begins here is the last.
-            self.begun += steps_per_execution(self._model)
-            if self.begun >= steps:
-                self._model.stop_training = True
+            per_call = steps_per_execution(self._model)
+            self.begun += per_call
+            ran = recorded.steps_run
+            if (self.begun if ran is None else ran + per_call) >= steps:
+                self.asked, self._model.stop_training = not self._model.stop_training, True
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            ran = recorded.steps_run
+            if self.asked and ran is not None and ran < steps:  # the call that began has not run
+                self.asked, self._model.stop_training = False, False
 
     return StopAfter()

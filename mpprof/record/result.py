@@ -5,12 +5,11 @@ from __future__ import annotations
 import html
 import importlib
 import logging
-import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mpprof.record.announcing import ANNOUNCE, verdict
+from mpprof.record.announcing import ANNOUNCE, command, verdict
 
 log = logging.getLogger("mpprof")
 
@@ -33,6 +32,7 @@ class RunResult:
     finished: bool
     traced_steps: tuple[int, int] | None = None  # first and last of the latest trace
     lost: str | None = None
+    timings: int | None = None  # how many of the latest the median is of; None: of all after warm-up
 
     @cached_property
     def verdict(self) -> str | None:
@@ -43,7 +43,8 @@ class RunResult:
         """What was recorded, in one line. `median`: with the median step time."""
         parts = ["1 step" if self.steps == 1 else f"{self.steps} steps"]
         if self.median_step_ns is not None and median:
-            parts.append(f"median {self.median_step_ns / 1e6:.3g} ms")
+            of = "" if self.timings is None else f" of the latest {self.timings} timings"
+            parts.append(f"median {self.median_step_ns / 1e6:.3g} ms{of}")
         if self.skipped is not None:
             parts.append(f"{self.skipped} skipped")
         if self.traced_steps is not None:
@@ -57,7 +58,7 @@ class RunResult:
             *([self.lost] if self.lost else []),
             *self.alarms,
         ]
-        return "\n".join([*said, f"More: mpprof report {shlex.quote(str(self.path))}"])
+        return "\n".join([*said, f"More: {command(self.path)}"])
 
     def _repr_html_(self) -> str:
         try:

@@ -664,6 +664,7 @@ class FitSession:
             finished=self._ended in ("finished", "stopped") and lost is None,
             traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
             lost=lost,
+            timings=len(intervals) if len(intervals) == intervals.maxlen else None,
         )
 
     def summary(self, *, median: bool = True) -> str:

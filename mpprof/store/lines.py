@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,8 +55,11 @@ class Faults:
         return tuple(said)
 
 
-def read_blocks(path: Path, family: str, faults: Faults) -> Iterator[list[Record]]:
-    """The records of a file, block by block and in the newest version of `family`.
+def read_blocks(
+    path: Path, family: str, faults: Faults, most_bytes: int | None = None
+) -> Iterator[list[Record]]:
+    """The records of a file, block by block and in the newest version of `family`; of one that holds more
+    than `most_bytes` those of its beginning and its end.
 
     The first line is the schema. Damage is written into `faults` and never raised; raised are
     `UnreadableError` where the file cannot be opened or is none of ours and `TooNewError`.
@@ -64,7 +68,7 @@ def read_blocks(path: Path, family: str, faults: Faults) -> Iterator[list[Record
         raise UnreadableError("is no regular file", where=str(path), next="Remove it, or give another run")
     try:
         with path.open("rb") as file:
-            yield from _read_blocks(file, path, family, faults)
+            yield from _read_blocks(file, path, family, faults, most_bytes)
     except FileNotFoundError:
         faults.missing = True
     except OSError as error:
@@ -73,10 +77,13 @@ def read_blocks(path: Path, family: str, faults: Faults) -> Iterator[list[Record
         ) from error
 
 
-def _read_blocks(file: Any, path: Path, family: str, faults: Faults) -> Iterator[list[Record]]:
+def _read_blocks(
+    file: Any, path: Path, family: str, faults: Faults, most_bytes: int | None
+) -> Iterator[list[Record]]:
     version: int | None = None
     at, rest, skipping = 0, b"", False  # `at`: the byte at which `rest` begins
-    while block := file.read(BLOCK_BYTES):
+    for block, end in _blocks(file, most_bytes):
+        at = end - len(block) - len(rest)
         body, newline, tail = block.rpartition(b"\n")
         if not newline:
             if not skipping:
@@ -84,11 +91,9 @@ def _read_blocks(file: Any, path: Path, family: str, faults: Faults) -> Iterator
                 if len(rest) > LONGEST_LINE_BYTES + BLOCK_BYTES:
                     faults.bad(at)
                     rest, skipping = b"", True
-            if skipping:
-                at = file.tell()
             continue
         whole, start = rest + body, at
-        at, rest = file.tell() - len(tail), tail
+        at, rest = end - len(tail), tail
         if skipping:  # the end of a line that was given up
             whole, skipping = whole.partition(b"\n")[2], False
         if version is None:
@@ -104,6 +109,20 @@ def _read_blocks(file: Any, path: Path, family: str, faults: Faults) -> Iterator
             _version(rest, path, family)
     if rest:
         faults.torn_at = at
+
+
+def _blocks(file: Any, most_bytes: int | None) -> Iterator[tuple[bytes, int]]:
+    """The bytes of a file, each block with the byte at which it ends. Where it holds more than `most_bytes`,
+    half of them from its beginning and half from its end, each of whole lines."""
+    size = os.fstat(file.fileno()).st_size
+    if most_bytes is not None and size > most_bytes:
+        head = file.read(most_bytes // 2)
+        head = head[: head.rfind(b"\n") + 1]
+        yield head, len(head)
+        file.seek(size - most_bytes // 2)
+        file.readline()  # the rest of a line that begins before
+    while block := file.read(BLOCK_BYTES):
+        yield block, file.tell()
 
 
 def _version(first: bytes, path: Path, family: str) -> int:

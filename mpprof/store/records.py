@@ -33,8 +33,9 @@ class Records:
     warnings: tuple[str, ...]
 
 
-def read_records(root: Path, *, worker: int = 0) -> Records:
-    """Read the run whose files lie in `<root>/mpprof` (of an extra worker in `worker-<k>` below it).
+def read_records(root: Path, *, worker: int = 0, most_bytes: int | None = None) -> Records:
+    """Read the run whose files lie in `<root>/mpprof` (of an extra worker in `worker-<k>` below it). Of a
+    step log or samples that hold more than `most_bytes`, only the beginning and the end.
 
     Raises `NotFoundError` where there is no run, `TooNewError` where a newer mpprof wrote it and
     `UnreadableError` where a file is none of ours. Damage within a file is a warning.
@@ -53,19 +54,19 @@ def read_records(root: Path, *, worker: int = 0) -> Records:
         facts = replace(facts, graph_rewrite_result=facts.graph_rewrite_result | told)
     # A process that was killed within its first second has no line of its fit yet.
     begun = facts is not None and bool(facts.fits)
-    steps, validations, finished, said = _read_steps(steps_path, not begun)
-    hardware, more = _read_hardware(folder / formats.HARDWARE_FILE)
+    steps, validations, finished, said = _read_steps(steps_path, not begun, most_bytes)
+    hardware, more = _read_hardware(folder / formats.HARDWARE_FILE, most_bytes)
     return Records(facts, steps, validations, hardware, finished, (*warnings, *said, *more))
 
 
 def _read_steps(
-    path: Path, finished: bool
+    path: Path, finished: bool, most_bytes: int | None
 ) -> tuple[StepTable | None, ValidationTable | None, bool, tuple[str, ...]]:
     faults, columns = Faults(path), StepColumns()
     validations: list[Record] = []
     late: list[Record] = []
     unsound = 0
-    for records in read_blocks(path, "mpprof.steps", faults):
+    for records in read_blocks(path, "mpprof.steps", faults, most_bytes):
         unsound += columns.add([record for record in records if record.get("kind") == "step"])
         for record in records:
             kind = record.get("kind")  # kinds that are not known here are a newer mpprof's additions
@@ -118,10 +119,11 @@ def _with_late_readings(table: StepTable, late: list[Record]) -> StepTable:
 _LATE = ("loss", "loss_scale")
 
 
-def _read_hardware(path: Path) -> tuple[HardwareTable | None, tuple[str, ...]]:
+def _read_hardware(path: Path, most_bytes: int | None) -> tuple[HardwareTable | None, tuple[str, ...]]:
     faults = Faults(path)
     try:
-        samples = [record for records in read_blocks(path, "mpprof.hardware", faults) for record in records]
+        blocks = read_blocks(path, "mpprof.hardware", faults, most_bytes)
+        samples = [record for records in blocks for record in records]
     except TooNewError:
         raise
     except UnreadableError as error:  # samples are an extra: the run is readable without them

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mpprof.store import Records, read_records
+from tests.record import on_demand
 from tests.record.processes import done_on_jax
 from tests.record.training import did_all, on_jax
 
@@ -179,6 +180,11 @@ def test_after_a_step_that_ran_out_of_memory_the_allocators_state_is_on_disk(
     assert peaks == sorted(set(peaks))  # of each step
     assert len(peaks) == 10
     assert lines[end]["memory"][0]["peak_bytes"] > peaks[-1]
+
+
+def test_a_file_and_a_signal_open_further_windows(folder: Path) -> None:
+    root = folder / "on-demand"
+    on_demand.check(root, records(root), late=1)
 
 
 @pytest.mark.parametrize("order", ["1", "-1"])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mpprof.store import Records, read_records
+from tests.record import on_demand
 from tests.record.processes import done
 from tests.record.training import BATCH, CLASSES, FEATURES, by_default, callback, data, did_all, said_into
 
@@ -112,6 +113,7 @@ def everything(out: Path) -> None:
     model().fit(batches, verbose=0, callbacks=[callback(out / "dataset")])
     inputs_that_end_early(out)
     answers["legacy_scale"] = legacy_optimizers(out)
+    on_demand.train(tf_keras, model(), out / "on-demand")
     (out / "answers.json").write_text(json.dumps(answers))
 
 
@@ -272,6 +274,11 @@ def test_an_input_that_ends_within_a_call_loses_none_of_its_steps(
     assert "skipped" not in read.facts.absent
     whole = name == "short-whole-calls"
     assert (steps.duration_ns >= 0).tolist() == [True] * (len(covers) - 1) + [whole]  # its end was not told
+
+
+def test_a_file_and_a_signal_open_further_windows(folder: Path) -> None:
+    root = folder / "on-demand"
+    on_demand.check(root, records(root))
 
 
 def test_a_fixed_scale_and_the_batch_size_of_a_data_set(folder: Path) -> None:

@@ -20,7 +20,7 @@ import mpprof
 from mpprof.errors import UnableError, UsageError
 from mpprof.record.sinks import Feed, Point, Series
 from mpprof.record.tensorboard import EventFile, crc32c, event, record
-from tests.record.training import BATCH, callback, data, model
+from tests.record.training import BATCH, batches_of_unknown_number, callback, data, model
 
 # --- points out of lines ----------------------------------------------------------------------------------
 
@@ -262,6 +262,63 @@ def test_two_policies_are_compared(keras: Any, tmp_path: Path) -> None:
     assert "mixed_float16" in repr(compared)
     assert compared._repr_html_().startswith("<pre>")
     assert np.isfinite(x).all()
+
+
+def small(keras: Any) -> Any:
+    made = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), keras.layers.Softmax(dtype="float32")])
+    made.compile("adam", "sparse_categorical_crossentropy")
+    return made
+
+
+@pytest.mark.framework
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras' own
+@pytest.mark.parametrize(("batches", "steps"), [(70, 60), (30, 20)])
+def test_policies_whose_data_run_out_are_not_compared(
+    keras: Any, tmp_path: Path, batches: int, steps: int
+) -> None:
+    x, y = data(1)
+    once = ((x, y) for _ in range(batches))
+    with pytest.raises(UnableError, match="the data ran out under mixed_float16: of") as raised:
+        mpprof.compare_policies(lambda: small(keras), once, steps=steps, logdir=tmp_path, shuffle=False)
+    assert "gone through again" in str(raised.value)
+    assert keras.config.dtype_policy().name == "float32"
+    assert mpprof.load(tmp_path / "float32").steps is not None  # what was recorded is still there
+
+
+@pytest.mark.framework
+def test_policies_whose_training_is_ended_before_are_not_compared(keras: Any, tmp_path: Path) -> None:
+    x, y = data(12)
+    more: dict[str, Any] = {"batch_size": BATCH, "logdir": tmp_path, "initial_epoch": 3}
+    with pytest.raises(UnableError, match="only 24 of 30 steps ran under float32"):
+        mpprof.compare_policies(lambda: small(keras), (x, y), steps=30, epochs=5, **more)
+    assert mpprof.compare_policies(lambda: small(keras), (x, y), steps=24, epochs=5, **more)
+
+
+@pytest.mark.framework
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras' own
+@pytest.mark.parametrize("steps", [20, 21, 25])
+def test_of_an_input_that_ends_by_itself_just_so_many_steps_are_trained(
+    keras: Any, tmp_path: Path, steps: int
+) -> None:
+    # Keras tells the begin of a call more at the end of each epoch.
+    batches = batches_of_unknown_number(*data(10))
+    compared = mpprof.compare_policies(
+        lambda: small(keras), batches, steps=steps, logdir=tmp_path, shuffle=False
+    )
+    for run in compared.runs:
+        assert run.run.steps is not None
+        assert run.run.steps.step.tolist() == list(range(1, steps + 1))
+
+
+@pytest.mark.framework
+def test_policies_are_compared_above_other_runs(keras: Any, tmp_path: Path) -> None:
+    fitted = callback(tmp_path / "float32" / "another")
+    x, y = data(22)
+    small(keras).fit(x, y, batch_size=BATCH, verbose=0, callbacks=[fitted])
+    compared = mpprof.compare_policies(
+        lambda: small(keras), (x, y), steps=20, logdir=tmp_path, batch_size=BATCH
+    )
+    assert [run.steps.count for run in compared.runs if run.steps] == [20, 20]
 
 
 @pytest.mark.framework

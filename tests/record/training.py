@@ -150,6 +150,7 @@ def on_jax(folder: Path) -> None:
         "out_of_memory": _out_of_memory(folder),
     }
     _with_a_window_that_was_wished_for(folder)
+    _with_windows_on_demand(folder / "on-demand")
     (folder / "answers.json").write_text(json.dumps(answers))
 
 
@@ -275,6 +276,14 @@ def _with_a_window_that_was_wished_for(folder: Path) -> None:
 
         x, y = data(60)
         model().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[Wishes(), *[recorded] * times])
+
+
+def _with_windows_on_demand(folder: Path) -> None:
+    import keras
+
+    from tests.record import on_demand  # it stands on this module
+
+    on_demand.train(keras, model(), folder)
 
 
 def _evaluated_within(folder: Path) -> int:

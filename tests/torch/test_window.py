@@ -15,6 +15,7 @@ import pytest
 
 import mpprof
 from mpprof.report import json as documents
+from tests.record import on_demand
 from tests.torch.training import BATCH, callback, data, digest, fit, keras, model, records, torch
 
 pytestmark = pytest.mark.framework
@@ -114,6 +115,13 @@ def test_ops_belong_to_their_layers_forward_and_backward(made: Path) -> None:
     assert {"encoder/first", "normed", "last"} <= set(rows)
     assert rows["encoder/first"]["forward_ns"] > 0
     assert rows["encoder/first"]["backward_ns"] > 0
+
+
+def test_a_file_and_a_signal_open_further_windows(tmp_path: Path) -> None:
+    before = hooks()
+    on_demand.train(keras, model(), tmp_path)
+    on_demand.check(tmp_path, records(tmp_path))
+    assert hooks() == before
 
 
 def test_nothing_of_a_window_stays_behind(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpprof.analysis.steps import epochs_of_one_call
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
@@ -56,6 +57,8 @@ def judge(signals: Signals) -> Outcome:
     summary, table = need(signals.summary), need(signals.table)
     if summary.count < FEWEST_STEPS:
         return Unable(f"only {summary.count} steps were recorded; train for {FEWEST_STEPS} or more")
+    if summary.first_steady is None and epochs_of_one_call(table) is not None:
+        return Unable("each epoch is a single call, so that no step has a time (MP911)")
     if summary.first_steady is None:
         return Found(
             summary=f"the step times never settled in {format_count(summary.count)} steps",

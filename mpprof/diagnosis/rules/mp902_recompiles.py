@@ -29,6 +29,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.steps import epochs_of_one_call
 from mpprof.diagnosis import evidence, reach
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
@@ -65,6 +66,8 @@ def judge(signals: Signals) -> Outcome:
         need(signals.table)
         if in_trace is not None:
             return Clear("no compilation in the trace")
+        if table is not None and epochs_of_one_call(table) is not None:
+            return Unable("each epoch is a single call, so that no step has a time (MP911)")
         return Unable("the step times never settled, so that long steps cannot be told from warm-up")
     steady = (table.interval_ns > 0) & (table.step >= summary.first_steady) & ~table.profiled
     times = table.interval_ns[steady] / table.covers[steady]

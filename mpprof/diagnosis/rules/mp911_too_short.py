@@ -11,7 +11,9 @@ What it costs
     Certainty.
 
 What to do
-    Train for at least 30 steady steps; with the callback's window that is about 60 in all.
+    Train for at least 30 steady steps; with the callback's window that is about 60 in all. A step's time goes
+    from its call to the next one of the same epoch: where each epoch is a single call (the whole data in one
+    batch, or in one call of `steps_per_execution`), no step has one. Make epochs of several calls then.
 
         model.fit(data, steps_per_epoch=100, epochs=1, callbacks=[MPProfilerCallback("logs/run")])
 
@@ -24,9 +26,11 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.steps import epochs_of_one_call
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP911", "too-short", "Too few steady steps to say"
 SPECIFICITY = GENERAL
@@ -40,6 +44,20 @@ def judge(signals: Signals) -> Outcome:
     steady = need(signals.summary).steady
     if steady >= ENOUGH_STEPS:
         return Clear(f"{steady} steady steps")
+    table = known(signals.table)
+    if table is not None and (epochs := epochs_of_one_call(table)) is not None:
+        return Found(
+            summary=(
+                f"no step has a time: each of the {format_count(epochs)} epochs is a single call, and a "
+                "step's time goes from one call to the next of the same epoch"
+            ),
+            remedy=(
+                "make epochs of several calls: smaller batches, fewer steps_per_execution, or "
+                f"steps_per_epoch={ENOUGH_STEPS} with data.repeat()"
+            ),
+            evidence=(evidence.count("epochs of one call", epochs), evidence.count("steady steps", steady)),
+            severity="warning",
+        )
     return Found(
         summary=(
             f"only {steady} steady {'step was' if steady == 1 else 'steps were'} recorded: "

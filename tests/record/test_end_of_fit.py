@@ -1,0 +1,275 @@
+"""What the end of a `fit` says, and that it costs no more the longer its run is."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mpprof
+from mpprof import cli, workflows
+from mpprof.record import StepRecorder
+from mpprof.record.announcing import command, last_line
+from mpprof.store import read_records
+from tests.record.training import BATCH, callback, data, model
+
+VERDICT = "mpprof.workflows:announce"
+
+
+@pytest.fixture
+def keras() -> Any:
+    keras = pytest.importorskip("keras")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("Keras runs on another backend in this process")
+    return keras
+
+
+def fit(made: Any, steps: int, *callbacks: Any, **more: Any) -> None:
+    x, y = data(steps)
+    made.fit(x, y, **{"batch_size": BATCH, "verbose": 0, "callbacks": list(callbacks), **more})
+
+
+def record(logdir: Path, steps: int) -> None:
+    with StepRecorder(
+        logdir, backend="none", hardware=False, verbose=0, announce=None, profile_steps=None
+    ) as recorder:
+        for _ in range(steps):
+            with recorder.step():
+                pass
+
+
+# --- a long run -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes of records are read, block by block."""
+    from mpprof.store import lines
+
+    sizes: list[int] = []
+    parse = lines.parse
+
+    def counting(whole: bytes, *more: Any) -> Any:
+        sizes.append(len(whole))
+        return parse(whole, *more)
+
+    monkeypatch.setattr(lines, "parse", counting)
+    return sizes
+
+
+def test_the_verdict_on_a_long_run_is_that_of_its_beginning_and_its_end(
+    tmp_path: Path, parsed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows, "ANNOUNCED_BYTES", 1 << 17)
+    record(tmp_path, 4000)
+    assert (tmp_path / "mpprof" / "steps.jsonl").stat().st_size > 3 << 17
+    said = workflows.announce(tmp_path)
+    assert sum(parsed) <= 1 << 17
+    steps = read_records(tmp_path, most_bytes=1 << 17).steps
+    assert steps is not None
+    (gap,) = np.flatnonzero(np.diff(steps.step) != 1)
+    first, last = int(gap) + 1, len(steps) - int(gap) - 1
+    assert (steps.step[gap], steps.step[-1]) == (first, 4000)
+    assert said.endswith(f". That is of the first {first:,} and the last {last:,} steps.")
+    part = mpprof.diagnose(workflows.load_at(tmp_path, most_bytes=1 << 17))
+    assert said.startswith(part.verdict)
+    whole = mpprof.load(tmp_path).steps
+    assert whole is not None
+    assert len(whole) == 4000  # who asks for the run gets all of it
+
+
+def test_the_verdict_on_a_run_that_is_read_whole_is_the_reports(tmp_path: Path) -> None:
+    record(tmp_path, 100)
+    assert workflows.announce(tmp_path) == mpprof.diagnose(mpprof.load(tmp_path)).verdict
+
+
+def test_of_samples_and_further_workers_as_much_is_read(tmp_path: Path, parsed: list[int]) -> None:
+    record(tmp_path, 20)
+    folder = tmp_path / "mpprof"
+    samples = [json.dumps({"t_ns": k, "gpu": 0, "power_w": float(k)}) for k in range(5000)]
+    (folder / "hardware.jsonl").write_text("\n".join(['{"schema":"mpprof.hardware/1"}', *samples]) + "\n")
+    (folder / "worker-1").mkdir()
+    more = [json.dumps({"kind": "step", "step": k, "fit": 1, "t_ns": k}) for k in range(1, 5001)]
+    (folder / "worker-1" / "steps.jsonl").write_text("\n".join(['{"schema":"mpprof.steps/1"}', *more]) + "\n")
+    run = workflows.load_at(tmp_path, most_bytes=1 << 14)
+    assert sum(parsed) <= 3 << 14
+    assert run.hardware is not None
+    assert (run.hardware.t_ns[0], run.hardware.t_ns[-1]) == (0, 4999)
+    assert 100 < len(run.hardware) < 1000
+    assert (run.workers[1].step[0], run.workers[1].step[-1]) == (1, 5000)
+
+
+def test_damage_behind_what_is_not_read_is_told_with_its_place(tmp_path: Path) -> None:
+    record(tmp_path, 2000)
+    path = tmp_path / "mpprof" / "steps.jsonl"
+    whole = path.read_bytes()
+    at = whole.rindex(b'{"kind":"step"')
+    path.write_bytes(whole[:at] + b"x" + whole[at + 1 :] + b'{"kind":"st')
+    said = " ".join(read_records(tmp_path, most_bytes=1 << 14).warnings)
+    assert f"the first at byte {at}" in said
+    assert f"cut off at byte {len(whole)} " in said
+
+
+@pytest.mark.framework
+def test_short_fits_of_a_long_run_are_not_judged_anew(
+    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[Path] = []
+    announce = workflows.announce
+    monkeypatch.setattr(workflows, "announce", lambda root: (judged.append(root), announce(root))[1])
+    recorded, made = callback(tmp_path, verbose=1, announce=VERDICT), model()
+    said = []
+    for steps in (30, 1, 1, 1, 1):
+        fit(made, steps, recorded)
+        said.append(capsys.readouterr().out)
+    assert ["on a CPU" in line for line in said] == [True, False, False, True, False]
+    assert judged == [tmp_path] * 2
+    assert said[1].startswith("mpprof: 31 steps, median ")
+    assert all(line.endswith(f"More: mpprof report {tmp_path}\n") for line in said)
+
+
+@pytest.mark.framework
+def test_a_function_of_the_users_own_is_asked_at_every_end(
+    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded, made = callback(tmp_path, verbose=1, announce=lambda root: "Mine."), model()
+    for steps in (20, 1):
+        fit(made, steps, recorded)
+    assert capsys.readouterr().out.count("Mine.") == 2
+
+
+@pytest.mark.framework
+def test_a_verdict_that_takes_too_long_does_not_go_on_beside_the_next_fit(
+    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpprof.record.announcing.PATIENCE_SECONDS", 0.1)
+    threads: list[threading.Thread] = []
+
+    def computes(root: Path) -> str:
+        threads.append(threading.current_thread())
+        numbers = 0
+        while not released.is_set():
+            numbers += 1
+        return str(numbers)
+
+    released = threading.Event()
+    try:
+        fit(model(), 4, callback(tmp_path, verbose=1, announce=computes))
+        (thread,) = threads
+        thread.join(20)
+        assert not thread.is_alive()
+    finally:
+        released.set()
+    assert capsys.readouterr().out == f"mpprof: 4 steps, 0 skipped. More: mpprof report {tmp_path}\n"
+
+
+def test_the_median_of_a_long_run_says_what_it_is_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, steps in (("short", 100), ("long", 5000)):
+        with StepRecorder(
+            tmp_path / name, backend="none", hardware=False, announce=None, profile_steps=None
+        ) as recorder:
+            for _ in range(steps):
+                with recorder.step():
+                    pass
+    short, long = capsys.readouterr().out.splitlines()
+    assert " ms of the latest 4096 timings" in long
+    assert "of the latest" not in short
+
+
+# --- several runs below one directory ---------------------------------------------------------------------
+
+
+def pasted(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command at the end of a printed line prints."""
+    words = shlex.split(line.rpartition("More: ")[2])
+    assert words[:2] == ["mpprof", "report"]
+    assert cli.main([*words[1:], "--format", "json"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.framework
+def test_what_is_shown_is_of_its_run_also_where_others_lie_below_it(
+    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (callback(tmp_path, verbose=1, announce=VERDICT) for _ in range(2))
+    fit(model(), 24, first)
+    alone = capsys.readouterr().out
+    fit(model(), 31, second)
+    below = capsys.readouterr().out
+    fit(model(), 6, first)
+    above = capsys.readouterr().out
+    assert second.root.parent == first.root == tmp_path
+    for said in (alone, below, above):
+        assert "on a CPU" in said
+    assert alone.endswith(f"More: mpprof report {tmp_path}\n")
+    for recorded, said, steps in ((first, above, 30), (second, below, 31)):
+        result = recorded.result()
+        assert result.verdict == workflows.diagnose(workflows.load_at(recorded.root)).verdict
+        assert result._repr_html_().startswith("<iframe")
+        for shown in (said, str(result)):
+            assert json.loads(pasted(shown, capsys))["steps"]["count"] == steps
+
+
+@pytest.mark.framework
+def test_a_trace_of_a_run_below_is_none_of_the_run_above(keras: Any, tmp_path: Path) -> None:
+    above, below = callback(tmp_path), callback(tmp_path, profile_steps=(3, 5))
+    for recorded in (above, below):
+        fit(model(), 12, recorded)
+    assert mpprof.load(below.root).traces
+    assert workflows.load_at(tmp_path).traces == ()
+    assert mpprof.load(tmp_path / "mpprof").traces == ()
+    assert mpprof.load(tmp_path / "mpprof" / "run.json").traces == ()
+
+
+# --- one line ---------------------------------------------------------------------------------------------
+
+
+NAMES = ["two\nlines", "it's\ra tab\t\\n", "\x1b[31m ü", b"\xff\n".decode("utf-8", "surrogateescape")]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here to paste into")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_path_with_a_newline_is_told_in_one_line_and_can_be_pasted(tmp_path: Path, name: str) -> None:
+    root = tmp_path / name
+    record(root, 3)
+    line = last_line(lambda path: "A verdict\nof two lines.", root, lambda median: "3 steps")
+    assert line.isprintable()
+    assert line.startswith("mpprof: 3 steps. A verdict of two lines. More: mpprof report ")
+    shell = line.rpartition("More: mpprof report ")[2]
+    said = subprocess.run(["bash", "-c", f"printf %s {shell}"], capture_output=True, check=True)
+    assert said.stdout == bytes(root)
+
+
+def test_a_path_that_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(tmp_path / "-run") == "mpprof report ./-run"
+    assert command(tmp_path / "run 1") == "mpprof report 'run 1'"
+
+
+# --- epochs of one call -----------------------------------------------------------------------------------
+
+
+@pytest.mark.framework
+def test_epochs_of_one_step_have_no_step_times_and_the_report_says_why(
+    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y = data(4)
+    recorded = callback(tmp_path, verbose=1, announce=VERDICT)
+    model().fit(x, y, batch_size=len(x), epochs=24, verbose=0, callbacks=[recorded])
+    found = mpprof.diagnose(mpprof.load(tmp_path))
+    finding = found.findings[0]
+    assert finding.code == "MP911"
+    assert finding.summary.startswith("no step has a time: each of the 24 epochs is a single call")
+    assert "steps_per_epoch" in finding.remedy
+    unable = {each.code: each.reason for each in found.unable}
+    assert all("single call" in unable[code] for code in ("MP901", "MP902"))
+    assert "no step has a time" in capsys.readouterr().out
