@@ -196,7 +196,11 @@ class Recorder:
 
     def _look_for_wish(self, wished: Callable[[], None]) -> None:
         wish = self._folder / WISH
-        if wish.exists():
+        try:
+            there = wish.exists()
+        except OSError:  # of a folder that is closed to us the next line that is written says so
+            return
+        if there:
             wish.unlink()
             wished()
 

@@ -682,8 +682,9 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def bound() -> Iterator[Path]:
+def bound(patient: Patient, tmp_path: Path) -> Iterator[Path]:
     """A directory of a user whom permissions bind, and who this process is then: they do not bind root."""
+    assert patient.train(callback(tmp_path / "first")) == patient.healthy  # that user may not read modules
     with tempfile.TemporaryDirectory() as folder:
         if os.geteuid() != 0:
             yield Path(folder)

@@ -106,7 +106,7 @@ def test_as_nobody_has_set_it_it_does_all_that_it_can_and_changes_nothing(
     x, y = data(70, bad_steps=(3, 40))
     digests = []
     for callbacks in ([], by_default(tmp_path)):
-        made = model()
+        made = model(kind="convolution")
         fit(made, x, y, *callbacks, epochs=2, shuffle=True, validation_data=(x[:16], y[:16]))
         digests.append(digest(made))
     assert digests[0] == digests[1]
@@ -288,7 +288,7 @@ def test_where_no_loss_is_scaled_an_input_that_ends_by_itself_hides_no_skips(tmp
 
 
 def test_each_model_is_audited_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made, other = model(), model()  # both have sizes that the audit speaks of
+    made, other = model(kind="convolution"), model(kind="convolution")  # have sizes that the audit speaks of
     recorded = callback(tmp_path, verbose=1, audit=True)
     printed = []
     for trained in (made, made, other):

@@ -160,7 +160,7 @@ def _identical(folder: Path) -> dict[str, bool]:
     for kind in ("dense", "convolution", "recurrent"):
         as_set = callback(folder / f"identical-{kind}", profile_steps=(36, 42))
         digests = []
-        for callbacks in ([], [as_set], *([by_default(folder)] if kind == "dense" else ())):
+        for callbacks in ([], [as_set], *([by_default(folder)] if kind == "convolution" else ())):
             made = model(kind=kind)
             with said_into(folder / "printed"):
                 made.fit(

@@ -62,7 +62,7 @@ def test_as_nobody_has_set_it_it_does_all_that_it_can_and_changes_nothing(
     x, y = data(70, bad_steps=(3, 40))
     digests = []
     for callbacks in ([], by_default(tmp_path)):
-        made = model()
+        made = model(kind="convolution")
         fit(made, x, y, *callbacks, epochs=2, validation_data=(x[:16], y[:16]))
         digests.append(digest(made))
     assert digests[0] == digests[1]

@@ -33,6 +33,7 @@ class JaxProbe(Unanswered):
         super().__init__("jax")
         self._pack = jax.jit(_packed)
         self._places: tuple[weakref.ref[Any], int, list[int | None]] | None = None  # with n variables
+        self._good_steps = True  # wanted: each array that is copied costs
         self._loss_places: tuple[Any, int, tuple[int, int] | None] | None = None  # a tracker among n
 
     def framework(self) -> Facts:
@@ -66,10 +67,12 @@ class JaxProbe(Unanswered):
         found = counters_of(optimizer)
         if isinstance(found, Absent):
             return found
+        if good_steps != self._good_steps:
+            self._good_steps, self._places = good_steps, None
+        variables = (found.iterations, found.loss_scale, found.good_steps if good_steps else None)
 
         def read() -> Reading:
-            values = [_value(v) for v in (found.iterations, found.loss_scale, found.good_steps)]
-            return _reading(jax.device_get(values))
+            return _reading(jax.device_get([_value(variable) for variable in variables]))
 
         return read
 
@@ -112,7 +115,7 @@ class JaxProbe(Unanswered):
             if isinstance(found, Absent):
                 return None
             variables = list(optimizer.variables)
-            counters = (found.iterations, found.loss_scale, found.good_steps)
+            counters = (found.iterations, found.loss_scale, found.good_steps if self._good_steps else None)
             # Their order differs by version and backend, and names repeat: identity alone is certain.
             self._places = (
                 weakref.ref(optimizer),
@@ -168,11 +171,12 @@ class _Queued(NamedTuple):  # made in a hook: see Reading
         packed = np.asarray(self.packed)
         iterations, scale, good, total, count = _WORDS.unpack(packed)  # type: ignore[arg-type]  # a buffer
         loss = total / count if count else None
-        if None not in self.places:
-            return Reading(iterations, scale, good, loss)
-        has = [place is not None for place in self.places]
+        has_iterations, has_scale, has_good = self.places
         return Reading(
-            iterations if has[0] else None, scale if has[1] else None, good if has[2] else None, loss
+            None if has_iterations is None else iterations,
+            None if has_scale is None else scale,
+            None if has_good is None else good,
+            loss,
         )
 
 
