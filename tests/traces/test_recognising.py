@@ -77,7 +77,7 @@ def test_each_recorded_xplane_is_known_by_its_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"hello", b"\n\nhello", b'{"rows": [1]}', gzip.compress(b"text"), gzip.compress(b"text")[:12], b"\x0a\x05",
+        b"hello", b"\n\nhello", b'{"rows": [1]}', gzip.compress(b"text", mtime=0), gzip.compress(b"text", mtime=0)[:12], b"\x0a\x05",
         b"\x0a\x10\x0a\x05/host", b"\x0a\x10\x12\x05\xff\xff\xff\xff\xff",
     ],
 )  # fmt: skip
