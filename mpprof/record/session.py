@@ -342,6 +342,9 @@ class FitSession:
             self.observer.note(line, reading)
         else:
             self._drain()
+            if self.queues and (late := self.observer.rest()):  # the last step's line is written already
+                t_ns = self._clock() - self.recorder.zero_ns
+                self.recorder.put({"kind": "update", "t_ns": t_ns, **late})
         self.profiling.end_of_steps()
         self._emit_all(line)
         self.calls.close_epoch()
