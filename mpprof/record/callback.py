@@ -18,6 +18,7 @@ from mpprof.record.alarms import checked
 from mpprof.record.announcing import ANNOUNCE, Announce, audit_lines, last_line, tell
 from mpprof.record.arguments import checked_announce, checked_callable, checked_logdir, checked_sinks
 from mpprof.record.aside import FAILURES
+from mpprof.record.calls import CallLog
 from mpprof.record.flavour import steps_per_execution
 from mpprof.record.probes import ASYNCHRONOUS, probe_for
 from mpprof.record.reading import Schedule
@@ -138,6 +139,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             checked_callable("clock", clock),
         )
         self._session: FitSession | None = None
+        self._calls = CallLog(0)  # the session's
         self._failed = False
         self._audited: Callable[[], Any] = _nothing
         self._judged_steps = 0  # how many there were at the last verdict
@@ -173,21 +175,27 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     # The hooks of a batch are not guarded by `_guard`: one call less, in a place that runs a million times.
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._session is not None and not self._failed:
-            try:
+        calls = self._calls
+        try:
+            if calls.step < calls.alike_until and not calls.is_open:
+                calls.begin_alike(batch)
+            elif self._session is not None and not self._failed:
                 self._session.begin(batch)
-            except FAILURES as error:  # no failure of ours may stop the user's training
-                self._give_up(error)
+        except FAILURES as error:  # no failure of ours may stop the user's training
+            self._give_up(error)
 
     if keras.backend.backend() not in ASYNCHRONOUS:
         # Keras gives up asynchronous dispatch for a callback that has this hook at all, so where the
         # device runs behind the host it must not exist.
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if self._session is not None and not self._failed:
-                try:
+            calls = self._calls
+            try:
+                if calls.step < calls.alike_until and calls.is_open:
+                    calls.end_alike(logs)
+                elif self._session is not None and not self._failed:
                     self._session.end(logs)
-                except FAILURES as error:  # as above
-                    self._give_up(error)
+            except FAILURES as error:  # as above
+                self._give_up(error)
 
     # Keras 2 (tf_keras) takes this callback, too, and asks it these. Its logs then are plain numbers.
     _supports_tf_logs = False
@@ -219,7 +227,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
-        self._failed = True
+        self._failed, self._calls.alike_until = True, 0
         log.debug("where recording failed", exc_info=error)
         say("mpprof stops recording, training goes on: %s: %s", type(error).__name__, error)
         if self._session is not None:
@@ -234,6 +242,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             plan = Plan.of(settings.profile_steps)
             probe = probe_for(keras.backend.backend())
             self._session = FitSession(recorder, probe, plan, settings.read_every, settings.stop_on)
+            self._calls = self._session.calls
             self._session.observer.stop = self._session.stop_training
             if settings.window_signal is not None:
                 wish = self._session.profiling.wish
@@ -295,6 +304,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__init__()
         self.__dict__.update(state)
+        self._calls = CallLog(0)
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
 
 

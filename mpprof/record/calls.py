@@ -2,18 +2,25 @@
 
 A call is one run of the train function. Its line is complete when the next call begins (the interval) or
 the epoch ends. An input of unknown size gives a begin without an end: that call never ran and is dropped.
+
+Nearly every call is one step like any other, between two that are read. A hook then costs as much as the
+memory that it touches, which the training has since displaced from the processor's caches: for those calls
+there is `begin_alike` and `end_alike`, which do the least that can be done.
 """
 
 from __future__ import annotations
 
-from mpprof.record.lines import Line
+from collections.abc import Callable
+from typing import Any
+
+from mpprof.record.lines import Line, PlainLine
 
 
 class CallLog:
     """Builds `step` lines. All times are nanoseconds of one monotonic clock, `zero_ns` its zero.
 
     `step` is the number of steps that have run, over all fits. Methods return a line that is complete,
-    or None. The caller may add keys to `pending`, the line of the call that ended last.
+    or None.
     """
 
     def __init__(self, zero_ns: int) -> None:
@@ -24,7 +31,11 @@ class CallLog:
         self.per_call = 1
         self.in_epoch: int | None = None
         self.runs_behind = False  # the device does: a call's own times are the host's
-        self.pending: Line | None = None
+        self.alike_until = 0
+        """Calls that end before this step are like any other, as long as nothing else happens."""
+        self._ended_alike = False  # the call that ended last did, and has no line yet
+        self._loss: float | None = None  # of it
+        self._pending: Line | None = None
         self.is_open = False  # a call runs, or turns out not to
         self._batch = 0  # where it began
         self._begin_ns = 0  # of the open call, or of the pending one
@@ -35,10 +46,12 @@ class CallLog:
 
     def start_fit(self, per_call: int, in_epoch: int | None) -> None:
         """`per_call` is steps_per_execution; `in_epoch` the steps of an epoch, None where not known."""
+        self.stop_alike()
         self.fit += 1
         self.per_call, self.in_epoch = max(1, per_call), in_epoch
 
     def start_epoch(self, epoch: int) -> None:
+        self.stop_alike()
         self.epoch = epoch
         self.is_open, self._end_ns, self.waited_ns = False, None, None
 
@@ -53,7 +66,7 @@ class CallLog:
 
     def begin(self, batch: int, now_ns: int) -> Line | None:
         """A call begins; the line of the one before gets its interval and is complete."""
-        line, self.pending = self.pending, None
+        line = self._take_pending()
         if self.runs_behind:
             self._start_waiting(now_ns)
         elif line is not None:
@@ -64,6 +77,7 @@ class CallLog:
 
     def end(self, now_ns: int) -> Line | None:
         """The open call has run. Returns its line, which is also `pending`; None where none was open."""
+        self.stop_alike()
         if not self.is_open:
             return None
         self.is_open = False
@@ -73,8 +87,65 @@ class CallLog:
         else:
             line.duration_ns = now_ns - self._begin_ns
         line.gap_ns = self._gap_ns
-        self._end_ns, self.pending = now_ns, line
+        self._end_ns, self._pending = now_ns, line
         return line
+
+    @property
+    def pending(self) -> Line | None:
+        """The line of the call that ended last, while it is not complete: there may be added to it."""
+        self.stop_alike()
+        return self._pending
+
+    def _take_pending(self) -> Line | None:
+        line, self._pending = self.pending, None
+        return line
+
+    # --- calls like any other --------------------------------------------------------------------------
+
+    def go_alike(
+        self,
+        until: int,
+        clock: Callable[[], int],
+        keep: Callable[[int], None],
+        put: Callable[[Line | PlainLine], None],
+    ) -> None:
+        """A call of one step has ended. Those that end before the step `until` may be told by `begin_alike`
+        and `end_alike`. Their intervals go to `keep` and their lines, complete, to `put`."""
+        self._clock, self._keep, self._put = clock, keep, put
+        self.alike_until = until
+
+    def begin_alike(self, batch: int) -> None:
+        """What `begin` does, where the call before has ended and `alike_until` is not reached."""
+        now_ns, begin_ns, end_ns = self._clock(), self._begin_ns, self._end_ns
+        assert end_ns is not None
+        interval_ns = now_ns - begin_ns
+        self._keep(interval_ns)
+        if self._ended_alike:
+            t_ns, duration_ns, gap_ns = end_ns - self.zero_ns, end_ns - begin_ns, self._gap_ns
+            step, fit, epoch, batch_before = self.step, self.fit, self.epoch, self._batch
+            self._put((step, fit, epoch, batch_before, t_ns, interval_ns, duration_ns, gap_ns, self._loss))
+        elif (line := self._pending) is not None:
+            self._pending = None
+            line.interval_ns = interval_ns
+            self._put(line)
+        self._gap_ns = now_ns - end_ns
+        self._batch, self._begin_ns, self.is_open = batch, now_ns, True
+
+    def end_alike(self, logs: dict[str, Any] | None) -> None:
+        """What `end` does, for a call that `begin_alike` was told of."""
+        self._end_ns, self._ended_alike, self.is_open = self._clock(), True, False
+        self.step += 1
+        self._loss = loss if logs and type(loss := logs.get("loss")) is float else None
+
+    def stop_alike(self) -> None:
+        """Something else happens."""
+        self.alike_until = 0
+        if self._ended_alike:
+            self._ended_alike = False
+            if not self.is_open and self._end_ns is not None:  # else its line is complete and handed over
+                line = Line(self.step, self.fit, self.epoch, self._batch, 1, self._end_ns - self.zero_ns)
+                line.duration_ns, line.gap_ns = self._end_ns - self._begin_ns, self._gap_ns
+                line.loss, self._pending = self._loss, line
 
     def cut_short(self, ran: int, now_ns: int) -> Line | None:
         """The open call, whose end is not told, ran so many steps and then found no more input. When it ended
@@ -121,6 +192,7 @@ class CallLog:
 
     def drop(self) -> None:
         """The open call has never run."""
+        self.stop_alike()
         self.is_open = False
 
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
@@ -139,6 +211,7 @@ class CallLog:
 
     def restart_interval(self, now_ns: int) -> None:
         """Our own work (opening or closing a window) ends here: it belongs to no call's interval."""
+        self.stop_alike()
         if self.is_open:
             self._begin_ns = now_ns
         if self.waited_ns is not None:
@@ -147,6 +220,7 @@ class CallLog:
     def leave_out(self, duration_ns: int) -> None:
         """So long, up to now, we described the run, or somebody evaluated in the midst of an epoch: it
         belongs to no call's times."""
+        self.stop_alike()
         self._begin_ns += duration_ns
         if self._end_ns is not None:
             self._end_ns += duration_ns
@@ -155,7 +229,7 @@ class CallLog:
 
     def close_epoch(self) -> Line | None:
         """The epoch's last line, which has no interval; a begin without an end is dropped."""
-        line, self.pending = self.pending, None
+        line = self._take_pending()
         self.is_open, self._end_ns, self.waited_ns = False, None, None
         return line
 

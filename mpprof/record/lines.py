@@ -90,4 +90,35 @@ class Line:
         return {name: given[name] for name in names if given.get(name) is not None}
 
 
+PlainLine = tuple[int, int, int, int, int, int, int, int | None, float | None]
+"""Of a call of one step of which nothing but its times is known, nearly every one on a synchronous backend:
+`step`, `fit`, `epoch`, `batch`, `t_ns`, `interval_ns`, `duration_ns`, `gap_ns`, `loss`. The least that can be
+made in the training's thread."""
+
+
+def whole(record: Recorded) -> Line | dict[str, Any]:
+    """The line of a `PlainLine`; else as it is."""
+    if not isinstance(record, tuple):
+        return record
+    step, fit, epoch, batch, t_ns, interval_ns, duration_ns, gap_ns, loss = record
+    line = Line(step, fit, epoch, batch, 1, t_ns)
+    line.interval_ns, line.duration_ns, line.gap_ns, line.loss = interval_ns, duration_ns, gap_ns, loss
+    return line
+
+
+def text_of(record: Recorded) -> str:
+    """As the file has it, in JSON."""
+    line = whole(record)
+    return line.text() if isinstance(line, Line) else formats.line(line)
+
+
+def record_of(record: Recorded) -> dict[str, Any]:
+    """As the file has it."""
+    line = whole(record)
+    return line.record() if isinstance(line, Line) else line
+
+
+Recorded = Line | PlainLine | dict[str, Any]
+"""What is handed over to be written."""
+
 _JSON = {False: "false", True: "true"}

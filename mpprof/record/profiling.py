@@ -49,6 +49,7 @@ class Profiling:
         """Open a further window as soon as may be; nothing where one is open or planned. From any thread."""
         if self.plan is None and self.window is None:
             self.plan = Plan.now(self._calls.step)
+            self._calls.alike_until = 0
 
     def start_fit(self, callbacks: list[Any]) -> None:
         """No window of this fit can be open yet; `callbacks` are all of them, in order."""

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 from mpprof.record.aside import DEADLINE_SECONDS, FAILURES, aside
 from mpprof.record.hardware import HardwareSampler
+from mpprof.record.lines import Recorded, record_of, text_of
 from mpprof.record.sinks import Feed, Point, Series, Sink
 from mpprof.record.window import WISH
 from mpprof.record.workers import Worker
 from mpprof.store import formats
-from mpprof.store.writing import JOIN_SECONDS, LineWriter, Record, Written, claim, join, write_run
+from mpprof.store.writing import JOIN_SECONDS, LineWriter, claim, join, write_run
 
 log = logging.getLogger("mpprof")
 T = TypeVar("T")
@@ -57,8 +58,10 @@ class Recorder:
         self._feeds: list[Feed] = []
         self._series = Series()
         self._steps: LineWriter | None = None
-        self.put: Callable[[Record | Written], None] = _drop
+        self.put: Callable[[Recorded], None] = _drop
         """Append a line to the step log; it must not be changed afterwards."""
+        self.append: Callable[[Recorded], None] = _drop
+        """The same for a few lines between two that are put, see `LineWriter.append`."""
         self._samples: LineWriter | None = None
         self._sampler: HardwareSampler | None = None
         self.throttling: set[str] = set()
@@ -140,12 +143,12 @@ class Recorder:
             return
         try:
             self._steps = aside(
-                self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA, self._feed, self._heed
+                self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA, self._feed, self._heed, text_of
             )
         except FAILURES as error:
             self._vanished(self._folder / formats.STEPS_FILE, error)
             return
-        self.put = self._steps.put
+        self.put, self.append = self._steps.put, self._steps.append
         if self._hardware_wanted:
             self._sampler = self.attempt("hardware", self._start_sampler)
         _OPEN.add(self)
@@ -159,7 +162,7 @@ class Recorder:
             if writer is not None and not writer.close():
                 self._vanished(writer.path, TimeoutError("the disk does not answer"))
         self._steps = self._samples = self._sampler = None
-        self.put = _drop
+        self.put = self.append = _drop
         for feed in self._feeds:
             feed.close(DEADLINE_SECONDS)
         self.save()
@@ -182,12 +185,14 @@ class Recorder:
         self,
         name: str,
         schema: str,
-        seen: Callable[[Record | Written], None] | None = None,
+        seen: Callable[[Any], None] | None = None,
         each_second: Callable[[], None] | None = None,
+        text: Callable[[Any], str] = formats.line,
     ) -> LineWriter:
         """New for the run's first fit, going on for its later ones."""
         known, self._known = name in self._known, self._known | {name}
-        return LineWriter(self._folder / name, None if known else schema, self._vanished, seen, each_second)
+        begins = None if known else schema
+        return LineWriter(self._folder / name, begins, self._vanished, seen, each_second, text)
 
     def _heed(self) -> None:
         """Look whether somebody asks for a further window, in the writer's thread."""
@@ -204,11 +209,11 @@ class Recorder:
             wish.unlink()
             wished()
 
-    def _feed(self, written: Record | Written) -> None:
+    def _feed(self, written: Recorded) -> None:
         """Hand a line that was written on to the sinks, in the writer's thread."""
         if not self._feeds:
             return
-        line = written if isinstance(written, dict) else written.record()
+        line = record_of(written)
         if values := self._series.see(line):
             unix_s = (self.facts["clock"]["unix_ns"] + line["t_ns"]) / 1e9
             for feed in self._feeds:
@@ -245,11 +250,11 @@ class Recorder:
         """In a forked child: the run, its threads and its files belong to the parent."""
         self.on = False
         self._steps = self._samples = self._sampler = None
-        self.put = _drop
+        self.put = self.append = _drop
         self._feeds = []
 
 
-def _drop(line: Record | Written) -> None:
+def _drop(line: Recorded) -> None:
     """Nothing is being recorded."""
 
 

@@ -233,6 +233,7 @@ class FitSession:
 
     def _over(self) -> None:
         self.in_fit, self._within_ns = False, None
+        self.calls.stop_alike()
         _IN_FIT.pop(id(self), None)
 
     def _leaves_out(self) -> bool:
@@ -246,6 +247,7 @@ class FitSession:
         if self._within_ns is None:
             self._within_ns = self._clock()
         self.in_fit = False
+        self.calls.stop_alike()
         self.profiling.close(within_call=self.calls.is_open)
         if "nested_fit" not in self.recorder.absent:
             self.recorder.absent["nested_fit"] = NESTED
@@ -442,6 +444,16 @@ class FitSession:
             self._after_call(line)
         if line.step >= self._schedule.next or self._end_unknown:
             self._look(line)
+        if self.calls.per_call == 1 and not self._special and not self.runs_behind:
+            self._go_alike()
+
+    def _go_alike(self) -> None:
+        """The calls up to the next reading are like any other, until something else happens."""
+        recorder, calls = self.recorder, self.calls
+        calls.go_alike(self._schedule.next - 1, self._clock, self._keep_interval, recorder.append)
+        # Asked after that: another thread may just now wish for a window.
+        if self.profiling.plan is not None or not recorder.on:
+            calls.alike_until = 0
 
     def _look(self, line: Line) -> None:
         """Read what is due after this call."""

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from mpprof.store import formats
 
@@ -32,14 +32,6 @@ JOIN_SECONDS = 20.0
 """How long a worker waits for the run that the first one opens: they start at about the same time."""
 
 Record = dict[str, Any]
-
-
-class Written(Protocol):
-    """A record that knows its own line of JSON."""
-
-    def text(self) -> str: ...
-
-    def record(self) -> Record: ...
 
 
 Trouble = Callable[[Path, BaseException], None]
@@ -77,18 +69,21 @@ class LineWriter:
         path: Path,
         schema: str | None,
         trouble: Trouble,
-        seen: Callable[[Record | Written], None] | None = None,
+        seen: Callable[[Any], None] | None = None,
         each_second: Callable[[], None] | None = None,
+        text: Callable[[Any], str] = formats.line,
     ) -> None:
-        """Creates the file, which must not exist; without a `schema` goes on with one that does. `seen` is
-        given each record after it was written and `each_second` called, both in the writer's thread; they
-        must not raise.
+        """Creates the file, which must not exist; without a `schema` goes on with one that does. `text` makes
+        a record's line of JSON. `seen` is given each record after it was written and `each_second` called;
+        they must not raise. All three are called in the writer's thread.
 
         Raises OSError."""
-        self._seen, self._each_second = seen, each_second
+        self._seen, self._each_second, self._text = seen, each_second, text
         self.path = path
         self._trouble = trouble
-        self._queue: deque[Record | Written] = deque()
+        self._queue: deque[Any] = deque()
+        self.append: Callable[[Any], None] = self._queue.append
+        """`put` without asking whether anybody still writes: for a few records between two that are put."""
         self._wake = threading.Event()
         self._writing = threading.Lock()
         self._broken = False
@@ -100,7 +95,7 @@ class LineWriter:
         self._thread = threading.Thread(target=self._run, name=f"mpprof {path.name}", daemon=True)
         self._thread.start()
 
-    def put(self, record: Record | Written) -> None:
+    def put(self, record: Any) -> None:
         """Hand over a record; it must not be changed afterwards."""
         if self._broken:
             return
@@ -144,7 +139,7 @@ class LineWriter:
         try:
             while count > 0 and not self._broken:
                 records = [self._queue.popleft() for _ in range(min(count, at_once))]
-                self._write("\n".join(map(_text, records)) + "\n")
+                self._write("\n".join(map(self._text, records)) + "\n")
                 count -= len(records)
                 for record in records if self._seen is not None else ():
                     self._seen(record)  # type: ignore[misc]  # known not to be None
@@ -165,10 +160,6 @@ class LineWriter:
         rest = memoryview(text.encode("utf-8", "replace"))  # a lone surrogate in a name is no text
         while rest:
             rest = rest[os.write(self._file, rest) :]
-
-
-def _text(record: Record | Written) -> str:
-    return formats.line(record) if isinstance(record, dict) else record.text()
 
 
 def claim(logdir: Path, name: str, cluster: str = "") -> Path:
