@@ -277,7 +277,8 @@ class FitSession:
         self._unsignal()
         self._ended = reason
         if reason == "interrupted":
-            self._count_the_last()
+            if self.queues:
+                self._count_the_last()
             self._emit_all(self.calls.close_epoch())
         self.profiling.end_fit()
         if self.recorder.on:
@@ -290,8 +291,8 @@ class FitSession:
         self.recorder.pause()
 
     def _count_the_last(self) -> None:
-        """Of the last call before an error nobody may have told that it had run: only begins are seen, or
-        somebody else failed at its end before us. The optimizer's counters may tell."""
+        """Where only begins are seen, nobody told that the last call before an error had run: the optimizer's
+        counters may."""
         self._drain()
         found = self.observer.ran_beyond(self.calls.covers_of_open())
         line = None if found is None else self.calls.cut_short(found[0], self.calls.begun_ns)

@@ -41,21 +41,6 @@ def at(step: int, work: Callable[[], Any]) -> Any:
     return At()
 
 
-def failing_behind(step: int) -> Any:
-    """A callback of the user's that fails when this step has run, before those behind it hear of that."""
-    import keras
-
-    class Behind(keras.callbacks.Callback):  # type: ignore[misc]  # as above
-        ended = 0
-
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.ended += 1
-            if self.ended == step:
-                failing()
-
-    return Behind()
-
-
 def failing() -> None:
     raise ZeroDivisionError
 
@@ -281,21 +266,6 @@ def test_an_interrupted_fit_is_not_finished_and_the_next_one_is(tmp_path: Path) 
     assert (recorded.result().steps, recorded.result().finished) == (FAILS_AT - 1, False)
     fit(made, 6, recorded)
     assert recorded.result().finished
-
-
-@pytest.mark.parametrize(("ran", "bad"), [(1, ()), (20, ()), (20, (3, 20)), (51, (3, 45))])
-def test_the_step_at_whose_end_somebody_else_fails_is_recorded(
-    tmp_path: Path, ran: int, bad: tuple[int, ...]
-) -> None:
-    pytest.importorskip("tensorflow")
-    recorded, made = callback(tmp_path), small()
-    with pytest.raises(ZeroDivisionError):
-        fit(made, 60, failing_behind(ran), recorded, bad=bad)
-    recorded.close()
-    assert steps_and_ends(tmp_path) == (list(range(1, ran + 1)), ["interrupted"])
-    steps = records(tmp_path).steps
-    assert steps is not None
-    assert int(steps.skipped[steps.skipped > 0].sum()) == ran - updates(made) == len(bad)
 
 
 def test_a_window_claims_no_step_that_did_not_run(tmp_path: Path) -> None:
