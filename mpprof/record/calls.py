@@ -123,6 +123,7 @@ class CallLog:
         if self._ended_alike:
             t_ns, duration_ns, gap_ns = end_ns - self.zero_ns, end_ns - begin_ns, self._gap_ns
             step, fit, epoch, batch_before = self.step, self.fit, self.epoch, self._batch
+            self._ended_alike = False  # first: where the user interrupts, he does so as a function returns
             self._put((step, fit, epoch, batch_before, t_ns, interval_ns, duration_ns, gap_ns, self._loss))
         elif (line := self._pending) is not None:
             self._pending = None
@@ -133,19 +134,19 @@ class CallLog:
 
     def end_alike(self, logs: dict[str, Any] | None) -> None:
         """What `end` does, for a call that `begin_alike` was told of."""
-        self._end_ns, self._ended_alike, self.is_open = self._clock(), True, False
+        self._end_ns, self._ended_alike, self.is_open, self._loss = self._clock(), True, False, None
         self.step += 1
-        self._loss = loss if logs and type(loss := logs.get("loss")) is float else None
+        if logs and type(loss := logs.get("loss")) is float:
+            self._loss = loss
 
     def stop_alike(self) -> None:
         """Something else happens."""
         self.alike_until = 0
         if self._ended_alike:
-            self._ended_alike = False
-            if not self.is_open and self._end_ns is not None:  # else its line is complete and handed over
-                line = Line(self.step, self.fit, self.epoch, self._batch, 1, self._end_ns - self.zero_ns)
-                line.duration_ns, line.gap_ns = self._end_ns - self._begin_ns, self._gap_ns
-                line.loss, self._pending = self._loss, line
+            assert self._end_ns is not None
+            line = Line(self.step, self.fit, self.epoch, self._batch, 1, self._end_ns - self.zero_ns)
+            line.duration_ns, line.gap_ns = self._end_ns - self._begin_ns, self._gap_ns
+            line.loss, self._pending, self._ended_alike = self._loss, line, False
 
     def cut_short(self, ran: int, now_ns: int) -> Line | None:
         """The open call, whose end is not told, ran so many steps and then found no more input. When it ended

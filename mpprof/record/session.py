@@ -55,6 +55,9 @@ tenth of a millisecond would notice it."""
 LATE_NS = 500_000_000
 """A line is not held back for a reading that takes longer than this."""
 
+MOST_ALIKE = 256
+"""So many calls at most are recorded without asking whether anybody still writes, however seldom is read."""
+
 ASK_NS = 20_000_000
 """Whether a reading has arrived is not asked more often: the device may be dozens of short steps behind."""
 
@@ -448,9 +451,11 @@ class FitSession:
             self._go_alike()
 
     def _go_alike(self) -> None:
-        """The calls up to the next reading are like any other, until something else happens."""
+        """The calls up to the next reading are like any other, until something else happens. Not too many:
+        what they append is not counted, see `LineWriter.append`."""
         recorder, calls = self.recorder, self.calls
-        calls.go_alike(self._schedule.next - 1, self._clock, self._keep_interval, recorder.append)
+        until = min(self._schedule.next - 1, calls.step + MOST_ALIKE)
+        calls.go_alike(until, self._clock, self._keep_interval, recorder.append)
         # Asked after that: another thread may just now wish for a window.
         if self.profiling.plan is not None or not recorder.on:
             calls.alike_until = 0

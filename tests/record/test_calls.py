@@ -6,11 +6,12 @@ import json
 import math
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from mpprof.record.calls import CallLog
-from mpprof.record.lines import Line
+from mpprof.record.lines import Line, Recorded, record_of, text_of
 from mpprof.store import formats
 
 
@@ -130,6 +131,151 @@ def test_a_begin_that_is_told_twice_is_one_call() -> None:
     lines = [calls.dispatched(batch, 1100 + 10 * k) for k, batch in enumerate((0, 0, 1, 1, 2, 2))]
     lines += [calls.dispatched(None, 1200), calls.dispatched(None, 1210)]
     assert [line.step for line in lines if line is not None] == [1, 2, 3]
+
+
+def test_a_call_like_any_other_is_told_as_every_call() -> None:
+    calls, now, intervals, put = started(), iter((1150, 1200, 1210)), list[int](), list[Recorded]()
+    calls.begin(0, 1100)
+    calls.end(1140)
+    calls.go_alike(5, lambda: next(now), intervals.append, put.append)
+    calls.begin_alike(1)
+    calls.end_alike({"loss": 0.5, "accuracy": 1.0})
+    calls.begin_alike(2)
+    assert calls.is_open
+    assert intervals == [50, 60]
+    first, second = map(record_of, put)
+    assert (first["step"], first["interval_ns"], first["duration_ns"]) == (1, 50, 40)
+    assert second == {
+        "kind": "step", "step": 2, "fit": 1, "epoch": 3, "batch": 1, "covers": 1, "t_ns": 200,
+        "synced": False, "profiled": False, "interval_ns": 60, "duration_ns": 50, "gap_ns": 10, "loss": 0.5,
+    }  # fmt: skip
+    assert json.loads(text_of(put[1])) == second
+    assert calls.close_epoch() is None  # the call that is open has never run, and no line comes twice
+
+
+def test_where_something_else_happens_the_last_call_alike_has_a_line_that_may_be_added_to() -> None:
+    calls, now, put = started(), iter((1150, 1200)), list[Recorded]()
+    calls.begin(0, 1100)
+    calls.end(1140)
+    calls.go_alike(5, lambda: next(now), [].append, put.append)
+    calls.begin_alike(1)
+    calls.end_alike(None)
+    line = calls.pending
+    assert line is not None
+    assert (line.step, line.batch, line.duration_ns, line.gap_ns, line.loss) == (2, 1, 50, 10, None)
+    assert line is calls.pending
+    assert calls.alike_until == 0
+    line.skipped = 1
+    assert calls.begin(2, 1230) is line
+    assert line.interval_ns == 80
+    assert len(put) == 1
+
+
+def test_an_interrupt_as_a_line_is_handed_over_gives_no_line_twice() -> None:
+    """Python raises it as soon as a function returns: here the one that takes the line."""
+    lines: list[Recorded] = []
+
+    def put(record: Recorded) -> None:
+        lines.append(record)
+        if len(lines) == 2:
+            raise KeyboardInterrupt
+
+    calls = started()
+    calls.begin(0, 1100)
+    calls.end(1140)
+    calls.go_alike(5, iter(range(1150, 1200)).__next__, [].append, put)
+    calls.begin_alike(1)
+    calls.end_alike(None)
+    with pytest.raises(KeyboardInterrupt):
+        calls.begin_alike(2)
+    assert calls.close_epoch() is None
+    assert [record_of(line)["step"] for line in lines] == [1, 2]
+
+
+def test_an_interrupt_as_the_loss_is_asked_for_gives_no_step_the_loss_of_another() -> None:
+    class Logs(dict[str, float]):
+        def get(self, *_: Any) -> Any:
+            raise KeyboardInterrupt
+
+    calls = started()
+    calls.begin(0, 1100)
+    calls.end(1140)
+    calls.go_alike(5, iter(range(1150, 1200)).__next__, [].append, [].append)
+    calls.begin_alike(1)
+    calls.end_alike({"loss": 1.0})
+    calls.begin_alike(2)
+    with pytest.raises(KeyboardInterrupt):
+        calls.end_alike(Logs(loss=0.5))
+    last = calls.close_epoch()
+    assert last is not None
+    assert (last.step, last.loss) == (3, None)
+
+
+def told(events: list[tuple[str, int, int]], alike: int) -> tuple[list[str], list[int], int]:
+    """Lines, intervals and steps of what happens, told as the callback tells it: `alike` calls of a kind."""
+    calls, lines, intervals = started(), list[str](), list[int]()
+    now, clock = 1000, [1000]
+
+    def put(record: Recorded | None) -> None:
+        if record is not None:
+            lines.append(text_of(record))
+
+    for what, ns, number in events:
+        now = clock[0] = now + ns
+        like_any_other = calls.step < calls.alike_until
+        if what == "begin" and like_any_other and not calls.is_open:
+            calls.begin_alike(number)
+        elif what == "begin":
+            line = calls.begin(number, now)
+            if line is not None and line.interval_ns is not None:
+                intervals.append(line.interval_ns)
+            put(line)
+        elif what == "end" and like_any_other and calls.is_open:
+            calls.end_alike({"loss": number / 8})
+        elif what == "end" and (line := calls.end(now)) is not None:
+            line.loss = number / 8
+            calls.go_alike(calls.step + alike, lambda: clock[0], intervals.append, put)
+        elif what == "read" and (line := calls.pending) is not None:
+            line.skipped = number
+        elif what == "wished":
+            calls.alike_until = 0
+        elif what == "evaluated":
+            calls.leave_out(min(ns, number))
+        elif what == "window":
+            calls.restart_interval(now)
+        elif what == "no input":
+            calls.drop()
+        elif what == "epoch":
+            put(calls.close_epoch())
+            calls.start_epoch(number)
+        elif what == "fit":
+            put(calls.close_epoch())
+            calls.start_fit(1, None)
+            calls.start_epoch(0)
+    put(calls.close_epoch())
+    return lines, intervals, calls.step
+
+
+WHOLE_CALL = some.just(("begin", "end"))
+OTHER = some.sampled_from(
+    ["begin", "end", "read", "wished", "evaluated", "window", "no input", "epoch", "fit"]
+).map(lambda what: (what,))
+WHAT = some.lists(WHOLE_CALL | WHOLE_CALL | OTHER, max_size=40).map(
+    lambda parts: [what for part in parts for what in part]
+)
+NUMBER = some.integers(0, 1000)
+
+
+@given(
+    WHAT.flatmap(
+        lambda whats: some.tuples(*(some.tuples(some.just(what), NUMBER, NUMBER) for what in whats))
+    ),
+    some.integers(1, 9),
+)
+def test_whatever_happens_in_between_calls_alike_give_the_same_lines(
+    events: tuple[tuple[str, int, int], ...], alike: int
+) -> None:
+    assert told([*events], alike) == told([*events], 0)
 
 
 NS = some.none() | some.integers(0, 2**62)

@@ -130,6 +130,28 @@ def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Pa
     assert steps.loss_known.all()
 
 
+def test_a_disk_that_hangs_is_noticed_however_seldom_is_read(
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpprof.store.writing.MOST_QUEUED", 500)
+    monkeypatch.setattr("mpprof.store.writing.FLUSH_SECONDS", 3600)  # nothing is written
+    x, y = data(40)
+    recorded, ran = callback(tmp_path, read_every=10**9), []
+
+    class Hooks(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            ran.append(recorded.steps_run)
+            for k in range(100):
+                recorded.on_train_batch_begin(100 * batch + k)
+                recorded.on_train_batch_end(100 * batch + k, logs)
+
+    fit(trained, x, y, recorded, Hooks())
+    assert ran[:3] == [1, 102, 203]
+    assert ran[-1] is None  # not recorded any more
+    steps = read_records(tmp_path).steps
+    assert steps is None or len(steps) == 0
+
+
 def test_every_step_is_read_where_that_is_wanted(trained: Any, tmp_path: Path) -> None:
     x, y = data(50, bad_steps=(40, 45))
     fit(trained, x, y, callback(tmp_path, read_every=1))
