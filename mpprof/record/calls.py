@@ -5,7 +5,8 @@ the epoch ends. An input of unknown size gives a begin without an end: that call
 
 Nearly every call is one step like any other, between two that are read. A hook then costs as much as the
 memory that it touches, which the training has since displaced from the processor's caches: for those calls
-there is `begin_alike` and `end_alike`, which do the least that can be done.
+there is `begin_alike` and `end_alike`, and where only begins are seen `dispatched_alike`, which do the least
+that can be done.
 """
 
 from __future__ import annotations
@@ -138,6 +139,17 @@ class CallLog:
         self.step += 1
         if logs and type(loss := logs.get("loss")) is float:
             self._loss = loss
+
+    def dispatched_alike(self, batch: int, now_ns: int) -> PlainLine | None:
+        """What `dispatched` does where the device runs behind and `alike_until` is not reached. None: it is
+        not a call like any other after all, and nothing has changed."""
+        if not self.is_open or batch == self._batch:
+            return None
+        self.step = step = self.step + 1
+        self._calls_since_wait += 1
+        line = step, self.fit, self.epoch, self._batch, now_ns - self.zero_ns, now_ns - self._begin_ns
+        self._batch, self._begin_ns = batch, now_ns
+        return line
 
     def stop_alike(self) -> None:
         """Something else happens."""

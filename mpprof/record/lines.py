@@ -90,19 +90,23 @@ class Line:
         return {name: given[name] for name in names if given.get(name) is not None}
 
 
-PlainLine = tuple[int, int, int, int, int, int, int, int | None, float | None]
-"""Of a call of one step of which nothing but its times is known, nearly every one on a synchronous backend:
-`step`, `fit`, `epoch`, `batch`, `t_ns`, `interval_ns`, `duration_ns`, `gap_ns`, `loss`. The least that can be
-made in the training's thread."""
+PlainLine = (
+    tuple[int, int, int, int, int, int, int, int | None, float | None] | tuple[int, int, int, int, int, int]
+)
+"""Of a call of one step of which nothing but its times is known, as nearly every one: `step`, `fit`, `epoch`,
+`batch`, `t_ns`, then `interval_ns`, `duration_ns`, `gap_ns` and `loss`, or where only begins are seen
+`dispatch_ns`. The least that can be made in the training's thread."""
 
 
 def whole(record: Recorded) -> Line | dict[str, Any]:
     """The line of a `PlainLine`; else as it is."""
     if not isinstance(record, tuple):
         return record
-    step, fit, epoch, batch, t_ns, interval_ns, duration_ns, gap_ns, loss = record
-    line = Line(step, fit, epoch, batch, 1, t_ns)
-    line.interval_ns, line.duration_ns, line.gap_ns, line.loss = interval_ns, duration_ns, gap_ns, loss
+    line = Line(*record[:4], 1, record[4])
+    if len(record) == 6:
+        line.dispatch_ns = record[5]
+    else:
+        line.interval_ns, line.duration_ns, line.gap_ns, line.loss = record[5:]
     return line
 
 

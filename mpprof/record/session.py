@@ -113,7 +113,8 @@ class FitSession:
         self.signalled: SignalledWish | None = None  # asks for a further window
         if plan is not None:
             plan.means = self.runs_behind
-        self._queued: deque[Line] = deque()  # in order, behind one whose reading has not arrived
+        # Lines in order, behind one whose reading has not arrived: each a Line or a PlainLine.
+        self._queued: deque[Any] = deque()
         self._ask_ns = 0  # not before this whether the first of them has arrived
         self._awaited: Line | None = None
         self._batch_size: int | None = None
@@ -402,6 +403,16 @@ class FitSession:
             return
         now = self._clock()
         if self.queues:
+            calls = self.calls
+            if calls.step < calls.alike_until and (plain := calls.dispatched_alike(batch, now)) is not None:
+                self._state = self.probe.state(self._model())
+                if not self._queued:
+                    self.recorder.append(plain)
+                else:
+                    self._queued.append(plain)
+                    if now >= self._ask_ns:
+                        self._drain(now)
+                return
             line = self.calls.dispatched(batch, now)
             self._state = self.probe.state(self._model())
             if line is not None:
@@ -432,6 +443,8 @@ class FitSession:
         if self._queued and now >= self._ask_ns:
             self._drain(now, self._not_read())
         self._first_of_epoch = False
+        if self.queues and self._awaited is None:
+            self._go_alike()
 
     def end(self, logs: dict[str, Any] | None) -> None:
         """A call has run, on a synchronous backend."""
@@ -447,13 +460,14 @@ class FitSession:
             self._after_call(line)
         if line.step >= self._schedule.next or self._end_unknown:
             self._look(line)
-        if self.calls.per_call == 1 and not self._special and not self.runs_behind:
-            self._go_alike()
+        self._go_alike()
 
     def _go_alike(self) -> None:
         """The calls up to the next reading are like any other, until something else happens. Not too many:
         what they append is not counted, see `LineWriter.append`."""
         recorder, calls = self.recorder, self.calls
+        if calls.per_call > 1 or self._special or self.queues is not self.runs_behind:
+            return
         until = min(self._schedule.next - 1, calls.step + MOST_ALIKE)
         calls.go_alike(until, self._clock, self._keep_interval, recorder.append)
         # Asked after that: another thread may just now wish for a window.
@@ -555,6 +569,10 @@ class FitSession:
         `now_ns` all of them, else those before a reading that has not arrived."""
         while len(self._queued) > keeps:
             line = self._queued[0]
+            if isinstance(line, tuple):
+                self._queued.popleft()
+                self.recorder.put(line)
+                continue
             snapshot = line.snapshot
             if now_ns is not None and line is self._awaited:
                 return
@@ -599,7 +617,8 @@ class FitSession:
         """Only a wait gives the window whole steps where the device runs behind."""
         if self.runs_behind:
             self._awaited = None
-            self._wait(self._queued[-1] if self._queued else None)
+            newest = self._queued[-1] if self._queued else None
+            self._wait(newest if isinstance(newest, Line) else None)
         self._drain(keeps=self._not_read())
 
     def _resumed(self) -> None:
