@@ -278,6 +278,45 @@ def test_whatever_happens_in_between_calls_alike_give_the_same_lines(
     assert told([*events], alike) == told([*events], 0)
 
 
+def dispatches(events: list[tuple[str, int]], alike: bool) -> tuple[list[dict[str, Any]], int]:
+    """Lines and steps where only begins are seen and the device runs behind."""
+    calls, lines, now_ns, batch = started(), [], 1000, 0
+    calls.runs_behind = True
+    for what, number in events:
+        now_ns += 1 + number
+        recorded: Recorded | None = None
+        match what:
+            case "begin" | "begin told twice":
+                batch += what == "begin"
+                recorded = calls.dispatched_alike(batch, now_ns) if alike else None
+                recorded = recorded or calls.dispatched(batch, now_ns)
+            case "wait":
+                last = Line(calls.step, 1, 3, batch, 1)
+                calls.waited(now_ns, last)
+                recorded = last
+            case "evaluation":
+                calls.leave_out(number)
+            case "epoch":
+                recorded = calls.dispatched(None, now_ns)
+                calls.close_epoch()
+                calls.start_epoch(number)
+        lines += [] if recorded is None else [json.loads(text_of(recorded))]
+    return lines, calls.step
+
+
+@given(
+    some.lists(
+        some.tuples(
+            some.sampled_from(["begin"] * 6 + ["begin told twice", "wait", "evaluation", "epoch"]),
+            some.integers(0, 9),
+        ),
+        max_size=40,
+    )
+)
+def test_dispatches_alike_give_the_same_lines(events: list[tuple[str, int]]) -> None:
+    assert dispatches(events, True) == dispatches(events, False)
+
+
 NS = some.none() | some.integers(0, 2**62)
 NUMBERS = some.floats() | some.sampled_from([math.nan, math.inf, 0.0, 1e-320])
 KNOWN = {
