@@ -184,6 +184,7 @@ class CallLog:
         `batch` is the call that begins now, None at the end of an epoch. Returns the line of the call
         before. Where the device runs behind it has no interval: that is known only between two waits.
         """
+        self.stop_alike()
         line = None
         if self.is_open:
             if self._batch == batch:
