@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from mpprof.record.calls import CallLog
@@ -328,6 +328,8 @@ KNOWN = {
 }
 
 
+# In a fresh checkout hypothesis first builds its tables of Unicode, and would take that for slow data.
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(some.fixed_dictionaries({}, optional=KNOWN), some.integers(1, 2**40))
 def test_a_line_is_written_as_the_encoder_would_write_it(known: dict[str, Any], step: int) -> None:
     line = Line(step, 1, 0, step - 1, 1)
