@@ -154,7 +154,7 @@ LONG = b"/scratch/" + b"project/" * 20 + b"x.tfrecord"
     [
         # One-byte length, then the next field's tag; a length that is a printable character; two bytes.
         (b'R\x13/tmp/logs/.window-1"\x01a', b'R\x13/xxx/xxxx/xxxxxxxxx"\x01a'),
-        (b"R3/tmp/w/fe/train/logs/custom/mpprof/.window-26971-11", None),
+        (b"R3/tmp/a/bc/train/logs/custom/mpprof/.window-26971-11", None),
         (b"\x0a" + bytes([len(LONG) & 0x7F | 0x80, len(LONG) >> 7]) + LONG, None),
         (b'{"a": "/data/alice/x.tfrecord"}', b'{"a": "/xxxx/xxxxx/xxxxxxxxxx"}'),
         (b"\x0a\x12/data/al/proj/a.py", b"\x0a\x12/xxxx/xx/xxxx/a.py"),
