@@ -36,6 +36,9 @@ class CallLog:
         """Calls that end before this step are like any other, as long as nothing else happens."""
         self._ended_alike = False  # the call that ended last did, and has no line yet
         self._loss: float | None = None  # of it
+        self._clock: Callable[[], int]  # these three are given to `go_alike`
+        self._keep: Callable[[int], None]
+        self._put: Callable[[Line | PlainLine], None]
         self._pending: Line | None = None
         self.is_open = False  # a call runs, or turns out not to
         self._batch = 0  # where it began

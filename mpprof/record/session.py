@@ -413,7 +413,7 @@ class FitSession:
                     if now >= self._ask_ns:
                         self._drain(now)
                 return
-            line = self.calls.dispatched(batch, now)
+            line = calls.dispatched(batch, now)
             self._state = self.probe.state(self._model())
             if line is not None:
                 if self._special or self._awaited or line.step >= self._schedule.next or self._end_unknown:
