@@ -16,7 +16,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 MOST_US = 15.0
-ATTEMPTS = 2
+ATTEMPTS = 3
 STEPS = 200_000
 OTHERS = ("empty", "naive", "tensorboard-epoch", "tensorboard-batch")
 

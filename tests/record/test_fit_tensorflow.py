@@ -27,6 +27,7 @@ from tests.record.training import (
     batches_of_unknown_number,
     by_default,
     callback,
+    calls_of,
     data,
     did_all,
     digest,
@@ -822,6 +823,14 @@ def test_an_evaluation_in_the_midst_of_an_epoch_loses_no_step(
     times = [getattr(read.steps, name) for name in ("interval_ns", "duration_ns", "gap_ns")]
     assert all((of >= 0).sum() >= 38 and of.max() < Ticks.evaluation for of in times)
     assert (read.validations.duration_ns >= Ticks.evaluation).all()
+
+
+def test_all_steps_between_readings_go_the_short_way(tmp_path: Path) -> None:
+    short = calls_of("end_alike", tmp_path)
+    steps = records(tmp_path).steps
+    assert steps is not None
+    assert steps.step.tolist() == list(range(1, 101))
+    assert short == 64  # those after the 32 that are read one by one, but for 48, 64, 80 and 96
 
 
 def test_where_an_input_ended_within_a_call_the_next_reading_comes_in_its_turn(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from unittest import mock
 import numpy as np
 
 import mpprof
+from mpprof.record.calls import CallLog
 from mpprof.store import read_records
 
 FEATURES, CLASSES, BATCH = 8, 4, 8
@@ -148,10 +149,18 @@ def on_jax(folder: Path) -> None:
         **_recorded(folder),
         "evaluated_within": _evaluated_within(folder / "within"),
         "out_of_memory": _out_of_memory(folder),
+        "alike": calls_of("dispatched_alike", folder / "alike"),
     }
     _with_a_window_that_was_wished_for(folder)
     _with_windows_on_demand(folder / "on-demand")
     (folder / "answers.json").write_text(json.dumps(answers))
+
+
+def calls_of(name: str, root: Path) -> int:
+    """How often this method of the call log was called in a fit of 100 steps."""
+    with mock.patch.object(CallLog, name, autospec=True, side_effect=getattr(CallLog, name)) as told:
+        model().fit(*data(100), batch_size=BATCH, shuffle=False, verbose=0, callbacks=[callback(root)])
+    return told.call_count
 
 
 def _identical(folder: Path) -> dict[str, bool]:
