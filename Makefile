@@ -19,7 +19,7 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py mpprof/traces/_walk.pyx
+$(STAMP): pyproject.toml setup.py mpprof/traces/common/_walk.pyx
 	@test -n "$(PYTHON)" || { echo "mpprof needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -71,7 +71,7 @@ versions: setup
 		set -- $$v; $(PYTHON) -m venv .versions/$$1 && \
 		.versions/$$1/bin/pip install -q "$$2" keras "setuptools<81" || rm -rf .versions/$$1; done
 	$(BIN)/python -m pytest tests/traces/test_versions.py
-	$(BIN)/python -m tests.analysis.layer_cases .versions/*/bin/python
+	$(BIN)/python -m tests.analysis.layers.layer_cases .versions/*/bin/python
 
 # Keras on torch, in an environment of its own: a process has one Keras backend, and torch is a large download.
 # TORCH=... picks another version. The package itself is taken from here; in CI these tests skip.

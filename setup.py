@@ -12,7 +12,7 @@ except ImportError:
     extensions = []
 else:
     extensions = cythonize(
-        [Extension("mpprof.traces._walk", ["mpprof/traces/_walk.pyx"])],
+        [Extension("mpprof.traces.common._walk", ["mpprof/traces/common/_walk.pyx"])],
         compiler_directives={"language_level": 3},
     )
     for extension in extensions:  # cythonize makes new ones and drops the flag

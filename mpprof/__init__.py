@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any
 from mpprof._version import __version__
 
 if TYPE_CHECKING:
-    from mpprof.auditing import audit
-    from mpprof.policies import compare_policies
+    from mpprof.api.auditing import audit
+    from mpprof.api.ladder import compare
+    from mpprof.api.policies import compare_policies
+    from mpprof.api.workflows import diagnose, load
     from mpprof.record import MPProfilerCallback, StepRecorder
-    from mpprof.workflows import compare, diagnose, load
 
 _LAZY = {
     "MPProfilerCallback": "mpprof.record",
     "StepRecorder": "mpprof.record",
-    "audit": "mpprof.auditing",
-    "compare": "mpprof.workflows",
-    "compare_policies": "mpprof.policies",
-    "diagnose": "mpprof.workflows",
-    "load": "mpprof.workflows",
+    "audit": "mpprof.api.auditing",
+    "compare": "mpprof.api.ladder",
+    "compare_policies": "mpprof.api.policies",
+    "diagnose": "mpprof.api.workflows",
+    "load": "mpprof.api.workflows",
 }
 
 __all__ = [

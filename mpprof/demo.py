@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mpprof.errors import MpprofError
+from mpprof.model.shell import quoted
 
 POLICIES = ("float32", "mixed_float16")
 STEPS = 120
@@ -43,12 +44,12 @@ def run(directory: Path, command: Command, *, serve: bool, port: int) -> None:
     if serve:
         _show(command, "serve", str(folder), "--port", str(port))
     else:
-        print(f"\nThe same as a page: mpprof serve {folder}")
+        print(f"\nThe same as a page: mpprof serve {quoted(folder)}")
 
 
 def _show(command: Command, *arguments: str) -> None:
     """Runs a command as a reader could, and prints it first. Raises MpprofError where it fails."""
-    print(f"\n$ mpprof {' '.join(arguments)}\n", flush=True)
+    print(f"\n$ mpprof {' '.join(map(quoted, arguments))}\n", flush=True)
     if command(list(arguments)) != 0:
         raise MpprofError(f"mpprof {arguments[0]} failed", next="see the message above")
 
@@ -59,7 +60,7 @@ def _show_samples(folder: Path) -> None:
     if found is None:
         print("\nThe sample runs are not part of an installation; a clone of the project has them.")
         return
-    from mpprof import workflows
+    from mpprof.api import workflows
 
     print("\nThe sample runs, one sentence each (made up or recorded: see sample_traces/README.md)\n")
     for case in sorted(found.glob("*/origin.json")):

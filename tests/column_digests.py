@@ -17,7 +17,7 @@ import numpy as np
 
 from mpprof import traces
 from mpprof.errors import MpprofError
-from mpprof.traces import walk
+from mpprof.traces.common import walk
 
 
 def digest(path: Path) -> str:

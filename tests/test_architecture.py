@@ -1,8 +1,11 @@
 """What the packages may import, seen from a running interpreter (the static contracts are in pyproject.toml)."""
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -29,7 +32,9 @@ def test_importing_mpprof_imports_no_framework_and_no_page() -> None:
     assert "numpy" not in loaded
 
 
-@pytest.mark.parametrize("module", ["mpprof.workflows", "mpprof.cli", "mpprof.report.text", "mpprof.traces"])
+@pytest.mark.parametrize(
+    "module", ["mpprof.api.workflows", "mpprof.cli", "mpprof.report.text", "mpprof.traces"]
+)
 def test_analysing_imports_no_framework_no_page_and_no_heavy_table(module: str) -> None:
     assert not modules_after(f"import {module}") & (FRAMEWORKS | PAGE | HEAVY)
 
@@ -48,3 +53,63 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_every_extra_that_the_readme_names_exists() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {"tensorflow", "jax", "torch", "all", "dev"} <= set(extras)
+
+
+MOST_MODULES = 20
+"""A folder of more is hard to look through. The rules and the commands are lists: one file for each."""
+LISTS = {"mpprof/diagnosis/rules", "mpprof/cli"}
+
+
+def test_no_folder_holds_more_modules_than_a_reader_can_look_through() -> None:
+    folders = {path.parent for path in ROOT.joinpath("mpprof").rglob("*.py")}
+    sizes = {folder.relative_to(ROOT).as_posix(): len(list(folder.glob("*.py"))) for folder in folders}
+    assert {name for name, size in sizes.items() if size > MOST_MODULES} <= LISTS
+
+
+def sources() -> dict[str, Path]:
+    """Every module of both packages by its dotted name."""
+    found = {}
+    for root, top in ((ROOT, "mpprof"), (ROOT / "dashboards", "mpprof_dashboards")):
+        for path in (root / top).rglob("*.py"):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(path: Path, modules: dict[str, Path]) -> set[str]:
+    """What a file imports of both packages, also within functions; not what only a type checker reads."""
+    found, waiting = set(), list(ast.parse(path.read_text()).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += node.orelse
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in modules else str(node.module) for name in names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return found & set(modules)
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    modules = sources()
+    left = {name: imported(path, modules) for name, path in modules.items()}
+    while ends := [name for name, needs in left.items() if not needs & set(left)]:
+        for name in ends:
+            del left[name]
+    assert not left, "these import each other, or something that does"
+
+
+def test_every_dependency_of_the_core_is_imported_somewhere() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    sources = [path for folder in ("mpprof", "dashboards") for path in (ROOT / folder).rglob("*.py")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    imported = set(re.findall(r"^\s*(?:import|from) (\w+)", code, re.MULTILINE))
+    modules: dict[str, set[str]] = {}
+    for module, distributions in packages_distributions().items():
+        for name in distributions:
+            modules.setdefault(name.lower().replace("_", "-"), set()).add(module)
+    names = [re.split(r"[\[<>=]", requirement)[0] for requirement in declared]
+    assert [name for name in names if not modules[name] & imported] == []

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from mpprof.traces import walk, xspace
+from mpprof.traces.common import walk
+from mpprof.traces.xspace import reader as xspace
 from tests.column_digests import digest
 from tests.traces.conftest import shared_xplanes
 from tests.traces.test_walk import small_space
@@ -26,7 +27,7 @@ SAMPLES = sorted((ROOT / "sample_traces").rglob("*.xplane.pb"))
 SAMPLE = ROOT / "sample_traces" / "v100-convnet-mixed-float16"
 DAMAGED = 200
 
-_SAY = "from mpprof.traces import walk; import mpprof; print(walk.COMPILED, mpprof.__file__)"
+_SAY = "from mpprof.traces.common import walk; import mpprof; print(walk.COMPILED, mpprof.__file__)"
 
 
 def run(*arguments: str, cwd: Path, **environment: str) -> str:
@@ -155,7 +156,12 @@ def test_a_large_trace_read_in_plain_python_is_warned_of_once_and_is_whole(
 def test_an_sdist_holds_what_a_build_needs(sdist: Path) -> None:
     with tarfile.open(sdist) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
-    assert {"setup.py", "pyproject.toml", "mpprof/traces/_walk.pyx", "mpprof/analysis/devices.csv"} <= names
+    assert {
+        "setup.py",
+        "pyproject.toml",
+        "mpprof/traces/common/_walk.pyx",
+        "mpprof/analysis/kernels/device_peaks.csv",
+    } <= names
     assert not [name for name in names if name.endswith((".so", ".pyc"))]
 
 
@@ -167,7 +173,12 @@ def test_a_wheel_holds_the_compiled_walk_and_the_data(
         pytest.skip("no C compiler")
     with zipfile.ZipFile(build(source, "wheel")) as file:
         file.extractall(tmp_path)
-    for name in ("analysis/devices.csv", "report/report.schema.json", "traces/_walk.pyx", "py.typed"):
+    for name in (
+        "analysis/kernels/device_peaks.csv",
+        "report/report.schema.json",
+        "traces/common/_walk.pyx",
+        "py.typed",
+    ):
         assert (tmp_path / "mpprof" / name).is_file(), name
     assert (tmp_path / "mpprof_dashboards" / "assets").is_dir()
     assert not list(tmp_path.rglob("*.c"))

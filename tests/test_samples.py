@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import workflows
+from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
 from tests.builders.simulate import write

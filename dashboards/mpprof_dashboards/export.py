@@ -5,18 +5,20 @@ from __future__ import annotations
 import html as markup
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import plotly.io as pio
 from dash import dcc
 from dash.development.base_component import Component
 from plotly.offline import get_plotlyjs
 
-from mpprof.model.source import Document
 from mpprof.model.steps import StepTable
 from mpprof.report import words
 from mpprof_dashboards.components.graph import CONFIG
 from mpprof_dashboards.pages import memory, steps, verdict
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
 _ATTRIBUTES = {"className": "class", "id": "id", "role": "role", "title": "title", "href": "href"}
@@ -28,14 +30,14 @@ _FIT = (
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def report_html(document: Document, *, steps: StepTable | None = None) -> str:
+def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
     """The report `document` as a self-contained HTML file, with the step log's figures where it is given.
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """
     parts = ["".join(render(part) for part in verdict.content(document))]
     parts += ["".join(render(part) for part in _steps(document, steps))]
-    parts += ["".join(render(part) for part in memory.content(document)) if document.get("memory") else ""]
+    parts += ["".join(render(part) for part in memory.content(document)) if document["memory"] else ""]
     title = _text(f"mpprof · {document['run']['name']}")
     return "\n".join(
         (
@@ -56,11 +58,11 @@ def report_html(document: Document, *, steps: StepTable | None = None) -> str:
     )
 
 
-def _steps(document: Document, table: StepTable | None) -> list[Any]:
+def _steps(document: doc.Report, table: StepTable | None) -> list[Any]:
     return steps.content(document, table) if table is not None and len(table) else []
 
 
-def _json(document: Document) -> str:
+def _json(document: doc.Report) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

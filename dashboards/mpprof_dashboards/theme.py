@@ -70,6 +70,7 @@ PLACEMENT_LABELS: dict[str, str] = {
     "tensor_core": "Tensor Cores",
     "matrix_core": "Matrix cores",
     "cuda_core": "Ordinary cores",
+    "cpu": "CPU",
     "not_matmul": "No matrix work",
     "unknown": "Unknown",
 }
@@ -77,6 +78,7 @@ PLACEMENT_COLOURS: dict[str, str] = {
     "tensor_core": "#1F78B4",
     "matrix_core": "#3E93A8",
     "cuda_core": "#E69F00",
+    "cpu": "#7A9A3A",
     "not_matmul": "#A9B8C4",
     "unknown": CLASS_COLOURS["unknown"],
 }

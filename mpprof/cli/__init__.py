@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         words = sys.argv[1:] if argv is None else argv
-        args = build_parser(words).parse_args(words)
+        args = build_parser(words).parse_args(words, argparse.Namespace(main=main))
         code = _run(args)
         sys.stdout.flush()
     except MpprofError as error:
@@ -106,9 +106,9 @@ def _run(args: argparse.Namespace) -> int:
         if args.quiet:
             stack.enter_context(_silent_log())
         if args.no_cache:
-            from mpprof.store import caching
+            from mpprof.traces.cache import switch
 
-            stack.enter_context(caching.switched_off())
+            stack.enter_context(switch.switched_off())
         code = args.run(args)
     return code
 

@@ -31,7 +31,7 @@ class Audit:
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof import auditing
+        from mpprof.api import auditing
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)

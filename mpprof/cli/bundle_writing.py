@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mpprof._version import __version__
 from mpprof.cli.redact import Redactor
 from mpprof.errors import UnreadableError
-from mpprof.traces import awaited
+from mpprof.traces.common import lazy_fetch
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
@@ -55,7 +55,7 @@ def bundle(
             _left(path, "not the latest; --all-traces takes all") for path in run.traces[: -len(traces)]
         ]
         for number, path in enumerate(traces):
-            awaited.complete(path)
+            lazy_fetch.complete(path)
             content = _trace(path, redactor, max_trace_bytes)
             if isinstance(content, str):
                 left_out.append(_left(path, content))

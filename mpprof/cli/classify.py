@@ -33,16 +33,16 @@ class Classify:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof.analysis import devices, kernel_names
+        from mpprof.analysis.kernels import device_peaks, names
 
         facts = _facts(args)
-        bare = facts is not None and devices.has_tensor_cores(facts) is False  # GTX 16xx: cc 7.5 without
+        bare = facts is not None and device_peaks.has_tensor_cores(facts) is False  # GTX 16xx: cc 7.5 without
         capability = facts.compute_capability if facts else args.cc
         vendor = facts.vendor if facts else "nvidia" if args.cc else "unknown"
         for name in _names(args.names):
-            verdict = kernel_names.classify(name, capability, vendor)
+            verdict = names.classify(name, capability, vendor)
             if bare and verdict.placement == "tensor_core":
-                verdict = kernel_names.without_tensor_cores(verdict, args.gpu)
+                verdict = names.without_tensor_cores(verdict, args.gpu)
             row = {
                 "name": name,
                 "placement": verdict.placement,
@@ -68,9 +68,9 @@ def _names(arguments: list[str]) -> Iterable[str]:
 def _facts(args: argparse.Namespace) -> DeviceFacts | None:
     if args.gpu is None:
         return None
-    from mpprof.analysis import devices
+    from mpprof.analysis.kernels import device_peaks
 
-    facts = devices.find(args.gpu)
+    facts = device_peaks.find(args.gpu)
     if facts is None:
         raise NotFoundError(
             f"no card is known as {args.gpu!r}", next="Give its compute capability instead: --cc 8.0"

@@ -11,6 +11,7 @@ from mpprof.cli import output, paths
 from mpprof.errors import UsageError
 
 if TYPE_CHECKING:
+    from mpprof.model.document import Comparison
     from mpprof.model.run import Run
 
 FORMATS = ("text", "json", "markdown")
@@ -31,7 +32,7 @@ class Compare:
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof import workflows
+        from mpprof.api import ladder, workflows
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
@@ -45,14 +46,14 @@ class Compare:
                     where=str(args.baseline),
                     next="mpprof compare BASELINE RUN",
                 )
-            document = documents.compare_document(workflows.compare(chosen, strict=args.strict))
+            document = documents.compare_document(ladder.compare(chosen, strict=args.strict))
             for folder, path in zip(folders, given, strict=True):
                 document = paths.renamed(document, folder, path)
         output.write(_written(document, args), args.output, force=args.force)
         return 0
 
 
-def _written(document: dict[str, object], args: argparse.Namespace) -> str:
+def _written(document: Comparison, args: argparse.Namespace) -> str:
     if args.format == "json":
         from mpprof.report import json as documents
 

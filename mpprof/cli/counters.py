@@ -54,7 +54,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
     """The verdicts of a CSV, kept with the run that is named; raises MpprofError."""
     from mpprof import store
-    from mpprof.analysis import counters
+    from mpprof.analysis.kernels import counters
     from mpprof.report import words
 
     run = target(args)
@@ -74,12 +74,12 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
 
 def target(args: argparse.Namespace) -> Run | None:
     """The run that `--run` names; None without. Raises NotFoundError for one that has no records."""
-    from mpprof import workflows
+    from mpprof.api import workflows
 
     if args.run_path is None:
         return None
     paths.refuse_address(args.run_path, "counters are kept beside the run")
-    run = workflows.load(args.run_path)
+    run: Run = workflows.load(args.run_path)
     if run.facts is None and run.steps is None:
         raise NotFoundError(
             "holds no records of a run to keep counters with",

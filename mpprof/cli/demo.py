@@ -28,7 +28,6 @@ class Demo:
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof import demo
-        from mpprof.cli import main
 
-        demo.run(args.directory, main, serve=not args.no_serve, port=args.port)
+        demo.run(args.directory, args.main, serve=not args.no_serve, port=args.port)
         return 0

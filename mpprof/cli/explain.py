@@ -18,12 +18,12 @@ class Explain:
         parser.add_argument("code", metavar="CODE", nargs="?", help="MP301 or input-bound; none: list all")
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof.diagnosis import core
+        from mpprof.diagnosis import engine
 
         if args.code is not None:
-            output.write(core.explain(args.code), None)
+            output.write(engine.explain(args.code), None)
             return 0
-        listed = core.codes()
+        listed = engine.codes()
         width = max(len(slug) for _, slug, _ in listed)
         lines = [f"{code}  {slug:<{width}}  {title}" for code, slug, title in listed]
         output.write("\n".join(lines), None)

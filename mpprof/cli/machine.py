@@ -89,12 +89,14 @@ def _gpus() -> list[Check]:
 
 
 def _gpu(nvml: Any, index: int, handle: Any, driver: str) -> Check:
-    from mpprof.analysis import devices
+    from mpprof.analysis.kernels import device_peaks
     from mpprof.model.device import DeviceFacts
 
     name = _text(nvml.nvmlDeviceGetName(handle))
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    peaks = devices.peaks(DeviceFacts("gpu", name=name, vendor="nvidia", compute_capability=(major, minor)))
+    peaks = device_peaks.peaks(
+        DeviceFacts("gpu", name=name, vendor="nvidia", compute_capability=(major, minor))
+    )
     value = f"{name}, compute capability {major}.{minor}, driver {driver}"
     if peaks is None:
         effect = "Its peak rates are not known: expected speedups will be missing."
@@ -224,7 +226,7 @@ def _workers(config: str | None) -> list[Check]:
     try:
         given = json.loads(config)
         cluster, task = given["cluster"], given.get("task", {})
-        count = sum(len(cluster.get(role, ())) for role in ("chief", "worker"))
+        count = sum(len(cluster.get(category, ())) for category in ("chief", "worker"))
         workers = "1 worker" if count == 1 else f"{count} workers"
         value = f"{workers}, this one is {task.get('type')} {task.get('index')}"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -235,7 +237,7 @@ def _workers(config: str | None) -> list[Check]:
                 'Set it to {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}.',
             )
         ]  # fmt: skip
-    from mpprof.diagnosis.audit import NO_WORKERS
+    from mpprof.diagnosis.audit.judge import NO_WORKERS
 
     keras = _version("keras")
     if count < 2 or keras is None or keras.startswith("2."):
@@ -250,7 +252,7 @@ def _environment() -> list[Check]:
 
 
 def _walk() -> Check:
-    from mpprof.traces import walk
+    from mpprof.traces.common import walk
 
     if walk.COMPILED:
         return Check("trace reader", "ok", "compiled")
@@ -286,9 +288,9 @@ def _temporary() -> Check:
 
 def _cache() -> Check:
     """Where what was read of JSON and SQLite traces is kept, and what was fetched from elsewhere."""
-    from mpprof.store import cache
+    from mpprof.traces.cache import entries
 
-    root = cache.folder()
+    root = entries.folder()
     effect = "JSON and SQLite traces are read afresh each time, and those elsewhere fetched each time."
     if root is None:
         return Check("cache", "info", "off", effect)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpprof.cli import output
 from mpprof.errors import MpprofError, UsageError
+from mpprof.model.shell import quoted
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
@@ -66,9 +67,9 @@ def _is_bundle(path: Path) -> bool:
     if begins == b"PK" or path.suffix.lower() != ".zip":
         return begins == b"PK"
     from mpprof import traces
-    from mpprof.traces import beginning
+    from mpprof.traces.common import file_head
 
-    return traces.reader_of(path.name, beginning.of(path)) is None
+    return traces.reader_of(path.name, file_head.of(path)) is None
 
 
 @contextmanager
@@ -85,25 +86,25 @@ def _watched(args: argparse.Namespace) -> AbstractContextManager[None]:
     if args.quiet or not sys.stderr.isatty():
         return nullcontext()
     from mpprof.cli.fetching import Fetching
-    from mpprof.traces import awaited
+    from mpprof.traces.common import lazy_fetch
 
-    return awaited.watched(Fetching())
+    return lazy_fetch.watched(Fetching())
 
 
 @contextmanager
 def _fetched(args: argparse.Namespace, path: Path) -> Iterator[Path]:
-    from mpprof.store import cache
-    from mpprof.traces import remote
+    from mpprof.traces.cache import entries
+    from mpprof.traces.remote import fetch
 
-    address = remote.address_of(path)
+    address = fetch.address_of(path)
     if address is None:
         yield path
         return
     from tempfile import TemporaryDirectory
 
-    kept = cache.usable_folder()
+    kept = entries.usable_folder()
     with TemporaryDirectory(prefix="mpprof-") if kept is None else nullcontext(str(kept)) as folder:
-        local = remote.fetch(address, Path(folder) / "fetched")
+        local = fetch.fetch(address, Path(folder) / "fetched")
         with _named(local, path), opened(args, local) as run:
             yield run
 
@@ -113,15 +114,15 @@ def refresher(args: argparse.Namespace, path: Path, folder: Path) -> Callable[[]
     no longer be reached that is said, and what was fetched stays."""
     if not _is_address(path) or path.suffix.lower() == ".zip":
         return None
-    from mpprof.traces import remote
+    from mpprof.traces.remote import fetch
 
-    address = remote.address_of(path)
+    address = fetch.address_of(path)
     assert address is not None
     kept = folder.parent.parent
 
     def again() -> None:
         try:
-            remote.fetch(address, kept)
+            fetch.fetch(address, kept)
         except MpprofError as error:
             output.note(args, f"shown as it was: {error}")
 
@@ -132,9 +133,9 @@ def shown(path: Path) -> str:
     """A path as it was given; an address without passwords and signatures."""
     if not _is_address(path):
         return str(path)
-    from mpprof.traces import remote
+    from mpprof.traces.remote import fetch
 
-    return remote.shown(_ADDRESS.sub(lambda match: f"{match[0]}/", path.as_posix()))
+    return fetch.shown(_ADDRESS.sub(lambda match: f"{match[0]}/", path.as_posix()))
 
 
 def _is_address(path: Path) -> bool:
@@ -146,6 +147,8 @@ def renamed(value: Any, folder: Path, given: Path) -> Any:
     if folder == given:
         return value
     if isinstance(value, str):
+        in_a_command = rf"(mpprof \w+|--baseline) {re.escape(quoted(folder))}"
+        value = re.sub(in_a_command, lambda match: f"{match[1]} {quoted(shown(given))}", value)
         return value.replace(str(folder), shown(given))
     if isinstance(value, list):
         return [renamed(item, folder, given) for item in value]
@@ -162,7 +165,7 @@ def refuse_address(path: Path, why: str) -> None:
 
 def load(args: argparse.Namespace, path: Path, run_id: str | None) -> Run:
     """The one run at `path`; the errors are those of `workflows.load`."""
-    from mpprof import workflows
+    from mpprof.api import workflows
 
     run = workflows.load(path, run=run_id)
     if run.traces:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from mpprof.cli import output, paths
 
 if TYPE_CHECKING:
+    from mpprof.model import document as doc
     from mpprof.model.run import Run
-    from mpprof.model.source import Document
     from mpprof.model.steps import StepTable
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -35,7 +35,7 @@ class Report:
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof import workflows
+        from mpprof.api import workflows
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
@@ -52,7 +52,7 @@ class Report:
         return 0
 
 
-def _written(document: Document, args: argparse.Namespace, steps: StepTable | None) -> str:
+def _written(document: doc.Report, args: argparse.Namespace, steps: StepTable | None) -> str:
     if args.format == "json":
         from mpprof.report import json as documents
 

@@ -39,7 +39,7 @@ class Serve:
         return 0
 
     def _serve(self, folder: Path, args: argparse.Namespace) -> None:
-        from mpprof.library import LogDirectory
+        from mpprof.api.source import LogDirectory
 
         source = LogDirectory(folder, refresh=paths.refresher(args, args.logdir, folder))
         import mpprof_dashboards

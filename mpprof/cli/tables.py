@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from mpprof.cli import output, paths
 
 if TYPE_CHECKING:
-    from mpprof.model.source import Document
-    from mpprof.workflows import Analysis
+    from mpprof.api.workflows import Analysis
+    from mpprof.model.document import Row
 
 FORMATS = ("table", "csv", "json")
 ROWS_OF_A_TABLE = 20
@@ -43,7 +44,7 @@ class _Table:
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof import workflows
+        from mpprof.api import workflows
 
         output.check_output(args.output, force=args.force)
         with paths.opened(args, args.path) as path:
@@ -53,23 +54,23 @@ class _Table:
         output.write(text, args.output, force=args.force)
         return 0
 
-    def _rows(self, mine: Analysis, args: argparse.Namespace) -> tuple[list[Document], list[Document]]:
+    def _rows(self, mine: Analysis, args: argparse.Namespace) -> tuple[Sequence[Row], Sequence[Row]]:
         """The rows that are asked for, grouped and in order; and all rows as they were."""
-        from mpprof import workflows
+        from mpprof.api import workflows
         from mpprof.report import tables
 
         tables.keys(self.name, args.by)  # refuses a column that is not there
         steps = getattr(args, "steps", None)
         whole = workflows.rows_of(mine, self.name, by_stream=args.by == "stream", steps=steps)
         wanted = {key: values for key in FILTERS if (values := getattr(args, key, None))}
-        rows = tables.filtered(whole, wanted) if wanted else whole
+        rows: Sequence[Row] = tables.filtered(whole, wanted) if wanted else whole
         if args.by and self.name == "memory":
             rows = _only(rows, args.by)
         elif args.by and args.by != "stream":
             rows = tables.aggregate(rows, args.by)
         return tables.ordered(rows, args.sort, tables.keys(self.name, args.by)), whole
 
-    def _written(self, rows: list[Document], whole: list[Document], args: argparse.Namespace) -> str:
+    def _written(self, rows: Sequence[Row], whole: Sequence[Row], args: argparse.Namespace) -> str:
         from mpprof.report import json as documents
         from mpprof.report import tables
 
@@ -89,15 +90,15 @@ def _say(mine: Analysis, args: argparse.Namespace) -> None:
     """What was passed over or is damaged, and why there may be no kernels: a table has no room for it."""
     if mine.trace is None:
         return
-    lacks = [mine.trace.lacks["kernels"]] if "kernels" in mine.trace.lacks else []
-    for warning in (*mine.run.warnings, *mine.trace.warnings, *lacks):
+    missing = [mine.trace.missing["kernels"]] if "kernels" in mine.trace.missing else []
+    for warning in (*mine.run.warnings, *mine.trace.warnings, *missing):
         one_line = warning.replace("\n", "\\n")  # some are a profiler's own words
         output.note(args, f"warning: {one_line}")
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     filters = parser.add_argument_group("filters", "each may be given several times, for any of its values")
-    placements = "tensor_core, matrix_core, cuda_core, not_matmul, unknown"
+    placements = "tensor_core, matrix_core, cuda_core, cpu, not_matmul, unknown"
     filters.add_argument("--placement", action="append", metavar="P", help=f"where it ran: {placements}")
     filters.add_argument(
         "--precision", action="append", metavar="P", help="in what: fp16, bf16, tf32, fp32 ..."
@@ -141,7 +142,7 @@ class Memory(_Table):
     by_help = "only one of: dtype, op, layer, kind"
 
 
-def _only(rows: list[Document], by: str) -> list[Document]:
+def _only(rows: Sequence[Row], by: str) -> list[Row]:
     """The rows of one division of memory."""
     from mpprof.errors import UsageError
 
@@ -151,7 +152,7 @@ def _only(rows: list[Document], by: str) -> list[Document]:
     return [row for row in rows if row["by"] == by]
 
 
-def _foot(rows: list[Document], shown: int, whole: list[Document]) -> str:
+def _foot(rows: Sequence[Row], shown: int, whole: Sequence[Row]) -> str:
     """What the table leaves out, and the unknown share of all, which always stands beside the known."""
     from mpprof.report import words
 

@@ -85,7 +85,7 @@ def available(ncu: str) -> tuple[str, ...]:
     say (it then leaves out the others itself)."""
     import subprocess
 
-    from mpprof.analysis.counters import METRICS
+    from mpprof.analysis.kernels.counters import METRICS
 
     try:
         said = subprocess.run(

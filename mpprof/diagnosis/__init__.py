@@ -5,7 +5,7 @@ sentence = verdict(case, judgement.findings, judgement.speedup)
 page = explain("MP104")
 """
 
-from mpprof.diagnosis.core import Judgement, judge
+from mpprof.diagnosis.engine import Judgement, judge
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.signals import Case
 from mpprof.diagnosis.verdict import verdict

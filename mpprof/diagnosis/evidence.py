@@ -26,6 +26,10 @@ def size(name: str, value: int | None, limit: int | None = None) -> Evidence:
     return Evidence(name, value, "bytes", limit)
 
 
+def rate(name: str, value: float | None, limit: float | None = None) -> Evidence:
+    return Evidence(name, value, "bytes/s", limit)
+
+
 def speedup(name: str, value: float | None, limit: float | None = None) -> Evidence:
     return Evidence(name, value, "speedup", limit)
 

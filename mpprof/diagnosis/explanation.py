@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.verdict import cause
+from mpprof.diagnosis.verdict import PAYING_RATIO, cause
+from mpprof.diagnosis.wording import CLASS_WORDS, listed
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
-from mpprof.model.finding import Diagnosis, Finding
-from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.finding import Diagnosis
+from mpprof.model.quantities import format_after, format_ns, format_quantity, format_ratio
 
 NOTABLE_RATIO = 0.01
 """Parts of the step below a hundredth are left out of a sentence."""
 MOST_PARTS = 3
 DISTORTED_RATIO = 0.5
 """With more than half a step on top (or missing) while it was profiled, its parts are those of another."""
-PAYING_RATIO = 0.01
-"""A remedy that gives less than a hundredth of the step is no advice."""
 
 _CEILINGS = "MP8"
 """What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
-
-_WORDS: dict[Class, str] = {
-    "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work", "reduce": "sums",
-    "gather_scatter": "lookups", "cast": "casts", "layout": "layout changes", "optimizer": "the optimizer",
-    "loss_scale": "loss scaling", "other": "other work", "unknown": "unidentified work",
-    "comm": "communication", "copy": "copies", "idle_input": "waiting for input",
-    "idle_launch": "waiting for launches", "idle_sync": "waits of the host", "idle_compile": "compiling",
-    "idle_between_steps": "the loop between steps", "idle_other": "idling for no recorded cause",
-    "profiling": "the profiler",
-}  # fmt: skip
 
 
 def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -41,30 +30,40 @@ def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
 def _where(account: Account, share: TensorCoreShare | None) -> str:
     """The largest parts of the step; of matrix work, where it ran. Of the profiled step, where profiling
     changed it."""
-    profiling = sum(part.ns_per_step for part in account.main.slices if part.role == "profiling")
+    profiling = sum(part.ns_per_step for part in account.main.slices if part.category == "profiling")
     distorted = abs(profiling) > DISTORTED_RATIO * account.step_ns
     whole = account.window_ns if distorted else account.step_ns
     added = 0.0 if distorted else max(0.0, -profiling)
-    parts = {part.role: part.ns_per_step for part in account.main.slices if part.role != "profiling"}
+    parts = {part.category: part.ns_per_step for part in account.main.slices if part.category != "profiling"}
     left_out = account.trace_basis == "device" and parts.get("idle_launch", 0.0) >= added
     if left_out and added:
         parts["idle_launch"] -= added  # a profiler works where launches are made: as in MP302
     largest = sorted(parts.items(), key=lambda item: -item[1])
     named = []
-    for role, ns in [item for item in largest if item[1] >= NOTABLE_RATIO * whole][:MOST_PARTS]:
-        ran = f" ({_on_units(share)})" if role == "matmul" and _on_units(share) else ""
-        named.append(f"{format_ratio(ns / whole)} {_WORDS[role]}{ran}")
-    idle = sum(ns for role, ns in largest if role in IDLE_CLASSES) / whole if whole else 0.0
+    for category, ns in [item for item in largest if item[1] >= NOTABLE_RATIO * whole][:MOST_PARTS]:
+        ran = f" ({_on_units(share)})" if category == "matmul" and _on_units(share) else ""
+        what = _waits(account, category, whole) or CLASS_WORDS[category]
+        named.append(f"{format_ratio(ns / whole)} {what}{ran}")
+    idle = sum(ns for category, ns in largest if category in IDLE_CLASSES) / whole if whole else 0.0
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
     step = f"step of {format_ns(whole)}"
     if distorted:
         step = f"profiled step, which takes {format_ns(whole)} and not {format_ns(account.step_ns)}"
-    said = f"of a {step}, {_listed(named)}; {device} idles {format_ratio(idle)}"
+    said = f"of a {step}, {listed(named)}; {device} idles {format_ratio(idle)}"
     if added < NOTABLE_RATIO * whole:
         return said
     if left_out:
         return f"{said}, the {format_ratio(added / whole)} that profiling added left out"
     return f"{said}; in these shares are the {format_ratio(added / whole)} that profiling added"
+
+
+def _waits(account: Account, category: Class, whole_ns: float) -> str:
+    """What the device waited for where the class does not say it: the largest known cause of `idle_other`."""
+    causes = next((part.causes for part in account.main.slices if part.category == category), ())
+    cause, ns = max(causes, key=lambda item: item[1], default=("", 0.0))
+    if category != "idle_other" or ns < NOTABLE_RATIO * whole_ns:
+        return ""
+    return f"idling ({format_ratio(ns / whole_ns)} {cause})"
 
 
 def _on_units(share: TensorCoreShare | None) -> str:
@@ -95,25 +94,24 @@ def _against(speedup: Speedup, account: Account) -> str:
     the steps of either run."""
     by_class: dict[Class, float] = {}
     for part in speedup.slices:
-        by_class[part.role] = by_class.get(part.role, 0.0) + part.ns_per_step
+        by_class[part.category] = by_class.get(part.category, 0.0) + part.ns_per_step
         steps = (part.baseline_ns, speedup.baseline_step_ns or 0.0), (part.mixed_ns, account.step_ns)
-        if part.role == "profiling" and any(abs(ns) > DISTORTED_RATIO * step for ns, step in steps):
+        if part.category == "profiling" and any(abs(ns) > DISTORTED_RATIO * step for ns, step in steps):
             return ""
     by_class.pop("profiling", None)
     ordered = sorted(by_class.items(), key=lambda item: -item[1])
     least = NOTABLE_RATIO * account.step_ns
-    lost = [f"{_WORDS[role]} {format_ns(ns)}" for role, ns in ordered if ns >= least][:MOST_PARTS]
-    gained = [f"{_WORDS[role]} {format_ns(-ns)}" for role, ns in reversed(ordered) if -ns >= least][
-        :MOST_PARTS
-    ]
+    lost = [f"{CLASS_WORDS[part]} {format_ns(ns)}" for part, ns in ordered if ns >= least][:MOST_PARTS]
+    ordered.reverse()
+    gained = [f"{CLASS_WORDS[part]} {format_ns(-ns)}" for part, ns in ordered if -ns >= least][:MOST_PARTS]
     if speedup.expected is not None:
         if not lost:
             return "nothing takes notably longer than this device could reach"
-        return f"above what this device could reach: {_listed(lost)} a step"
+        return f"above what this device could reach: {listed(lost)} a step"
     if not (lost or gained):
         return "no part of the step differs notably from the baseline's"
-    parts = [f"longer than in the baseline: {_listed(lost)} a step" if lost else ""]
-    parts.append(f"shorter: {_listed(gained)}" if gained else "")
+    parts = [f"longer than in the baseline: {listed(lost)} a step" if lost else ""]
+    parts.append(f"shorter: {listed(gained)}" if gained else "")
     return "; ".join(part for part in parts if part)
 
 
@@ -122,32 +120,22 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     plan = diagnosis.whatif
     if account.trace_basis == "host" or plan is None:
         return ""
-    by_code: dict[str, Finding] = {found.code: found for found in diagnosis.findings}
-    paying = [
-        step.code
-        for step in plan.order
-        if step.gain_ns >= PAYING_RATIO * account.step_ns and step.code in by_code
-    ]
-    first = cause(diagnosis) or (by_code[paying[0]] if paying else None)
+    now, one_step = account.step_ns, account.one_step
+    paying = [found for found in diagnosis.findings if (found.gain_ns_per_step or 0.0) >= PAYING_RATIO * now]
+    first = cause(diagnosis) or next(iter(paying), None)
     if first is None:
         return ""
     said = f"first: {first.remedy} ({first.code})"
-    if first.whatif_step_ns is not None and first.whatif_step_ns < account.step_ns:
-        said += f", which gives {format_ns(first.whatif_step_ns)} a step"
-    more = [code for code in paying if code != first.code]
+    if first in paying:
+        after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)
+        said += f", which gives {after}"
+    more = [found.code for found in paying if found.code != first.code]
     if more and not first.code.startswith(_CEILINGS):
         limit = ", where the host is the floor" if plan.floor == "host" else ""
-        said += f"; with {', '.join(more[:MOST_PARTS])} as well {format_ns(plan.best_step_ns)}{limit}"
+        best = format_after(plan.best_step_ns, now, one_step=one_step)
+        said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
     return said
 
 
 def _value(value: object, unit: str) -> str:
-    from mpprof.model.quantities import format_quantity
-
     return format_quantity(value, unit) if isinstance(value, (int, float, str, bool)) else str(value)
-
-
-def _listed(parts: list[str]) -> str:
-    if len(parts) < 2:
-        return "".join(parts) or "nothing stands out"
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from mpprof.model.account import Cell
 from mpprof.model.finding import Confidence, Evidence, Severity
 from mpprof.model.frozen import frozen
 
@@ -13,10 +15,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GENERAL, NAMED, CONFIGURED, OVERALL = 0, 1, 2, 3
-"""How narrowly a rule names its cause: a whole class of time; named layers or ops; a named layer with a
-known configuration; one cause of the whole model from which narrower ones follow. Where two rules claim the
-same cell, the higher one has it."""
+REMAINDER, GENERAL, NAMED, CONFIGURED, OVERALL = -1, 0, 1, 2, 3
+"""How narrowly a rule names its cause: what all others leave; a whole class of time; named layers or ops; a
+named layer with a known configuration; one cause of the whole model from which narrower ones follow. Where
+two rules claim the same cell, the higher one has it. A rule of the remainder is asked last, and sees in
+`Signals.claimed` what the others hold."""
 
 
 @frozen
@@ -53,10 +56,19 @@ def known(answer: T | Absent) -> T | None:
 @frozen
 class Claim:
     """One cell of the account (its row in `account.main.cells`) and what it could be: the cost claimed is
-    the cell's time less `reachable_ns`."""
+    the cell's time less `attainable_ns`."""
 
     cell: int
-    reachable_ns: float = 0.0
+    attainable_ns: float = 0.0
+
+
+def cost_ns(claims: Sequence[Claim], cells: Sequence[Cell]) -> float:
+    """What the claimed cells take above what they could, in ns per step; never negative."""
+    return float(sum(_excess(claim, cells) for claim in claims))
+
+
+def _excess(claim: Claim, cells: Sequence[Cell]) -> float:
+    return max(0.0, cells[claim.cell].ns_per_step - max(0.0, claim.attainable_ns))
 
 
 @frozen
@@ -93,11 +105,11 @@ class Found:
     Either `severity` is stated, or it follows from `scale` and the claims that this rule is left with once
     all rules have claimed. `{cost}` and `{share}` in the summary become that cost and its share of the
     step. `cost_ns` is for a cost that is no part of the account (steps thrown away); with claims it is not
-    used.
+    used. `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy` takes
+    the place of a row where the table has none.
     """
 
     summary: str
-    remedy: str
     evidence: tuple[Evidence, ...]
     confidence: Confidence = "high"
     severity: Severity | None = None
@@ -106,6 +118,9 @@ class Found:
     cost_ns: float | None = None
     cost_bytes: int | None = None
     layers: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ("",)
+    values: Mapping[str, object] = field(default_factory=dict)
+    remedy: str = ""
 
 
 @frozen
@@ -113,6 +128,9 @@ class Clear:
     """The cause is not there, on evidence. `note` says which."""
 
     note: str = ""
+
+
+NO_MATRIX_UNITS = Clear("the device has no matrix units to miss: what that costs is said by MP8")
 
 
 @frozen
@@ -134,6 +152,7 @@ class Rule(Protocol):
     SLUG: str
     TITLE: str
     SPECIFICITY: int
+    BOUND: str  # "host" or "device": whose work its remedy shortens
 
     @property
     def judge(self) -> Callable[[Signals], Outcome]: ...

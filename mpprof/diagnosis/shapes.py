@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mpprof.analysis import einsum
+from mpprof.analysis.layers import einsum
 from mpprof.model.kernels import Family
 from mpprof.model.run import LayerFacts
 
 ALIGNMENT = 8
 """16-bit matrix instructions want M, N, K or channels in multiples of 8 values, which is 16 bytes: NVIDIA's
 matrix multiplication and convolution guides."""
+
+VOCABULARY = 8192
+"""Fewer outputs are classes, not vocabularies, and a small part of the step (our judgement)."""
 
 _TENSOR = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\[([0-9,\s]*)\]")
 _ALIGN = re.compile(r"align(?:ment)?_?([1-9][0-9]?)(?![0-9])")

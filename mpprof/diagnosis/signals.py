@@ -5,27 +5,37 @@ Rules ask these and nothing else, so that no rule mistakes "not recorded" for "n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.diagnosis.ledger import cost_ns
-from mpprof.diagnosis.outcomes import Absent, Claim, known
-from mpprof.model.account import IDLE_CLASSES, Account, Cell, Class, MemoryAccount, Speedup, TensorCoreShare
-from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.analysis.breakdown.compute_precision import compute_precision
+from mpprof.analysis.kernels import device_peaks
+from mpprof.diagnosis.outcomes import Absent, Claim, cost_ns, known
+from mpprof.diagnosis.remedies import choosing, frameworks
+from mpprof.diagnosis.remedies.frameworks import Framework
+from mpprof.model.account import (
+    IDLE_CLASSES,
+    Account,
+    Cell,
+    Class,
+    ComputePrecision,
+    MemoryAccount,
+    Speedup,
+    TensorCoreShare,
+)
+from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
+from mpprof.model.finding import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placements
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
+from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import Trace
-
-RECORD_RUN = 'train with MPProfilerCallback("logs/run") so that the run\'s facts are recorded'
-RECORD_WINDOW = 'record a profile window: MPProfilerCallback("logs/run", profile_steps="auto")'
-RECORD_MIXED = "record the same training in mixed precision: mpprof report MIXED_RUN --baseline THIS_RUN"
-RECORD_BASELINE = "record the same training in float32 and name it: mpprof report RUN --baseline FLOAT32_RUN"
 
 HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
 HALF_PRECISIONS = frozenset(HALF_DTYPES.values())
@@ -52,6 +62,7 @@ class Case:
     peaks: DevicePeaks | None = None
     trace_problem: str | None = None
     baseline: Case | None = None
+    computes: ComputePrecision | None = None  # None: by the run's records and the account's cells
     ladder: bool = False  # compared as one rung of several: runs differ by design
 
 
@@ -77,22 +88,101 @@ class Signals:
 
     def __init__(self, case: Case) -> None:
         self.case = case
+        self.claimed: frozenset[int] = frozenset()
+        """Rows of the cells that other causes hold: set before a rule of the remainder is asked."""
+
+    # ---- what can be done
+
+    def remedies(
+        self, cause: str, cases: Sequence[str] = ("",), values: Mapping[str, object] | None = None
+    ) -> tuple[Remedy, ...]:
+        """What fits this run of the table's remedies for a cause (or of "record run" and its like)."""
+        return choosing.choose(cause, self, cases, values)
+
+    def advice(self, cause: str, case: str = "") -> str:
+        """The same as one text; "" where nothing can be done."""
+        return choosing.sentence(self.remedies(cause, (case,)))
+
+    def hint(self, cause: str) -> str:
+        """The same to end a sentence with: "; record ...", or nothing."""
+        said = self.advice(cause)
+        return f"; {said}" if said else ""
+
+    @property
+    def how_to_compare(self) -> str:
+        """Why there is no speedup, and how to record the run that is missing for one."""
+        return f"{self._why_no_comparison}. {self.advice('record other precision', 'how')}"
+
+    @property
+    def _why_no_comparison(self) -> str:
+        if self.computes.kind == "unknown":
+            return f"no run to compare with: {self.computes.reason}"
+        if self.computes.narrow:
+            return "no float32 run to compare with"
+        return f"this run computes in {self.computes.words}: it is a baseline itself"
+
+    @cached_property
+    def framework(self) -> Framework:
+        """What the model is written in."""
+        return frameworks.of_model(self.case.run.facts, self.case.trace, self.named)
+
+    @cached_property
+    def loop_framework(self) -> Framework:
+        """What runs the training loop: in a loop of the user's own not Keras, but what lies below."""
+        return frameworks.of_loop(self.case.run.facts, self.framework)
+
+    @cached_property
+    def vendor(self) -> Vendor:
+        """Who makes the device."""
+        device = self._device
+        return device_peaks.vendor(device) if device is not None else "unknown"
+
+    @cached_property
+    def words(self) -> dict[str, object]:
+        """What the table's remedies leave open, by name."""
+        keras = frameworks.keras_of(self.case.run.facts, self.framework)
+        old = self.framework == "tf_keras"
+        run = self.case.run.path
+        return {
+            "keras": keras,
+            "set_policy": f"{keras}.mixed_precision.set_global_policy"
+            if old
+            else "keras.config.set_dtype_policy",
+            "scaled_optimizer": f"{keras}.{'mixed_precision' if old else 'optimizers'}.LossScaleOptimizer",
+            "pad": "tf.pad" if old else "keras.ops.pad",
+            "recorder": "MPProfilerCallback" if self.loop_framework in frameworks.KERAS else "StepRecorder",
+            "run": quoted(run),
+            "logdir": quoted(_logdir(run)),
+        }
+
+    def named(self, *marks: str) -> bool:
+        """Whether a text of the trace (events, kernels, ops) holds any of these."""
+        return any(mark in self._texts for mark in marks)
+
+    @cached_property
+    def _texts(self) -> str:
+        trace = self.case.trace
+        return "\n".join((*trace.strings, *(op.name for op in trace.ops))) if trace is not None else ""
 
     # ---- what was recorded of the run
 
     @property
     def facts(self) -> RunFacts | Absent:
-        return self.case.run.facts or Absent("nothing was recorded of the run beside its trace", RECORD_RUN)
+        return self.case.run.facts or Absent(
+            "nothing was recorded of the run beside its trace", self.advice("record run")
+        )
 
     @property
     def fit(self) -> FitFacts | Absent:
-        return self.case.run.last_fit or Absent("the facts of `fit` were not recorded", RECORD_RUN)
+        return self.case.run.last_fit or Absent(
+            "the facts of `fit` were not recorded", self.advice("record model")
+        )
 
     @property
     def optimizer(self) -> OptimizerFacts | Absent:
         fit = self.case.run.last_fit
         if fit is None or fit.optimizer.class_name is None:
-            return Absent("the optimizer was not recorded", RECORD_RUN)
+            return Absent("the optimizer was not recorded", self.advice("record model"))
         return fit.optimizer
 
     @property
@@ -101,61 +191,46 @@ class Signals:
         facts = self.case.run.facts
         if facts is None or facts.model is None or not facts.model.layers:
             why = facts.absent.get("model") if facts else None
-            return Absent(f"the model's layers were not recorded{f' ({why})' if why else ''}", RECORD_RUN)
+            return Absent(
+                f"the model's layers were not recorded{f' ({why})' if why else ''}",
+                self.advice("record model"),
+            )
         return facts.model.layers
 
     @property
     def parameters(self) -> int | Absent:
         facts = self.case.run.facts
         if facts is None or facts.model is None or facts.model.parameters is None:
-            return Absent("the number of parameters was not recorded", RECORD_RUN)
+            return Absent("the number of parameters was not recorded", self.advice("record model"))
         return facts.model.parameters
 
     @property
     def backend(self) -> str | Absent:
         facts = self.case.run.facts
         backend = facts.framework.get("backend") if facts else None
-        return str(backend) if backend else Absent("the backend was not recorded", RECORD_RUN)
+        return str(backend) if backend else Absent("the backend was not recorded", self.advice("record run"))
 
     @property
     def global_policy(self) -> str | Absent:
         """The process' policy, "mixed_float16" for example."""
         fit = self.case.run.last_fit
         name = fit.policy.global_name if fit else None
-        return name or Absent("the dtype policy was not recorded", RECORD_RUN)
+        return name or Absent("the dtype policy was not recorded", self.advice("record model"))
 
     @cached_property
-    def compute_dtype(self) -> str | Absent:
-        """What the model computes in: its own policy, else what its layers or its kernels show."""
-        fit = self.case.run.last_fit
-        if fit and fit.policy.compute_dtype in HALF_DTYPES:
-            return str(fit.policy.compute_dtype)
-        dtypes = {layer.compute_dtype for layer in known(self.layers) or ()}
-        for dtype in HALF_DTYPES:
-            if dtype in dtypes:
-                return dtype
-        if fit and fit.policy.compute_dtype:
-            return fit.policy.compute_dtype
-        return self._compute_dtype_of_kernels()
+    def computes(self) -> ComputePrecision:
+        """What the run computes in, and what tells it."""
+        return self.case.computes or compute_precision(self.case.run, self.cells)
 
-    def _compute_dtype_of_kernels(self) -> str | Absent:
-        account = known(self.account)
-        if account is None:
-            return Absent("the model's compute dtype was not recorded", RECORD_RUN)
-        time = dict.fromkeys(HALF_DTYPES, 0.0)
-        for cell in account.main.cells:
-            for dtype, precision in HALF_DTYPES.items():
-                if cell.precision == precision:
-                    time[dtype] += cell.ns_per_step
-        dtype, most = max(time.items(), key=lambda item: item[1])
-        if most > 0:
-            return dtype
-        return Absent("no kernel names a 16-bit type and the model's dtype was not recorded", RECORD_RUN)
+    @property
+    def compute_dtype(self) -> str | Absent:
+        """What the run computes in, all or part of it: "float16", "float32"."""
+        return self.computes.dtype or Absent(self.computes.reason, self.advice("record run"))
 
     @property
     def half(self) -> str | None:
-        """ "fp16" or "bf16" where the model computes in it; None where it does not, or it is not known."""
-        return HALF_DTYPES.get(known(self.compute_dtype) or "")
+        """ "fp16" or "bf16" where the run computes in it, all or part; None: it does not, or is not known."""
+        return HALF_DTYPES.get(self.computes.dtype or "")
 
     # ---- the device
 
@@ -169,7 +244,7 @@ class Signals:
         for kind in ("gpu", "tpu", "cpu"):
             if kind in kinds:
                 return kind
-        return Absent("the device was not recorded", RECORD_RUN)
+        return Absent("the device was not recorded", self.advice("record run"))
 
     @property
     def on_cpu(self) -> bool:
@@ -179,6 +254,15 @@ class Signals:
     @cached_property
     def device(self) -> DeviceFacts | Absent:
         """The accelerator, by the trace where that describes it, filled up from the run's facts."""
+        found = self._device
+        if found is not None:
+            return found
+        if self.on_cpu:
+            return Absent("the run had no accelerator")
+        return Absent("the device was not recorded", self.advice("record run"))
+
+    @cached_property
+    def _device(self) -> DeviceFacts | None:
         recorded = self.case.run.facts.devices if self.case.run.facts else ()
         from_run = next((d for d in recorded if d.kind != "cpu"), None)
         from_trace = None
@@ -188,11 +272,14 @@ class Signals:
             from_trace = next((d.facts for d in devices if d.plane == name), None) or (
                 devices[0].facts if devices else None
             )
-        if from_trace is None and from_run is None:
-            if self.on_cpu:
-                return Absent("the run had no accelerator")
-            return Absent("the device was not recorded", RECORD_RUN)
-        return _filled(from_trace, from_run)
+        if from_trace is None:
+            return from_run
+        return device_peaks.completed(from_trace, from_run)
+
+    @property
+    def without_matrix_units(self) -> bool:
+        """The device is known to have no matrix units: nothing can fall off them (MP8 speaks there)."""
+        return self._device is not None and device_peaks.has_matrix_units(self._device) is False
 
     @property
     def capability(self) -> tuple[int, int] | Absent:
@@ -200,7 +287,7 @@ class Signals:
         if isinstance(device, Absent):
             return device
         return device.compute_capability or Absent(
-            "the device's compute capability is not stated", RECORD_RUN
+            "the device's compute capability is not stated", self.advice("record run")
         )
 
     @property
@@ -213,23 +300,25 @@ class Signals:
     def table(self) -> StepTable | Absent:
         table = self.case.run.steps
         if table is None or not len(table):
-            return Absent("no steps were recorded", RECORD_RUN)
+            return Absent("no steps were recorded", self.advice("record run"))
         return table
 
     @property
     def summary(self) -> StepSummary | Absent:
-        return self.case.steps or Absent("no steps were recorded", RECORD_RUN)
+        return self.case.steps or Absent("no steps were recorded", self.advice("record run"))
 
     @cached_property
     def skips(self) -> SkipHistory | Absent:
         table = known(self.table)
         if table is None:
-            return Absent("no steps were recorded", RECORD_RUN)
+            return Absent("no steps were recorded", self.advice("record run"))
         rows = np.flatnonzero(table.skipped >= 0)
         if not len(rows):
             facts = self.case.run.facts
             why = facts.absent.get("skipped") if facts else None
-            return Absent(f"skipped steps were not recorded{f' ({why})' if why else ''}", RECORD_RUN)
+            return Absent(
+                f"skipped steps were not recorded{f' ({why})' if why else ''}", self.advice("record run")
+            )
         step = table.step[rows]
         before = np.concatenate([[int(table.step[0] - table.covers[0])], step[:-1]])
         return SkipHistory(step, table.skipped[rows], step - before)
@@ -239,9 +328,9 @@ class Signals:
         """The loss scale at each reading, oldest first; never empty."""
         table = known(self.table)
         if table is None:
-            return Absent("no steps were recorded", RECORD_RUN)
+            return Absent("no steps were recorded", self.advice("record run"))
         scales = table.loss_scale[table.loss_scale_known]
-        return scales if len(scales) else Absent("the loss scale was not recorded", RECORD_RUN)
+        return scales if len(scales) else Absent("the loss scale was not recorded", self.advice("record run"))
 
     # ---- the account
 
@@ -252,8 +341,8 @@ class Signals:
         if self.case.trace_problem:
             return Absent(self.case.trace_problem)
         if self.case.trace is None:
-            return Absent("there is no trace of this run", RECORD_WINDOW)
-        return Absent("the trace gives no account of a step", RECORD_WINDOW)
+            return Absent("there is no trace of this run", self.advice("record window"))
+        return Absent("the trace gives no account of a step", self.advice("record window"))
 
     @property
     def gpu_account(self) -> Account | Absent:
@@ -262,6 +351,11 @@ class Signals:
         if isinstance(account, Account) and account.trace_basis == "host":
             return Absent("the trace holds no events of a GPU, only the host's")
         return account
+
+    @property
+    def host_only(self) -> bool:
+        """The trace shows ops of a CPU alone: the run was on one, or its accelerator was not traced."""
+        return self.case.account is not None and self.case.account.trace_basis == "host"
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -286,6 +380,12 @@ class Signals:
         return bool(account and account.wall_ns and account.window_ns > DISTORTED_RATIO * account.wall_ns)
 
     @property
+    def one_step(self) -> bool:
+        """All that the trace tells is of a single step, which may not be representative."""
+        account = self.case.account
+        return account is not None and account.one_step
+
+    @property
     def whole_ns(self) -> float:
         """What shares are shares of: the step; the profiled step where profiling distorted it, because then
         the slices of that are no parts of the other. 0 without an account."""
@@ -307,25 +407,34 @@ class Signals:
         account = self.account
         if isinstance(account, Absent):
             return account
-        return sum(s.ns_per_step for s in account.main.slices if s.role in roles) / self.whole_ns
+        return sum(s.ns_per_step for s in account.main.slices if s.category in roles) / self.whole_ns
 
     @cached_property
     def work(self) -> tuple[int, ...]:
         """Rows of the cells in which the device worked: no idling, no `profiling`."""
-        return self.select(lambda cell: cell.role not in NO_WORK)
+        return self.select(lambda cell: cell.category not in NO_WORK)
+
+    @property
+    def matrix_units(self) -> str:
+        """What the device's matrix units are called."""
+        return "Tensor Cores" if self.vendor in ("nvidia", "unknown") else "matrix units"
 
     @cached_property
     def fallbacks(self) -> tuple[int, ...]:
-        """Matrix work that ran on no matrix unit in 16 bits: on ordinary arithmetic, or as TF32."""
-        return self.select(
+        """Matrix work on ordinary arithmetic, on a device with matrix units (or not known to have none)."""
+        if self.without_matrix_units:
+            return ()
+        return self.select(lambda cell: cell.category == "matmul" and cell.placement == "cuda_core")
+
+    @cached_property
+    def not_in_16_bits(self) -> tuple[int, ...]:
+        """Matrix work that ran on no matrix unit in 16 bits: the fallbacks, and what ran as TF32."""
+        tf32 = self.select(
             lambda cell: (
-                cell.role == "matmul"
-                and (
-                    cell.placement == "cuda_core"
-                    or (cell.placement in ACCELERATED and cell.precision == "tf32")
-                )
+                cell.category == "matmul" and cell.placement in ACCELERATED and cell.precision == "tf32"
             )
         )
+        return tuple(sorted((*self.fallbacks, *tf32)))
 
     @cached_property
     def kernel_ns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | Absent:
@@ -335,7 +444,7 @@ class Signals:
             return account
         cells = [c for c in account.main.cells if c.kernel and c.calls_per_step > 0]
         if not cells:
-            return Absent("the trace holds no kernels in whole steps", RECORD_WINDOW)
+            return Absent("the trace holds no kernels in whole steps", self.advice("record window"))
         calls = np.array([c.calls_per_step for c in cells])
         busy = np.array([c.busy_ns_per_step or c.ns_per_step for c in cells])
         return busy / calls, calls
@@ -359,13 +468,17 @@ class Signals:
     @property
     def tensor_core(self) -> TensorCoreShare | Absent:
         return self.case.tensor_core or Absent(
-            "there is no trace that shows where the matrix work ran", RECORD_WINDOW
+            "there is no trace that shows where the matrix work ran", self.advice("record window")
         )
 
     @property
     def unattributed_idle_ratio(self) -> float | Absent:
         """Share of the step that the device idled for a cause the trace does not show."""
-        return self.share("idle_other")
+        account = self.account
+        if isinstance(account, Absent):
+            return account
+        rows = self.select(lambda cell: cell.category == "idle_other" and cell.cause is None)
+        return self.time(rows) / self.whole_ns if self.whole_ns > 0 else 0.0
 
     # ---- against a baseline
 
@@ -385,9 +498,7 @@ class Signals:
 
     @property
     def _no_baseline(self) -> Absent:
-        if known(self.compute_dtype) == "float32":
-            return Absent("this run computes in float32: it is a baseline itself", RECORD_MIXED)
-        return Absent("there is no float32 baseline", RECORD_BASELINE)
+        return Absent(self._why_no_comparison, self.advice("record other precision"))
 
     def layer(self, name: str | None) -> LayerFacts | None:
         return self._layers_by_name.get(name or "")
@@ -397,15 +508,9 @@ class Signals:
         return {layer.name: layer for layer in known(self.layers) or ()}
 
 
-def _filled(first: DeviceFacts | None, second: DeviceFacts | None) -> DeviceFacts:
-    """`first` with what it does not state taken from `second`."""
-    if first is None or second is None:
-        chosen = first or second
-        assert chosen is not None
-        return chosen
-    gaps = {
-        f.name: getattr(second, f.name)
-        for f in fields(DeviceFacts)
-        if getattr(first, f.name) in (None, "unknown") and getattr(second, f.name) is not None
-    }
-    return replace(first, **gaps)
+def _logdir(run: Path) -> Path:
+    """The log directory that a run lies in: profilers put a trace three folders below it."""
+    parts = run.parts
+    if "plugins" in parts[:-1]:
+        return Path(*parts[: parts.index("plugins")])
+    return run if not run.suffix else run.parent

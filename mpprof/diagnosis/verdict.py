@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.analysis.validity import timings
+from mpprof.analysis.steps.validity import timings
 from mpprof.diagnosis.outcomes import known
-from mpprof.diagnosis.signals import RECORD_BASELINE, Case, Signals
-from mpprof.model.account import Speedup
+from mpprof.diagnosis.signals import Case, Signals
+from mpprof.diagnosis.wording import LOW_SPEEDUP, attainable_range, limiting
+from mpprof.model.account import AttainableRange, Speedup
 from mpprof.model.finding import Diagnosis, Finding
-from mpprof.model.quantities import format_ns, format_ratio, format_speedup
+from mpprof.model.kernels import Precision
+from mpprof.model.quantities import format_after, format_ns, format_ratio, format_speedup
 
 NOTABLE_GAP_RATIO, NOTABLE_STEP_RATIO = 0.20, 0.10
-"""A fifth of what was lost against the reach or a tenth of the step: what a normal cost must come to for the
-sentence to name it."""
+"""A fifth of what was lost against the attainable time or a tenth of the step: what a normal cost must come
+to for the sentence to name it."""
 MEETS_RATIO = 1.02
 """Above the expectation by more than the reading error of a median: better than expected, and said so."""
 CLEAR_GAIN = 1.5
 """Below it a speedup wants an explanation even where the records leave two."""
+PAYING_RATIO = 0.01
+"""A remedy that gains less than a hundredth of the step is no advice."""
 NOTABLE_MEMORY_RATIO = 0.80
 """A fifth of the memory saved is worth saying."""
 _NO_EXPLANATION = frozenset(("MP910", "MP911"))
@@ -26,6 +30,15 @@ HIDDEN_IDLE_RATIO = 0.20
 """A fifth of the step without a cause is more than most causes."""
 _POLICY_NAMES = {"float16": "mixed_float16", "bfloat16": "mixed_bfloat16", "float32": "float32"}
 """By what is computed in, where the types of the variables are not known."""
+
+
+def causes(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that cost time or come before all that do, ranked as they are: without those that
+    are only worth a mention, and without those that only say that too little was recorded, unless nothing
+    else is wrong."""
+    told = [found for found in findings if found.severity != "info" or found.gain_ns_per_step is not None]
+    explain = [found for found in told if found.code not in _NO_EXPLANATION]
+    return explain if any(found.severity != "info" for found in explain) else told
 
 
 def verdict(diagnosis: Diagnosis) -> str:
@@ -51,6 +64,7 @@ def _signals(diagnosis: Diagnosis) -> Signals:
             tensor_core=diagnosis.tensor_core,
             speedup=diagnosis.speedup,
             trace_problem=diagnosis.absent.get("time"),
+            computes=diagnosis.computes,
         )
     )
 
@@ -59,6 +73,18 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
     speedup = diagnosis.speedup
     if speedup is not None and speedup.baseline == "measured" and speedup.observed is not None:
         return _against_baseline(signals, speedup) + _memory(diagnosis)
+    said = _in_itself(signals, diagnosis)
+    if speedup is not None and speedup.potential is not None:
+        off = "" if signals.computes.narrow else "mixed precision is off: "
+        said += f"; {off}{_could(signals, speedup.potential)}"
+    if speedup is not None and speedup.baseline == "measured":
+        why = (speedup.absent or {}).get("observed", "not known")
+        said += f"; no speedup over the baseline is stated ({why})"
+    return said
+
+
+def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
+    """What one run shows: its step, and where its matrix work ran."""
     share = signals.case.tensor_core
     step = _step(signals)
     if share is not None and share.ratio is not None:
@@ -78,25 +104,29 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
         return f"a step takes {step}; {share.reason or 'the trace does not show where its matrix work ran'}"
     if share is not None and share.of == "window" and share.reason:
         return f"a step takes {step}; {share.reason}" if step else share.reason
-    # Kernels in 16 bits alone are no evidence of a policy.
-    policy = _policy(signals) if known(signals.fit) else ""
+    policy = _policy(signals)
     run = f"this {policy} run" if policy else "this run"
     if step and signals.on_cpu:
         why = f"which emulates {known(signals.compute_dtype)} and" if signals.half else "which"
         return f"{run} was on a CPU, {why} has no Tensor Cores; a step takes {step}"
+    if step and signals.host_only:
+        return f"a step of {run} takes {step}; its trace shows ops of a CPU alone, which has no Tensor Cores"
+    traced = diagnosis.device is not None
     if step:
-        return (
-            f"a step of {run} takes {step}, and without a usable trace it is not known where its "
-            "matrix work ran"
-        )
-    return f"of {run} neither step times nor a usable trace are there"
+        why = "its trace does not tell" if traced else "without a usable trace it is not known"
+        return f"a step of {run} takes {step}, and {why} where its matrix work ran"
+    if traced:
+        return f"how long a step of {run} takes is not known"
+    return f"{run} has neither step times nor a usable trace"
 
 
 def _policy(signals: Signals) -> str:
     """The policy that the model trains under, by what was recorded of its types; "" where that is unknown."""
-    fit, computes = known(signals.fit), known(signals.compute_dtype) or ""
-    own = fit.policy.own if fit and fit.policy.compute_dtype == computes else None
-    name = own or _POLICY_NAMES.get(computes, "")
+    fit, computes = known(signals.fit), signals.computes
+    if computes.by != "policy":
+        return ""
+    own = fit.policy.own if fit and fit.policy.compute_dtype == computes.dtype else None
+    name = own or _POLICY_NAMES.get(computes.dtype or "", "")
     quantized = sorted({kind for layer in known(signals.layers) or () if (kind := layer.quantized)})
     return " and ".join(filter(None, [name, *quantized]))
 
@@ -119,23 +149,37 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> str:
         got = f"takes longer than {than} ({number})"
     else:
         got = f"is {number} as fast as {than}"
-    policy = _policy(signals) if signals.half else ""
     what = "an example" if speedup.per_example else "the step"
-    said = f"{f'with {policy} ' if policy else ''}{what} {got}"
+    said = f"{_precision(signals)}{what} {got}"
     if signals.on_cpu and signals.half:
         said += f" on a CPU, which emulates {known(signals.compute_dtype)}"
-    if speedup.interval is None:
-        why = (speedup.absent or {}).get("interval", "too few timings")
-        said += f" (no error bar: {'a profiler window alone' if why.startswith('no step') else why})"
-    if speedup.expected is not None:
-        better = speedup.observed > speedup.expected * MEETS_RATIO
-        where = "more than the" if better else "where"
-        return (
-            f"{said}, {where} {format_speedup(speedup.expected)} {'that ' if better else ''}could be expected"
-        )
+    if speedup.attainable is not None:
+        most = format_speedup(speedup.attainable)
+        if speedup.observed > speedup.attainable * MEETS_RATIO:
+            return f"{said}, more than the {most} that was thought attainable"
+        why = limiting(speedup.limits) if speedup.attainable < LOW_SPEEDUP else ""
+        if why:
+            return f"no more than {most} is attainable, because {why}; {said}"
+        return f"{said}, where {most} is attainable"
+    if speedup.potential is not None:
+        return f"{said}, where {_could(signals, speedup.potential)}"
     if speedup.ceiling is not None:
         return f"{said}, with a ceiling of {format_speedup(speedup.ceiling)}"
     return said
+
+
+def _could(signals: Signals, found: AttainableRange) -> str:
+    return attainable_range(found, one_step=signals.one_step, units=_units(signals))
+
+
+def _precision(signals: Signals) -> str:
+    """ "with mixed_float16 ", or "in float16 " where kernels tell and no policy; "" of what is not 16-bit."""
+    if not signals.computes.narrow:
+        return ""
+    policy = _policy(signals)
+    inner = signals.computes.words
+    partly = signals.computes.kind == "partly 16-bit"
+    return f"with {policy} " if policy else f"{inner if partly else f'in {inner}'} "
 
 
 def _no_difference(speedup: Speedup) -> bool:
@@ -144,15 +188,16 @@ def _no_difference(speedup: Speedup) -> bool:
 
 
 def _baseline(signals: Signals, speedup: Speedup) -> str:
-    """What it is held against: float32 only where its records say so, and this run is in 16 bits."""
-    return "in float32" if speedup.baseline_dtype == "float32" and signals.half else "in the baseline"
+    """What it is held against: float32 only where that is known of it, and this run is in 16 bits."""
+    float32 = speedup.baseline_dtype == "float32" and signals.computes.narrow
+    return "in float32" if float32 else "in the baseline"
 
 
 def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
     """The second half of the sentence, and the finding that it names."""
     findings, case = diagnosis.findings, signals.case
-    serious = [f for f in findings if f.severity != "info"]
-    top = next((f for f in serious if f.code not in _NO_EXPLANATION), None)
+    serious = [found for found in causes(findings) if found.severity != "info"]
+    top = next((found for found in serious if found.code not in _NO_EXPLANATION), None)
     open_ = diagnosis.absent.get("bounds")
     if (
         top is None
@@ -161,16 +206,16 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
         and (case.speedup.observed or CLEAR_GAIN) < CLEAR_GAIN
     ):
         return open_, None
-    top = top or next(iter(serious), None) or _costliest(signals, findings)
+    top = top or next(iter(serious), None) or _notable(signals, findings)
     best = _ceiling(signals, findings) if top is None else None
-    if signals.on_cpu and (top is None or top.severity == "info"):
+    if (signals.on_cpu or signals.host_only) and (top is None or top.severity == "info"):
         return "", None  # what costs time on a CPU says nothing about a GPU
     hidden = known(signals.unattributed_idle_ratio) or 0.0
     if hidden >= HIDDEN_IDLE_RATIO and _is_less(top, hidden, signals):
         said = f"the device idles {format_ratio(hidden)} of the step, and the trace does not show what for"
         return said, None
     if top is not None:
-        return _cause(top), top
+        return _cause(top, signals), top
     if case.tensor_core is not None and case.tensor_core.of == "window":
         return "its steps cannot be told apart", None
     if case.account is None and not signals.on_cpu:
@@ -180,10 +225,10 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
     nothing = (
         "no finding explains what was lost" if _unexplained(diagnosis) else "no cause of lost time was found"
     )
-    nothing += f"; {_left(best)}" if best else ""
+    nothing += f"; {_left(best, signals)}" if best else ""
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and not measured and not signals.on_cpu:
-        return f"{nothing}; for the speedup, {RECORD_BASELINE}", best
+        return f"{nothing}; for the speedup, {signals.advice('record other precision')}", best
     return nothing, best
 
 
@@ -199,50 +244,54 @@ def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:
     """The finding is a cost, and a smaller one than this share of the step."""
     if top is None:
         return True
-    return top.whatif_step_ns is not None and (top.cost_ns_per_step or 0.0) < hidden * signals.whole_ns
+    return top.gain_ns_per_step is not None and (top.cost_ns_per_step or 0.0) < hidden * signals.whole_ns
 
 
-def _costliest(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
-    """The costliest of findings that are only worth a mention, where that is worth a manager's time."""
-    costly = [
-        f
-        for f in findings
-        if f.cost_ns_per_step
-        and (
-            (f.lost_ratio or 0.0) >= NOTABLE_GAP_RATIO
-            or (signals.whole_ns and f.cost_ns_per_step / signals.whole_ns >= NOTABLE_STEP_RATIO)
-        )
-    ]
-    return max(costly, key=lambda f: f.cost_ns_per_step or 0.0, default=None)
+def _notable(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
+    """The first of findings that are only worth a mention whose cost is worth a manager's time."""
+    for found in findings:
+        cost = found.cost_ns_per_step or 0.0
+        if cost and (found.lost_ratio or 0.0) >= NOTABLE_GAP_RATIO:
+            return found
+        if cost and signals.whole_ns and cost >= NOTABLE_STEP_RATIO * signals.whole_ns:
+            return found
+    return None
 
 
 def _ceiling(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
-    """What every healthy run of this kind leaves on the table, where that is much."""
+    """The first of what every healthy run of this kind leaves on the table, where that is much."""
     step_ns = signals.case.account.step_ns if signals.case.account else 0.0
-    found = [f for f in findings if f.whatif_step_ns is not None and f.cost_ns_per_step is None]
-    best = min(found, key=lambda f: f.whatif_step_ns or 0.0, default=None)
-    if best is None or best.whatif_step_ns is None or step_ns <= 0:
-        return None
-    return best if 1.0 - best.whatif_step_ns / step_ns >= NOTABLE_STEP_RATIO else None
+    for found in findings:
+        gain = found.gain_ns_per_step or 0.0
+        if found.cost_ns_per_step is None and gain and gain >= NOTABLE_STEP_RATIO * step_ns:
+            return found
+    return None
 
 
-def _left(best: Finding) -> str:
+def _left(best: Finding, signals: Signals) -> str:
     return (
         f"the most that is left to gain: {best.summary} ({best.code} {best.slug}), and it would take "
-        f"{format_ns(best.whatif_step_ns)}"
+        f"{_without(best, signals)}"
     )
 
 
-def _cause(top: Finding) -> str:
+def _cause(top: Finding, signals: Signals) -> str:
     label = f"{top.code} {top.slug}"
     summary = top.summary or top.title
-    if top.cost_ns_per_step and top.whatif_step_ns:
-        cause = "a possible cause" if top.confidence == "low" else "the main cause"
-        return (
-            f"{cause} is that {summary} ({label}), without which it would take "
-            f"{format_ns(top.whatif_step_ns)}"
-        )
-    return f"the first thing to settle is that {summary} ({label})"
+    if top.gain_ns_per_step is None:
+        return f"the first thing to settle is that {summary} ({label})"
+    account = signals.case.account
+    cause = "a possible cause" if top.confidence == "low" else "the main cause"
+    if account is None or top.gain_ns_per_step < PAYING_RATIO * account.step_ns:
+        return f"{cause} is that {summary} ({label})"
+    return f"{cause} is that {summary} ({label}), without which it would take {_without(top, signals)}"
+
+
+def _without(found: Finding, signals: Signals) -> str:
+    """The step with the remedy of this finding."""
+    assert signals.case.account is not None
+    now = signals.case.account.step_ns
+    return format_after(now - (found.gain_ns_per_step or 0.0), now, one_step=signals.one_step)
 
 
 def _step(signals: Signals) -> str | None:
@@ -266,6 +315,6 @@ def _units(signals: Signals) -> str:
     return "matrix cores" if others else "Tensor Cores"
 
 
-def _in_precision(by_precision: dict[str, float]) -> str:
+def _in_precision(by_precision: dict[Precision, float]) -> str:
     used = [name for name, time in sorted(by_precision.items(), key=lambda item: -item[1]) if time > 0]
     return f" in {' and '.join(used[:2])}" if used else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import Family, Placement, Precision
+from mpprof.model.kernels import COMPUTE_DTYPES, Family, Placement, Precision
+from mpprof.model.quantities import format_ratio
 
 Class = Literal[
     "matmul", "norm", "elementwise", "reduce", "gather_scatter", "cast", "layout",
@@ -15,6 +16,8 @@ Class = Literal[
 ]  # fmt: skip
 Phase = Literal["forward", "backward", "optimizer", "loss_scale", "input", "other"]
 Basis = Literal["wall", "window"]
+ComputeKind = Literal["16-bit", "partly 16-bit", "float32", "float64", "unknown"]
+ComputeEvidence = Literal["policy", "inputs", "kernels", "nothing"]
 TraceBasis = Literal["device", "host"]
 
 CLASSES: tuple[Class, ...] = get_args(Class)
@@ -26,12 +29,14 @@ IDLE_CLASSES: tuple[Class, ...] = tuple(c for c in CLASSES if c.startswith("idle
 class Cell:
     """The finest part of the account: one kernel name of one op, in one class.
 
-    `ns_per_step` is the time that belongs to this cell alone (instants shared by streams are split), so
-    the cells of a device sum to its step. Idle classes and `profiling` have one cell each, with no
-    kernel. `busy_ns_per_step` is the plain sum of durations, hidden time included.
+    `ns_per_step` is the time that belongs to this cell alone (instants shared by streams are split), so the
+    cells of a device sum to its step. Idle classes have one cell for each `cause` (None: the class says all,
+    or of `idle_other` the trace does not show it) and `profiling` has one, with no kernel.
+    `busy_ns_per_step` is the plain sum of durations, hidden time included. `layer` is one even
+    where a fusion works for several: that of its matrix work, else of most of its work.
     """
 
-    role: Class
+    category: Class
     ns_per_step: float
     busy_ns_per_step: float = 0.0
     calls_per_step: float = 0.0
@@ -47,26 +52,32 @@ class Cell:
     shapes: str | None = None
     flops_per_step: float | None = None
     bytes_per_step: float | None = None
+    cause: str | None = None
+    inputs: Precision | None = None  # of matrix work: the type of its op's inputs; None: not stated
 
 
 @frozen
 class MatmulShare:
-    """Part of the matmul slice by where it ran and in what precision."""
+    """Part of the matmul slice by where it ran and in what precision, and its transforms of convolutions."""
 
     placement: Placement
     precision: Precision
     ns_per_step: float
+    transforms_ns_per_step: float = 0.0
 
 
 @frozen
 class Slice:
-    """One class of the account. `by` only for matmul; its parts sum to the slice."""
+    """One class of the account. `by` only for matmul; its parts sum to the slice. `causes` only for idle
+    time: what is known of parts of it, and their ns per step; of `idle_other` nothing is known of the
+    rest."""
 
-    role: Class
+    category: Class
     ns_per_step: float
     ratio: float  # of the step
     hidden_ns_per_step: float = 0.0
     by: tuple[MatmulShare, ...] = ()
+    causes: tuple[tuple[str, float], ...] = ()
 
 
 @frozen
@@ -82,6 +93,16 @@ class DeviceAccount:
 
 
 @frozen
+class Between:
+    """What the loop and its callbacks do between two steps, per step, under a plain name: for how long on the
+    host, and the device's work that they launch (also where it still runs in the step)."""
+
+    name: str
+    host_ns: float
+    device_ns: float
+
+
+@frozen
 class Account:
     """The account of a run.
 
@@ -89,6 +110,9 @@ class Account:
     `trace_basis` "host" for a run without an accelerator plane. `main` is the device with the longest
     busy time; its slices include `profiling`, the others' are of their window alone. `notes` say what was
     left out or shifted (cut steps, clock shift).
+
+    `function_ns` is the step without what lies between two steps (`between_ns`): `step_ns` is their sum.
+    `absent` gives the reason where one of them, or what lies between (`between`), is None.
     """
 
     basis: Basis
@@ -100,9 +124,20 @@ class Account:
     main: DeviceAccount
     devices: tuple[DeviceAccount, ...]  # all of them, main first
     steps: tuple[int, ...]  # step numbers of the whole steps in the window, -1 where unnumbered
-    step_source: str  # how steps were told apart: "mpprof", "keras", "group", "period", ...
+    step_source: str  # how steps were told apart: "function", "mpprof", "keras", "group", "period", ...
     notes: tuple[str, ...] = ()
     host_ns: float | None = None  # what the host needs per step, hidden or not; None: the trace does not tell
+    function_ns: float | None = None
+    between_ns: float | None = None
+    between: tuple[Between, ...] | None = None
+    absent: dict[str, str] | None = None  # field -> reason
+    numbered: str = ""  # whose markers number the steps: "mpprof", "keras", ...; "" where none does
+    lengths_ns: tuple[float, ...] = ()  # of each of `steps`, per optimizer step
+
+    @property
+    def one_step(self) -> bool:
+        """The window holds a single step, which may not be representative: from it follow ranges alone."""
+        return len(self.steps) == 1
 
 
 @frozen
@@ -114,12 +149,50 @@ class TensorCoreShare:
     matmul_ns_per_step: float
     ratio: float | None
     reason: str | None
-    by_precision: dict[str, float]  # ns per step on matrix units, by precision
+    by_precision: dict[Precision, float]  # ns per step on matrix units, by precision
     fallback_ns_per_step: float
     unknown_ratio: float
     verified_ratio: float | None = None  # of the matrix time, decided by hardware counters; None: none was
     of: Literal["step", "window"] = "step"
     unit: Placement = "tensor_core"  # the matrix unit it is a share of: never NVIDIA's name for another's
+
+
+PRECISION_NOT_KNOWN = "precision not known"
+
+
+@frozen
+class ComputePrecision:
+    """What a run computes in, and what tells it.
+
+    `dtype` is the 16-bit type of a "16-bit" or "partly 16-bit" run, else the wide one; None: not known.
+    `ratio` is the share of the matrix time in 16 bits or less, where that decided.
+    """
+
+    kind: ComputeKind
+    dtype: str | None
+    by: ComputeEvidence
+    reason: str
+    ratio: float | None = None
+
+    @property
+    def precision(self) -> Precision | None:
+        """The precision that `dtype` stands for; None where that is not known."""
+        return COMPUTE_DTYPES.get(self.dtype or "")
+
+    @property
+    def narrow(self) -> bool:
+        """All or part of the matrix work is in 16 bits or less."""
+        return self.kind in ("16-bit", "partly 16-bit")
+
+    @property
+    def words(self) -> str:
+        """What it computes in, for people: "float16", "partly in float16 (30.0 % of the matrix time)"."""
+        if self.kind == "unknown":
+            return PRECISION_NOT_KNOWN
+        if self.kind != "partly 16-bit":
+            return self.dtype or "16 bits or less"
+        share = f" ({format_ratio(self.ratio)} of the matrix time)" if self.ratio is not None else ""
+        return f"partly in {self.dtype or '16 bits or less'}{share}"
 
 
 @frozen
@@ -130,7 +203,7 @@ class GapSlice:
     norms, loss-scale bookkeeping) and that the baseline does not have. The slices of a comparison sum to its
     gap."""
 
-    role: Class
+    category: Class
     layer: str | None
     ns_per_step: float
     baseline_ns: float
@@ -138,6 +211,36 @@ class GapSlice:
     ratio: float  # r_c, what this device could reach for that role
     ratio_source: str
     added_ns: float = 0.0
+
+
+LimitKind = Literal["float32", "memory", "tf32", "compute", "short", "wait", "same", "host"]
+
+
+@frozen
+class Limit:
+    """Part of the attainable step: of one class, with why it becomes no shorter.
+
+    `kind`: its tensors stay float32; it is bound by memory (twice as fast at best); it ran in TF32 on Tensor
+    Cores already; matrix work at its best; kernels that are bound by launching; a wait; it stays the same; or
+    the host needs as long. `ratio` is its share of the float32 step."""
+
+    category: Class
+    kind: LimitKind
+    ns_per_step: float  # in the float32 step
+    best_ns: float
+    ratio: float
+
+
+@frozen
+class AttainableRange:
+    """What mixed precision could make of a float32 run that has no 16-bit twin, or of a pair of which one
+    step was profiled. `eligible_ratio`: the share of the device's time that could use matrix units."""
+
+    low: float
+    high: float
+    eligible_ratio: float
+    assumptions: tuple[str, ...]
+    limits: tuple[Limit, ...] = ()
 
 
 @frozen
@@ -153,9 +256,10 @@ class EstimatedSpeedup:
 class Speedup:
     """Expected and observed. Without a measured baseline `observed` is None and `slices` is empty.
 
-    `gap_ns = step - reach_ns`, and `sum(slices) == gap_ns`; `unexplained_ns` is the part of the gap that
-    no finding claims (set by the diagnosis). The gap is `lost_ns - gained_ns`: what parts take above their
-    reach, less what others take below it."""
+    `gap_ns = step - reach_ns`, and `sum(slices) == gap_ns`. The gap is `lost_ns - gained_ns`: what parts take
+    above their reach, less what others take below it. `unexplained_ns` (set by the diagnosis) is what no
+    remedy recovers of this run's step less the attainable one; of the plain difference from the baseline,
+    where nothing is known to be attainable."""
 
     baseline: Literal["measured", "estimated"]
     baseline_id: str | None
@@ -165,7 +269,7 @@ class Speedup:
     expected: float | None
     expected_with_host: float | None
     ceiling: float | None
-    reach_ns: float | None
+    attainable_ns: float | None
     gap_ns: float | None
     slices: tuple[GapSlice, ...]
     unexplained_ns: float | None
@@ -173,6 +277,21 @@ class Speedup:
     absent: dict[str, str] | None = None  # field -> reason
     per_example: bool = False  # the batches differ: the baseline's times are scaled to this run's batch
     baseline_dtype: str | None = None  # what the baseline's records say it computes in; None: not recorded
+    above_attainable_ns: float | None = None  # this run's step less the attainable one (set by the diagnosis)
+    limits: tuple[Limit, ...] = ()  # what keeps the attainable speedup low, the longest first
+    potential: AttainableRange | None = None  # of a float32 run, or where a single step gives no expectation
+
+    @property
+    def attainable(self) -> float | None:
+        """What this card allows with everything but precision as in the baseline: with the host as it is,
+        where its need is known. None where nothing can be expected."""
+        return self.expected if self.expected_with_host is None else self.expected_with_host
+
+    @property
+    def attainable_step_ns(self) -> float | None:
+        """The step at the attainable speedup."""
+        known = self.attainable and self.baseline_step_ns
+        return self.baseline_step_ns / self.attainable if known else None  # type: ignore[operator]
 
     @property
     def lost_ns(self) -> float | None:

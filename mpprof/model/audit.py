@@ -37,6 +37,7 @@ class AuditReport:
     clear: tuple[str, ...]
     warnings: tuple[str, ...] = ()  # what will not train at all, and what was not looked at
     mixed: str = "mixed_float16"  # the policy to train it under
+    set_policy: str = "keras.config.set_dtype_policy"  # what sets it, by the Keras of the model
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
@@ -63,7 +64,7 @@ def lines(report: AuditReport) -> list[str]:
             "",
             f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "
             "First of all:",
-            f'      keras.config.set_dtype_policy("{report.mixed}")  # before the model is built',
+            f'      {report.set_policy}("{report.mixed}")  # before the model is built',
         ]
     elif not report.notes and not report.warnings:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]

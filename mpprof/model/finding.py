@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from mpprof.model.account import Account, Bound, GapSlice, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.account import (
+    Account,
+    Bound,
+    ComputePrecision,
+    GapSlice,
+    MemoryAccount,
+    Speedup,
+    TensorCoreShare,
+)
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
@@ -18,12 +26,20 @@ Confidence = Literal["low", "medium", "high"]
 @frozen
 class Evidence:
     """One measured value and the limit it was held against. `unit` in the field's short form: "ns",
-    "bytes", "ratio", "count", "text", "speedup"."""
+    "bytes", "ratio", "count", "text", "speedup", "bytes/s"."""
 
     name: str
     value: float | int | str | bool | None
     unit: str
     limit: float | int | str | None = None
+
+
+@frozen
+class Remedy:
+    """One thing to do about a cause. `snippet`: code to copy, Python or shell; "": there is none."""
+
+    text: str
+    snippet: str = ""
 
 
 @frozen
@@ -44,6 +60,9 @@ class Finding:
     whatif_step_ns: float | None = None
     layers: tuple[str, ...] = ()
     lost_ratio: float | None = None  # what it explains of the time lost against the reach: 0 to 1
+    remedies: tuple[Remedy, ...] = ()  # what `remedy` says, one by one
+    gain_ns_per_step: float | None = None  # of its remedy, in the order of the plan; None: no part of it
+    recovers_ns_per_step: float | None = None  # of that, what this run lost against the attainable step
 
 
 @frozen
@@ -87,7 +106,7 @@ class Diagnosis:
     speedup: Speedup | None
     bounds: tuple[Bound, ...]
     memory: MemoryAccount | None
-    findings: tuple[Finding, ...]  # worst first
+    findings: tuple[Finding, ...]  # in the order of the plan, and what must be settled first before it
     unable: tuple[Unable, ...]
     clear: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -97,6 +116,7 @@ class Diagnosis:
     device: DeviceFacts | None = None  # the main device as the trace (or else run.json) states it
     cause: str | None = None  # the code of the finding that the verdict names
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
+    computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
 
 
 @frozen

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
 
-Placement = Literal["tensor_core", "matrix_core", "cuda_core", "not_matmul", "unknown"]
+Placement = Literal["tensor_core", "matrix_core", "cuda_core", "cpu", "not_matmul", "unknown"]
 Precision = Literal["fp16", "bf16", "tf32", "fp32", "fp64", "fp8", "int8", "fp4", "mixed", "unknown"]
 Family = Literal[
     "gemm", "conv_fprop", "conv_dgrad", "conv_wgrad", "attention", "depthwise", "rnn",
@@ -21,12 +21,21 @@ Strength = Literal["counter", "name", "op", "family", "none"]
 OTHER_CARD = "counter-other-card"
 """Reason code of a verdict by counters of another card than the run's: said, and never called verified."""
 
+TRANSFORMS: frozenset[str] = frozenset(("conv-transform", "conv-offsets", "miopen-transform", "im2col"))
+"""Reason codes of the transforms around a convolution's product: Winograd, FFT, im2col and their indices."""
+
 PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 FAMILIES: tuple[Family, ...] = get_args(Family)
 MATMUL_FAMILIES: frozenset[Family] = frozenset(
     ("gemm", "conv_fprop", "conv_dgrad", "conv_wgrad", "attention", "depthwise", "rnn")
 )
+NARROW: frozenset[Precision] = frozenset(("fp16", "bf16", "fp8", "int8", "fp4", "mixed"))
+"""Operands of 16 bits or less; a matrix product of two different ones is "mixed"."""
+COMPUTE_DTYPES: dict[str, Precision] = {
+    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
+}  # fmt: skip
+"""The types that a Keras policy can compute in."""
 ACCELERATED: frozenset[Placement] = frozenset(("tensor_core", "matrix_core"))
 
 

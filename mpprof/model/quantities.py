@@ -11,6 +11,7 @@ import math
 NOT_KNOWN = "not known"
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _RATE_UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
+_TRANSFER_UNITS = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 _BYTE_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -47,6 +48,16 @@ def format_ns(value: float | None) -> str:
         if abs(value) >= scale * 0.9995:
             return f"{_significant(value / scale)} {unit}"
     return f"{_significant(value)} ns"
+
+
+def format_after(best_ns: float, now_ns: float, *, one_step: bool) -> str:
+    """What a step takes once something is remedied: `70.0 ms a step at best`; as a range where all that is
+    known is one step: `70.0 to 100 ms a step`."""
+    best, now = format_ns(best_ns), format_ns(now_ns)
+    if not one_step or best == now:
+        return f"{best} a step at best"
+    number, _, unit = best.partition(" ")
+    return f"{number if now.endswith(f' {unit}') else best} to {now} a step"
 
 
 def format_bytes(value: float | None) -> str:
@@ -91,6 +102,17 @@ def format_flops_per_s(value: float | None) -> str:
     return f"{value:,.0f} FLOP/s"
 
 
+def format_bytes_per_s(value: float | None) -> str:
+    """A rate of transfer in decimal units with three significant digits, as vendors state it: `1.80 GB/s`."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NOT_KNOWN
+    for scale, unit in _TRANSFER_UNITS:
+        if abs(value) >= scale * 0.9995:
+            return f"{_significant(value / scale)} {unit}"
+    return f"{value:,.0f} B/s"
+
+
 def format_speedup(value: float | None) -> str:
     """A speedup with two decimals: `1.07x`; from 10 on with one."""
     special = _special(value)
@@ -129,5 +151,7 @@ def format_quantity(value: float | int | str | bool | None, unit: str) -> str:
         return format_speedup(value)
     if unit == "FLOP/s":
         return format_flops_per_s(value)
+    if unit == "bytes/s":
+        return format_bytes_per_s(value)
     words = _special(value) or _significant(float(value))
     return words if unit in ("", "text") else f"{words} {unit}"

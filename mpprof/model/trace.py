@@ -194,7 +194,8 @@ class TraceSource:
 
 @frozen
 class Trace:
-    """A whole trace. `lacks` says what this format or file does not hold: name -> reason."""
+    """A whole trace. `missing` says what this format or file does not hold: name -> reason. `warnings` tell
+    what was lost or damaged, `notes` what was left out without a loss."""
 
     source: TraceSource
     origin_unix_ns: int | None  # None: the file's times are relative to nothing known
@@ -209,5 +210,6 @@ class Trace:
     allocations: AllocationTable
     basis: str  # "device", or "host": no accelerator plane, `kernels` are the host executor's op events
     warnings: tuple[str, ...] = ()
-    lacks: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
     thread_hosts: tuple[int, ...] = ()  # of several hosts in one file the one of each thread; empty: all of 0
+    notes: tuple[str, ...] = ()

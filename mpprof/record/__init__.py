@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpprof.record.callback import MPProfilerCallback
-    from mpprof.record.loops import StepRecorder
+    from mpprof.record.loop import StepRecorder
 
 __all__ = ["MPProfilerCallback", "StepRecorder"]
 
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
 
         return MPProfilerCallback
     if name == "StepRecorder":
-        from mpprof.record.loops import StepRecorder
+        from mpprof.record.loop import StepRecorder
 
         return StepRecorder
     raise AttributeError(f"module 'mpprof.record' has no attribute {name!r}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from mpprof.errors import UsageError
-from mpprof.record.announcing import Announce
+from mpprof.record.end_of_fit import Announce
 from mpprof.record.sinks import Sink
 
 T = TypeVar("T", bound=Callable[..., Any] | None)

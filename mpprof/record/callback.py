@@ -15,20 +15,20 @@ import keras
 
 from mpprof.errors import UnableError
 from mpprof.record.alarms import checked
-from mpprof.record.announcing import ANNOUNCE, Announce, audit_lines, last_line, tell
 from mpprof.record.arguments import checked_announce, checked_callable, checked_logdir, checked_sinks
-from mpprof.record.aside import FAILURES
+from mpprof.record.backends import ASYNCHRONOUS, probe_for
 from mpprof.record.calls import CallLog
-from mpprof.record.flavour import steps_per_execution
-from mpprof.record.probes import ASYNCHRONOUS, probe_for
+from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, last_line, tell
+from mpprof.record.keras_compat import steps_per_execution
+from mpprof.record.profile.signals import SignalledWish, checked_signal
+from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.reading import Schedule
-from mpprof.record.recorder import Recorder, say
+from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
+from mpprof.record.run_with_timeout import FAILURES
 from mpprof.record.session import FitSession
-from mpprof.record.signalling import SignalledWish, checked_signal
 from mpprof.record.sinks import Sink
-from mpprof.record.tensorboard import EventFile
-from mpprof.record.window import Plan, ProfileSteps
+from mpprof.record.tensorboard_sink import EventFile
 
 log = logging.getLogger("mpprof")
 
@@ -66,7 +66,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             run, this one gets a directory of its own below it (see `root`).
         profile_steps: "auto" (5 steps after the 10th, once step times have settled), `(first, last)`
             inclusive and counted from 1, or None for no window. A window never goes across a
-            validation; how large its trace can get is said in `mpprof.record.window`.
+            validation; how large its trace can get is said in `mpprof.record.profile.window`.
         read_every: the loss scale, the skipped steps and the memory are read every so many steps (each of
             the first 32, and of the 32 after a change); 1 reads on every step. Totals are exact.
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
@@ -177,8 +177,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         calls = self._calls
         try:
-            if calls.step < calls.alike_until and not calls.is_open:
-                calls.begin_alike(batch)
+            if calls.step < calls.fast_until and not calls.is_open:
+                calls.begin_fast(batch)
             elif self._session is not None and not self._failed:
                 self._session.begin(batch)
         except FAILURES as error:  # no failure of ours may stop the user's training
@@ -190,8 +190,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             calls = self._calls
             try:
-                if calls.step < calls.alike_until and calls.is_open:
-                    calls.end_alike(logs)
+                if calls.step < calls.fast_until and calls.is_open:
+                    calls.end_fast(logs)
                 elif self._session is not None and not self._failed:
                     self._session.end(logs)
             except FAILURES as error:  # as above
@@ -227,9 +227,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
-        self._failed, self._calls.alike_until = True, 0
+        self._failed, self._calls.fast_until = True, 0
         log.debug("where recording failed", exc_info=error)
-        say("mpprof stops recording, training goes on: %s: %s", type(error).__name__, error)
+        warn_once("mpprof stops recording, training goes on: %s: %s", type(error).__name__, error)
         if self._session is not None:
             self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
             self._session.recorder.attempt("closing", self._session.abandon)

@@ -5,7 +5,7 @@ the epoch ends. An input of unknown size gives a begin without an end: that call
 
 Nearly every call is one step like any other, between two that are read. A hook then costs as much as the
 memory that it touches, which the training has since displaced from the processor's caches: for those calls
-there is `begin_alike` and `end_alike`, and where only begins are seen `dispatched_alike`, which do the least
+there is `begin_fast` and `end_fast`, and where only begins are seen `dispatched_fast`, which do the least
 that can be done.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpprof.record.lines import Line, PlainLine
+from mpprof.record.step_line import Line, PlainLine
 
 
 class CallLog:
@@ -32,11 +32,11 @@ class CallLog:
         self.per_call = 1
         self.in_epoch: int | None = None
         self.runs_behind = False  # the device does: a call's own times are the host's
-        self.alike_until = 0
+        self.fast_until = 0
         """Calls that end before this step are like any other, as long as nothing else happens."""
-        self._ended_alike = False  # the call that ended last did, and has no line yet
+        self._ended_fast = False  # the call that ended last did, and has no line yet
         self._loss: float | None = None  # of it
-        self._clock: Callable[[], int]  # these three are given to `go_alike`
+        self._clock: Callable[[], int]  # these three are given to `enter_fast_path`
         self._keep: Callable[[int], None]
         self._put: Callable[[Line | PlainLine], None]
         self._pending: Line | None = None
@@ -50,12 +50,12 @@ class CallLog:
 
     def start_fit(self, per_call: int, in_epoch: int | None) -> None:
         """`per_call` is steps_per_execution; `in_epoch` the steps of an epoch, None where not known."""
-        self.stop_alike()
+        self.leave_fast_path()
         self.fit += 1
         self.per_call, self.in_epoch = max(1, per_call), in_epoch
 
     def start_epoch(self, epoch: int) -> None:
-        self.stop_alike()
+        self.leave_fast_path()
         self.epoch = epoch
         self.is_open, self._end_ns, self.waited_ns = False, None, None
 
@@ -81,7 +81,7 @@ class CallLog:
 
     def end(self, now_ns: int) -> Line | None:
         """The open call has run. Returns its line, which is also `pending`; None where none was open."""
-        self.stop_alike()
+        self.leave_fast_path()
         if not self.is_open:
             return None
         self.is_open = False
@@ -97,7 +97,7 @@ class CallLog:
     @property
     def pending(self) -> Line | None:
         """The line of the call that ended last, while it is not complete: there may be added to it."""
-        self.stop_alike()
+        self.leave_fast_path()
         return self._pending
 
     def _take_pending(self) -> Line | None:
@@ -106,28 +106,28 @@ class CallLog:
 
     # --- calls like any other --------------------------------------------------------------------------
 
-    def go_alike(
+    def enter_fast_path(
         self,
         until: int,
         clock: Callable[[], int],
         keep: Callable[[int], None],
         put: Callable[[Line | PlainLine], None],
     ) -> None:
-        """A call of one step has ended. Those that end before the step `until` may be told by `begin_alike`
-        and `end_alike`. Their intervals go to `keep` and their lines, complete, to `put`."""
+        """A call of one step has ended. Those that end before the step `until` may be told by `begin_fast`
+        and `end_fast`. Their intervals go to `keep` and their lines, complete, to `put`."""
         self._clock, self._keep, self._put = clock, keep, put
-        self.alike_until = until
+        self.fast_until = until
 
-    def begin_alike(self, batch: int) -> None:
-        """What `begin` does, where the call before has ended and `alike_until` is not reached."""
+    def begin_fast(self, batch: int) -> None:
+        """What `begin` does, where the call before has ended and `fast_until` is not reached."""
         now_ns, begin_ns, end_ns = self._clock(), self._begin_ns, self._end_ns
         assert end_ns is not None
         interval_ns = now_ns - begin_ns
         self._keep(interval_ns)
-        if self._ended_alike:
+        if self._ended_fast:
             t_ns, duration_ns, gap_ns = end_ns - self.zero_ns, end_ns - begin_ns, self._gap_ns
             step, fit, epoch, batch_before = self.step, self.fit, self.epoch, self._batch
-            self._ended_alike = False  # first: where the user interrupts, he does so as a function returns
+            self._ended_fast = False  # first: where the user interrupts, he does so as a function returns
             self._put((step, fit, epoch, batch_before, t_ns, interval_ns, duration_ns, gap_ns, self._loss))
         elif (line := self._pending) is not None:
             self._pending = None
@@ -136,15 +136,15 @@ class CallLog:
         self._gap_ns = now_ns - end_ns
         self._batch, self._begin_ns, self.is_open = batch, now_ns, True
 
-    def end_alike(self, logs: dict[str, Any] | None) -> None:
-        """What `end` does, for a call that `begin_alike` was told of."""
-        self._end_ns, self._ended_alike, self.is_open, self._loss = self._clock(), True, False, None
+    def end_fast(self, logs: dict[str, Any] | None) -> None:
+        """What `end` does, for a call that `begin_fast` was told of."""
+        self._end_ns, self._ended_fast, self.is_open, self._loss = self._clock(), True, False, None
         self.step += 1
         if logs and type(loss := logs.get("loss")) is float:
             self._loss = loss
 
-    def dispatched_alike(self, batch: int, now_ns: int) -> PlainLine | None:
-        """What `dispatched` does where the device runs behind and `alike_until` is not reached. None: it is
+    def dispatched_fast(self, batch: int, now_ns: int) -> PlainLine | None:
+        """What `dispatched` does where the device runs behind and `fast_until` is not reached. None: it is
         not a call like any other after all, and nothing has changed."""
         if not self.is_open or batch == self._batch:
             return None
@@ -154,14 +154,14 @@ class CallLog:
         self._batch, self._begin_ns = batch, now_ns
         return line
 
-    def stop_alike(self) -> None:
+    def leave_fast_path(self) -> None:
         """Something else happens."""
-        self.alike_until = 0
-        if self._ended_alike:
+        self.fast_until = 0
+        if self._ended_fast:
             assert self._end_ns is not None
             line = Line(self.step, self.fit, self.epoch, self._batch, 1, self._end_ns - self.zero_ns)
             line.duration_ns, line.gap_ns = self._end_ns - self._begin_ns, self._gap_ns
-            line.loss, self._pending, self._ended_alike = self._loss, line, False
+            line.loss, self._pending, self._ended_fast = self._loss, line, False
 
     def cut_short(self, ran: int, now_ns: int) -> Line | None:
         """The open call, whose end is not told, ran so many steps and then found no more input. When it ended
@@ -187,7 +187,7 @@ class CallLog:
         `batch` is the call that begins now, None at the end of an epoch. Returns the line of the call
         before. Where the device runs behind it has no interval: that is known only between two waits.
         """
-        self.stop_alike()
+        self.leave_fast_path()
         line = None
         if self.is_open:
             if self._batch == batch:
@@ -209,7 +209,7 @@ class CallLog:
 
     def drop(self) -> None:
         """The open call has never run."""
-        self.stop_alike()
+        self.leave_fast_path()
         self.is_open = False
 
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
@@ -228,7 +228,7 @@ class CallLog:
 
     def restart_interval(self, now_ns: int) -> None:
         """Our own work (opening or closing a window) ends here: it belongs to no call's interval."""
-        self.stop_alike()
+        self.leave_fast_path()
         if self.is_open:
             self._begin_ns = now_ns
         if self.waited_ns is not None:
@@ -237,7 +237,7 @@ class CallLog:
     def leave_out(self, duration_ns: int) -> None:
         """So long, up to now, we described the run, or somebody evaluated in the midst of an epoch: it
         belongs to no call's times."""
-        self.stop_alike()
+        self.leave_fast_path()
         self._begin_ns += duration_ns
         if self._end_ns is not None:
             self._end_ns += duration_ns

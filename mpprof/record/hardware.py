@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from mpprof.record.aside import FAILURES
+from mpprof.record.run_with_timeout import FAILURES
 
 EVERY_SECONDS = 1.0
 

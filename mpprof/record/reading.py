@@ -6,24 +6,10 @@ import math
 from typing import NamedTuple
 
 from mpprof.errors import UsageError
+from mpprof.record.backends.base import Reading
 
 CLOSE_STEPS = 32
 """So many steps at the start, and after every change of the loss scale, are read one by one."""
-
-
-class Reading(NamedTuple):  # made every few steps in a hook: a frozen dataclass costs ten times as much
-    """The optimizer's counters at one moment, and with them the loss where its steps do not tell it. None: it
-    has no such counter.
-
-    `iterations` counts micro-steps (the inner optimizer's own `_iterations`); a skipped step does not
-    advance it. `good_steps` counts finite steps since the loss scale last changed.
-    `loss` is Keras' running mean over the epoch.
-    """
-
-    iterations: int | None = None
-    loss_scale: float | None = None
-    good_steps: int | None = None
-    loss: float | None = None
 
 
 class Schedule:

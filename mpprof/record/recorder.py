@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mpprof.record.aside import DEADLINE_SECONDS, FAILURES, aside
 from mpprof.record.hardware import HardwareSampler
-from mpprof.record.lines import Recorded, record_of, text_of
+from mpprof.record.run_with_timeout import DEADLINE_SECONDS, FAILURES, aside
 from mpprof.record.sinks import Feed, Point, Series, Sink
-from mpprof.record.window import WISH
+from mpprof.record.step_line import Recorded, record_of, text_of
 from mpprof.record.workers import Worker
 from mpprof.store import formats
 from mpprof.store.writing import JOIN_SECONDS, LineWriter, claim, join, write_run
@@ -78,7 +77,7 @@ class Recorder:
         try:
             self.root, name = aside(self._place, name, worker, deadline_s=deadline_s)
         except FAILURES as error:
-            say("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
+            warn_once("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
             return
         self._folder = formats.folder_of(self.root, self.worker)
         self.zero_ns = self.clock()
@@ -125,11 +124,11 @@ class Recorder:
         """Switch a part off and say so once."""
         if part not in self._off:
             self._switch_off(part, error)
-            _lament(part, error)
+            warn_disabled(part, error)
 
     def _switch_off(self, part: str, error: BaseException) -> None:
         self._off.add(part)
-        self.absent[part] = f"failed while recording: {type(error).__name__}: {error}"[:500]
+        self.absent[part] = f"{formats.FAILED}: {type(error).__name__}: {error}"[:500]
 
     def throttled(self) -> tuple[str, ...]:
         """Why GPUs were throttled in the samples since this was asked last."""
@@ -168,7 +167,7 @@ class Recorder:
         self.save()
         all_lost = not self.on or "recording" in self.absent  # which was said
         if unsampled is not None and not all_lost:
-            _lament("hardware", unsampled)
+            warn_disabled("hardware", unsampled)
         _OPEN.discard(self)
 
     def close(self) -> None:
@@ -200,7 +199,7 @@ class Recorder:
             self.attempt("window-please", self._look_for_wish, self.wished)
 
     def _look_for_wish(self, wished: Callable[[], None]) -> None:
-        wish = self._folder / WISH
+        wish = self._folder / formats.WISH_FILE
         try:
             there = wish.exists()
         except OSError:  # of a folder that is closed to us the next line that is written says so
@@ -233,7 +232,7 @@ class Recorder:
             was_on, self.on = self.on, False
         if was_on:
             self._lost = f"recording ended: {path} cannot be written ({error})"
-            say("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)
+            warn_once("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)
 
     def why_lost(self) -> str | None:
         """Why what was recorded is not on disk as a whole; None where it is."""
@@ -258,11 +257,11 @@ def _drop(line: Recorded) -> None:
     """Nothing is being recorded."""
 
 
-def _lament(part: str, error: BaseException) -> None:
-    say("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
+def warn_disabled(part: str, error: BaseException) -> None:
+    warn_once("mpprof no longer records %s: %s: %s", part, type(error).__name__, error)
 
 
-def say(message: str, *values: object) -> None:
+def warn_once(message: str, *values: object) -> None:
     """Warn through the log; one that is broken must not stop training either."""
     with contextlib.suppress(Exception):
         log.warning(message, *values)

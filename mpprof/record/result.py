@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mpprof.record.announcing import ANNOUNCE, command, verdict
+from mpprof.record.end_of_fit import ANNOUNCE, command, verdict
 
 log = logging.getLogger("mpprof")
 
-INLINE = "mpprof.inline:page"
+INLINE = "mpprof.api.inline:page"
 FRAME_PIXELS = 720
 
 

@@ -17,33 +17,29 @@ from typing import Any
 
 from mpprof.errors import UsageError
 from mpprof.record.alarms import Seen
-from mpprof.record.aside import FAILURES
+from mpprof.record.backends.base import Absent, Facts, Probe, Taken
 from mpprof.record.calls import CallLog
-from mpprof.record.describe import (
-    describe_process,
-    describe_rewrite,
-    describe_weights,
-    framework_facts,
-)
-from mpprof.record.fits import (
+from mpprof.record.facts.fit import (
     Evaluation,
     batch_size_of_running_fit,
     callbacks_of_running_fit,
     fit_facts,
+    input_of_running_fit,
     running_evaluation,
     running_fit,
     thread_of,
 )
-from mpprof.record.flavour import steps_per_execution, steps_run_in_fit
-from mpprof.record.layers import LAYERS, layers_not_described, model_facts
-from mpprof.record.lines import Line
-from mpprof.record.observing import Observer
-from mpprof.record.probes.base import Facts, Probe, Taken
-from mpprof.record.profiling import Profiling
-from mpprof.record.recorder import Recorder, say
+from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
+from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
+from mpprof.record.keras_compat import steps_per_execution, steps_run_in_fit
+from mpprof.record.observer import Observer
+from mpprof.record.profile.schedule import Profiling
+from mpprof.record.profile.signals import SignalledWish
+from mpprof.record.profile.window import Plan
+from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
-from mpprof.record.signalling import SignalledWish
-from mpprof.record.window import Plan
+from mpprof.record.run_with_timeout import FAILURES
+from mpprof.record.step_line import Line
 
 WARM_CALLS = 8
 """Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
@@ -173,7 +169,7 @@ class FitSession:
         self.in_fit, self._first_of_epoch, self._described, self._special = True, True, False, True
         _IN_FIT[id(self)] = self
         self._initial_epoch: int | None = None
-        self._batch_size = recorder.attempt("batch_size", self._batch)
+        self._read_batch_size()
         self._find_counters(begins=True)
         self._describe_fit()
         recorder.save()
@@ -237,7 +233,7 @@ class FitSession:
 
     def _over(self) -> None:
         self.in_fit, self._within_ns = False, None
-        self.calls.stop_alike()
+        self.calls.leave_fast_path()
         _IN_FIT.pop(id(self), None)
 
     def _leaves_out(self) -> bool:
@@ -251,11 +247,11 @@ class FitSession:
         if self._within_ns is None:
             self._within_ns = self._clock()
         self.in_fit = False
-        self.calls.stop_alike()
+        self.calls.leave_fast_path()
         self.profiling.close(within_call=self.calls.is_open)
         if "nested_fit" not in self.recorder.absent:
             self.recorder.absent["nested_fit"] = NESTED
-            say("mpprof: %s", NESTED)
+            warn_once("mpprof: %s", NESTED)
         return True
 
     def _back(self) -> bool:
@@ -404,7 +400,7 @@ class FitSession:
         now = self._clock()
         if self.queues:
             calls = self.calls
-            if calls.step < calls.alike_until and (plain := calls.dispatched_alike(batch, now)) is not None:
+            if calls.step < calls.fast_until and (plain := calls.dispatched_fast(batch, now)) is not None:
                 self._state = self.probe.state(self._model())
                 if not self._queued:
                     self.recorder.append(plain)
@@ -444,7 +440,7 @@ class FitSession:
             self._drain(now, self._not_read())
         self._first_of_epoch = False
         if self.queues and self._awaited is None:
-            self._go_alike()
+            self._enter_fast_path()
 
     def end(self, logs: dict[str, Any] | None) -> None:
         """A call has run, on a synchronous backend."""
@@ -460,19 +456,19 @@ class FitSession:
             self._after_call(line)
         if line.step >= self._schedule.next or self._end_unknown:
             self._look(line)
-        self._go_alike()
+        self._enter_fast_path()
 
-    def _go_alike(self) -> None:
+    def _enter_fast_path(self) -> None:
         """The calls up to the next reading are like any other, until something else happens. Not too many:
         what they append is not counted, see `LineWriter.append`."""
         recorder, calls = self.recorder, self.calls
         if calls.per_call > 1 or self._special or self.queues is not self.runs_behind:
             return
         until = min(self._schedule.next - 1, calls.step + MOST_ALIKE)
-        calls.go_alike(until, self._clock, self._keep_interval, recorder.append)
+        calls.enter_fast_path(until, self._clock, self._keep_interval, recorder.append)
         # Asked after that: another thread may just now wish for a window.
         if self.profiling.plan is not None or not recorder.on:
-            calls.alike_until = 0
+            calls.fast_until = 0
 
     def _look(self, line: Line) -> None:
         """Read what is due after this call."""
@@ -655,7 +651,15 @@ class FitSession:
     def _framework(self) -> Facts:
         return framework_facts(self.probe, self.model)
 
-    def _batch(self) -> int | None:
+    def _read_batch_size(self) -> None:
+        found = self.recorder.attempt("batch_size", self._batch)
+        self._batch_size = found if isinstance(found, int) else None
+        if isinstance(found, Absent):
+            self.recorder.absent["batch_size"] = found.reason
+        elif found is not None:
+            self.recorder.absent.pop("batch_size", None)
+
+    def _batch(self) -> int | Absent:
         return batch_size_of_running_fit()
 
     def _describe_fit(self) -> None:
@@ -664,10 +668,13 @@ class FitSession:
         )
         self._fit_facts: Facts = facts or {"fit": self.calls.fit, "first_step": self.calls.step + 1}
         self.recorder.facts.setdefault("fits", []).append(self._fit_facts)
-        if self._batch_size is None:
-            self.recorder.absent.setdefault("batch_size", "the input does not state it")
+        self._describe_input()
         self.recorder.attempt("model", self._describe_model)
         self._described = False
+
+    def _describe_input(self) -> None:
+        if found := self.recorder.attempt("input", input_of_running_fit):
+            self._fit_facts["input"] = found
 
     def _describe_model(self) -> None:
         self._describe_layers(self.model)

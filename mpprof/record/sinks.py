@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from mpprof.record.aside import FAILURES
+from mpprof.record.run_with_timeout import FAILURES
 
 MOST_STEPS = 64
 """A point is made at every reading, and at the latest after so many steps."""

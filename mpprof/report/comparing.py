@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
-from mpprof.model.source import Document
 from mpprof.report import content, words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 NOTABLE_RATIO = 0.005
 """A part whose gap is below this share of the step is folded into the last row,"""
@@ -45,7 +48,7 @@ class LadderRow:
 # --- one rung ----------------------------------------------------------------------------------------------
 
 
-def heading(document: Document, rung: Document) -> str:
+def heading(document: doc.Comparison, rung: doc.Rung) -> str:
     """The two runs of one comparison with their step times."""
     start, end = _ends(document, rung)
     names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
@@ -53,16 +56,13 @@ def heading(document: Document, rung: Document) -> str:
     return f"{names}: {times[0]} → {times[1]} a step"
 
 
-def lines(document: Document, rung: Document) -> list[str]:
+def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     """Observed against expected of one comparison, and in what the two runs are unlike."""
     if rung["refused"]:
         return [f"not compared: {rung['refused']}"]
     said = [rate] if (rate := throughput(rung)) else []
     absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
-    if rung["observed"] is not None:
-        said += content.measured(rung | {"baseline_id": None}, absent)
-    else:
-        said.append(f"speedup not known: {rung['absent'].get('observed', 'a step time is missing')}")
+    said += content.measured(rung, absent)
     said += rung.get("explanation") or []
     if rung["labels"]:
         labels = "; ".join(words.plain(label) for label in rung["labels"])
@@ -70,28 +70,29 @@ def lines(document: Document, rung: Document) -> list[str]:
             f"unlike in more than precision, so that the difference is not precision's alone: {labels}"
         )
     said += [words.plain(note) for note in rung.get("notes") or []]
-    if rung.get("cards"):
-        said.append(rung["cards"])
+    if cards := rung.get("cards"):
+        said.append(cards)
     start, end = _ends(document, rung)
     said += [f"matrix work: {text}" for text in [_matrix_work(start, end)] if text]
     said += [f"peak memory: {text}" for text in [_memory(start, end)] if text]
     return said
 
 
-def throughput(rung: Document) -> str:
+def throughput(rung: doc.Rung) -> str:
     """Examples per second of both runs of a comparison; empty where no batch size is on record."""
-    rates = rung.get("examples_per_s") or {}
-    first, last = rates.get("from"), rates.get("to")
-    if first is None or last is None:
+    rates = rung.get("examples_per_s")
+    if rates is None or (first := rates["from"]) is None or (last := rates["to"]) is None:
+        return ""
+    if rung["observed"] is None:
         return ""
     return f"{words.count(round(first))} → {words.count(round(last))} examples/s"
 
 
-def _ends(document: Document, rung: Document) -> tuple[Document, Document]:
+def _ends(document: doc.Comparison, rung: doc.Rung) -> tuple[doc.Report, doc.Report]:
     return document["runs"][rung["from"]], document["runs"][rung["to"]]
 
 
-def _matrix_work(start: Document, end: Document) -> str:
+def _matrix_work(start: doc.Report, end: doc.Report) -> str:
     """Of both runs: how long, and how much of it on matrix units in which precision."""
     parts = []
     for report in (start, end):
@@ -106,14 +107,14 @@ def _matrix_work(start: Document, end: Document) -> str:
     return " → ".join(parts)
 
 
-def _memory(start: Document, end: Document) -> str:
-    peaks = [(report["steps"] or {}).get("peak_memory_bytes") for report in (start, end)]
-    if None in peaks or peaks[0] == peaks[1]:
+def _memory(start: doc.Report, end: doc.Report) -> str:
+    before, after = content.recorded_peak(start), content.recorded_peak(end)
+    if before is None or after is None or before == after:
         return ""
-    return " → ".join(words.size(peak) for peak in peaks)
+    return f"{words.size(before)} → {words.size(after)}"
 
 
-def gap_rows(rung: Document, step_ns: float | None) -> list[GapRow]:
+def gap_rows(rung: doc.Rung, step_ns: float | None) -> list[GapRow]:
     """The slices of a gap, what was lost first and what was gained last; they sum to the gap. Parts of no
     weight are folded into one row. `step_ns`: the later run's step."""
     ordered = sorted(rung["slices"], key=lambda part: -part["ns_per_step"])
@@ -130,11 +131,11 @@ def gap_rows(rung: Document, step_ns: float | None) -> list[GapRow]:
     return [*rows, _row(f"{len(rest)} smaller", rest)] if rest else rows
 
 
-def _label(part: Document) -> str:
+def _label(part: doc.GapSlice) -> str:
     return f"{part['class']} {words.plain(part['layer'])}" if part["layer"] else str(part["class"])
 
 
-def _row(label: str, parts: list[Document]) -> GapRow:
+def _row(label: str, parts: list[doc.GapSlice]) -> GapRow:
     gap, before, now = (
         sum(part[key] for part in parts) for key in ("ns_per_step", "baseline_ns", "mixed_ns")
     )
@@ -147,14 +148,14 @@ def total(rows: list[GapRow]) -> GapRow:
     return GapRow("sum", *sums)
 
 
-def gap_columns(rung: Document) -> tuple[str, ...]:
+def gap_columns(rung: doc.Rung) -> tuple[str, ...]:
     """Titles of the columns: without an expectation, the plain difference."""
     return (
         ("baseline", "could be", "now", "lost") if _expects(rung) else ("baseline", "now", "longer", "times")
     )
 
 
-def gap_cells(rung: Document, row: GapRow, column: Callable[[float], str]) -> tuple[str, ...]:
+def gap_cells(rung: doc.Rung, row: GapRow, column: Callable[[float], str]) -> tuple[str, ...]:
     """A row in words, by the same columns."""
     if _expects(rung):
         return tuple(map(column, (row.baseline_ns, row.could_ns, row.mixed_ns, row.ns)))
@@ -162,21 +163,21 @@ def gap_cells(rung: Document, row: GapRow, column: Callable[[float], str]) -> tu
     return (*map(column, (row.baseline_ns, row.mixed_ns, row.ns)), times)
 
 
-def _expects(rung: Document) -> bool:
+def _expects(rung: doc.Rung) -> bool:
     return rung["expected"] is not None
 
 
-def changes(document: Document, step: int, by: str, limit: int = 6) -> list[Document]:
+def changes(document: doc.Comparison, step: int, by: str, limit: int = 6) -> list[doc.KernelChange]:
     """The kernels (`by` "name") or ops ("op") that differ most between the two runs of one comparison."""
     found = [change for change in document["kernels"] if change["step"] == step and change["by"] == by]
 
-    def difference(change: Document) -> float:
+    def difference(change: doc.KernelChange) -> float:
         return abs(float(change["to_ns"] or 0.0) - float(change["from_ns"] or 0.0))
 
     return sorted(found, key=difference, reverse=True)[:limit]
 
 
-def matching(rung: Document) -> list[str]:
+def matching(rung: doc.Rung) -> list[str]:
     """How much of the two runs is the same op, and what each has that the other has not."""
     found = rung.get("matching")
     if not found or found["by_op_ratio"]["from"] is None or found["by_op_ratio"]["to"] is None:
@@ -189,8 +190,8 @@ def matching(rung: Document) -> list[str]:
     if layer != op:
         text += f"; by their layer {words.percent(layer['from'])} and {words.percent(layer['to'])}"
     said = [text]
-    for title, key in (("only in the baseline", "only_from"), ("only in this run", "only_to")):
-        alone = found[key]
+    of_either = (("only in the baseline", found["only_from"]), ("only in this run", found["only_to"]))
+    for title, alone in of_either:
         if alone:
             ns = words.duration(sum(item["ns_per_step"] for item in alone))
             named = ", ".join(words.shorten(words.plain(item["op"]), 56) for item in alone[:MOST_OPS])
@@ -199,18 +200,18 @@ def matching(rung: Document) -> list[str]:
     return said
 
 
-def minor(rung: Document) -> str:
+def minor(rung: doc.Rung) -> str:
     """What is only worth a mention, in one line."""
     noted = [f"{found['code']} {found['slug']}" for found in _told(rung) if found["severity"] == "info"]
     return f"also noted: {', '.join(noted)} (mpprof report RUN --baseline BASELINE)" if noted else ""
 
 
-def serious(rung: Document) -> list[Document]:
+def serious(rung: doc.Rung) -> list[doc.Finding]:
     """The findings that are more than a mention."""
     return [found for found in _told(rung) if found["severity"] != "info"]
 
 
-def _told(rung: Document) -> list[Document]:
+def _told(rung: doc.Rung) -> list[doc.Finding]:
     """The findings without those that the lines above say: that the runs are unlike, and that there is no
     trace."""
     said = {"MP906"} if rung["labels"] else set()
@@ -223,7 +224,7 @@ def _told(rung: Document) -> list[Document]:
 LADDER = ("run", "what", "step", "examples/s", "x before", "x first", "on units", "peak memory")
 
 
-def ladder(document: Document) -> list[LadderRow]:
+def ladder(document: doc.Comparison) -> list[LadderRow]:
     """All runs at a glance; empty for two, which one comparison says already."""
     rungs = document["steps"]
     if len(rungs) < 2:
@@ -234,10 +235,10 @@ def ladder(document: Document) -> list[LadderRow]:
         rung = rungs[at - 1] if at else None
         step = rung["observed"] if rung else 1.0
         whole = whole * step if whole is not None and step is not None else None
-        rates = rungs[max(at - 1, 0)].get("examples_per_s") or {}
-        rate = rates.get("to" if at else "from")
-        share = (report["tensor_core"] or {}).get("ratio")
-        peak = (report["steps"] or {}).get("peak_memory_bytes")
+        rates = rungs[max(at - 1, 0)].get("examples_per_s")
+        rate = rates["to" if at else "from"] if rates else None
+        share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
+        peak = content.recorded_peak(report)
         rows.append(
             LadderRow(
                 name=words.plain(report["run"]["name"]),
@@ -253,9 +254,13 @@ def ladder(document: Document) -> list[LadderRow]:
     return rows
 
 
-def _what(report: Document) -> str:
+def _what(report: doc.Report) -> str:
     run = report["run"]
-    parts = [run["policy"], words.compiler(run["backend"]) if run["jit_compile"] is True else None]
+    parts = [
+        run["policy"],
+        words.computes(run),
+        words.compiler(run["backend"]) if run["jit_compile"] is True else None,
+    ]
     if run["batch_size"] is not None:
         parts.append(f"batch {words.count(run['batch_size'])}")
     return ", ".join(words.plain(str(part)) for part in parts if part) or _WITHOUT
@@ -266,6 +271,6 @@ def cells(row: LadderRow) -> tuple[str, ...]:
     return (row.name, row.what, row.step, row.rate, row.before, row.first, row.units, row.memory)
 
 
-def batches(document: Document) -> list[list[str]]:
+def batches(document: doc.Comparison) -> list[list[str]]:
     """What several batch sizes tell, one list of sentences for each model and type."""
     return [list(found["statements"]) for found in document.get("batches") or []]

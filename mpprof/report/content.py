@@ -6,21 +6,29 @@ Text and markdown differ in their looks only: both are made from these. Everythi
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
-from mpprof.model.source import Document
+from mpprof.model.quantities import format_after
+from mpprof.model.shell import quoted
 from mpprof.report import words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 SMALL_RATIO = 0.005
 """Slices below this share of the step are folded into one row, where there are more than two of them."""
+SPLIT_RATIO = 0.05
+"""An idle class is split by its causes from a twentieth of the step on."""
 ADDED_RATIO = 0.01
 """What profiling added is told from a hundredth of the step on."""
-NOTABLE_GAIN = 0.05
-"""Gains below a twentieth of what was lost need no words."""
 PAYING_RATIO = 0.01
 """A remedy is worth a place in the plan from a hundredth of the step."""
+MOST_BETWEEN = 4
+"""So many things that lie between two steps are named."""
+HIDDEN_RATIO = 0.001
+"""A gain below a thousandth of the step is none: something else limits the step."""
 NEVER_FOLDED = ("unknown", "profiling")
 
 
@@ -36,18 +44,18 @@ class TimeRow:
     part: bool = False
 
 
-def subject(document: Document) -> str:
+def subject(document: doc.Report) -> str:
     """What was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is known."""
     run = document["run"]
-    facts = [run["policy"], run["backend"], run["device"], words.compiled(run["backend"], run["jit_compile"])]
+    precision = [run["policy"], words.computes(run)]
+    facts = [*precision, run["backend"], run["device"], words.compiled(run["backend"], run["jit_compile"])]
     if run["batch_size"] is not None:
         facts.append(f"batch {words.count(run['batch_size'])}")
     return ", ".join(words.plain(str(fact)) for fact in facts if fact) or "nothing recorded about the run"
 
 
-def time_heading(document: Document) -> str:
+def time_heading(time: doc.Time) -> str:
     """What the breakdown divides, and what its step time rests on."""
-    time = document["time"]
     window = words.plural(time["window_steps"], "profiled step")
     where = words.plain(time["device"])
     if time["basis"] == "host":
@@ -56,14 +64,26 @@ def time_heading(document: Document) -> str:
         return (
             f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
         )
-    return f"A step takes {words.duration(time['step_ns'])} (in the profiler window: {window} on {where})"
+    what = "A step"
+    if time.get("function_ns") is not None and time.get("idle_between_steps_ns") is None:
+        what = "The training function"
+    return f"{what} takes {words.duration(time['step_ns'])} (in the profiler window: {window} on {where})"
 
 
-def time_rows(document: Document) -> list[TimeRow]:
+def between(time: doc.Time | None) -> list[str]:
+    """What the loop and its callbacks do between two steps, the longest first; empty: not known, or
+    nothing."""
+    listed = (time.get("between_steps") if time else None) or []
+    lines = []
+    for part in listed[:MOST_BETWEEN]:
+        device = f", {words.duration(part['device_ns'])} on the device" if part["device_ns"] else ""
+        lines.append(f"{words.plain(part['name'])}: {words.duration(part['host_ns'])} on the host{device}")
+    return lines
+
+
+def time_rows(time: doc.Time) -> list[TimeRow]:
     """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step."""
-    slices = sorted(
-        document["time"]["slices"], key=lambda part: (part["class"] == "profiling", -part["ns_per_step"])
-    )
+    slices = sorted(time["slices"], key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
     small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] not in NEVER_FOLDED]
     folded = small if len(small) > 2 else []
     added = -sum(part["ratio"] for part in slices if part["class"] == "profiling")
@@ -71,13 +91,14 @@ def time_rows(document: Document) -> list[TimeRow]:
     for part in slices:
         if part in folded:
             continue
-        role, ratio = part["class"], part["ratio"]
-        hidden = _worth_saying(part["hidden_ns_per_step"], document)
-        note = words.CLASS_TEXT.get(role, "")
-        if role == "idle_launch" and document["time"]["basis"] == "wall" and ADDED_RATIO <= added <= ratio:
+        category, ratio = part["class"], part["ratio"]
+        hidden = _worth_saying(part["hidden_ns_per_step"], time)
+        note = words.CLASS_TEXT.get(category, "")
+        if category == "idle_launch" and time["basis"] == "wall" and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
-        rows.append(TimeRow(role, part["ns_per_step"], ratio, hidden, note))
-        rows += _shares(part, document["time"]["step_ns"])
+        rows.append(TimeRow(category, part["ns_per_step"], ratio, hidden, note))
+        rows += _shares(part, time["step_ns"])
+        rows += _causes(part, time["step_ns"])
     if folded:
         names = ", ".join(part["class"] for part in folded)
         rows.append(
@@ -85,42 +106,70 @@ def time_rows(document: Document) -> list[TimeRow]:
                 f"{len(folded)} smaller",
                 sum(part["ns_per_step"] for part in folded),
                 sum(part["ratio"] for part in folded),
-                _worth_saying(sum(part["hidden_ns_per_step"] or 0.0 for part in folded), document),
+                _worth_saying(sum(part["hidden_ns_per_step"] for part in folded), time),
                 names,
             )
         )
     return rows
 
 
-def _worth_saying(hidden_ns: float | None, document: Document) -> float:
+def _worth_saying(hidden_ns: float, time: doc.Time) -> float:
     """Hidden time of a thousandth of the step or more; less is left to the JSON report."""
-    return hidden_ns if hidden_ns and hidden_ns >= document["time"]["step_ns"] / 1000 else 0.0
+    return hidden_ns if hidden_ns >= time["step_ns"] / 1000 else 0.0
 
 
-def _shares(part: Document, step_ns: float) -> list[TimeRow]:
+def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
     shares = sorted(part["by"], key=lambda share: -share["ns_per_step"])
     return [
         TimeRow(
             f"{share['placement']} {share['precision']}",
             share["ns_per_step"],
             share["ns_per_step"] / step_ns if step_ns else 0.0,
+            text=_helpers(share),
             part=True,
         )
         for share in shares
     ]
 
 
-def matrix_units(document: Document) -> str:
+NOT_IN_THE_TRACE = "not in the trace"
+
+
+def _causes(part: doc.Slice, step_ns: float) -> list[TimeRow]:
+    """What is known of a large idle class, and of `idle_other` how much is not."""
+    causes = [(cause["cause"], cause["ns_per_step"]) for cause in part.get("causes", [])]
+    rest = part["ns_per_step"] - sum(ns for _, ns in causes)
+    if part["class"] == "idle_other":
+        causes.append((NOT_IN_THE_TRACE, rest))
+    shown = [(cause, ns) for cause, ns in causes if step_ns and ns >= SMALL_RATIO * step_ns]
+    if part["ratio"] < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
+        return []
+    shown.sort(key=lambda item: -item[1])
+    return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
+
+
+def _helpers(share: doc.MatmulShare) -> str:
+    """What a part of the matrix work that multiplies nothing is, where it is transforms of convolutions."""
+    transforms, whole = share.get("transforms_ns_per_step", 0.0), share["ns_per_step"]
+    if transforms <= 0:
+        return ""
+    if transforms >= 0.995 * whole:
+        return "transforms of convolutions"
+    return f"{transforms / whole:.0%} convolution transforms".replace("%", " %")
+
+
+def matrix_units(document: doc.Report) -> str:
     """What this device's matrix units are called: another vendor's never go by NVIDIA's name."""
     slices = document["time"]["slices"] if document["time"] else []
     placements = {share["placement"] for part in slices for share in part["by"]}
-    placements |= {(document["tensor_core"] or {}).get("unit")}
+    if (share := document["tensor_core"]) and "unit" in share:
+        placements.add(share["unit"])
     return (
         "Matrix cores" if "matrix_core" in placements and "tensor_core" not in placements else "Tensor Cores"
     )
 
 
-def tensor_core(document: Document) -> str:
+def tensor_core(document: doc.Report) -> str:
     """The share of matrix time on matrix units with its precisions; the unknown share beside it, always."""
     share = document["tensor_core"]
     if share is None:
@@ -135,95 +184,125 @@ def tensor_core(document: Document) -> str:
     by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in precisions if ns)
     return (
         f"{words.percent(share['ratio'])} of {words.duration(share['matmul_ns_per_step'])} matrix time{of}"
-        f"{f' ({by})' if by else ''}; fallback {words.duration(share['fallback_ns_per_step'])}; {unknown}"
+        f"{f' ({by})' if by else ''}{_not_in_16_bits(document['run'], share)}; "
+        f"fallback {words.duration(share['fallback_ns_per_step'])}; {unknown}"
     )
 
 
-def _not_judged(field: str, document: Document) -> str:
+def _not_in_16_bits(run: doc.Run, share: doc.TensorCore) -> str:
+    """What a 16-bit run multiplied as TF32: on Tensor Cores, and yet not what was asked for."""
+    found, tf32 = run.get("computes_in"), share["by_precision"].get("tf32")
+    narrow = found is not None and found["kind"] in ("16-bit", "partly 16-bit")
+    return f"; not in 16 bits {words.duration(tf32)}" if narrow and tf32 else ""
+
+
+def _not_judged(field: str, document: doc.Report) -> str:
     """The reason, unless it is that of the missing account, which stands right above."""
     why = document["absent"].get(field, "no reason was recorded")
     return f"not judged: {'the step has no account' if why == document['absent'].get('time') else why}"
 
 
-def speedup(document: Document) -> list[str]:
+def speedup(document: doc.Report) -> list[str]:
     """Observed against expected in one or two sentences; an estimate is called one."""
     gain = document["speedup"]
     if gain is None:
         return [_not_judged("speedup", document)]
     if gain["baseline"] == "measured":
-        return [*measured(gain, document["absent"])]
+        return [*measured(gain, document["absent"]), *_baseline(gain)]
     lines = []
     if gain["estimated"]:
         low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
         span = low if low == high else f"{low} to {high}"
         lines.append(f"estimated, not measured: {span} over what float32 would have taken")
         lines.append(f"assumed: {'; '.join(gain['estimated']['assumptions'])}")
+    elif could := gain.get("attainable"):
+        lines.append(f"mixed precision is off; estimated, not measured: {_range(could, document)}")
+        lines.append(f"assumed: {'; '.join(could['assumptions'])}")
+        lines.append(document["absent"].get("speedup.observed", "no measured baseline"))
     if gain["ceiling"] is not None:
         lines.append(f"ceiling {words.speedup(gain['ceiling'])}, from peak rates")
     return lines or [f"not judged: {document['absent'].get('speedup.observed', 'no measured baseline')}"]
 
 
-def measured(gain: Document, absent: dict[str, str]) -> Iterable[str]:
-    """Observed against expected of a report's `speedup`, or of a comparison's rung; `absent` by its field."""
-    each = " per example" if gain.get("per_example") else ""
-    observed = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain, absent)}"
-    if gain["expected"] is None:
-        observed += f", expected not known ({absent.get('speedup.expected', 'no reason recorded')})"
+def _range(could: doc.AttainableRange, document: doc.Report) -> str:
+    """What 16 bits could make of a float32 run."""
+    low, high = words.speedup(could["low"]), words.speedup(could["high"])
+    said = f"{low if low == high else f'{low} to {high}'} attainable in 16 bits"
+    if could["eligible_ratio"] is None:
+        return said
+    units = matrix_units(document)
+    return f"{said}; {words.percent(could['eligible_ratio'])} of the device's time could use {units}"
+
+
+def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[str]:
+    """Observed against attainable: of a report's `speedup`, or a comparison's rung; `absent` by its field."""
+    if gain["observed"] is None:
+        said = f"no observed speedup ({absent.get('speedup.observed', 'a step time is missing')})"
     else:
-        observed += f", expected {words.speedup(gain['expected'])}"
-    if lowered_by_host(gain):
-        observed += f" ({words.speedup(gain['expected_with_host'])} with the host as it is)"
+        each = " per example" if gain.get("per_example") else ""
+        said = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain)}"
+    could = gain.get("attainable")  # of a report alone
+    why = absent.get("speedup.expected", "no reason recorded")
+    if gain["expected"] is None and isinstance(could, dict):
+        said += f", attainable {words.speedup(could['low'])} to {words.speedup(could['high'])} ({why})"
+    elif gain["expected"] is None:
+        said += f", attainable not known ({why})"
+    elif lowered_by_host(gain):
+        said += (
+            f", attainable {words.speedup(gain['expected_with_host'])} with the host as it is "
+            f"({words.speedup(gain['expected'])} by the device alone)"
+        )
+    else:
+        said += f", attainable {words.speedup(gain['expected'])}"
     if gain["ceiling"] is not None:
-        observed += f", ceiling {words.speedup(gain['ceiling'])}"
-    yield observed
-    if gain["gap_ns"] is not None:
-        yield gap(gain)
-    if gain.get("baseline_id"):
+        said += f", ceiling {words.speedup(gain['ceiling'])}"
+    yield said
+    if said := gap(gain):
+        yield said
+
+
+def _baseline(gain: doc.Speedup) -> Iterable[str]:
+    if gain["baseline_id"]:
         base = f", {words.duration(gain['baseline_step_ns'])} a step" if gain["baseline_step_ns"] else ""
         base += " (scaled to this run's batch)" if base and gain.get("per_example") else ""
         yield f"baseline: measured, run {words.plain(gain['baseline_id'])}{base}"
 
 
-def lowered_by_host(gain: Document) -> bool:
+def lowered_by_host(gain: doc.Speedup | doc.Rung) -> bool:
     """Whether the host keeps the run from what its device could reach; `gain` is a report's `speedup`."""
     with_host, expected = gain["expected_with_host"], gain["expected"]
     return with_host is not None and (expected is None or with_host < 0.99 * expected)
 
 
-def gap(gain: Document) -> str:
-    """The gap in words: what was lost against the reach, what was gained beyond it, and what of the loss no
-    finding explains. Without an expectation, the plain difference from the baseline."""
-    whole = gain["gap_ns"]
-    if gain["expected"] is None:
-        word = "longer" if whole > 0 else "shorter"
-        return f"the step is {words.duration(abs(whole))} {word} than the baseline's{_scaled(gain)}"
-    if whole <= 0:
-        return f"the step is {words.duration(-whole)} shorter than this device was thought to reach"
-    said = f"the step is {words.duration(whole)} longer than this device could reach"
-    lost, gained, unexplained = gain.get("lost_ns"), gain.get("gained_ns"), gain["unexplained_ns"]
-    if lost is None or gained is None:
-        return said
-    if gained > NOTABLE_GAIN * lost:
-        own = max(0.0, -sum(p["ns_per_step"] for p in gain["slices"] if p["class"] == "profiling"))
-        where = "that the profiler added to its window" if own > gained / 2 else "gained beyond it elsewhere"
-        said += f": {words.duration(lost)} lost, less {words.duration(gained)} {where}"
-    if unexplained is not None and lost > 0:
-        left = max(0.0, min(lost, unexplained + gained))
-        step_ns = sum(part["mixed_ns"] for part in gain["slices"])
-        of = f" ({words.percent(left / step_ns)} of the step)" if step_ns > 0 else ""
-        said += f"; no finding explains {words.duration(left)} of the loss{of}"
-    return said
+def gap(gain: doc.Speedup | doc.Rung) -> str:
+    """The way from this run's step to the attainable one, and what of it remedies recover. Without an
+    expectation, the plain difference from the baseline; empty where there is nothing to speak of."""
+    plain, above, unexplained = gain["gap_ns"], gain.get("above_attainable_ns"), gain["unexplained_ns"]
+    if gain["expected"] is None and plain is not None:
+        word = "longer" if plain > 0 else "shorter"
+        return f"the step is {words.duration(abs(plain))} {word} than the baseline's{_scaled(gain)}"
+    if above is None or unexplained is None:
+        return ""
+    step = sum(part["mixed_ns"] for part in gain["slices"])
+    if abs(above) < SMALL_RATIO * step:
+        return "the step is as long as the attainable one"
+    if above < 0:
+        return f"the step is {words.duration(-above)} shorter than was thought attainable"
+    said = f"the step is {words.duration(above)} longer than the attainable one"
+    if unexplained < SMALL_RATIO * step:
+        return f"{said}, and the findings explain all of it"
+    of = f" ({words.percent(unexplained / step)} of the step)"
+    return f"{said}; no finding explains {words.duration(unexplained)} of that{of}"
 
 
-def _scaled(gain: Document) -> str:
+def _scaled(gain: doc.Speedup | doc.Rung) -> str:
     return " for as many examples" if gain.get("per_example") else ""
 
 
-def _interval(gain: Document, absent: dict[str, str]) -> str:
+def _interval(gain: doc.Speedup | doc.Rung) -> str:
     interval = gain["interval"]
-    if interval is None:
-        why = absent.get("speedup.interval")
-        return f" (no error bar: {why})" if why else ""
+    if interval is None:  # of an earlier version's report
+        return ""
     low, high = (words.speedup(edge) for edge in interval)
     if interval[0] <= 1.0 <= interval[1]:
         return f" (95 %: {low} to {high}: no measurable difference)"
@@ -233,7 +312,7 @@ def _interval(gain: Document, absent: dict[str, str]) -> str:
     return f" (95 %: {low} to {high})"
 
 
-def steps(document: Document) -> str:
+def steps(document: doc.Report) -> str:
     """The step log in one sentence."""
     log = document["steps"]
     if log is None:
@@ -252,19 +331,19 @@ def steps(document: Document) -> str:
     return "; ".join([*parts, *_workers(log.get("workers", []))])
 
 
-def _workers(workers: list[Document]) -> list[str]:
+def _workers(workers: list[doc.Worker]) -> list[str]:
     """How the step times of several workers lie together, and which one is the slowest."""
     timed = [each for each in workers if each["median_ns"] is not None]
     if len(timed) < 2:
         return []
-    fast, slow = (choose(timed, key=lambda each: each["median_ns"]) for choose in (min, max))
+    fast, slow = (choose(timed, key=lambda each: each["median_ns"] or 0.0) for choose in (min, max))
     said = f"{len(timed)} workers, medians {words.duration(fast['median_ns'])}"
     if words.duration(slow["median_ns"]) == words.duration(fast["median_ns"]):
         return [f"{said} each"]
     return [f"{said} to {words.duration(slow['median_ns'])} (the slowest is worker {slow['worker']})"]
 
 
-def memory(document: Document) -> list[str]:
+def memory(document: doc.Report) -> list[str]:
     """What was live at the peak, the largest of each kind; empty where nothing is known."""
     account = document["memory"]
     if account is None:
@@ -284,7 +363,7 @@ def memory(document: Document) -> list[str]:
     return lines
 
 
-def bounds(document: Document) -> list[str]:
+def bounds(document: doc.Report) -> list[str]:
     """What records alone prove, each with its own assumptions; those that all rest on come last, once."""
     found = document["bounds"]
     shared = (
@@ -302,13 +381,25 @@ def _if(assumptions: list[str]) -> str:
     return f" (if {'; '.join(assumptions)})" if assumptions else ""
 
 
-def cost(finding: Document, step_ns: float | None) -> str:
-    """What a finding costs: "12.1 ms a step (29.4 % of it), 46.0 % of the gap"; empty: not known."""
+def gain(finding: doc.Finding, step_ns: float | None) -> float | None:
+    """What the finding's remedy gains of a step, after those before it in the plan; None: no part of it."""
+    if "gain_ns_per_step" in finding:
+        return words.number(finding["gain_ns_per_step"])
+    after = words.number(finding["whatif_step_ns"])  # of an earlier version: by itself
+    return None if after is None or step_ns is None else max(0.0, step_ns - after)
+
+
+def cost(finding: doc.Finding, report: doc.Report) -> str:
+    """What a finding costs: "12.1 ms a step (29.4 % of it), 46.0 % of the loss"; empty: not known. The time
+    is the gain of its remedy, where it is part of the plan."""
     parts = []
-    ns = finding["cost_ns_per_step"]
-    if ns is not None:
-        share = f" ({words.percent(ns / step_ns)} of it)" if step_ns else ""
-        parts.append(f"{words.duration(ns)} a step{share}")
+    now, ns = step_ns(report), finding["cost_ns_per_step"]
+    gained = gain(finding, now) if ns is not None else None
+    if gained is not None and now and gained < HIDDEN_RATIO * now:
+        parts.append("hidden behind something else")
+    elif ns is not None:
+        ns = ns if gained is None else gained
+        parts.append(f"{words.duration(ns)} a step{f' ({words.percent(ns / now)} of it)' if now else ''}")
     lost = finding.get("lost_ratio", finding["gap_ratio"])  # earlier reports hold the other alone
     if lost is not None and lost >= SMALL_RATIO:
         parts.append(f"{words.percent(lost)} of the loss")
@@ -317,7 +408,7 @@ def cost(finding: Document, step_ns: float | None) -> str:
     return ", ".join(parts)
 
 
-def evidence(finding: Document) -> list[str]:
+def evidence(finding: doc.Finding) -> list[str]:
     """ "idle_input 41.0 % (limit 15.0 %)", one for each measured value."""
     lines = []
     for item in finding["evidence"]:
@@ -326,19 +417,29 @@ def evidence(finding: Document) -> list[str]:
     return lines
 
 
-def whatif(finding: Document, step_ns: float | None) -> str:
+def whatif(finding: doc.Finding, report: doc.Report) -> str:
     """The step time once the finding is remedied; empty: not known."""
-    after = finding["whatif_step_ns"]
-    if after is None:
+    now = step_ns(report)
+    gained = gain(finding, now)
+    if gained is None or not now:
         return ""
-    if step_ns and after > step_ns * 0.999:
+    if gained < HIDDEN_RATIO * now:
         return "no gain while something else limits the step, such as the host"
-    gain = f" ({words.speedup(step_ns / after)})" if step_ns and after else ""
-    now = f" instead of {words.duration(step_ns)}" if step_ns else ""
-    return f"{words.duration(after)} a step{now}{gain}"
+    best = now - gained
+    times = f" ({words.speedup(now / best)})" if best > 0 and not one_step(report) else ""
+    return f"{_after(best, report)}{times}, {words.duration(now)} now"
 
 
-def plan(document: Document) -> list[str]:
+def one_step(report: doc.Report) -> bool:
+    """All that the trace tells is of a single step: what follows from it is a range."""
+    return report["time"] is not None and report["time"]["window_steps"] == 1
+
+
+def _after(best_ns: float, report: doc.Report) -> str:
+    return format_after(best_ns, step_ns(report) or best_ns, one_step=one_step(report))
+
+
+def plan(document: doc.Report) -> list[str]:
     """The remedies in the order to apply them, the best step, and what limits it then; empty: none known."""
     found = document.get("whatif")
     now = step_ns(document)
@@ -350,25 +451,32 @@ def plan(document: Document) -> list[str]:
     if paying:
         path = ", ".join(f"{step['code']} -> {words.duration(step['step_ns'])}" for step in paying[:5])
         more = f" and {len(paying) - 5} more" if len(paying) > 5 else ""
-        lines.append(f"{words.duration(now)} a step now; remedied in this order: {path}{more}")
-    best = found["best_step_ns"]
+        few = "; a single step may not be representative" if one_step(document) else ""
+        lines.append(f"{words.duration(now)} a step now; at best, remedied in this order: {path}{more}{few}")
+    best = _after(found["best_step_ns"], document)
     host = found["floor"]["host_ns"]
     need = f" (it needs {words.duration(host)} a step now)" if host is not None else ""
     if found["floor"]["by"] == "host":
-        lines.append(f"best reachable {words.duration(best)}, where the host is the floor{need}")
+        lines.append(f"after all remedies {best}, where the host is the floor{need}")
     elif paying:
-        lines.append(f"best reachable {words.duration(best)}, limited by the device's work")
+        lines.append(f"after all remedies {best}, limited by the device's work")
     if hidden:
         lines.append(f"nothing to gain before the host is relieved: {', '.join(hidden[:6])}")
     return lines
 
 
-def step_ns(document: Document) -> float | None:
+def step_ns(document: doc.Report) -> float | None:
     """The step time that costs are held against: the account's, else the step log's median."""
     if document["time"]:
         return float(document["time"]["step_ns"])
     steps = document["steps"]
     return words.number(steps["median_ns"]) if steps else None
+
+
+def recorded_peak(document: doc.Report) -> int | None:
+    """The peak of the device's memory in the step log; None: not recorded."""
+    steps = document["steps"]
+    return steps["peak_memory_bytes"] if steps else None
 
 
 def grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
@@ -379,10 +487,11 @@ def grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     return list(groups.items())
 
 
-def not_judged(document: Document) -> list[tuple[str, list[str]]]:
+def not_judged(document: doc.Report) -> list[tuple[str, list[str]]]:
     """The causes that could not be judged, by reason; that of the missing account stands above. Reasons that
     the same record would settle are one."""
-    why = document["absent"].get("time") if (document["tensor_core"] or {}).get("of") == "window" else None
+    share = document["tensor_core"]
+    why = document["absent"].get("time") if share and "of" in share else None
     by_reason = grouped(
         (unable["code"], "the step has no account" if unable["reason"] == why else unable["reason"])
         for unable in document["unable"]
@@ -399,14 +508,20 @@ def not_judged(document: Document) -> list[tuple[str, list[str]]]:
     return joined
 
 
-def not_measured(document: Document) -> list[tuple[str, list[str]]]:
+def not_measured(document: doc.Report) -> list[tuple[str, list[str]]]:
     """What is absent, by reason; what another line of the report says already is left out."""
     told = {"tensor_core", "speedup", "whatif", "cause"} | {
         room for room in ("steps", "time") if document[room] is None
     }
     if (why := document["absent"].get("bounds")) and why in document["verdict"]:
         told.add("bounds")
-    parts = ("tensor_core.", "speedup.", "memory.", *(("run.",) if "run" in document["absent"] else ()))
+    parts = (
+        "tensor_core.",
+        "speedup.",
+        "memory.",
+        "facts.",
+        *(("run.",) if "run" in document["absent"] else ()),
+    )
     fields = (
         (field, why)
         for field, why in document["absent"].items()
@@ -415,21 +530,21 @@ def not_measured(document: Document) -> list[tuple[str, list[str]]]:
     return grouped(fields)
 
 
-def warnings(document: Document) -> list[str]:
+def warnings(document: doc.Report) -> list[str]:
     """The warnings, and what the account had to leave out or shift."""
     notes = document["time"]["notes"] if document["time"] else []
     return list(dict.fromkeys((*document["warnings"], *notes)))
 
 
-def _named(document: Document) -> list[Document]:
+def _named(document: doc.Report) -> list[doc.Finding]:
     """The finding that the verdict names; the first, where it names none."""
     named = [finding for finding in document["findings"] if finding["code"] == document.get("cause")]
     return named or document["findings"][:1]
 
 
-def next_steps(document: Document, path: str | None) -> list[tuple[str, str]]:
+def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
     """The commands to run next, with what each would show; at most three."""
-    run = shlex.quote(path) if path else "PATH"
+    run = quoted(path) if path else "PATH"
     steps = [
         (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to mend it")
         for finding in _named(document)
@@ -441,14 +556,20 @@ def next_steps(document: Document, path: str | None) -> list[tuple[str, str]]:
         steps.append((f"mpprof ops {run}", "the costliest ops"))
     gain = document["speedup"]
     if document["time"] and (gain is None or gain["baseline"] != "measured"):
-        steps.append(
-            (
-                f"mpprof report MIXED --baseline {run}",
-                "the same model in mixed precision, MIXED, against this",
-            )
-            if document["run"]["policy"] == "float32"
-            else (f"mpprof report {run} --baseline BASE", "against a float32 run, BASE, of the same model")
-        )
+        steps.append(_comparison(document["run"], run))
     if document["time"] is None and document["steps"] is not None:
         steps.append(('MPProfilerCallback(logdir, profile_steps="auto")', "records what the device ran"))
     return steps[:3]
+
+
+def _comparison(run: doc.Run, path: str) -> tuple[str, str]:
+    """The comparison that the run lacks: a float32 run with its mixed twin, any other with a float32 run."""
+    found = run.get("computes_in")
+    kind = found["kind"] if found else run["policy"]
+    if kind == "float32":
+        return (
+            f"mpprof report MIXED --baseline {path}",
+            "the same model in mixed precision, MIXED, against this",
+        )
+    other = "another run" if kind == "unknown" else "a float32 run"
+    return f"mpprof report {path} --baseline BASE", f"against {other}, BASE, of the same model"

@@ -5,7 +5,7 @@ be read by a program too. Numbers are raw, in the unit that ends their name. Wha
 with its reason in `absent` (a nested field by its path: "steps.skipped"). The documents are strict JSON:
 non-finite numbers are the strings "NaN", "Infinity" and "-Infinity".
 
-`report.schema.json` and `compare.schema.json` beside this file describe every key.
+`model.document` holds the types of both; `report.schema.json` and `compare.schema.json` are made from them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import json
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
+from mpprof.analysis.kernels import device_peaks
+from mpprof.diagnosis.verdict import causes
 from mpprof.model.account import (
     Account,
     DeviceAccount,
@@ -26,21 +28,36 @@ from mpprof.model.account import (
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.run import PolicyFacts
-from mpprof.model.source import Document
 from mpprof.model.steps import StepSummary
 
-REPORT_SCHEMA = "mpprof.report/1"
-COMPARE_SCHEMA = "mpprof.compare/1"
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+REPORT_SCHEMA: Final = "mpprof.report/1"
+COMPARE_SCHEMA: Final = "mpprof.compare/1"
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "apple": "Apple"}
 
 
-def document(diagnosis: Diagnosis) -> Document:
+_FACT_OF = {
+    "step_ns": ("steps.median_ns", "steps", "time"),
+    "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
+    "observed": ("speedup.observed", "speedup"),
+    "attainable": ("speedup.expected", "speedup"),
+    "attainable_step_ns": ("speedup.expected", "speedup"),
+    "unexplained_ns": ("speedup.expected", "speedup.unexplained_ns", "speedup"),
+    "after_remedies_ns": ("whatif",),
+    "limited_by": ("whatif",),
+}
+"""Where in the document the reason stands for a fact that is not known."""
+
+
+def document(diagnosis: Diagnosis) -> doc.Report:
     """The report of one run, schema `mpprof.report/1`.
 
     Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
     slices sum to the step.
     """
-    body: Document = {
+    body: doc.Report = {
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
@@ -56,25 +73,23 @@ def document(diagnosis: Diagnosis) -> Document:
         "unable": [{"code": unable.code, "reason": unable.reason} for unable in diagnosis.unable],
         "clear": list(diagnosis.clear),
         "warnings": _unique((*diagnosis.run.warnings, *diagnosis.warnings)),
+        "absent": {},
+        "verdict": diagnosis.verdict,
+        "cause": diagnosis.cause,
+        "explanation": list(diagnosis.explanation),
+        "whatif": _whatif(diagnosis.whatif),
+        "facts": _facts(diagnosis),
     }
     body["absent"] = _absent(diagnosis, body)
-    body["verdict"] = diagnosis.verdict
-    body["cause"] = diagnosis.cause
-    if diagnosis.cause is None:
-        body["absent"].setdefault("cause", "the verdict names no finding")
-    body["explanation"] = list(diagnosis.explanation)
-    body["whatif"] = _whatif(diagnosis.whatif)
-    if body["whatif"] is None:
-        body["absent"].setdefault("whatif", _why_null("whatif", diagnosis, body["absent"]))
-    return _strict(body)  # type: ignore[no-any-return]
+    return cast("doc.Report", _strict(body))
 
 
-def compare_document(comparison: Comparison) -> Document:
+def compare_document(comparison: Comparison) -> doc.Comparison:
     """Several runs against each other, schema `mpprof.compare/1`.
 
     `from` and `to` are rows of `runs`; a kernel's `step` is a row of `steps`.
     """
-    body = {
+    body: doc.Comparison = {
         "schema": COMPARE_SCHEMA,
         "runs": [document(diagnosis) for diagnosis in comparison.runs],
         "steps": [_rung(rung) for rung in comparison.rungs],
@@ -102,7 +117,7 @@ def compare_document(comparison: Comparison) -> Document:
             for found in comparison.batches
         ],
     }
-    return _strict(body)  # type: ignore[no-any-return]
+    return cast("doc.Comparison", _strict(body))
 
 
 def dumps(value: Any, *, indent: int | None = 2) -> str:
@@ -110,7 +125,7 @@ def dumps(value: Any, *, indent: int | None = 2) -> str:
     return json.dumps(_strict(value), indent=indent, allow_nan=False)
 
 
-def schema(name: str) -> Document:
+def schema(name: str) -> dict[str, Any]:
     """The JSON Schema of "report" or "compare", as shipped."""
     from importlib import resources  # not needed to write a report
 
@@ -138,6 +153,18 @@ def _strict(value: Any) -> Any:
     return str(value)
 
 
+@overload
+def _ns(value: float) -> float: ...
+
+
+@overload
+def _ns(value: None) -> None: ...
+
+
+@overload
+def _ns(value: float | None) -> float | None: ...
+
+
 def _ns(value: float | None) -> float | None:
     return None if value is None else round(float(value), 3)
 
@@ -146,11 +173,11 @@ def _unique(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _run(diagnosis: Diagnosis) -> Document:
+def _run(diagnosis: Diagnosis) -> doc.Run:
     run, fit = diagnosis.run, diagnosis.run.last_fit
     policy = fit.policy if fit else None
     framework = run.facts.framework if run.facts else {}
-    return {
+    found: doc.Run = {
         "name": run.name,
         "policy": _policy(policy) if policy else None,
         "backend": framework.get("backend"),
@@ -160,6 +187,16 @@ def _run(diagnosis: Diagnosis) -> Document:
         "id": run.run_id,
         "compute_dtype": policy.compute_dtype if policy else None,
     }
+    if (computes := diagnosis.computes) is not None:
+        found["computes_in"] = {
+            "kind": computes.kind,
+            "dtype": computes.dtype,
+            "by": computes.by,
+            "ratio": computes.ratio,
+            "text": computes.words,
+            "reason": computes.reason,
+        }
+    return found
 
 
 def _policy(policy: PolicyFacts) -> str | None:
@@ -177,6 +214,8 @@ def _device_name(diagnosis: Diagnosis) -> str | None:
     if named or not candidates:
         return named
     first = candidates[0]
+    if recognised := device_peaks.recognised_name(first):
+        return f"{recognised} (by its figures, not its name)"
     vendor = "" if first.vendor == "unknown" else f"{_VENDORS.get(first.vendor, first.vendor)} "
     kind = f"{vendor}{first.kind.upper()}"
     if first.compute_capability and first.vendor in ("nvidia", "unknown"):
@@ -185,7 +224,7 @@ def _device_name(diagnosis: Diagnosis) -> str | None:
     return kind
 
 
-def _steps(steps: StepSummary | None) -> Document | None:
+def _steps(steps: StepSummary | None) -> doc.Steps | None:
     if steps is None:
         return None
     scale = steps.loss_scale
@@ -214,25 +253,33 @@ def _steps(steps: StepSummary | None) -> Document | None:
     }
 
 
-def _time(account: Account | None) -> Document | None:
+def _time(account: Account | None) -> doc.Time | None:
     if account is None:
         return None
     return {
         "basis": "host" if account.trace_basis == "host" else account.basis,
         "step_ns": _ns(account.step_ns),
+        "function_ns": _ns(account.function_ns),
         "wall_ns": _ns(account.wall_ns),
         "window_ns": _ns(account.window_ns),
         "device_ns": _ns(account.device_ns),
+        "between_steps": None
+        if account.between is None
+        else [
+            {"name": part.name, "host_ns": _ns(part.host_ns), "device_ns": _ns(part.device_ns)}
+            for part in account.between
+        ],
         "slices": _slices(account.main.slices),
         "devices": [_device(device) for device in account.devices],
         "device": account.main.device,
-        "window_steps": len(account.steps),
+        "window_steps": account.main.steps,
         "step_source": account.step_source,
         "notes": list(account.notes),
+        "idle_between_steps_ns": _ns(account.between_ns),
     }
 
 
-def _device(device: DeviceAccount) -> Document:
+def _device(device: DeviceAccount) -> doc.Device:
     return {
         "device": device.device,
         "step_ns": _ns(device.step_ns),
@@ -241,10 +288,10 @@ def _device(device: DeviceAccount) -> Document:
     }
 
 
-def _slices(slices: tuple[Slice, ...]) -> list[Document]:
+def _slices(slices: tuple[Slice, ...]) -> list[doc.Slice]:
     return [
         {
-            "class": part.role,
+            "class": part.category,
             "ns_per_step": _ns(part.ns_per_step),
             "ratio": part.ratio,
             "hidden_ns_per_step": _ns(part.hidden_ns_per_step),
@@ -253,23 +300,22 @@ def _slices(slices: tuple[Slice, ...]) -> list[Document]:
                     "placement": share.placement,
                     "precision": share.precision,
                     "ns_per_step": _ns(share.ns_per_step),
+                    "transforms_ns_per_step": _ns(share.transforms_ns_per_step),
                 }
                 for share in part.by
             ],
+            "causes": [{"cause": cause, "ns_per_step": _ns(ns)} for cause, ns in part.causes],
         }
         for part in slices
     ]
 
 
-def _tensor_core(diagnosis: Diagnosis) -> Document | None:
+def _tensor_core(diagnosis: Diagnosis) -> doc.TensorCore | None:
     """Null for a run without an accelerator, too: a CPU has no share, not a share of nothing."""
     share = diagnosis.tensor_core
     if share is None or _on_host(diagnosis):
         return None
-    more: Document = {} if share.verified_ratio is None else {"verified_ratio": share.verified_ratio}
-    if share.of == "window":
-        more |= {"of": "window", "unit": share.unit}
-    return more | {
+    body: doc.TensorCore = {
         "matmul_ns_per_step": _ns(share.matmul_ns_per_step),
         "ratio": share.ratio,
         "reason": share.reason,
@@ -277,9 +323,14 @@ def _tensor_core(diagnosis: Diagnosis) -> Document | None:
         "fallback_ns_per_step": _ns(share.fallback_ns_per_step),
         "unknown_ratio": share.unknown_ratio,
     }
+    if share.verified_ratio is not None:
+        body["verified_ratio"] = share.verified_ratio
+    if share.of == "window":
+        body |= {"of": "window", "unit": share.unit}
+    return body
 
 
-def _speedup(speedup: Speedup | None) -> Document | None:
+def _speedup(speedup: Speedup | None) -> doc.Speedup | None:
     if speedup is None:
         return None
     estimated = speedup.estimated
@@ -297,16 +348,38 @@ def _speedup(speedup: Speedup | None) -> Document | None:
         "slices": _gap_slices(speedup.slices),
         "unexplained_ns": _ns(speedup.unexplained_ns),
         "baseline_step_ns": _ns(speedup.baseline_step_ns),
-        "reach_ns": _ns(speedup.reach_ns),
+        "reach_ns": _ns(speedup.attainable_ns),
         "gap_ns": _ns(speedup.gap_ns),
         "per_example": speedup.per_example,
         "lost_ns": _ns(speedup.lost_ns),
         "gained_ns": _ns(speedup.gained_ns),
         "baseline_dtype": speedup.baseline_dtype,
+        "attainable": _attainable(speedup),
+        "limits": [
+            {
+                "class": limit.category,
+                "kind": limit.kind,
+                "ns_per_step": round(limit.ns_per_step, 3),
+                "best_ns": round(limit.best_ns, 3),
+                "ratio": limit.ratio,
+            }
+            for limit in (speedup.potential.limits if speedup.potential else speedup.limits)
+        ],
+        "above_attainable_ns": _ns(speedup.above_attainable_ns),
     }
 
 
-def _whatif(plan: WhatIf | None) -> Document | None:
+def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
+    found = speedup.potential
+    if found is not None:
+        low, high, assumptions = found.low, found.high, list(found.assumptions)
+        return {"low": low, "high": high, "eligible_ratio": found.eligible_ratio, "assumptions": assumptions}
+    if speedup.attainable is None:
+        return None
+    return {"low": speedup.attainable, "high": speedup.attainable, "eligible_ratio": None, "assumptions": []}
+
+
+def _whatif(plan: WhatIf | None) -> doc.WhatIf | None:
     if plan is None:
         return None
     return {
@@ -324,10 +397,40 @@ def _whatif(plan: WhatIf | None) -> Document | None:
     }
 
 
-def _gap_slices(slices: tuple[GapSlice, ...]) -> list[Document]:
+def _facts(diagnosis: Diagnosis) -> doc.Facts:
+    speedup, plan = diagnosis.speedup, diagnosis.whatif
+    measured = speedup if speedup and speedup.baseline == "measured" else None
+    attainable_ns = measured.attainable_step_ns if measured else None
+    step_ns = diagnosis.account.step_ns if diagnosis.account else None
+    if step_ns is None and diagnosis.steps:
+        step_ns = diagnosis.steps.median_ns
+    after_ns = {step.code: step.step_ns for step in plan.order} if plan else {}
+    return {
+        "step_ns": _ns(step_ns),
+        "baseline_step_ns": _ns(measured.baseline_step_ns) if measured else None,
+        "observed": measured.observed if measured else None,
+        "attainable": measured.attainable if measured else None,
+        "attainable_step_ns": _ns(attainable_ns),
+        "unexplained_ns": _ns(measured.unexplained_ns) if measured and attainable_ns is not None else None,
+        "after_remedies_ns": _ns(plan.best_step_ns) if plan else None,
+        "limited_by": plan.floor if plan else None,
+        "causes": [
+            {
+                "code": found.code,
+                "slug": found.slug,
+                "gain_ns_per_step": _ns(found.gain_ns_per_step),
+                "recovers_ns_per_step": _ns(found.recovers_ns_per_step),
+                "step_ns": _ns(after_ns.get(found.code)),
+            }
+            for found in causes(diagnosis.findings)
+        ],
+    }
+
+
+def _gap_slices(slices: tuple[GapSlice, ...]) -> list[doc.GapSlice]:
     return [
         {
-            "class": part.role,
+            "class": part.category,
             "layer": part.layer,
             "ns_per_step": _ns(part.ns_per_step),
             "baseline_ns": _ns(part.baseline_ns),
@@ -340,7 +443,7 @@ def _gap_slices(slices: tuple[GapSlice, ...]) -> list[Document]:
     ]
 
 
-def _memory(memory: MemoryAccount | None) -> Document | None:
+def _memory(memory: MemoryAccount | None) -> doc.Memory | None:
     if memory is None:
         return None
     return {
@@ -355,7 +458,7 @@ def _on_host(diagnosis: Diagnosis) -> bool:
     return diagnosis.account is not None and diagnosis.account.trace_basis == "host"
 
 
-def _finding(finding: Finding) -> Document:
+def _finding(finding: Finding) -> doc.Finding:
     return {
         "code": finding.code,
         "slug": finding.slug,
@@ -370,14 +473,17 @@ def _finding(finding: Finding) -> Document:
             for item in finding.evidence
         ],
         "remedy": finding.remedy,
+        "remedies": [{"text": each.text, "snippet": each.snippet or None} for each in finding.remedies],
         "whatif_step_ns": _ns(finding.whatif_step_ns),
         "summary": finding.summary,
         "layers": list(finding.layers),
         "lost_ratio": finding.lost_ratio,
+        "gain_ns_per_step": _ns(finding.gain_ns_per_step),
+        "recovers_ns_per_step": _ns(finding.recovers_ns_per_step),
     }
 
 
-def _rung(rung: Rung) -> Document:
+def _rung(rung: Rung) -> doc.Rung:
     speedup = rung.speedup
     return {
         "from": rung.start,
@@ -398,6 +504,7 @@ def _rung(rung: Rung) -> Document:
         "examples_per_s": {"from": rung.examples_per_s[0], "to": rung.examples_per_s[1]},
         "lost_ns": _ns(speedup.lost_ns) if speedup else None,
         "gained_ns": _ns(speedup.gained_ns) if speedup else None,
+        "above_attainable_ns": _ns(speedup.above_attainable_ns) if speedup else None,
         "cards": rung.cards,
         "explanation": list(rung.explanation),
         "notes": list(rung.notes),
@@ -405,7 +512,7 @@ def _rung(rung: Rung) -> Document:
     }
 
 
-def _matching(matching: Matching) -> Document:
+def _matching(matching: Matching) -> doc.Matching:
     """What of both runs found its like; times are per step."""
     return {
         "by_op_ratio": {"from": matching.by_op_ratio[0], "to": matching.by_op_ratio[1]},
@@ -415,11 +522,13 @@ def _matching(matching: Matching) -> Document:
     }
 
 
-def _absent(diagnosis: Diagnosis, body: Document) -> dict[str, str]:
+def _absent(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
     """Every reason that is known, and a true if general one for each null that came without."""
     run = diagnosis.run
     reasons: dict[str, str] = dict(run.facts.absent) if run.facts else {}
     reasons |= diagnosis.absent
+    if diagnosis.account and diagnosis.account.absent:
+        reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}
     if diagnosis.speedup and diagnosis.speedup.absent:
         reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
     for field in _nulls(body):
@@ -427,7 +536,7 @@ def _absent(diagnosis: Diagnosis, body: Document) -> dict[str, str]:
     return reasons
 
 
-def _nulls(body: Document) -> list[str]:
+def _nulls(body: doc.Report) -> list[str]:
     """Paths of the nulls at the top and one level down, in the order of the document."""
     paths = []
     for key, value in body.items():
@@ -444,9 +553,13 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     leaf = field.rpartition(".")[2]
     if leaf in reasons:
         return reasons[leaf]
+    if field == "cause":
+        return "the verdict names no finding"
     if field == "tensor_core" and _on_host(diagnosis):
         share = diagnosis.tensor_core
         return (share.reason if share else None) or "the trace holds no accelerator"
+    if room == "facts":
+        return next((reasons[path] for path in _FACT_OF[leaf] if path in reasons), "not derivable")
     if room == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":
@@ -455,6 +568,8 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return (diagnosis.tensor_core.reason if diagnosis.tensor_core else None) or "not known"
     if field == "time.wall_ns":
         return "no steady step outside the profiler window was recorded"
+    if field == "speedup.attainable" and "speedup.expected" in reasons:
+        return reasons["speedup.expected"]
     if room == "speedup" and diagnosis.speedup:
         return (
             "there is no measured baseline" if diagnosis.speedup.baseline == "estimated" else "not derivable"

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from mpprof.model.source import Document
 from mpprof.report import comparing, content, words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~])")
 _LONE_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
@@ -29,7 +32,7 @@ def code(text: str) -> str:
     return f"`{words.plain(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
-def render(document: Document) -> str:
+def render(document: doc.Report) -> str:
     """The report (`report.json.document`) as markdown."""
     lines = [f"### mpprof: {escape(document['run']['name'])}", "", escape(content.subject(document)), ""]
     lines += [f"**{escape(document['verdict'] or 'No verdict: see what could not be judged.')}**", ""]
@@ -37,29 +40,30 @@ def render(document: Document) -> str:
         lines += [escape(" ".join(document["explanation"])), ""]
     lines += _time(document)
     units = content.matrix_units(document)
+    lines += _facts("Between steps", content.between(document["time"]))
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
     lines += _facts("What if", content.plan(document))
     lines += _facts("Steps", [content.steps(document)])
     lines += _facts("Memory", content.memory(document))
     lines += _facts("Proved", content.bounds(document))
-    lines += ["", *_findings(document["findings"], content.step_ns(document))]
+    lines += ["", *_findings(document["findings"], document)]
     lines += _limits(document)
     return _joined(lines)
 
 
-def render_comparison(document: Document) -> str:
+def render_comparison(document: doc.Comparison) -> str:
     """The comparison (`report.json.compare_document`) as markdown."""
     lines = ["### mpprof: comparison", "", *_ladder(document)]
     for row, rung in enumerate(document["steps"]):
-        step_ns = content.step_ns(document["runs"][rung["to"]])
+        report = document["runs"][rung["to"]]
         lines += [f"**{escape(comparing.heading(document, rung))}**", ""]
         lines += [f"- {escape(line)}" for line in comparing.lines(document, rung)]
-        lines += ["", *_gap(rung, step_ns)]
+        lines += ["", *_gap(rung, content.step_ns(report))]
         for by, title in (("name", "kernel"), ("op", "op")):
             lines += _changes(comparing.changes(document, row, by), title)
         lines += [*(f"- {escape(line)}" for line in comparing.matching(rung)), ""]
-        lines += _findings(comparing.serious(rung), step_ns)
+        lines += _findings(comparing.serious(rung), report)
         lines += [escape(comparing.minor(rung)), ""]
     for statements in comparing.batches(document):
         lines += ["#### Over the batch sizes", "", *(f"- {escape(line)}" for line in statements), ""]
@@ -75,13 +79,14 @@ def _joined(lines: Iterable[str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
-def _time(document: Document) -> list[str]:
-    if document["time"] is None:
+def _time(document: doc.Report) -> list[str]:
+    time = document["time"]
+    if time is None:
         return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
-    column = words.column(document["time"]["step_ns"])
-    lines = [f"{escape(content.time_heading(document))}:", ""]
+    column = words.column(time["step_ns"])
+    lines = [f"{escape(content.time_heading(time))}:", ""]
     lines += ["| class | per step | share | hidden |", "| --- | ---: | ---: | ---: |"]
-    rows = content.time_rows(document)
+    rows = content.time_rows(time)
     for row in rows:
         hidden = words.duration(row.hidden_ns) if row.hidden_ns >= 1 else ""
         label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
@@ -97,24 +102,24 @@ def _facts(label: str, lines: list[str]) -> list[str]:
     return [f"- **{label}**: {escape(lines[0])}", *(f"  - {escape(line)}" for line in lines[1:])]
 
 
-def _findings(findings: list[Document], step_ns: float | None) -> list[str]:
+def _findings(findings: list[doc.Finding], report: doc.Report) -> list[str]:
     lines = ["#### Findings", ""] if findings else []
     for finding in findings:
         head = f"{finding['severity']}, {finding['confidence']} confidence"
-        cost = content.cost(finding, step_ns)
+        cost = content.cost(finding, report)
         lines.append(f"- **{finding['code']} {finding['slug']}** ({head}){f': {cost}' if cost else ''}  ")
         lines.append(f"  {escape(finding['summary'] or finding['title'])}")
         if evidence := content.evidence(finding):
             lines.append(f"  - evidence: {escape('; '.join(evidence))}")
         lines.append(f"  - remedy: {escape(finding['remedy'])}")
-        if then := content.whatif(finding, step_ns):
+        if then := content.whatif(finding, report):
             lines.append(f"  - then: {escape(then)}")
         if finding["layers"]:
             lines.append(f"  - layers: {', '.join(code(layer) for layer in finding['layers'][:6])}")
     return [*lines, ""]
 
 
-def _limits(document: Document) -> list[str]:
+def _limits(document: doc.Report) -> list[str]:
     """Warnings stand open; what was not judged or measured can be unfolded."""
     warnings = content.warnings(document)
     lines = ["#### Warnings", "", *(f"- {escape(warning)}" for warning in warnings), ""] if warnings else []
@@ -134,7 +139,7 @@ def _folded(title: str, groups: list[tuple[str, list[str]]]) -> list[str]:
     return [*lines, "", "</details>", ""]
 
 
-def _ladder(document: Document) -> list[str]:
+def _ladder(document: doc.Comparison) -> list[str]:
     rows = comparing.ladder(document)
     if not rows:
         return []
@@ -143,7 +148,7 @@ def _ladder(document: Document) -> list[str]:
     return [*lines, ""]
 
 
-def _gap(rung: Document, step_ns: float | None) -> list[str]:
+def _gap(rung: doc.Rung, step_ns: float | None) -> list[str]:
     if not rung["slices"]:
         return []
     rows = comparing.gap_rows(rung, step_ns)
@@ -157,7 +162,7 @@ def _gap(rung: Document, step_ns: float | None) -> list[str]:
     return [*lines, f"| **sum** | {sums} |", ""]
 
 
-def _changes(changes: list[Document], title: str) -> list[str]:
+def _changes(changes: list[doc.KernelChange], title: str) -> list[str]:
     if not changes:
         return []
     lines = [f"| {title} | before, per step | after |", "| --- | ---: | ---: |"]

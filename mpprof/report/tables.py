@@ -9,14 +9,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mpprof.errors import UsageError
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import PLACEMENTS, PRECISIONS
-from mpprof.model.source import Document
 from mpprof.report import words
+
+if TYPE_CHECKING:
+    from mpprof.model.document import Row
 
 ADDITIVE = (
     "calls", "total_ns", "ratio", "matmul_ns", "forward_ns", "backward_ns", "other_ns", "fused_ns", "bytes",
@@ -36,7 +38,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     ),
     "layers": (
         "device", "layer", "class", "compute_dtype", "calls", "total_ns", "ratio", "forward_ns",
-        "backward_ns", "other_ns", "matmul_ns", "tensor_core_ratio", "fused_ns",
+        "backward_ns", "other_ns", "matmul_ns", "tensor_core_ratio", "fused_ns", "shared_ns",
     ),
     "memory": ("by", "name", "bytes"),
 }  # fmt: skip
@@ -99,9 +101,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 """What a text table shows of each kind, the widest column last. CSV and JSON hold every key."""
 
 
-def flat(row: Document) -> Document:
+def flat(row: Row) -> dict[str, Any]:
     """One level of nesting spelled out: `reason` becomes `reason.code` and `reason.text`."""
-    out: Document = {}
+    out: dict[str, Any] = {}
     for key, value in row.items():
         if key in _REASONS:
             value = value if isinstance(value, dict) else {"code": None, "text": None}
@@ -123,7 +125,7 @@ def keys(kind: str, by: str | None = None) -> tuple[str, ...]:
     return ("device", *([by] if by != "device" else []), *(key for key in ADDITIVE if key in whole))
 
 
-def filtered(rows: Sequence[Document], wanted: dict[str, Sequence[str]]) -> list[Document]:
+def filtered(rows: Sequence[Row], wanted: Mapping[str, Sequence[str]]) -> list[Row]:
     """Rows that have one of the wanted values in every column named: `{"precision": ["fp32", "tf32"]}`.
 
     "reason" is the code of the row's reason (of an op: why its matrix work could not, or could but did not,
@@ -144,17 +146,17 @@ def filtered(rows: Sequence[Document], wanted: dict[str, Sequence[str]]) -> list
     ]
 
 
-def _code(row: Document) -> str | None:
+def _code(row: Row) -> str | None:
     reason = row.get("reason", row.get("eligible_reason"))
     return reason["code"] if isinstance(reason, dict) else None
 
 
-def aggregate(rows: Sequence[Document], by: str) -> list[Document]:
+def aggregate(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
     """Rows of one device that are equal in column `by`, summed: `{device, by, calls, total_ns, …}`.
 
     Only what may be added up is kept. Longest first; `keys` knows which columns there are.
     """
-    sums: dict[tuple[Any, Any], Document] = {}
+    sums: dict[tuple[Any, Any], dict[str, Any]] = {}
     for row in map(flat, rows):
         key = (row.get("device"), row[by])
         into = sums.setdefault(key, {"device": key[0], by: key[1]})
@@ -164,7 +166,7 @@ def aggregate(rows: Sequence[Document], by: str) -> list[Document]:
     return sorted(sums.values(), key=lambda row: -row["total_ns"])
 
 
-def ordered(rows: Sequence[Document], sort: str | None, keys: Sequence[str]) -> list[Document]:
+def ordered(rows: Sequence[Row], sort: str | None, keys: Sequence[str]) -> list[Row]:
     """Rows of these columns by `COLUMN`, `COLUMN:asc` or `COLUMN:desc`: numbers fall and text rises unless
     told; what is not known comes last. None: as they came. Raises UsageError for another column."""
     if sort is None:
@@ -178,7 +180,7 @@ def ordered(rows: Sequence[Document], sort: str | None, keys: Sequence[str]) -> 
     numbers = all(isinstance(value, (int, float)) for value, _ in known)
     falling = direction == "desc" or (numbers and direction == "")
 
-    def rank(pair: tuple[Any, Document]) -> Any:
+    def rank(pair: tuple[Any, Row]) -> Any:
         return pair[0] if numbers else str(pair[0])
 
     known.sort(key=rank, reverse=falling)
@@ -190,13 +192,16 @@ def _known(column: str, valid: list[str], option: str) -> None:
         raise UsageError(f"{option} {column}: no such column", next=f"The columns are: {', '.join(valid)}")
 
 
-def to_csv(rows: Sequence[Document], keys: Sequence[str]) -> str:
-    """Rows of these columns, raw but for control characters, which are written out as in every text; lists
-    and objects as JSON. Without rows it is the header alone."""
+def to_csv(rows: Sequence[Row], keys: Sequence[str]) -> str:
+    """Rows of these columns, and behind them those that some rows alone have (the layers of a fusion); raw
+    but for control characters, which are written out as in every text; lists and objects as JSON. Without
+    rows it is the header alone."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, keys, lineterminator="\n")
+    spelled = [flat(row) for row in rows]
+    columns = dict.fromkeys((*keys, *(key for row in spelled for key in row)))
+    writer = csv.DictWriter(out, list(columns), lineterminator="\n")
     writer.writeheader()
-    for row in map(flat, rows):
+    for row in spelled:
         writer.writerow({key: _raw(value) for key, value in row.items()})
     return out.getvalue()
 
@@ -208,12 +213,12 @@ def _raw(value: Any) -> Any:
 
 
 def to_text(
-    rows: Sequence[Document],
+    rows: Sequence[Row],
     kind: str,
     *,
     width: int,
     ascii_only: bool = False,
-    whole: Sequence[Document] = (),
+    whole: Sequence[Row] = (),
 ) -> str:
     """The columns of `kind` that the rows have, cut to `width`: the last one gives way, in its middle.
 
@@ -232,7 +237,7 @@ def to_text(
     return words.ascii_only(text) if ascii_only else text
 
 
-def _in_words(rows: Sequence[Document], columns: Sequence[Column]) -> list[list[str]]:
+def _in_words(rows: Sequence[Row], columns: Sequence[Column]) -> list[list[str]]:
     """The titles, then the cells of each row."""
     columns_of = {c.key: _column(rows, c.key) for c in columns if c.show is None}
     body = [
@@ -248,7 +253,7 @@ def _widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: in
     return [*front, max(20, width - sum(front) - 2 * len(front))]
 
 
-def _columns(rows: Sequence[Document], kind: str, several_devices: bool) -> list[Column]:
+def _columns(rows: Sequence[Row], kind: str, several_devices: bool) -> list[Column]:
     """Those of the kind that the rows hold, and columns that tell rows apart: several devices, streams, and
     whatever the rows were grouped by."""
     held = set(rows[0]) if rows else {column.key for column in COLUMNS[kind]}
@@ -264,7 +269,7 @@ def _columns(rows: Sequence[Document], kind: str, several_devices: bool) -> list
     return [*front, *(Column(key, key, _text) for key in extra), *rest]
 
 
-def _column(rows: Sequence[Document], key: str) -> Callable[[float], str]:
+def _column(rows: Sequence[Row], key: str) -> Callable[[float], str]:
     return words.column(max((abs(row[key]) for row in rows), default=1.0))
 
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from mpprof.model.source import Document
 from mpprof.report import comparing, content, words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 MIN_WIDTH = 68
 _COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info": "1;36"}
 
 
-# A number and its unit stay on one line.
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|ms|µs|ns|[KMGT]iB|bytes?)(?![\w-]))")
+# A number and its unit stay on one line, and so does a path that is quoted for a shell.
+_TOGETHER = re.compile(r"(?<=\d) (?=(?:%|s|ms|µs|ns|[KMGT]iB|bytes?)(?![\w-]))|(?<=\s)'[^']*/[^']*'(?!\S)")
 
 
 class _Page:
@@ -43,7 +46,7 @@ class _Page:
         """`text` behind a `label`; lines after the first start `hang` further in than the label."""
         pad = " " * indent
         wrapped = textwrap.wrap(
-            _UNIT.sub("\xa0", f"{label}{words.plain(text)}"),
+            _TOGETHER.sub(lambda match: match[0].replace(" ", "\xa0"), f"{label}{words.plain(text)}"),
             self.width,
             initial_indent=pad,
             subsequent_indent=pad + " " * hang,
@@ -62,7 +65,7 @@ class _Page:
 
 
 def render(
-    document: Document,
+    document: doc.Report,
     *,
     color: bool = False,
     width: int = 100,
@@ -84,14 +87,14 @@ def render(
         page.paragraph(" ".join(document["explanation"]))
     _time(page, document)
     _facts(page, document)
-    _findings(page, document["findings"], content.step_ns(document))
+    _findings(page, document["findings"], document)
     _limits(page, document)
     _next(page, content.next_steps(document, path))
     return page.text(ascii_only=ascii_only)
 
 
 def render_comparison(
-    document: Document, *, color: bool = False, width: int = 100, ascii_only: bool = False
+    document: doc.Comparison, *, color: bool = False, width: int = 100, ascii_only: bool = False
 ) -> str:
     """The comparison (`report.json.compare_document`) as text: each step of the ladder in turn."""
     page = _Page(color=color, width=width)
@@ -100,13 +103,13 @@ def render_comparison(
         page.heading(comparing.heading(document, rung))
         for line in comparing.lines(document, rung):
             page.paragraph(line, indent=2, hang=2)
-        step_ns = content.step_ns(document["runs"][rung["to"]])
-        _gap(page, rung, step_ns)
+        report = document["runs"][rung["to"]]
+        _gap(page, rung, content.step_ns(report))
         for by, title in (("name", "kernels"), ("op", "ops")):
             _changes(page, comparing.changes(document, row, by), title)
         for line in comparing.matching(rung):
             page.paragraph(line, indent=2, hang=2)
-        _findings(page, comparing.serious(rung), step_ns)
+        _findings(page, comparing.serious(rung), report)
         if noted := comparing.minor(rung):
             page.lines.append("")
             page.paragraph(noted, indent=2, hang=2)
@@ -123,7 +126,7 @@ def render_comparison(
     return page.text(ascii_only=ascii_only)
 
 
-def _ladder(page: _Page, document: Document) -> None:
+def _ladder(page: _Page, document: doc.Comparison) -> None:
     rows = [comparing.LADDER, *map(comparing.cells, comparing.ladder(document))]
     if len(rows) < 2:
         return
@@ -143,21 +146,22 @@ def _ladder(page: _Page, document: Document) -> None:
         page.row(f"  {line}")
 
 
-def _time(page: _Page, document: Document) -> None:
-    if document["time"] is None:
+def _time(page: _Page, document: doc.Report) -> None:
+    time = document["time"]
+    if time is None:
         page.heading("Where the step's time goes")
         page.paragraph(document["absent"].get("time", "not known"), label="not known: ", indent=2, hang=2)
         return
-    page.heading(content.time_heading(document))
-    rows = content.time_rows(document)
-    column = words.column(document["time"]["step_ns"])
+    page.heading(content.time_heading(time))
+    rows = content.time_rows(time)
+    column = words.column(time["step_ns"])
     for line in _bars(rows, column, page.width):
         page.row(line)
     total = [row for row in rows if not row.part]
     label, bar, ns, ratio = _columns(rows, column, page.width)
-    time = column(sum(row.ns for row in total))
+    whole = column(sum(row.ns for row in total))
     share = words.percent(round(sum(row.ratio for row in total), 6))
-    page.row(f"  {'sum':<{label}} {'':<{bar}} {time:>{ns}} {share:>{ratio}}")
+    page.row(f"  {'sum':<{label}} {'':<{bar}} {whole:>{ns}} {share:>{ratio}}")
 
 
 def _columns(
@@ -186,9 +190,11 @@ def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: in
         yield f"{line}  {text}"
 
 
-def _facts(page: _Page, document: Document) -> None:
+def _facts(page: _Page, document: doc.Report) -> None:
     page.lines.append("")
     facts = [(content.matrix_units(document), [content.tensor_core(document)])]
+    if between := content.between(document["time"]):
+        facts.insert(0, ("Between steps", between))
     facts.append(("Speedup", content.speedup(document)))
     if plan := content.plan(document):
         facts.append(("What if", plan))
@@ -202,20 +208,20 @@ def _facts(page: _Page, document: Document) -> None:
             page.paragraph(line, label=f"{label if row == 0 else '':<14}", hang=14)
 
 
-def _findings(page: _Page, findings: list[Document], step_ns: float | None) -> None:
+def _findings(page: _Page, findings: list[doc.Finding], report: doc.Report) -> None:
     if not findings:
         return
     page.heading("Findings")
     for finding in findings:
         severity = finding["severity"]
-        cost = content.cost(finding, step_ns)
+        cost = content.cost(finding, report)
         head = f"{finding['code']} {finding['slug']}{f': {cost}' if cost else ''}"
         page.paragraph(
             f"{head} [{severity}, {finding['confidence']} confidence]", indent=2, hang=2, style=severity
         )
         page.paragraph(finding["summary"] or finding["title"], indent=4)
         parts = [("evidence: ", "; ".join(content.evidence(finding))), ("remedy: ", finding["remedy"])]
-        parts.append(("then: ", content.whatif(finding, step_ns)))
+        parts.append(("then: ", content.whatif(finding, report)))
         if finding["layers"]:
             shown = ", ".join(finding["layers"][:6])
             more = len(finding["layers"]) - 6
@@ -225,7 +231,7 @@ def _findings(page: _Page, findings: list[Document], step_ns: float | None) -> N
                 page.paragraph(text, label=label, indent=4, hang=2)
 
 
-def _limits(page: _Page, document: Document) -> None:
+def _limits(page: _Page, document: doc.Report) -> None:
     if document["unable"]:
         page.heading("Could not be judged")
         _groups(page, content.not_judged(document))
@@ -259,7 +265,7 @@ def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
             page.paragraph(why, indent=4, style="dim")
 
 
-def _gap(page: _Page, rung: Document, step_ns: float | None) -> None:
+def _gap(page: _Page, rung: doc.Rung, step_ns: float | None) -> None:
     if not rung["slices"]:
         return
     rows = comparing.gap_rows(rung, step_ns)
@@ -273,7 +279,7 @@ def _gap(page: _Page, rung: Document, step_ns: float | None) -> None:
         page.row(f"  {words.shorten(row.label, label):<{label}} {cells}")
 
 
-def _changes(page: _Page, changes: list[Document], title: str) -> None:
+def _changes(page: _Page, changes: list[doc.KernelChange], title: str) -> None:
     if not changes:
         return
     page.row("")

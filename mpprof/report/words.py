@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpprof.model import quantities
 from mpprof.model.quantities import NOT_KNOWN
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _NON_FINITE = ("NaN", "Infinity", "-Infinity")
 _TIME_UNITS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
@@ -42,8 +45,8 @@ CLASS_TEXT = {
     "idle_sync": "host waits for the device",
     "idle_compile": "host traces or compiles",
     "idle_between_steps": "between two steps",
-    "idle_other": "cause not recorded",
-    "profiling": "wall step - profiled step",
+    "idle_other": "other waits, or none recorded",
+    "profiling": "unprofiled - profiled function",
 }
 """One short phrase for each class of the account."""
 
@@ -164,8 +167,19 @@ def compiled(backend: str | None, jit: Any) -> str | None:
     return f"{compiler(backend)} {'on' if jit is True else 'off' if jit is False else jit}"
 
 
+_BY = {"inputs": " by the inputs of its matrix ops", "kernels": " by its kernels"}
+
+
+def computes(run: doc.Run) -> str | None:
+    """ "float32 by its kernels", "precision not known"; None where the run's policy says it."""
+    found = run.get("computes_in")
+    if found is None or (found["by"] == "policy" and run["policy"]):
+        return None
+    return f"{found['text']}{_BY.get(found['by'], '')}"
+
+
 __all__ = [
-    "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "count",
+    "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "computes", "count",
     "duration", "number", "percent", "plain", "plural", "quantity", "scale", "shorten", "size", "speedup",
     "time_unit",
 ]  # fmt: skip

@@ -22,6 +22,11 @@ RUN_FILE = "run.json"
 STEPS_FILE = "steps.jsonl"
 HARDWARE_FILE = "hardware.jsonl"
 COUNTERS_FILE = "counters.json"
+WISH_FILE = "window-please"
+"""A file of this name in the folder of a run that is being recorded asks for a further profile window."""
+
+FAILED = "failed while recording"
+"""With it begins the reason in `absent` of a part that was recorded until it failed."""
 
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 

@@ -56,7 +56,27 @@ def read_records(root: Path, *, worker: int = 0, most_bytes: int | None = None) 
     begun = facts is not None and bool(facts.fits)
     steps, validations, finished, said = _read_steps(steps_path, not begun, most_bytes)
     hardware, more = _read_hardware(folder / formats.HARDWARE_FILE, most_bytes)
+    if facts is not None and steps is not None:
+        facts = replace(facts, absent=_absent(facts, steps))
     return Records(facts, steps, validations, hardware, finished, (*warnings, *said, *more))
+
+
+def _absent(facts: RunFacts, steps: StepTable) -> dict[str, str]:
+    """Return the reasons for what is missing, without those of what the run holds after all: they were
+    written as it began. What failed later is missing from then on, and keeps its reason."""
+    held = {
+        "input_wait_ns": (steps.input_wait_ns >= 0).any(),
+        "loss": steps.loss_known.any(),
+        "loss_scale": steps.loss_scale_known.any(),
+        "skipped": (steps.skipped >= 0).any(),
+        "memory": (steps.peak_bytes >= 0).any(),
+        "batch_size": bool(facts.fits) and facts.fits[-1].batch_size is not None,
+    }
+    return {
+        field: reason
+        for field, reason in facts.absent.items()
+        if not held.get(field) or reason.startswith(formats.FAILED)
+    }
 
 
 def _read_steps(

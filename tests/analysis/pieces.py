@@ -120,12 +120,15 @@ def run_of(
     return Run(name, Path(name), replace(facts, **more), None, None, None, (), True)  # type: ignore[arg-type]
 
 
-def account_of(cells: Sequence[Cell], *, host: bool = False) -> Account:
-    """An account that consists of these cells; its step is their sum."""
+def account_of(cells: Sequence[Cell], *, host: bool = False, steps: int = 8) -> Account:
+    """An account of so many equal steps that consists of these cells; a step is their sum."""
     step = sum(cell.ns_per_step for cell in cells)
-    device = DeviceAccount("/device:GPU:0", step, step, 4, (), tuple(cells))
+    device = DeviceAccount("/device:GPU:0", step, step, steps, (), tuple(cells))
     basis = "host" if host else "device"
-    return Account("window", basis, step, None, step, step, device, (device,), (1, 2, 3, 4), "mpprof")
+    numbers, lengths = tuple(range(1, steps + 1)), (step,) * steps
+    return Account(
+        "window", basis, step, None, step, step, device, (device,), numbers, "mpprof", lengths_ns=lengths
+    )
 
 
 V100 = DevicePeaks(

@@ -30,7 +30,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from mpprof.record.probes import ASYNCHRONOUS
+from mpprof.record.backends import ASYNCHRONOUS
 
 ENDS = keras.backend.backend() not in ASYNCHRONOUS
 """Whether a callback without cost to Keras' own dispatch may have a batch end hook."""

@@ -147,15 +147,17 @@ def walk_speed(folder: Path) -> dict[str, tuple[float, int, float]]:
     """The compiled walk over each plane's lines, in this process: MB, events, MB/s (the best of five)."""
     import numpy as np
 
-    from mpprof.traces import walk
-    from mpprof.traces.planes import read_space, slots
+    from mpprof.traces.common import walk
+    from mpprof.traces.common.planes import read_space, slots
 
     path = folder / "walk.xplane.pb"
     write(path)
     buffer = np.fromfile(path, np.uint8)
     found = {}
     for plane in read_space(buffer).planes:
-        keys, rows, ints, texts = slots(plane, ("correlation_id", "step_num"), ("tf_op", "tensor_shapes"))
+        keys, rows, column_of, ints, texts = slots(
+            plane, ("correlation_id", "step_num"), ("tf_op", "tensor_shapes")
+        )
         starts = np.array([line.start for line in plane.lines], np.int64)
         ends = np.array([line.end for line in plane.lines], np.int64)
         marked = np.zeros(len(plane.metadata_ids), np.uint8)
@@ -163,7 +165,16 @@ def walk_speed(folder: Path) -> dict[str, tuple[float, int, float]]:
         for _ in range(5):
             start = time.perf_counter()
             columns = walk.events(
-                buffer, starts, ends, *plane.metadata_lookup(), keys, rows, len(ints), len(texts), marked
+                buffer,
+                starts,
+                ends,
+                *plane.metadata_lookup(),
+                keys,
+                rows,
+                column_of,
+                len(ints),
+                len(texts),
+                marked,
             )
             best, events = min(best, time.perf_counter() - start), len(columns.metadata)
         size = int((ends - starts).sum())

@@ -1,14 +1,17 @@
 """Where kernels ran, by mpprof and by XProf's list of name fragments, on the same names and traces.
 
-    python -m tests.benchmarks.tensor_core_truth        prints two tables in Markdown; needs no GPU
+    python -m tests.benchmarks.tensor_core_truth        prints three tables in Markdown; needs no GPU
 
-First against hardware counters (`kernel_truth.csv` of the shared data), then the share of kernel time on Tensor
-Cores that each sees in every shared trace. XProf's list: tensorflow/profiler, kernel_stats_utils.cc.
+First against hardware counters (`kernel_truth.csv` of the shared data), then against the machine code of an
+open-source library's wheel (`static_*.json.gz`), then the share of kernel time on Tensor Cores that each sees in
+every shared trace. XProf's list: tensorflow/profiler, kernel_stats_utils.cc.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from mpprof import traces
-from mpprof.analysis import placement
-from mpprof.analysis.devices import find
-from mpprof.analysis.kernel_names import classify
+from mpprof.analysis.kernels import placement
+from mpprof.analysis.kernels.device_peaks import find
+from mpprof.analysis.kernels.names import classify
 from mpprof.model.kernels import ACCELERATED
 from mpprof.model.trace import WorkKind
 
@@ -82,6 +85,46 @@ def ours(name: str, capability: tuple[int, int] | None) -> bool | None:
     return None if said == "unknown" else said == "tensor_core"
 
 
+# Against machine code --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StaticScore:
+    """Of yes-or-no answers for kernels whose machine code was read; None: undecided."""
+
+    kernels: int
+    with_instructions: int
+    recognised: int
+    false: int
+    undecided: int
+
+
+def static_names(path: Path) -> list[tuple[str, bool]]:
+    """Kernel name and whether its machine code holds a matrix instruction: without one it cannot use the cores."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [(name, bool(instruction)) for name, instruction in json.load(file)]
+
+
+def static_files(folder: Path = DATA) -> list[tuple[Path, tuple[int, int]]]:
+    """The shared lists of kernels read from machine code, with the capability in their names (`…_sm80…`)."""
+    found = []
+    for path in sorted(folder.glob("static_*_sm*.json.gz")):
+        digits = path.name.partition("_sm")[2].partition(".")[0]
+        found.append((path, (int(digits[:-1]), int(digits[-1]))))
+    return found
+
+
+def static_score(answers: Sequence[bool | None], holds: Sequence[bool]) -> StaticScore:
+    pairs = list(zip(answers, holds, strict=True))
+    return StaticScore(
+        len(pairs),
+        sum(holds),
+        sum(answer is True and held for answer, held in pairs),
+        sum(answer is True and not held for answer, held in pairs),
+        sum(answer is None for answer, _ in pairs),
+    )
+
+
 # On traces -------------------------------------------------------------------------------------------------
 
 
@@ -125,7 +168,7 @@ def share(path: Path) -> Share | None:
 
 
 def shares(folder: Path = DATA / "traces") -> Iterable[Share]:
-    for path in traces.find(folder):
+    for path in traces.find_traces(folder):
         if (found := share(path)) is not None:
             yield found
 
@@ -144,6 +187,21 @@ def main() -> None:
         cells = (found.rows, found.undecided, found.wrong)
         print(f"| {label} | {' | '.join(map(str, cells))} ", end="")
         print(f"| {found.recall_yes:.1%} | {found.recall_no:.1%} | {found.balanced:.1%} |")
+    print("\n| | kernels | with matrix instructions | of them recognised | falsely Tensor Core | unknown |")
+    print("|---|---|---|---|---|---|")
+    for path, capability in static_files():
+        names = static_names(path)
+        by = {
+            "mpprof": [ours(name, capability) for name, _ in names],
+            "XProf's 19 fragments": [by_fragments(name) for name, _ in names],
+        }
+        library = path.name.removeprefix("static_").partition("_sm")[0].replace("_", " ")
+        for label, given in by.items():
+            of = static_score(given, [holds for _, holds in names])
+            print(
+                f"| {label} on {library} | {of.kernels} | {of.with_instructions} | {of.recognised} ", end=""
+            )
+            print(f"| {of.false} | {of.undecided} ({of.undecided / (of.kernels or 1):.2%}) |")
     print("\n| trace | card | Tensor or matrix cores | fallback | unknown | XProf's fragments |")
     print("|---|---|---|---|---|---|")
     for one in shares():

@@ -19,6 +19,27 @@ def test_the_list_is_the_one_of_nineteen_fragments() -> None:
     assert not table.by_fragments("nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NNT")
 
 
+def test_an_undecided_kernel_is_neither_false_nor_recognised() -> None:
+    found = table.static_score([True, None, False, True, None], [True, True, False, False, False])
+    assert found == table.StaticScore(5, with_instructions=2, recognised=1, false=1, undecided=2)
+
+
+@pytest.mark.parametrize("name", ["static_tensorflow_2.20_sm80.json.gz"])
+def test_no_kernel_without_matrix_instructions_is_called_tensor_core(name: str) -> None:
+    path = table.DATA / name
+    if not path.is_file():
+        pytest.skip(f"{path} is not here: this test reads kernel names from shared/data")
+    (capability,) = [capability for found, capability in table.static_files() if found == path]
+    rows = table.static_names(path)
+    found = table.static_score(
+        [table.ours(name, capability) for name, _ in rows], [holds for _, holds in rows]
+    )
+    assert found.kernels == 10_672
+    assert found.false == 0
+    assert found.recognised == found.with_instructions
+    assert found.undecided / found.kernels < 0.01
+
+
 @pytest.mark.skipif(not table.DATA.is_dir(), reason="shared/data is not beside the checkout")
 def test_on_the_shared_data_mpprof_is_never_wrong_and_little_is_unknown(
     capsys: pytest.CaptureFixture[str],

@@ -18,7 +18,8 @@ import waitress
 from mpprof_dashboards import create_app
 from mpprof_dashboards.pages import PAGES
 
-from mpprof.model.source import Document
+from mpprof.api.source import LogDirectory
+from mpprof.model import document as doc
 from mpprof.report import words
 from tests.builders.xspace import Ref, Space
 from tests.dashboards.fake_source import HOSTILE, HOSTILE_KERNEL, FakeSource, kernel_rows
@@ -149,7 +150,7 @@ def visit(browser: Any, base: str, width: int = 1440, scheme: str = "light") -> 
     return Visit(context.new_page(), base)
 
 
-def assert_verdict_shows(seen: Visit, document: Document) -> None:
+def assert_verdict_shows(seen: Visit, document: doc.Report) -> None:
     """The verdict page shows the report: its sentence, two of its values, every mark of its waterfall."""
     assert seen.text("verdict") == document["verdict"]
     if document["time"] is None:
@@ -158,17 +159,16 @@ def assert_verdict_shows(seen: Visit, document: Document) -> None:
     share = document["tensor_core"]
     if share is not None and share["ratio"] is not None:
         assert seen.text("tensor-core-share") == words.percent(share["ratio"])
-    assert seen.marks("waterfall") == pytest.approx(expected_marks(document))
+    parts = {part["class"]: part["ns_per_step"] for part in document["time"]["slices"]}
+    assert seen.marks("waterfall") == pytest.approx(parts | {"step": document["time"]["step_ns"]})
     codes = [finding["code"] for finding in document["findings"]]
     assert seen.page.eval_on_selector_all(".mp-finding", "all => all.map(e => e.dataset.code)") == codes
 
 
-def expected_marks(document: Document) -> dict[str, float]:
-    time, speedup = document["time"], document["speedup"] or {}
-    if not speedup.get("slices"):
-        return {part["class"]: part["ns_per_step"] for part in time["slices"]} | {"step": time["step_ns"]}
-    sums: dict[str, float] = {}
-    for part in speedup["slices"]:
+def gap_marks(document: doc.Report) -> dict[str, float]:
+    """What the figure of a comparison's gap shows, by class; `speedup` is that of the comparison."""
+    time, sums = document["time"], dict[str, float]()
+    for part in document["speedup"]["slices"]:
         sums[part["class"]] = sums.get(part["class"], 0.0) + part["ns_per_step"]
     shown = {role: ns for role, ns in sums.items() if ns}
     small = {role for role, ns in shown.items() if abs(ns) < 0.002 * time["step_ns"]}
@@ -211,7 +211,7 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     assert seen.marks("peak-kind") == kinds
 
     seen.open(f"/compare{query}")
-    assert seen.marks("gap-0") == pytest.approx(expected_marks(document))
+    assert seen.marks("gap-0") == pytest.approx(gap_marks(document))
     assert seen.text("rung-0-observed") == words.speedup(document["speedup"]["observed"])
     seen.assert_quiet()
 
@@ -336,9 +336,8 @@ def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path
 
 
 def test_the_samples_are_served_as_the_report_prints_them(chromium: Any, sample_server: str) -> None:
-    from mpprof import workflows
 
-    source = workflows.source(SAMPLES)
+    source = LogDirectory(SAMPLES)
     entries = source.entries()
     seen = visit(chromium, sample_server)
     seen.open_well(f"/?run={entries[0].id}&baseline=none")
@@ -352,9 +351,8 @@ def test_the_samples_are_served_as_the_report_prints_them(chromium: Any, sample_
 
 
 def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: str) -> None:
-    from mpprof import workflows
 
-    source = workflows.source(SAMPLES)
+    source = LogDirectory(SAMPLES)
     run, baseline = "v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"
     query = f"?run={run}&baseline={baseline}"
     document, seen = source.report(run, baseline), visit(chromium, sample_server)
@@ -384,5 +382,5 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
     seen.open_well(f"/compare{query}")
     rung = source.compare((baseline, run))["steps"][0]
     assert seen.text("rung-0-observed") == words.speedup(rung["observed"])
-    assert seen.marks("gap-0") == pytest.approx(expected_marks(document | {"speedup": rung}))
+    assert seen.marks("gap-0") == pytest.approx(gap_marks(document | {"speedup": rung}))
     seen.assert_quiet()

@@ -65,13 +65,13 @@ V100_PEAKS = DevicePeaks(
 # --- accounts ----------------------------------------------------------------------------------------------
 
 
-def cell(role: str, ms: float, **facts: Any) -> Cell:
+def cell(category: str, ms: float, **facts: Any) -> Cell:
     """A cell of `ms` milliseconds per step; work is one call of one kernel unless stated."""
-    if not role.startswith("idle_") and role != "profiling":
+    if not category.startswith("idle_") and category != "profiling":
         facts.setdefault("calls_per_step", 1.0)
         facts.setdefault("busy_ns_per_step", ms * MS)
-        facts.setdefault("kernel", f"{role}_kernel")
-    return Cell(role=role, ns_per_step=ms * MS, **facts)
+        facts.setdefault("kernel", f"{category}_kernel")
+    return Cell(category=category, ns_per_step=ms * MS, **facts)
 
 
 def healthy(ms: float, **facts: Any) -> Cell:
@@ -104,28 +104,29 @@ def account(
         cells = (*cells, healthy(rest))
     step = float(sum(c.ns_per_step for c in cells))
     slices = []
-    for role in CLASSES:
-        mine = [c for c in cells if c.role == role]
+    for category in CLASSES:
+        mine = [c for c in cells if c.category == category]
         if mine:
             time = float(sum(c.ns_per_step for c in mine))
             by = (
                 tuple(MatmulShare(c.placement, c.precision, c.ns_per_step) for c in mine)
-                if role == "matmul"
+                if category == "matmul"
                 else ()
             )
-            slices.append(Slice(role, time, time / step, by=by))
-    busy = sum(c.ns_per_step for c in cells if not c.role.startswith("idle_"))
+            slices.append(Slice(category, time, time / step, by=by))
+    busy = sum(c.ns_per_step for c in cells if not c.category.startswith("idle_"))
     main = DeviceAccount("/device:GPU:0", step, busy, 5, tuple(slices), tuple(cells))
     given = {
         "basis": "window" if wall_ms is None else "wall", "trace_basis": trace_basis, "step_ns": step,
         "wall_ns": None if wall_ms is None else wall_ms * MS, "window_ns": step, "device_ns": busy, "main": main,
         "devices": (main,), "steps": (101, 102, 103, 104, 105), "step_source": "mpprof",
+        "numbered": "mpprof",
     }  # fmt: skip
     return Account(**{**given, **facts})
 
 
 def share(of: Account, unknown_ratio: float = 0.0) -> TensorCoreShare:
-    matmul = [c for c in of.main.cells if c.role == "matmul"]
+    matmul = [c for c in of.main.cells if c.category == "matmul"]
     total = sum(c.ns_per_step for c in matmul)
     on = [c for c in matmul if c.placement in ACCELERATED]
     by: dict[str, float] = {}
@@ -139,10 +140,10 @@ def share(of: Account, unknown_ratio: float = 0.0) -> TensorCoreShare:
 
 
 def gap_slice(
-    role: str, baseline_ms: float, mixed_ms: float, ratio: float = 1.0, layer: str | None = None
+    category: str, baseline_ms: float, mixed_ms: float, ratio: float = 1.0, layer: str | None = None
 ) -> GapSlice:
     gap = (mixed_ms - baseline_ms / ratio) * MS
-    return GapSlice(role, layer, gap, baseline_ms * MS, mixed_ms * MS, ratio, "test")
+    return GapSlice(category, layer, gap, baseline_ms * MS, mixed_ms * MS, ratio, "test")
 
 
 def speedup(*slices: GapSlice, baseline_ms: float = 200.0, mixed_ms: float = 100.0, **facts: Any) -> Speedup:
@@ -152,7 +153,7 @@ def speedup(*slices: GapSlice, baseline_ms: float = 200.0, mixed_ms: float = 100
     given = {
         "baseline": "measured", "baseline_id": "b", "baseline_step_ns": baseline_ms * MS,
         "observed": baseline_ms / mixed_ms, "interval": None, "expected": baseline_ms * MS / reach,
-        "expected_with_host": None, "ceiling": 8.0, "reach_ns": reach, "gap_ns": gap, "slices": slices,
+        "expected_with_host": None, "ceiling": 8.0, "attainable_ns": reach, "gap_ns": gap, "slices": slices,
         "unexplained_ns": None, "baseline_dtype": "float32",
     }  # fmt: skip
     return Speedup(**{**given, **facts})

@@ -37,7 +37,7 @@ def _cudnn_volta(prefix: str, suffix: str) -> dict[str, str]:
 
 
 def _named(precision: str, names: dict[str, str]) -> dict[tuple[str, str], str]:
-    return {(role, precision): name for role, name in names.items()}
+    return {(category, precision): name for category, name in names.items()}
 
 
 _SCUDNN = {
@@ -139,8 +139,8 @@ GTX1080TI = Gpu(
     {"fp32": 7.6, "fp16_cuda": 7.4},
     {
         **{k: v.replace("volta_", "maxwell_") for k, v in _named("fp32", _SCUDNN).items()},
-        **{(role, "fp16_cuda"): name.replace("volta_scudnn", "maxwell_fp16_scudnn_fp16").replace("volta_sgemm", "maxwell_fp16_sgemm_fp16")
-           for role, name in _SCUDNN.items()},
+        **{(category, "fp16_cuda"): name.replace("volta_scudnn", "maxwell_fp16_scudnn_fp16").replace("volta_sgemm", "maxwell_fp16_sgemm_fp16")
+           for category, name in _SCUDNN.items()},
     },
 )  # fmt: skip
 

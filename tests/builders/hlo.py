@@ -19,7 +19,8 @@ Tensor = tuple[str, tuple[int, ...]]  # ("f16", (64, 112, 112, 64))
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction. `inside`: what a fusion computes, in order. `contracting`: of a library gemm."""
+    """One instruction. `inside`: what a fusion computes, in order. `contracting`: of a library gemm. `reads`:
+    the instructions before it whose results are its first operands; the others are parameters."""
 
     name: str
     opcode: str
@@ -29,6 +30,7 @@ class Instruction:
     custom_call: str = ""
     inside: tuple[Instruction, ...] = field(default=())
     contracting: int | None = None
+    reads: tuple[str, ...] = ()
 
 
 def metadata_plane(module: str, instructions: Sequence[Instruction]) -> bytes:
@@ -51,6 +53,7 @@ class _Module:
     instructions: tuple[Instruction, ...]
     ids: int = 100
     computations: list[bytes] = field(default_factory=list)
+    made: dict[str, int] = field(default_factory=dict)  # ids by name
 
     def to_bytes(self) -> bytes:
         entry = self._computation("main", self.instructions)
@@ -74,6 +77,9 @@ class _Module:
         """With its operands as parameters before it."""
         parameters, operands = b"", b""
         for at, tensor in enumerate(made.operands):
+            if at < len(made.reads):
+                operands += tagged_varint(36, self.made[made.reads[at]])
+                continue
             own = self._id()
             body = _head(f"{made.name}.p{at}", "parameter", tensor, "") + tagged_varint(35, own)
             parameters += tagged_bytes(2, body)
@@ -85,7 +91,8 @@ class _Module:
         if made.contracting is not None:
             config = {"dot_dimension_numbers": {"lhs_contracting_dimensions": [str(made.contracting)]}}
             body += tagged_bytes(43, json.dumps({"gemm_backend_config": config}).encode())
-        body += tagged_varint(35, self._id()) + operands
+        self.made[made.name] = self._id()
+        body += tagged_varint(35, self.made[made.name]) + operands
         if made.inside:
             body += tagged_varint(38, self._computation(f"fused_{made.name}", made.inside))
         return parameters + tagged_bytes(2, body)

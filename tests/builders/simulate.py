@@ -35,6 +35,7 @@ class Host:
     end_us: float = 90.0  # from the loss on the host to the step's end
     between_us: float = 30.0  # callbacks and loop between steps
     input_us: float = 0.0  # waiting for the next batch
+    copy_gb_s: float = 11.0  # of a batch to the device, from pinned memory
     profiled: float = 1.15
     noise: float = 0.01
     executor: str = "ExecutorState::Process"  # how the framework's executor names itself
@@ -73,9 +74,9 @@ class Play:
         return us * max(0.5, self.rng.gauss(1.0, self.host.noise))
 
     def step(
-        self, number: int, *, record: bool, works: tuple[Work, ...] | None = None
+        self, number: int, *, record: bool, works: tuple[Work, ...] | None = None, traced_us: float = 0.0
     ) -> tuple[float, float]:
-        """One step; returns its begin and end."""
+        """One step; returns its begin and end. `traced_us`: how long its function is traced anew first."""
         begin = self.now_us
         slow = self.host.profiled if record else 1.0
         keep = self.events if record else _NOWHERE
@@ -84,11 +85,15 @@ class Play:
         keep.append(Event("iterator", "IteratorGetNextOp::DoCompute", begin + 60.0, wait + 12.0))
         keep.append(Event("iterator", "Iterator::Prefetch", begin + 63.0, wait + 6.0))
         cursor += wait
+        if traced_us:
+            traced = {"tf_function_call": Ref("traced-nonXla"), "tracing_count": 2}
+            keep.append(Event("python", "multi_step_on_iterator", cursor, traced_us, traced))
+            cursor += traced_us
         copy = Work(
             "MemcpyH2D",
             "IteratorGetNext/_2",
             "_Send",
-            self.model.input_bytes / 11e3,
+            self.model.input_bytes / (self.host.copy_gb_s * 1e3),
             stream="h2d",
             bytes=self.model.input_bytes,
         )
@@ -289,8 +294,8 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
             play.now_us += t.warmup_s * 1e6
         play.slower = t.slower.get(number, play.slower)
         began = play.now_us if number > 1 else 0.0
-        play.now_us += t.spikes_ms.get(number, 0.0) * 1e3
-        _, end = play.step(number, record=first <= number <= last, works=works)
+        traced_us = t.spikes_ms.get(number, 0.0) * 1e3
+        _, end = play.step(number, record=first <= number <= last, works=works, traced_us=traced_us)
         if number in t.skip_steps:
             scale, skipped = scale / 2, skipped + 1
         row: dict[str, Any] = {

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mpprof.analysis.layers import Ownership
+from mpprof.analysis.layers.attribution import Ownership
 from mpprof.model.account import PHASES, Phase
 from mpprof.model.device import DeviceFacts
 from mpprof.model.kernels import Family, Placement, Placements, Precision, Reason, Verdict
@@ -93,6 +93,7 @@ class TraceBuilder:
         graph: int = -1,
         group: int = -1,
         bytes: int = -1,
+        reason: str = "test",
     ) -> None:
         """`launch` is when the host's call began and returned."""
         owner = self._ops((op, op_type)) if op is not None else -1
@@ -104,7 +105,7 @@ class TraceBuilder:
         if isinstance(launch, tuple):
             of = HostKind.LAUNCH if kind is WorkKind.KERNEL else HostKind.COPY
             self.event(of, *launch, thread=thread, name="launch", correlation=correlation)
-        verdict = Verdict(placement, precision, family, Reason("test", "said by the test"))
+        verdict = Verdict(placement, precision, family, Reason(reason, "said by the test"))
         self._kernels.append(
             {
                 "device": device, "stream": self._streams((device, stream)), "start_ns": start,
@@ -127,9 +128,10 @@ class TraceBuilder:
         thread: str = MAIN,
         name: str = "",
         correlation: int = -1,
+        op: str | None = None,
     ) -> None:
-        row = self._threads(thread)
-        self._host.append((row, start, end - start, kind, self._strings(name or kind.name), -1, correlation))
+        row, of = self._threads(thread), self._ops((op, "")) if op is not None else -1
+        self._host.append((row, start, end - start, kind, self._strings(name or kind.name), of, correlation))
 
     def marker(
         self, number: int, start: int, end: int, *, family: str = "mpprof", thread: str | None = MAIN

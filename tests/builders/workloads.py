@@ -144,7 +144,7 @@ def convolution(
 
 
 def dense(
-    gpu: Gpu, layer: str, n: Numerics, rows: int, cin: int, cout: int, role: str = "gemm"
+    gpu: Gpu, layer: str, n: Numerics, rows: int, cin: int, cout: int, category: str = "gemm"
 ) -> tuple[list[Work], list[Work]]:
     """Forward and backward of one dense layer: rows x cin times cin x cout."""
     flops, weights = 2.0 * rows * cin * cout, cin * cout
@@ -152,7 +152,7 @@ def dense(
     a, b, c = (_shape(n.storage, *d) for d in ((rows, cin), (cin, cout), (rows, cout)))
     us = matrix_us(gpu, n.matrix, flops, moved)
     scope, grad = f"{MODEL}/{layer}", f"{GRADIENT}/{layer}"
-    kernel = gpu.names[role, n.matrix]
+    kernel = gpu.names[category, n.matrix]
     forward = [
         *([cast(gpu, scope, "float", n.storage, weights)] if n.mixed else []),
         Work(kernel, f"{scope}/MatMul", "MatMul", us, f"({a};{b})"),

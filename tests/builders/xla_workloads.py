@@ -52,7 +52,7 @@ class Program:
         return Work(name.replace(".", "_"), op, "", us or memory_us(self.gpu, moved), hlo=made)
 
     def gemm(
-        self, op: str, left: Tensor, right: Tensor, contracting: int, n: Numerics, role: str = "gemm"
+        self, op: str, left: Tensor, right: Tensor, contracting: int, n: Numerics, category: str = "gemm"
     ) -> Work:
         dtype = _HLO[n.storage]
         m = left[1][1 - contracting]
@@ -70,22 +70,24 @@ class Program:
             contracting=contracting,
         )
         return Work(
-            self.gpu.names[role, n.matrix], op, "", matrix_us(self.gpu, n.matrix, flops, moved), hlo=made
+            self.gpu.names[category, n.matrix], op, "", matrix_us(self.gpu, n.matrix, flops, moved), hlo=made
         )
 
     def convolution(
-        self, role: str, op: str, result: Tensor, operands: tuple[Tensor, ...], flops: float, n: Numerics
+        self, category: str, op: str, result: Tensor, operands: tuple[Tensor, ...], flops: float, n: Numerics
     ) -> Work:
         moved = sum(prod(dims) for _, dims in (result, *operands)) * n.size
         made = Instruction(
-            self.name("cudnn-conv"), "custom-call", result, operands, op, f"__cudnn$conv{_CONV[role]}"
+            self.name("cudnn-conv"), "custom-call", result, operands, op, f"__cudnn$conv{_CONV[category]}"
         )
         return Work(
-            self.gpu.names[role, n.matrix], op, "", matrix_us(self.gpu, n.matrix, flops, moved), hlo=made
+            self.gpu.names[category, n.matrix], op, "", matrix_us(self.gpu, n.matrix, flops, moved), hlo=made
         )
 
 
-def dense(p: Program, layer: str, rows: int, cin: int, cout: int, n: Numerics, role: str = "gemm") -> Both:
+def dense(
+    p: Program, layer: str, rows: int, cin: int, cout: int, n: Numerics, category: str = "gemm"
+) -> Both:
     t = _HLO[n.storage]
     x, w, y = (t, (rows, cin)), (t, (cin, cout)), (t, (rows, cout))
     forward = [
@@ -102,12 +104,12 @@ def dense(p: Program, layer: str, rows: int, cin: int, cout: int, n: Numerics, r
             if n.mixed
             else []
         ),
-        p.gemm(f"{FORWARD}/{layer}/dot_general", x, w, 1, n, role),
+        p.gemm(f"{FORWARD}/{layer}/dot_general", x, w, 1, n, category),
         p.fusion("loop_add_fusion", f"{FORWARD}/{layer}/add", "add", y, (y,)),
     ]
     backward = [
-        p.gemm(f"{BACKWARD}/{layer}/dot_general", y, w, 1, n, role),
-        p.gemm(f"{BACKWARD}/{layer}/dot_general", x, y, 0, n, role),
+        p.gemm(f"{BACKWARD}/{layer}/dot_general", y, w, 1, n, category),
+        p.gemm(f"{BACKWARD}/{layer}/dot_general", x, y, 0, n, category),
     ]  # fmt: skip
     return forward, backward
 

@@ -58,6 +58,8 @@ def test_names_are_gone_and_the_report_is_the_same(private_run: Path, mpprof: Mp
     assert manifest["not_redacted"]
     before = json.loads(mpprof("report", private_run, "--format", "json").out)
     after = json.loads(mpprof("report", out, "--format", "json").out)
+    for finding in (*before["findings"], *after["findings"]):
+        finding.pop("remedies")  # commands to copy name the path that each was given
     for key in ("steps", "time", "tensor_core", "memory", "findings", "verdict"):
         assert after[key] == before[key]
 

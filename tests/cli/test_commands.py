@@ -35,6 +35,12 @@ def test_every_command_has_help_that_says_what_it_does(capsys: pytest.CaptureFix
         assert f"mpprof {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("module", ["mpprof", "mpprof.cli"])
+def test_the_command_is_a_module_too(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, check=False)
+    assert (done.returncode, done.stdout.decode().split()[0]) == (0, "mpprof")
+
+
 def test_report_json_keeps_the_schema_and_closes(mpprof: Mpprof) -> None:
     done = mpprof("report", MIXED, "--baseline", FLOAT32, "--format", "json")
     assert done.code == 0
@@ -497,7 +503,7 @@ def test_interrupting_is_no_traceback(monkeypatch: pytest.MonkeyPatch, mpprof: M
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mpprof.diagnosis.core.explain", interrupted)
+    monkeypatch.setattr("mpprof.diagnosis.engine.explain", interrupted)
     done = mpprof("explain", "MP301")
     assert done.code == 128 + signal.SIGINT
     assert done.err == "mpprof: interrupted\n"

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from mpprof.errors import NotFoundError, UnreadableError
-from mpprof.model.source import Document, RunEntry
+from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
+
+Document = dict[str, Any]
 
 HOSTILE = '<a href="x">x</a>'
 HOSTILE_KERNEL = "<b onmouseover=alert(1)>k</b>%{x}$&amp;</script><script>document.title='owned'</script>"
@@ -39,17 +41,64 @@ def _part(placement: str, precision: str, ns: float) -> Document:
     return {"placement": placement, "precision": precision, "ns_per_step": ns}
 
 
+def _filled(document: Document) -> Document:
+    """The document with the keys of the contract that no page shows."""
+    document["run"] = {"id": document["run"]["name"], "compute_dtype": None} | document["run"]
+    if steps := document["steps"]:
+        document["steps"] = {"interval_ns": None, "first_steady": None} | steps
+    if time := document["time"]:
+        document["time"] = {"device": "GPU 0", "window_steps": 8, "step_source": "mpprof", "notes": []} | time
+    if speedup := document["speedup"]:
+        document["speedup"] = {"baseline_step_ns": None, "reach_ns": None, "gap_ns": None} | speedup
+        sides = {"baseline_ns": 0.0, "mixed_ns": 0.0, "ratio": 1.0, "ratio_source": "peak"}
+        document["speedup"]["slices"] = [sides | part for part in speedup["slices"]]
+    document["findings"] = [{"layers": []} | found for found in document["findings"]]
+    document["facts"] = _facts(document)
+    return document
+
+
+def _facts(document: Document) -> Document:
+    """As the report states them: what costs time, one after the other."""
+    time, steps, speedup = document["time"], document["steps"] or {}, document["speedup"] or {}
+    step = time["step_ns"] if time else steps.get("median_ns")
+    causes, now = [], step
+    for found in document["findings"]:
+        if (gain := found["cost_ns_per_step"]) is not None:
+            now -= gain
+            causes.append(
+                {
+                    "code": found["code"],
+                    "slug": found["slug"],
+                    "gain_ns_per_step": gain,
+                    "recovers_ns_per_step": None,
+                    "step_ns": now,
+                }
+            )
+    base = speedup.get("baseline_step_ns")
+    attainable = speedup.get("expected_with_host") or speedup.get("expected")
+    return {
+        "step_ns": step, "baseline_step_ns": base, "observed": speedup.get("observed"), "attainable": attainable,
+        "attainable_step_ns": base / attainable if base and attainable else None, "unexplained_ns": None,
+        "after_remedies_ns": now if time else None, "limited_by": "device" if time else None, "causes": causes,
+    }  # fmt: skip
+
+
 def empty_document(name: str = "empty") -> Document:
     """A report in which nothing at all is known."""
     return {
         "schema": "mpprof.report/1",
         "run": {
             "name": name, "policy": None, "backend": None, "device": None, "jit_compile": None,
-            "batch_size": None,
+            "batch_size": None, "id": name, "compute_dtype": None,
         },
         "steps": None, "time": None, "tensor_core": None, "speedup": None, "bounds": [], "memory": None,
         "findings": [], "unable": [], "clear": [], "warnings": [], "absent": {},
         "verdict": "Nothing can be said of this run.",
+        "facts": {
+            "step_ns": None, "baseline_step_ns": None, "observed": None, "attainable": None,
+            "attainable_step_ns": None, "unexplained_ns": None, "after_remedies_ns": None, "limited_by": None,
+            "causes": [],
+        },
     }  # fmt: skip
 
 
@@ -93,7 +142,7 @@ def fp32_document() -> Document:
         "absent": {"steps.skipped": "a float32 run has no loss scale"},
         "verdict": "This float32 run already uses the Tensor Cores through TF32: 100 % of its matrix time.",
     }  # fmt: skip
-    return document
+    return _filled(document)
 
 
 def mixed_document(baseline: bool = True) -> Document:
@@ -231,7 +280,7 @@ def mixed_document(baseline: bool = True) -> Document:
             },
             "slices": [], "unexplained_ns": None,
         }  # fmt: skip
-    return document
+    return _filled(document)
 
 
 def cpu_document() -> Document:
@@ -266,7 +315,7 @@ def cpu_document() -> Document:
         },
         "verdict": "This run used a CPU: mixed precision cannot make it faster, and Tensor Cores play no part.",
     }  # fmt: skip
-    return document
+    return _filled(document)
 
 
 def live_document() -> Document:
@@ -289,7 +338,7 @@ def live_document() -> Document:
         },
         "verdict": "The run has just begun: nothing can be judged before its steps have settled.",
     }  # fmt: skip
-    return document
+    return _filled(document)
 
 
 def steps_table(
@@ -451,6 +500,8 @@ class FakeSource:
             {
                 "from": start, "to": start + 1, "observed": speedup["observed"], "expected": speedup["expected"],
                 "interval": speedup["interval"], "slices": speedup["slices"], "findings": mixed["findings"][:1],
+                "expected_with_host": None, "ceiling": None, "gap_ns": speedup["gap_ns"], "unexplained_ns": None,
+                "labels": [], "refused": None, "absent": {},
             }
             for start in range(len(runs) - 1)
         ]  # fmt: skip

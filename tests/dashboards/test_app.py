@@ -9,6 +9,7 @@ import socket
 import warnings
 from typing import Any
 
+import jsonschema
 import pytest
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards import create_app, report_html, security, serve
@@ -20,6 +21,7 @@ from mpprof_dashboards.pages import PAGES, memory, verdict
 
 from mpprof.errors import UsageError
 from mpprof.model.source import RunEntry
+from mpprof.report import json as documents
 from mpprof.report import words
 from tests.dashboards.fake_source import (
     ENTRIES,
@@ -230,7 +232,7 @@ def test_the_host_is_named_only_where_it_holds_the_run_back(with_host: float | N
     document = mixed_document()
     document["speedup"]["expected_with_host"] = with_host
     tile = json.dumps(verdict._speedup_tile(document).to_plotly_json(), default=str)
-    assert ("with this host" in tile) is shown
+    assert ("by the device alone" in tile) is shown
 
 
 def test_a_peak_of_the_records_is_not_shown_as_one_of_the_trace() -> None:
@@ -271,3 +273,12 @@ def test_a_ladder_with_a_run_that_is_not_there_says_so_and_keeps_the_chooser(cli
     assert "mp-failure" in text
     assert "gone" in text
     assert '"value": ["fp32"]' in text
+
+
+@pytest.mark.parametrize("entry", [entry.id for entry in ENTRIES if entry.problem is None])
+def test_the_pages_are_tested_on_documents_of_the_contract(entry: str) -> None:
+    validator = jsonschema.Draft202012Validator(documents.schema("report"))
+    validator.validate(FakeSource().report(entry, "fp32"))
+    validator.validate(empty_document())
+    compare = jsonschema.Draft202012Validator(documents.schema("compare"))
+    compare.validate(FakeSource().compare(("fp32", "mixed")))

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpprof_dashboards.pages import compare, verdict
 
-from mpprof import workflows
+from mpprof.api import ladder, workflows
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write
@@ -26,7 +26,7 @@ def texts(node: Any) -> str:
 
 def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     runs = [workflows.load(SAMPLES / f"v100-convnet-{policy}") for policy in ("float32", "mixed-float16")]
-    document = documents.compare_document(workflows.compare(runs))
+    document = documents.compare_document(ladder.compare(runs))
     shown = texts(compare.content(document))
     assert "Matched by op: 100 % of the baseline's op time" in shown
     assert "Only in this run: " in shown
@@ -44,7 +44,7 @@ def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Pat
     ]
     other = Recorded("other", V100, "float16", imagenette_convnet("float16")[:-2], 32, 20.0)
     runs = [workflows.load(write(run, tmp_path)) for run in (*sizes, other)]
-    document = documents.compare_document(workflows.compare(runs))
+    document = documents.compare_document(ladder.compare(runs))
     shown = texts(compare.content(document))
     assert "Over the batch sizes" in shown
     assert "two explanations remain, and without a recorded utilisation" in shown.lower()

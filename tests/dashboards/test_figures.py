@@ -31,13 +31,21 @@ def marks(figure: go.Figure) -> dict[str, float]:
     return dict(figure.data[0].customdata)
 
 
+def gap_of(document: Any) -> go.Figure:
+    """The gap of a report's own comparison, as the page of comparisons draws it."""
+    gain = document["speedup"]
+    step_ns = document["time"]["step_ns"]
+    known = gain["expected"] is not None
+    return waterfall.gap(gain["slices"], step_ns, gain["baseline_step_ns"], reachable=known)
+
+
 def drawn_ns(figure: go.Figure, per: float = 1e6) -> list[float]:
     return [length * per for length in figure.data[0].x]
 
 
 def test_gap_waterfall_draws_every_class_of_the_gap_and_closes() -> None:
     document = mixed_document()
-    figure = waterfall.of_report(document)
+    figure = gap_of(document)
     assert figure is not None
     shown = marks(figure)
     slices = document["speedup"]["slices"]
@@ -53,10 +61,10 @@ def test_gap_waterfall_draws_every_class_of_the_gap_and_closes() -> None:
 def test_without_an_expectation_the_gap_starts_from_the_baseline_and_nothing_is_hatched() -> None:
     document = mixed_document()
     document["speedup"]["expected"] = None
-    figure = waterfall.of_report(document)
+    figure = gap_of(document)
     assert figure.layout.yaxis.ticktext[0] == "Baseline"
     assert not figure.data[0].marker.pattern.shape[0]
-    measured = waterfall.of_report(mixed_document())
+    measured = gap_of(mixed_document())
     assert measured.layout.yaxis.ticktext[0].startswith("Reachable")
     assert measured.data[0].marker.pattern.shape[0]
 
@@ -84,7 +92,7 @@ def test_one_small_slice_keeps_its_name() -> None:
 
 
 def test_bars_of_a_waterfall_stand_end_to_end() -> None:
-    bars = waterfall.of_report(mixed_document()).data[0]
+    bars = gap_of(mixed_document()).data[0]
     ends = np.array(bars.base) + np.array(bars.x)
     assert np.array(bars.base)[1:-1] == pytest.approx(ends[:-2])
     assert ends[-2] == pytest.approx(bars.x[-1])
@@ -92,7 +100,7 @@ def test_bars_of_a_waterfall_stand_end_to_end() -> None:
 
 
 def test_the_computed_step_is_hatched_and_measured_ones_are_not() -> None:
-    bars = waterfall.of_report(mixed_document()).data[0]
+    bars = gap_of(mixed_document()).data[0]
     patterns = dict(zip((key for key, _ in bars.customdata), bars.marker.pattern.shape, strict=True))
     assert patterns["reach"] == theme.ESTIMATED_PATTERN
     assert patterns["step"] == patterns["matmul"] == ""
@@ -100,7 +108,7 @@ def test_the_computed_step_is_hatched_and_measured_ones_are_not() -> None:
 
 def test_account_waterfall_holds_the_slices_with_the_unknown_one_crossed() -> None:
     document = mixed_document(baseline=False)
-    figure = waterfall.of_report(document)
+    figure = waterfall.account(document["time"])
     assert figure is not None
     shown = marks(figure)
     slices = {part["class"]: part["ns_per_step"] for part in document["time"]["slices"]}
@@ -108,6 +116,19 @@ def test_account_waterfall_holds_the_slices_with_the_unknown_one_crossed() -> No
     bars = figure.data[0]
     row = [key for key, _ in bars.customdata].index("unknown")
     assert bars.marker.pattern.shape[row] == theme.UNKNOWN_PATTERN
+
+
+def test_causes_lead_from_this_run_to_the_step_after_all_remedies_in_their_order() -> None:
+    facts = mixed_document()["facts"]
+    figure = waterfall.causes(facts)
+    shown = marks(figure)
+    assert list(shown) == ["step", "MP301", "MP104", "after"]
+    assert shown["step"] + shown["MP301"] + shown["MP104"] == pytest.approx(shown["after"])
+    patterns = figure.data[0].marker.pattern.shape
+    assert [bool(pattern) for pattern in patterns] == [False, True, True, True]  # computed: hatched
+    drawn = [each.text for each in figure.layout.annotations]
+    assert any(text.startswith("baseline 18.4 ms") for text in drawn)
+    assert any(text.startswith("attainable 10.8 ms") for text in drawn)
 
 
 def hue(colour: str) -> tuple[int, int, int]:
@@ -133,7 +154,8 @@ def test_every_class_of_the_account_has_a_colour_and_a_label() -> None:
 
 def test_axes_state_their_units() -> None:
     table, document = steps_table(), mixed_document()
-    assert "(ms)" in waterfall.of_report(document).layout.xaxis.title.text
+    assert "(ms)" in waterfall.account(document["time"]).layout.xaxis.title.text
+    assert "(ms)" in waterfall.causes(document["facts"]).layout.xaxis.title.text
     assert "(ms)" in steps.time_per_step(table, document["steps"]).layout.yaxis.title.text
     assert "(GiB)" in steps.memory(table).layout.yaxis.title.text
     assert "(GiB)" in memory.at_peak(document["memory"], "kind").layout.xaxis.title.text
@@ -171,7 +193,7 @@ def test_names_are_text(name: str) -> None:
 def test_no_figure_holds_a_hostile_name_as_markup() -> None:
     document = mixed_document()
     figures = [
-        waterfall.of_report(document),
+        gap_of(document),
         placement.ranked(layer_rows(), "layer"),
         memory.at_peak(document["memory"], "op"),
         compare.changes([{"key": HOSTILE, "by": "op", "from_ns": 1.0, "to_ns": 2.0}]),
@@ -238,7 +260,7 @@ def test_skips_stand_on_the_loss_scale() -> None:
 
 def test_nothing_measured_draws_nothing() -> None:
     for document in (empty_document(), live_document()):
-        assert waterfall.of_report(document) is None
+        assert waterfall.causes(document["facts"]) is None
         assert placement.matrix_work(document) is None
     assert placement.kernel_time([]) is None
     assert placement.ranked([], "layer") is None
@@ -254,4 +276,4 @@ def test_nothing_measured_draws_nothing() -> None:
 
 def test_a_cpu_account_is_drawn_like_any_other() -> None:
     document = cpu_document()
-    assert marks(waterfall.of_report(document))["step"] == document["time"]["step_ns"]
+    assert marks(waterfall.account(document["time"]))["step"] == document["time"]["step_ns"]

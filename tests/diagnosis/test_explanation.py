@@ -7,27 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import workflows
-from mpprof.diagnosis import Case, judge
-from mpprof.diagnosis.core import explanation
-from mpprof.model.finding import Diagnosis
+from mpprof.api import workflows
+from mpprof.diagnosis import Case
+from mpprof.diagnosis.engine import explanation
 from mpprof.report import content
 from mpprof.report import json as documents
 from tests.builders import cases as c
+from tests.diagnosis.saying import diagnosed
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 
 
 def sentences(case: Case) -> tuple[str, ...]:
-    judgement = judge(case, strict=True)
-    return explanation(
-        Diagnosis(
-            run=case.run, steps=case.steps, account=case.account, tensor_core=case.tensor_core,
-            speedup=judgement.speedup, bounds=(), memory=None, findings=judgement.findings,
-            unable=judgement.unable, clear=judgement.clear, warnings=(), whatif=judgement.whatif,
-        )
-    )  # fmt: skip
+    return explanation(diagnosed(case))
 
 
 def test_where_the_step_goes_why_and_what_to_do() -> None:
@@ -37,7 +30,7 @@ def test_where_the_step_goes_why_and_what_to_do() -> None:
     assert "30.0 % waiting for input and 10.0 % casts; the device idles 30.0 %." in where
     assert why == "Evidence of MP301 input-bound: step spent waiting for input 30.0 %."
     assert "prefetch" in do
-    assert "(MP301), which gives 70.0 ms a step; with MP503 as well 60.0 ms." in do
+    assert "(MP301), which gives 70.0 ms a step at best; with MP503 as well 60.0 ms a step at best." in do
 
 
 def test_what_profiling_added_to_the_step_is_left_out_of_the_shares_and_said() -> None:
@@ -76,7 +69,7 @@ def test_what_the_verdict_names_is_done_first_even_where_it_frees_no_time() -> N
     _, why, do = sentences(c.case(account=c.account(c.cell("cast", 20)), table=skipping, records=c.facts()))
     assert why.startswith("Evidence of MP201 endless-skips: ")
     assert do.startswith("First: ")
-    assert "(MP201); with MP503 as well 80.0 ms." in do
+    assert "(MP201); with MP503 as well 80.0 ms a step at best." in do
 
 
 def test_a_healthy_run_gets_no_advice() -> None:

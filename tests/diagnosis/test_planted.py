@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import workflows
+from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from tests.builders.gpus import A100, T4, V100
 from tests.builders.simulate import Host, Training, write
@@ -40,8 +40,13 @@ def diagnosed(planted: Path, baseline: Path | None = None) -> Diagnosis:
     return workflows.diagnose(workflows.load(planted), workflows.load(baseline) if baseline else None)
 
 
+BESIDE = {"MP310"}
+"""The simulator's batches travel while the device waits, 15 % of a convnet's step: found beside what is planted."""
+
+
 def costs(diagnosis: Diagnosis) -> dict[str, float]:
-    return {f.code: f.cost_ns_per_step or 0.0 for f in diagnosis.findings if f.severity != "info"}
+    found = [f for f in diagnosis.findings if f.severity != "info" and f.code not in BESIDE]
+    return {f.code: f.cost_ns_per_step or 0.0 for f in found}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def test_a_float32_island_with_a_baseline(tmp_path, gpu, base) -> None:
     found = diagnosed(planted, baseline)
     truth = step_ns(found) - step_ns(diagnosed(healthy))
     assert list(costs(found)) == ["MP104"]
-    assert found.findings[0].code == "MP104"
+    assert next(f.code for f in found.findings if f.code not in BESIDE) == "MP104"
     assert costs(found)["MP104"] == pytest.approx(truth, rel=0.10)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from mpprof.diagnosis import judge
+from mpprof.diagnosis import judge, verdict
 from tests.builders import cases as c
-from tests.diagnosis.saying import finding, says
+from tests.diagnosis.saying import diagnosed, finding, says
 
 OFF = {"precision": "fp16", "kernel": "volta_fp16_scudnn_fp16_128x64", "family": "conv_fprop"}
 REACH = 1 - 15.7 / 125  # of a kernel's time, by the peaks of the card
@@ -123,9 +125,84 @@ def test_mp409_needs_aligned_sizes_that_are_known_and_a_card_that_could() -> Non
     odd = "(half[64,56,56,60];half[3,3,60,64])"
     assert says("MP409", of((), c.fallback(20, shapes=odd, **OFF))) == "clear"
     assert "sizes are not known" in says("MP409", of((), c.fallback(20, **OFF)))
-    pascal = c.DevicePeaks("P", False, {"fp32_cuda": 11e12}, 480e9, "test")
-    assert says("MP409", of((), c.fallback(20, shapes=ALIGNED, **OFF), peaks=pascal)) == "clear"
+    pascal = c.facts(device=c.DeviceFacts("gpu", "GTX 1080 Ti", "nvidia", (6, 1)))
+    work = c.account(c.fallback(20, shapes=ALIGNED, **OFF))
+    assert says("MP409", c.case(records=pascal, account=work)) == "clear"
     assert says("MP409", of((), c.healthy(20, shapes=ALIGNED))) == "clear"
+
+
+# --- MP412 unexplained-fallback
+
+
+def judged(case):
+    return {found.code: found for found in judge(case, strict=True).findings}
+
+
+def test_mp412_a_16_bit_run_with_most_of_its_step_in_float32_kernels_is_never_silent() -> None:
+    """Seen with 63 % of the step, and MP104 and MP402 both clear."""
+    layers = (c.layer("embed"), c.layer("head", config={"units": 50257}))
+    case = of(layers, c.fallback(50, layer="head"), c.fallback(13, layer="embed"))
+    assert (says("MP104", case), says("MP402", case)) == ("clear", "clear")
+    found = judged(case)["MP412"]
+    assert found.severity == "error"
+    assert set(found.layers) == {"head", "embed"}
+    assert "head, embed: float16 by its policy, but an fp32 kernel ran" in found.summary
+    assert found.cost_ns_per_step == pytest.approx((63 - 63 * 15.7 / 125) * c.MS, rel=0.01)
+    assert "no cause of lost time" not in verdict(diagnosed(case))
+    assert "MP412" in verdict(diagnosed(case))
+
+
+@pytest.mark.parametrize(("ms", "said"), [(2.9, "clear"), (3.1, "info"), (3.6, "warning"), (23, "error")])
+def test_mp412_limits(ms, said) -> None:
+    # The rest of the matrix work runs at 8 times the rate of such a kernel.
+    assert says("MP412", of((), c.fallback(ms, layer="dense"))) == said
+
+
+def test_mp412_takes_what_narrower_causes_leave() -> None:
+    odd = "(half[64,56,56,60];half[3,3,60,64])"
+    case = of((), c.fallback(20, shapes=odd, **OFF, layer="dense"), c.fallback(10, layer="dense_1"))
+    found = judged(case)
+    assert found["MP401"].layers == ("dense",)
+    assert found["MP412"].layers == ("dense_1",)
+    assert "MP412" not in judged(of((), c.fallback(20, shapes=odd, **OFF, layer="dense")))
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"layer": "dense"}, "float16 by its policy, but an fp32 kernel ran"),
+        ({"op": "while/dot"}, "while/dot: an fp32 kernel ran, and its layer is not known"),
+        ({"layer": "added"}, "an fp32 kernel ran, and the policy of its layer was not recorded"),
+        ({"layer": "dense", "inputs": "fp16"}, "the inputs of its op are fp16, but an fp32 kernel ran"),
+        ({"layer": "dense", "precision": "fp16"}, "16-bit operands, of sizes that are not known"),
+        ({"layer": "dense", "precision": "unknown"}, "whose name does not tell its type"),
+        (
+            {"layer": "dense", "op_type": "MatMul", "shapes": "(float[64,512];float[512,512])"},
+            "the layer's policy computes in float16, but its operands are float32",
+        ),
+        ({"placement": "tensor_core", "precision": "tf32", "layer": "dense"}, "but a TF32 kernel ran"),
+    ],
+)
+def test_mp412_gives_the_best_explanation_there_is(facts, said) -> None:
+    assert said in finding("MP412", of((), c.fallback(30, **facts))).summary
+
+
+def test_mp412_what_no_tensor_core_takes_is_named_without_a_cost() -> None:
+    got = finding("MP412", of((), depthwise(30, layer="dw")))
+    assert (got.severity, got.cost_ns_per_step) == ("info", None)
+    assert "no product to put on Tensor Cores" in got.summary
+    assert got.remedy == "none needed: no matrix unit takes such ops"
+
+
+def test_mp412_is_about_16_bit_runs_and_cards_with_matrix_units() -> None:
+    work = c.account(c.fallback(60, layer="dense"))
+    assert says("MP412", c.case(records=c.facts("float32"), account=work)) == "clear"
+    pascal = c.facts(device=c.DeviceFacts("gpu", "GTX 1080 Ti", "nvidia", (6, 1)))
+    assert says("MP412", c.case(records=pascal, account=work)) == "clear"
+    nothing = of((), c.fallback(60, layer="dense"))
+    assert says("MP412", replace(nothing, peaks=None)) == "warning"  # what it could be is not known
+    emulated = c.case(records=c.facts("mixed_bfloat16"), account=work)  # on a V100: MP804
+    assert (says("MP412", emulated), says("MP804", emulated)) == ("clear", "error")
 
 
 # --- MP405 layout, MP406 depthwise, MP501 norms, MP502 elementwise, MP504 optimizer

@@ -115,15 +115,40 @@ def test_mp507_other_float32_work_is_not_the_loss() -> None:
 # --- MP310 exposed-copies
 
 
-@pytest.mark.parametrize(("ms", "said"), [(9.9, "clear"), (10.1, "info"), (90.0, "info")])
+@pytest.mark.parametrize(("ms", "said"), [(9.9, "clear"), (10.1, "info"), (15.1, "warning"), (38.0, "error")])
 def test_mp310_limits(ms, said) -> None:
     assert says("MP310", c.case(account=c.account(c.cell("copy", ms)))) == said
 
 
 def test_mp310_is_a_ceiling() -> None:
-    got = finding("MP310", c.case(account=c.account(c.cell("copy", 20))))
+    """Up to where it would be a cause of its own: a float32 run has the same copies."""
+    got = finding("MP310", c.case(account=c.account(c.cell("copy", 14))))
     assert got.cost_ns_per_step is None
-    assert got.whatif_step_ns == pytest.approx(80 * c.MS)
+    assert got.gain_ns_per_step == pytest.approx(14 * c.MS)
+    assert finding("MP310", c.case(account=c.account(c.cell("copy", 20)))).cost_ns_per_step == 20 * c.MS
+
+
+@pytest.mark.parametrize(
+    ("kernel", "megabytes", "ms", "said"),
+    [
+        ("MemcpyH2D", 50, 50 / 1.8, "moves 47.7 MiB at 1.80 GB/s, as slow as pageable (unpinned) memory"),
+        ("MemcpyH2D", 240, 20, "moves 229 MiB at 12.0 GB/s"),
+        ("Memcpy HtoD (Pageable -> Device)", 150, 30, "at 5.00 GB/s, from pageable memory"),
+        ("Memcpy HtoD (Pinned -> Device)", 50, 20, "at 2.50 GB/s, from pinned memory"),
+    ],
+)
+def test_mp310_states_the_rate_of_the_largest_copy(kernel, megabytes, ms, said) -> None:
+    cell = c.cell("copy", ms, kernel=kernel, bytes_per_step=megabytes * 1e6)
+    small = c.cell("copy", 1, kernel="MemcpyH2D", bytes_per_step=256.0)
+    got = finding("MP310", c.case(account=c.account(cell, small)))
+    assert got.summary.endswith(said)
+    assert ("bytes/s", pytest.approx(megabytes / ms * 1e9)) in [(e.unit, e.value) for e in got.evidence]
+
+
+def test_mp310_states_no_rate_where_no_copy_is_large_or_states_its_bytes() -> None:
+    small = c.cell("copy", 20, kernel="MemcpyH2D", bytes_per_step=1e6)
+    for cell in (small, c.cell("copy", 20, kernel="MemcpyH2D")):
+        assert "the largest copy" not in finding("MP310", c.case(account=c.account(cell))).summary
 
 
 @pytest.mark.parametrize(
@@ -131,6 +156,8 @@ def test_mp310_is_a_ceiling() -> None:
     [
         ("MemcpyH2D", False),
         ("Memcpy HtoD (Pageable -> Device)", False),
+        ("Memcpy HtoD (Pinned -> Device)", False),
+        ("[CUDA memcpy Device-to-Device]", True),
         ("MemcpyD2D", True),
         ("Memcpy DtoD (Device -> Device)", True),
         (None, False),

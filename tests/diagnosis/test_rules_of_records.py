@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpprof.diagnosis.rules.mp201_endless_skips import longest_run
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.run import ModelFacts, OptimizerFacts, ProfileWindow
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
@@ -49,7 +51,7 @@ def test_mp101_costs_the_matrix_work_against_16_bit_and_half_the_memory_bound() 
 @pytest.mark.parametrize("code", ["MP101", "MP102", "MP104", "MP106"])
 def test_rules_of_the_model_say_that_nothing_was_recorded(code) -> None:
     assert "not recorded" in says(code, c.bare())
-    assert "MPProfilerCallback" in says(code, c.bare())
+    assert "StepRecorder" in says(code, c.bare())
 
 
 # --- MP102 no-loss-scaling
@@ -181,6 +183,28 @@ def test_mp201_a_run_that_ends_in_skipping_is_an_error_whatever_the_share() -> N
     assert got.cost_ns_per_step == pytest.approx(32 / 1968 * 100 * c.MS, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("skipped", "said"),
+    [
+        ({1: 0, 2: 1, 3: 1, 4: 1, 5: 0}, (3, True)),
+        ({16: 0, 32: 14, 48: 0}, (5, False)),  # 14 of 16: at least 5 of them in a row, at most all
+        ({16: 0, 32: 2, 48: 16, 64: 12, 80: 0}, (16, False)),
+        ({16: 16, 32: 16}, (32, True)),
+        ({16: 1, 32: 0, 48: 1}, (1, True)),
+    ],
+)
+def test_the_longest_run_of_skips_is_what_readings_tell_of_it(skipped, said) -> None:
+    history = Signals(skipping(max(skipped), skipped=skipped)).skips
+    assert longest_run(history) == said
+
+
+def test_mp201_does_not_state_a_run_of_skips_more_exactly_than_it_was_read() -> None:
+    readings = dict.fromkeys(range(1, 33), 0) | dict.fromkeys(range(48, 1001, 16), 0)
+    got = finding("MP201", skipping(skipped=readings | {512: 10, 528: 16, 544: 3}))
+    (shown,) = [e for e in got.evidence if e.name.startswith("longest run")]
+    assert (shown.name, shown.value) == ("longest run of skipped updates, at least", 16)
+
+
 def test_mp201_says_what_is_missing() -> None:
     assert "were not recorded" in says("MP201", c.case(table=c.steps()))
     assert "only" in says("MP201", skipping(30, skipped={10: 2, 30: 2}))
@@ -254,9 +278,22 @@ def test_mp802_by_name(name, said) -> None:
     assert says("MP802", c.case(records=c.facts(device=device))) == said
 
 
-def test_mp802_needs_a_name_at_7_5_and_nothing_elsewhere() -> None:
-    assert "name is missing" in says(
-        "MP802", c.case(records=c.facts(device=c.DeviceFacts("gpu", None, "nvidia", (7, 5))))
+@pytest.mark.parametrize(
+    ("sm_count", "said"), [(40, "clear"), (30, "clear"), (24, "warning"), (14, "warning")]
+)
+def test_mp802_without_a_name_by_the_number_of_multiprocessors(sm_count, said) -> None:
+    """TensorFlow's traces name no card."""
+    device = c.DeviceFacts("gpu", None, "nvidia", (7, 5), sm_count=sm_count)
+    assert says("MP802", c.case(records=c.facts(device=device))) == said
+    assert says("MP801", c.case(records=c.facts(device=device))) == "clear"  # it speaks of older cards
+
+
+def test_mp802_needs_a_name_or_multiprocessors_at_7_5_and_nothing_elsewhere() -> None:
+    bare = c.DeviceFacts("gpu", None, "nvidia", (7, 5))
+    assert "neither the name nor the number" in says("MP802", c.case(records=c.facts(device=bare)))
+    small = c.DeviceFacts("gpu", None, "nvidia", (7, 5), sm_count=24)
+    assert (
+        "GTX 1660 Ti (24 multiprocessors)" in finding("MP802", c.case(records=c.facts(device=small))).summary
     )
     assert says("MP802", c.case()) == "clear"
 

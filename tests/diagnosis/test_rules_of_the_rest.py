@@ -147,3 +147,18 @@ def test_mp805_needs_a_name_and_mixed_precision() -> None:
     assert "name is missing" in says("MP805", c.case(records=c.facts(device=nameless)))
     assert says("MP805", c.case(records=c.facts("float32"))) == "clear"
     assert "not recorded" in says("MP805", c.bare())
+
+
+def test_mp805_without_a_name_by_the_cards_that_the_figures_leave() -> None:
+    def card(sm_count, memory_gb):
+        memory_bytes = int(0.98 * memory_gb * 2**30)
+        return c.DeviceFacts("gpu", None, "nvidia", (8, 6), memory_bytes=memory_bytes, sm_count=sm_count)
+
+    assert says("MP805", c.case(records=c.facts(device=card(82, 24)))) == "info"  # GeForce RTX 3090
+    assert says("MP805", c.case(records=c.facts(device=card(84, 48)))) == "clear"  # A40 or RTX A6000
+    assert says("MP805", c.case(records=c.facts(device=card(84, 24)))) == "info"  # GeForce RTX 3090 Ti
+    assert "name is missing" in says("MP805", c.case(records=c.facts(device=card(81, 24))))  # none
+    # GeForce RTX 3080 Ti has 12 GB, RTX A5500 and A10G 24.
+    assert says("MP805", c.case(records=c.facts(device=card(80, 24)))) == "clear"
+    either = c.DeviceFacts("gpu", None, "nvidia", (8, 6), sm_count=80)
+    assert "name is missing" in says("MP805", c.case(records=c.facts(device=either)))

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import workflows
-from mpprof.analysis import batches
+from mpprof.analysis.comparison import batch_scaling
+from mpprof.api import workflows
+from mpprof.api.ladder import compare
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
 from mpprof.report import text
@@ -104,13 +105,13 @@ def test_the_same_time_for_each_image_at_every_batch_is_evidence_and_said(tmp_pa
             known = used.get(str(batch))
             known = known if isinstance(known, float) else None  # "fluctuating, up to 1.0"
             runs.append(workflows.load(write(convnet(V100, dtype, batch, ms, utilization=known), tmp_path)))
-    compared = workflows.compare(runs)
+    compared = compare(runs)
     single, mixed = compared.batches
     assert mixed.batch_sizes == tuple(CONVNET["batch"])
     assert mixed.ns_per_example == pytest.approx(
         [ms * 1e6 for ms in (0.875, 0.8125, 0.758, 0.734, 0.736)], rel=0.01
     )
-    assert max(mixed.spread_ratio, single.spread_ratio) < batches.CONSTANT_RATIO
+    assert max(mixed.spread_ratio, single.spread_ratio) < batch_scaling.CONSTANT_RATIO
     times, fixed, explained, against = mixed.statements
     assert "over 16 times the batch" in times
     assert "launches are not what limits it" in fixed
@@ -157,7 +158,7 @@ def ladder(tmp_path: Path) -> list[Recorded]:
 
 def test_the_ladder_of_resnet_50(tmp_path) -> None:
     runs = [workflows.load(write(rung, tmp_path)) for rung in ladder(tmp_path)]
-    compared = workflows.compare(runs)
+    compared = compare(runs)
     document = documents.compare_document(compared)
     rates = [step["examples_per_s"] for step in document["steps"]]
     assert [round(rates[0]["from"]), *(round(rate["to"]) for rate in rates)] == pytest.approx(

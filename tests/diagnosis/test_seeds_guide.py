@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpprof import MPProfilerCallback, workflows
+from mpprof import MPProfilerCallback
+from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis, Finding
 from tests.builders.gpus import V100
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import workflows
+from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
 from mpprof.report import text
@@ -29,16 +29,16 @@ def severities(found: Diagnosis) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("steps", [4, 6])
-def test_a_few_steps_give_no_error_bar_and_the_verdict_says_so(tmp_path, steps: int) -> None:
+def test_a_few_steps_give_no_speedup_and_the_verdict_says_so(tmp_path, steps: int) -> None:
     found = judged(tmp_path, recorded(steps=steps), recorded("float32", 40.0))
     assert found.speedup is not None
-    assert found.speedup.observed == pytest.approx(2.0, rel=0.03)
-    assert found.speedup.interval is None
+    assert (found.speedup.observed, found.speedup.interval) == (None, None)
     steady = found.steps.steady if found.steps else 0
     assert 0 < steady < 6
-    assert f"no error bar: too few timings of steady steps, {steady} of float16" in found.verdict
+    why = f"float16 has {steady} steady step times; an observed speedup needs 6 a side"
+    assert f"no speedup over the baseline is stated ({why})" in found.verdict
     assert severities(found)["MP911"] == "warning"
-    assert "no error bar" in text.render(documents.document(found))
+    assert f"no observed speedup ({why})" in text.render(documents.document(found), width=200)
 
 
 def test_one_step_alone_is_called_one_step(tmp_path) -> None:
@@ -54,7 +54,7 @@ def test_enough_steps_have_an_error_bar_and_the_verdict_no_caveat(tmp_path) -> N
     low, high = found.speedup.interval or (0.0, 0.0)
     assert low < 2.0 < high
     assert high - low < 0.02
-    assert "error bar" not in found.verdict
+    assert "is stated" not in found.verdict
     assert "MP911" not in severities(found)
 
 
@@ -74,15 +74,20 @@ def test_warm_up_ends_where_the_times_change_and_not_at_a_fixed_step(tmp_path) -
     assert found.steps.first_steady in range(36, 40)
 
 
-def test_recompilation_shows_and_does_not_move_the_median(tmp_path) -> None:
+def test_long_steps_are_named_and_do_not_move_the_median(tmp_path) -> None:
     found = judged(tmp_path, recorded(steps=200, factor=lambda number: 40.0 if number % 25 == 0 else 1.0))
     assert found.steps is not None
     assert found.steps.median_ns == pytest.approx(20e6, rel=0.01)
-    assert severities(found)["MP902"] in ("warning", "error")
+    assert "MP902" not in severities(found)  # nothing on record says that these steps were compiled
+    (unable,) = [unable for unable in found.unable if unable.code == "MP902"]
+    assert "neither a trace count nor a compile event" in unable.reason
+    (doubt,) = [warning for warning in found.warnings if "the machine or the input paused" in warning]
+    assert "steady steps took more than 5 times the median" in doubt
     once = judged(
         tmp_path / "once", recorded(steps=200, factor=lambda number: 40.0 if number == 100 else 1.0)
     )
-    assert "MP902" not in severities(once)
+    assert "MP902" in once.clear
+    assert once.warnings == ()
 
 
 def test_steps_that_become_slower_are_a_cause_and_those_that_become_faster_a_doubt(tmp_path) -> None:
@@ -120,4 +125,4 @@ def test_few_waits_are_few_timings_however_many_steps_lie_between(tmp_path) -> N
     assert found.steps is not None
     assert found.steps.steady > 40
     assert found.steps.interval_ns is None
-    assert "too few timings of steady steps, 3 of float16" in found.verdict
+    assert "float16 has 3 steady step times" in found.verdict

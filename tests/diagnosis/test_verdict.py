@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis import Case, judge, verdict
-from mpprof.model.finding import Diagnosis
+from dataclasses import replace
+
+import pytest
+
+from mpprof.analysis.comparison.estimate import estimate
+from mpprof.diagnosis import Case, verdict
+from mpprof.model.account import Limit
 from tests.builders import cases as c
+from tests.diagnosis.saying import diagnosed
 
 
 def sentence(case: Case) -> str:
-    judgement = judge(case, strict=True)
-    return verdict(
-        Diagnosis(
-            run=case.run, steps=case.steps, account=case.account, tensor_core=case.tensor_core,
-            speedup=judgement.speedup, bounds=(), memory=None, findings=judgement.findings,
-            unable=judgement.unable, clear=judgement.clear, warnings=(),
-            absent={} if case.account else {"time": case.trace_problem or "no profiler window was recorded"},
-        )
-    )  # fmt: skip
+    return verdict(diagnosed(case))
 
 
 def test_expected_observed_and_the_cause_with_its_cost() -> None:
@@ -24,12 +22,58 @@ def test_expected_observed_and_the_cause_with_its_cost() -> None:
     speedup = c.speedup(c.gap_slice("idle_input", 0, 30), baseline_ms=150, interval=(1.48, 1.52))
     said = sentence(c.case(account=account, speedup=speedup, baseline=c.case(records=c.facts("float32"))))
     assert said.startswith(
-        "With mixed_float16 the step is 1.50x as fast as in float32, where 2.14x could be expected"
+        "With mixed_float16 the step is 1.50x as fast as in float32, where 2.14x is attainable"
     )
     assert "waits 30.0 ms a step for input (30.0 %)" in said
     assert "MP301 input-bound" in said
-    assert "70.0 ms" in said
-    assert said.endswith(".")
+    assert said.endswith("without which it would take 70.0 ms a step at best.")
+
+
+def test_what_keeps_the_expectation_low_comes_first() -> None:
+    """ "1.30x, where 1.30x could be expected" answers nothing."""
+    optimizer = Limit("optimizer", "float32", 61 * c.MS, 61 * c.MS, 0.61)
+    rest = Limit("matmul", "compute", 39 * c.MS, 16 * c.MS, 0.39)
+    met = c.speedup(baseline_ms=130, interval=(1.29, 1.31), expected=1.3, limits=(optimizer, rest))
+    case = c.case(account=c.account(), speedup=met, baseline=c.case(records=c.facts("float32")))
+    assert sentence(case).startswith(
+        "No more than 1.30x is attainable, because 61.0 % of the float32 step is the optimizer, which stays in "
+        "float32; with mixed_float16 the step is 1.30x as fast as in float32"
+    )
+    high = c.speedup(baseline_ms=290, interval=(2.8, 3.0), expected=2.9, limits=(rest,))
+    assert sentence(replace(case, speedup=high)).startswith("With mixed_float16 the step is 2.90x as fast")
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (
+            Limit("matmul", "tf32", 90 * c.MS, 45 * c.MS, 0.9),
+            "90.0 % of the float32 step is matrix work that runs on Tensor Cores in TF32 already, at most 2.00x as "
+            "fast in 16 bits",
+        ),
+        (
+            Limit("elementwise", "memory", 80 * c.MS, 40 * c.MS, 0.8),
+            "is elementwise work, which is bound by memory and at most twice as fast in 16 bits",
+        ),
+        (Limit("idle_input", "wait", 80 * c.MS, 80 * c.MS, 0.8), "waiting for input, which precision does not"),
+        (Limit("idle_launch", "host", 90 * c.MS, 90 * c.MS, 0.9), "because the host needs 90.0 ms for each step"),
+        (Limit("matmul", "short", 80 * c.MS, 80 * c.MS, 0.8), "matrix work, of kernels under 5 µs"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_limit_has_its_words(limit, said) -> None:
+    met = c.speedup(baseline_ms=130, interval=(1.29, 1.31), expected=1.3, limits=(limit,))
+    assert said in sentence(c.case(account=c.account(), speedup=met))
+
+
+def test_of_a_float32_run_what_mixed_precision_could_make_of_it() -> None:
+    account = replace(c.account(c.fallback(40), c.cell("optimizer", 60)), steps=(7,))
+    speedup = estimate(account, c.run(c.facts("float32")), c.V100_PEAKS, matrix_units=True)
+    said = sentence(c.case(records=c.facts("float32"), account=account, speedup=speedup))
+    assert (
+        "mixed precision is off: 40.0 % of the device's time could use Tensor Cores, and 1.25 to 1.54x is "
+        "attainable (a range, from one profiled step), because 60.0 % of the step is the optimizer, which stays "
+        "in float32"
+    ) in said
 
 
 def test_no_measurable_difference_and_slower_are_said_so() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mpprof.report
-from mpprof.analysis import counters as analysis_counters
+from mpprof.analysis.kernels import counters as analysis_counters
 from mpprof.cli import counters as counters_command
 from mpprof.cli import main
 from mpprof.errors import MpprofError

@@ -18,19 +18,13 @@ from mpprof.errors import UnreadableError
 from tests.fuzz import seeds
 
 with atheris.instrument_imports():
-    from mpprof.analysis import counters, kernel_names, scopes
+    from mpprof.analysis.kernels import counters
+    from mpprof.analysis.kernels import names as kernel_names
+    from mpprof.analysis.layers import scopes
     from mpprof.model import grouping
     from mpprof.store import lines
-    from mpprof.traces import (
-        chrome_json,
-        chrome_kineto_args,
-        columns,
-        hlo,
-        names,
-        planes,
-        walk,
-        walk_reference,
-    )
+    from mpprof.traces.chrome import json, kineto_args
+    from mpprof.traces.common import columns, hlo, names, planes, walk, walk_reference
 
 LONGEST = 1 << 12
 
@@ -63,7 +57,7 @@ def _texts(data: bytes) -> None:
     names.bytes_of(text)
     scopes.parse(text)
     kernel_names.classify(text)
-    chrome_json.nanoseconds(text)
+    json.nanoseconds(text)
     hlo._contracting(text)
 
 
@@ -79,13 +73,13 @@ def _numbers(data: bytes) -> None:
 
 
 def _events(data: bytes) -> None:
-    file = chrome_json.ChromeFile(Path("w.trace.json"))
+    file = json.ChromeFile(Path("w.trace.json"))
     with contextlib.suppress(UnreadableError):
-        for event in chrome_json._Parse(file, chrome_json._Window(iter((data[:99], data[99:])))).run():
+        for event in json._Parse(file, json._Window(iter((data[:99], data[99:])))).run():
             args = event.get("args")
             if isinstance(args, dict):
-                chrome_kineto_args.details(args)
-                chrome_kineto_args.shapes(args)
+                kineto_args.details(args)
+                kineto_args.shapes(args)
 
 
 def _lines(data: bytes) -> None:

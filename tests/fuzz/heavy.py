@@ -95,7 +95,7 @@ def _string(size: int) -> bytes:
 
 def _packed_field(path: Path, size: int) -> None:
     """Beside a plane a field that no reader knows, of nearly as many bytes as the ratio allows."""
-    from mpprof.traces.xspace import MAX_RATIO
+    from mpprof.traces.xspace.reader import MAX_RATIO
 
     unpacked = int(0.97 * MAX_RATIO * size)
     random = size - unpacked // 1000  # zeros pack a thousand times

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mpprof.traces import walk, walk_reference
-from mpprof.traces.planes import read_space, slots
+from mpprof.traces.common import walk, walk_reference
+from mpprof.traces.common.planes import read_space, slots
 
 INTS = ("correlation_id", "group_id", "step_num", "_p", "_c")
 TEXTS = ("tf_op", "annotation", "name", "memcpy_details", "kernel_details", "hlo_op")
@@ -29,7 +29,7 @@ def agree(path: Path) -> bool:
     start, end = np.array([0], np.int64), np.array([len(buffer)], np.int64)
     same(walk.scan(buffer, start, end, 2**64 - 1), walk_reference.scan(buffer, start, end, 2**64 - 1))
     for plane in read_space(buffer).planes:
-        keys, rows, ints, texts = slots(plane, INTS, TEXTS)
+        keys, rows, columns, ints, texts = slots(plane, INTS, TEXTS)
         starts = np.array([line.start for line in plane.lines], np.int64)
         ends = np.array([line.end for line in plane.lines], np.int64)
         marked = np.ones(len(plane.metadata_ids), np.uint8)
@@ -40,6 +40,7 @@ def agree(path: Path) -> bool:
             *plane.metadata_lookup(),
             keys,
             rows,
+            columns,
             len(ints),
             len(texts),
             marked,

@@ -57,7 +57,7 @@ class Watch:
 class OtherWalk(MetaPathFinder):
     """Finds another build of the compiled walk in place of the installed one."""
 
-    NAME = "mpprof.traces._walk"
+    NAME = "mpprof.traces.common._walk"
 
     def __init__(self, file: Path) -> None:
         self.file = file

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpprof.analysis import counters
-from mpprof.analysis.kernel_names import classify
+from mpprof.analysis.kernels import counters
+from mpprof.analysis.kernels.names import classify
 from mpprof.cli.verify import arguments, available, complain, found
 from mpprof.errors import MpprofError
 from tests.gpu.counter_truth_cases import FRAMEWORKS, cases, work

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mpprof import workflows
+from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 from tests.gpu.models import VOCABULARY, Case

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mpprof import workflows
+from mpprof.api import workflows
 from tests.gpu.forecasts import remedies, row
 from tests.gpu.record_cases import BATCHES, POLICIES, cases
 

@@ -92,9 +92,9 @@ def islands() -> list[Planted]:
         host = Host(**NOISY)
         cases.append(single(
             "MP104",
-            run(f"tf-{card(gpu)}-island-mlp", gpu, n, g.renamed(tf.mlp(gpu, n, overrides=kept, **shape), names), host=host, seed=11),
-            run("healthy", gpu, n, g.renamed(tf.mlp(gpu, n, **shape), names), host=host),
-            run("float32", gpu, base_of(gpu), g.renamed(tf.mlp(gpu, base_of(gpu), **shape), names), host=host),
+            run(f"tf-{card(gpu)}-island-mlp", gpu, n, g.renamed(g.mlp(gpu, n, overrides=kept, **shape), names), host=host, seed=11),
+            run("healthy", gpu, n, g.renamed(g.mlp(gpu, n, **shape), names), host=host),
+            run("float32", gpu, base_of(gpu), g.renamed(g.mlp(gpu, base_of(gpu), **shape), names), host=host),
             unseen=True,
         ))  # fmt: skip
     return cases
@@ -146,29 +146,29 @@ def fallbacks() -> list[Planted]:
         )
         odd = {"dense_1": ON_CUDA_CORES, "dense_2": ON_CUDA_CORES}
         cases.append(single(
-            "MP401", run(f"tf-v100-unaligned{'-other' if unseen else ''}", gpu, n, tf.mlp(gpu, n, overrides=odd, **shape)),
-            run("healthy", gpu, n, tf.mlp(gpu, n, **shape)),
-            run("float32", gpu, FLOAT32, tf.mlp(gpu, FLOAT32, **shape)),
+            "MP401", run(f"tf-v100-unaligned{'-other' if unseen else ''}", gpu, n, g.mlp(gpu, n, overrides=odd, **shape)),
+            run("healthy", gpu, n, g.mlp(gpu, n, **shape)),
+            run("float32", gpu, FLOAT32, g.mlp(gpu, FLOAT32, **shape)),
             unseen=unseen,
         ))  # fmt: skip
     # on newer cards odd sizes stay on Tensor Cores, with narrow loads
     narrow = _CUTLASS.format("cutlass_80_tensorop_f16_s16816gemm_f16_64x64_32x6_nn_align1")
     slow = replace(A100, tflops={**A100.tflops, "fp16": 60.0}, names={**A100.names, ("gemm", "fp16"): narrow})
     shape = {"widths": (2048, 2047, 2048), "batch": 8192}
-    good = tf.mlp(A100, F16, **shape)
-    bad = tf.mlp(slow, F16, **shape)
+    good = g.mlp(A100, F16, **shape)
+    bad = g.mlp(slow, F16, **shape)
     odd_layers = ("dense_1", "dense_2")
     mixed = replace(good, works=tuple(
         b if any(g.of_layer(name)(b) for name in odd_layers) else a for a, b in zip(good.works, bad.works, strict=True)
     ))  # fmt: skip
     cases.append(single(
         "MP401", run("tf-a100-narrow-loads", A100, F16, mixed), run("healthy", A100, F16, good),
-        run("float32", A100, TF32, tf.mlp(A100, TF32, **shape)), unseen=True,
+        run("float32", A100, TF32, g.mlp(A100, TF32, **shape)), unseen=True,
     ))  # fmt: skip
     cases.append(single(
-        "MP409", run("tf-t4-algorithm", OTHER_T4, F16, tf.mlp(OTHER_T4, F16, overrides={"dense_1": ON_CUDA_CORES}), host=Host(**NOISY)),
-        run("healthy", OTHER_T4, F16, tf.mlp(OTHER_T4, F16), host=Host(**NOISY)),
-        run("float32", OTHER_T4, FLOAT32, tf.mlp(OTHER_T4, FLOAT32), host=Host(**NOISY)), unseen=True,
+        "MP409", run("tf-t4-algorithm", OTHER_T4, F16, g.mlp(OTHER_T4, F16, overrides={"dense_1": ON_CUDA_CORES}), host=Host(**NOISY)),
+        run("healthy", OTHER_T4, F16, g.mlp(OTHER_T4, F16), host=Host(**NOISY)),
+        run("float32", OTHER_T4, FLOAT32, g.mlp(OTHER_T4, FLOAT32), host=Host(**NOISY)), unseen=True,
     ))  # fmt: skip
     return cases
 
@@ -181,7 +181,7 @@ def host_causes() -> list[Planted]:
             "MP301", run(f"tf-{card(gpu)}-input", gpu, F16, convnet(gpu, F16), host=Host(input_us=wait)),
             run("healthy", gpu, F16, convnet(gpu, F16)), base,
         ))  # fmt: skip
-    model, floats = tf.mlp(OTHER_V100, F16), tf.mlp(OTHER_V100, FLOAT32)
+    model, floats = g.mlp(OTHER_V100, F16), g.mlp(OTHER_V100, FLOAT32)
     cases.append(single(
         "MP301", run("tf-v100-input-mlp", OTHER_V100, F16, model, host=Host(input_us=2_100.0, noise=0.05)),
         run("healthy", OTHER_V100, F16, model, host=Host(**NOISY)),
@@ -216,13 +216,13 @@ def host_causes() -> list[Planted]:
         run("float32", A100, TF32, convnet(A100, TF32)),
     ))  # fmt: skip
     other = g.followed(
-        tf.mlp(OTHER_V100, F16),
+        g.mlp(OTHER_V100, F16),
         lambda w: w.op == f"{MODEL}/dense_1/Relu",
         lambda w: g.cpu_op("noise", 4_000.0, 12_000_000, "half"),
     )
     cases.append(single(
-        "MP306", run("tf-v100-cpu-op", OTHER_V100, F16, other), run("healthy", OTHER_V100, F16, tf.mlp(OTHER_V100, F16)),
-        run("float32", OTHER_V100, FLOAT32, tf.mlp(OTHER_V100, FLOAT32)), unseen=True,
+        "MP306", run("tf-v100-cpu-op", OTHER_V100, F16, other), run("healthy", OTHER_V100, F16, g.mlp(OTHER_V100, F16)),
+        run("float32", OTHER_V100, FLOAT32, g.mlp(OTHER_V100, FLOAT32)), unseen=True,
     ))  # fmt: skip
     return cases
 
@@ -255,34 +255,34 @@ def rest_of_the_device() -> list[Planted]:
     ))  # fmt: skip
     shape = {"batch": 8192}
     fed = g.followed(
-        tf.mlp(V100, F16, **shape),
+        g.mlp(V100, F16, **shape),
         lambda w: w.op in (f"{MODEL}/dense_1/Relu", f"{GRADIENT}/dense_2/ReluGrad"),
         g.casts_into(V100, "dense_2", 8192 * 2048),
     )
     cases.append(single(
-        "MP107", run("tf-v100-fed-float32", V100, F16, fed), run("healthy", V100, F16, tf.mlp(V100, F16, **shape)),
-        run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, **shape)),
+        "MP107", run("tf-v100-fed-float32", V100, F16, fed), run("healthy", V100, F16, g.mlp(V100, F16, **shape)),
+        run("float32", V100, FLOAT32, g.mlp(V100, FLOAT32, **shape)),
     ))  # fmt: skip
     kept = {"dense_1": FLOAT32}
     cases.append(single(
-        "MP104", run("tf-v100-island-cast-by-the-next", V100, F16, g.cast_by_the_next(tf.mlp(V100, F16, overrides=kept, **shape), "dense_1", "dense_2")),
-        run("healthy", V100, F16, tf.mlp(V100, F16, **shape)), run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, **shape)), unseen=True,
+        "MP104", run("tf-v100-island-cast-by-the-next", V100, F16, g.cast_by_the_next(g.mlp(V100, F16, overrides=kept, **shape), "dense_1", "dense_2")),
+        run("healthy", V100, F16, g.mlp(V100, F16, **shape)), run("float32", V100, FLOAT32, g.mlp(V100, FLOAT32, **shape)), unseen=True,
     ))  # fmt: skip
-    clipped = g.appended(tf.mlp(V100, F16, batch=512), g.clipping(V100, 4.2e7, 160))
+    clipped = g.appended(g.mlp(V100, F16, batch=512), g.clipping(V100, 4.2e7, 160))
     cases.append(single(
         "MP506", run("tf-v100-clipping", V100, F16, clipped, optimizer={"class": "LossScaleOptimizer", "inner": "Adam", "dynamic": True, "initial_scale": 32768.0, "growth_steps": 2000, "clipping": {"global_clipnorm": 1.0}}),
-        run("healthy", V100, F16, tf.mlp(V100, F16, batch=512)), run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, batch=512)),
+        run("healthy", V100, F16, g.mlp(V100, F16, batch=512)), run("float32", V100, FLOAT32, g.mlp(V100, FLOAT32, batch=512)),
     ))  # fmt: skip
-    many = g.appended(tf.mlp(V100, F16, batch=2048), g.finite_checks(V100, 4.0e7, 300))
+    many = g.appended(g.mlp(V100, F16, batch=2048), g.finite_checks(V100, 4.0e7, 300))
     cases.append(single(
-        "MP304", run("tf-v100-loss-scale", V100, F16, many), run("healthy", V100, NO_SCALING, tf.mlp(V100, NO_SCALING, batch=2048), optimizer=STATIC),
-        run("float32", V100, FLOAT32, tf.mlp(V100, FLOAT32, batch=2048)),
+        "MP304", run("tf-v100-loss-scale", V100, F16, many), run("healthy", V100, NO_SCALING, g.mlp(V100, NO_SCALING, batch=2048), optimizer=STATIC),
+        run("float32", V100, FLOAT32, g.mlp(V100, FLOAT32, batch=2048)),
     ))  # fmt: skip
     rows = 400_000
     cases.append(single(
-        "MP505", run("tf-v100-embedding", V100, F16, g.with_embedding(tf.mlp(V100, F16, batch=2048), V100, rows, 64, "float16")),
-        run("healthy", V100, F16, tf.mlp(V100, F16, batch=2048)),
-        run("float32", V100, FLOAT32, g.with_embedding(tf.mlp(V100, FLOAT32, batch=2048), V100, rows, 64, "float32")),
+        "MP505", run("tf-v100-embedding", V100, F16, g.with_embedding(g.mlp(V100, F16, batch=2048), V100, rows, 64, "float16")),
+        run("healthy", V100, F16, g.mlp(V100, F16, batch=2048)),
+        run("float32", V100, FLOAT32, g.with_embedding(g.mlp(V100, FLOAT32, batch=2048), V100, rows, 64, "float32")),
     ))  # fmt: skip
     return cases
 
@@ -305,8 +305,8 @@ def compiled() -> list[Planted]:
         host = replace(g.JAX_HOST, noise=0.03)
         names = {"dense_1": "encoder", "dense_2": "decoder"}
         cases.append(single(
-            "MP104", run(f"jax-{card(gpu)}-island-mlp", gpu, n, g.renamed(xla.mlp(gpu, n, overrides={"dense_1": base}, **shape), names), host=host, facts=g.JAX, fit={"jit_compile": True}),
-            run("healthy", gpu, n, xla.mlp(gpu, n, **shape)), run("float32", gpu, base, g.renamed(xla.mlp(gpu, base, **shape), names)),
+            "MP104", run(f"jax-{card(gpu)}-island-mlp", gpu, n, g.renamed(g.xla_mlp(gpu, n, overrides={"dense_1": base}, **shape), names), host=host, facts=g.JAX, fit={"jit_compile": True}),
+            run("healthy", gpu, n, g.xla_mlp(gpu, n, **shape)), run("float32", gpu, base, g.renamed(g.xla_mlp(gpu, base, **shape), names)),
             unseen=True,
         ))  # fmt: skip
     odd = {"vocabulary": 50257, **OTHER_TEXT}
@@ -333,9 +333,9 @@ def compiled() -> list[Planted]:
         ))  # fmt: skip
     large = {"batch": 512, "widths": (4096, 4096, 4096)}
     cases.append(single(
-        "MP504", run("jax-v100-optimizer", V100, F16, g.update_in_pieces(xla.mlp(V100, F16, **large), V100)),
-        run("healthy", V100, F16, xla.mlp(V100, F16, **large)),
-        run("float32", V100, FLOAT32, g.update_in_pieces(xla.mlp(V100, FLOAT32, **large), V100)), unseen=True,
+        "MP504", run("jax-v100-optimizer", V100, F16, g.update_in_pieces(g.xla_mlp(V100, F16, **large), V100)),
+        run("healthy", V100, F16, g.xla_mlp(V100, F16, **large)),
+        run("float32", V100, FLOAT32, g.update_in_pieces(g.xla_mlp(V100, FLOAT32, **large), V100)), unseen=True,
     ))  # fmt: skip
     tiny = {"batch": 16, "widths": (256, 256), "features": 64}
     slow = replace(g.JAX_HOST, dispatch_us=14.0, launch_us=8.0)
@@ -344,9 +344,9 @@ def compiled() -> list[Planted]:
     )
     jax = {"facts": g.JAX, "fit": {"jit_compile": True}}
     cases.append(single(
-        "MP302", run("jax-a100-launches", A100, F16, replace(xla.mlp(A100, F16, **tiny), input_bytes=2000), host=slow, **jax),
-        run("healthy", A100, F16, replace(xla.mlp(A100, F16, **tiny), input_bytes=2000), host=quick, **jax),
-        run("float32", A100, TF32, replace(xla.mlp(A100, TF32, **tiny), input_bytes=2000), host=quick, **jax), unseen=True,
+        "MP302", run("jax-a100-launches", A100, F16, replace(g.xla_mlp(A100, F16, **tiny), input_bytes=2000), host=slow, **jax),
+        run("healthy", A100, F16, replace(g.xla_mlp(A100, F16, **tiny), input_bytes=2000), host=quick, **jax),
+        run("float32", A100, TF32, replace(g.xla_mlp(A100, TF32, **tiny), input_bytes=2000), host=quick, **jax), unseen=True,
     ))  # fmt: skip
     fallen = small_input(xla.convnet(V100, F16, overrides={"conv2d_2": ON_CUDA_CORES}))
     cases.append(single(

@@ -13,7 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from tests.builders import workloads
+from tests.builders import workloads, xla_workloads
 from tests.builders.gpus import Gpu, matrix_us, memory_us
 from tests.builders.hlo import Instruction
 from tests.builders.simulate import Host, Training, train, write
@@ -102,6 +102,16 @@ def single(
 def small_input(model: Model, input_bytes: int = 600_000) -> Model:
     """Images of a byte a channel, moved while the step before runs: a copy that costs next to nothing."""
     return replace(model, input_bytes=input_bytes)
+
+
+def mlp(gpu: Gpu, n: Numerics, **facts: Any) -> Model:
+    """Layers of a TensorFlow model whose batch travels while the step before runs."""
+    return small_input(workloads.mlp(gpu, n, **facts))
+
+
+def xla_mlp(gpu: Gpu, n: Numerics, **facts: Any) -> Model:
+    """The same under XLA."""
+    return small_input(xla_workloads.mlp(gpu, n, **facts))
 
 
 # --- changing a model's work -------------------------------------------------------------------------------

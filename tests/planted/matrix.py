@@ -13,7 +13,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpprof import workflows
+from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from tests.builders.simulate import Training
 from tests.planted.generator import written

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from tests.builders import workloads as tf
-from tests.builders import xla_workloads as xla
 from tests.builders.gpus import A100, T4, V100, Gpu
 from tests.builders.simulate import Host, Training
 from tests.builders.workloads import FLOAT32, MODEL, Model, Numerics
@@ -37,7 +36,7 @@ def quiet() -> tuple[Planted, ...]:
         near("MP405", "few-transposes", run("few-transposes", V100, F16, lightly)),
         near("MP503", "few-casts", run("few-casts", V100, F16, cast)),
         near("MP402", "odd-but-fast", odd_but_fast, run("float32", V100, FLOAT32, tf.transformer(V100, FLOAT32, **text))),
-        near("MP401", "odd-but-on-tensor-cores", run("odd-sizes", V100, F16, tf.mlp(V100, F16, widths=(2048, 2047, 2048))), None),
+        near("MP401", "odd-but-on-tensor-cores", run("odd-sizes", V100, F16, g.mlp(V100, F16, widths=(2048, 2047, 2048))), None),
         near("MP201", "start-up-skips-only", run("start-up", V100, F16, model, skip_steps=frozenset({1, 2, 4}))),
         near("MP807", "a-percent-of-drift", run("drift", V100, F16, model, steps=160, slower={100: 1.02})),
         near("MP902", "one-retrace", run("retrace", V100, F16, model, spikes_ms={70: 400.0})),
@@ -100,7 +99,7 @@ def _of_kernels(healthy: Training) -> list[Planted]:
     def near(code: str, name: str, model: Model, **facts: Any) -> Planted:
         return Planted(name, run(name, V100, F16, model, **facts), {code: healthy})
 
-    model, dense = convnet(V100, F16), tf.mlp(V100, F16, batch=8192)
+    model, dense = convnet(V100, F16), g.mlp(V100, F16, batch=8192)
     cast = g.followed(dense, lambda w: w.op.endswith("/Relu"), g.casts_behind(V100, F16, 3.0e7))
     clipped = {
         "class": "LossScaleOptimizer",
@@ -127,7 +126,9 @@ def _of_the_measurement(healthy: Training) -> list[Planted]:
     """Runs whose measurement is as it should be, if only just."""
 
     def near(code: str, name: str, **facts: Any) -> Planted:
-        return Planted(name, run(name, A100, BF16, xla.mlp(A100, BF16, batch=8192), **facts), {code: healthy})
+        return Planted(
+            name, run(name, A100, BF16, g.xla_mlp(A100, BF16, batch=8192), **facts), {code: healthy}
+        )
 
     jax = {"facts": g.JAX, "fit": {"jit_compile": True}}
     return [

@@ -75,8 +75,8 @@ def island(rng: random.Random, spec: Spec) -> Cause | None:
 
 
 def algorithm(rng: random.Random, spec: Spec) -> Cause | None:
-    role = "conv_dgrad" if spec.kind == "convnet" else "gemm"
-    if spec.numerics is not MIXED_FLOAT16 or (role, "fp16_cuda") not in spec.gpu.names:
+    category = "conv_dgrad" if spec.kind == "convnet" else "gemm"
+    if spec.numerics is not MIXED_FLOAT16 or (category, "fp16_cuda") not in spec.gpu.names:
         return None
     return Cause("MP409", _overridden(_some(rng, _matrix_layers(spec)), _cuda_cores))
 

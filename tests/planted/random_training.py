@@ -28,7 +28,9 @@ HOST_RATIO, UPDATE_RATIO = 0.09, 0.25
 CARDS = (cases.V100, cases.OTHER_V100, cases.T4, cases.OTHER_T4, cases.A100, cases.OTHER_A100, cases.H100,
          cases.OTHER_H100)  # fmt: skip
 HALF_CUDA = {
-    role: name.replace("volta", "turing") for role, name in cases.V100.names.items() if role[1] == "fp16_cuda"
+    category: name.replace("volta", "turing")
+    for category, name in cases.V100.names.items()
+    if category[1] == "fp16_cuda"
 }
 _WORDS = ("ka", "lo", "mi", "ru", "te", "vo", "zen", "qua", "fi", "bor", "dax", "yul", "stem", "neck", "unit")
 

@@ -53,7 +53,7 @@ def by_records() -> list[Planted]:
         Planted("tf-v100-runaway", run("tf-v100-runaway", V100, F16, model, scales={96: 2.0**30, 112: 2.0**40, 120: 2.0**60}), {"MP203": None}),
         Planted("tf-v100-nan", run("tf-v100-nan", V100, F16, model, losses=dict.fromkeys(range(70, 121), "NaN")), {"MP206": None}),
         Planted("tf-v100-hot", run("tf-v100-hot", V100, F16, model, slower={60: 1.05, 75: 1.12, 90: 1.2}, hardware={"throttle": ["sw_thermal_slowdown"]}), {"MP807": None}),
-        Planted("tf-v100-retracing", run("tf-v100-retracing", V100, F16, model, spikes_ms=dict.fromkeys(range(24, 120, 7), 900.0)), {"MP902": None}),
+        Planted("tf-v100-retracing", run("tf-v100-retracing", V100, F16, model, spikes_ms=dict.fromkeys(range(21, 120, 7), 900.0)), {"MP902": None}),
         Planted("tf-v100-eager", run("tf-v100-eager", V100, F16, model, fit={"run_eagerly": True}, host=Host(eager=True, dispatch_us=30.0)), {"MP308": None}, also=frozenset({"MP302"})),
         Planted("tf-v100-deterministic", run("tf-v100-deterministic", V100, F16, model, facts={"deterministic_ops": True}), {"MP307": None}, also=frozenset({"MP309"})),
         Planted("gtx1080ti", run("gtx1080ti", GTX1080TI, replace(F16, matrix="fp16_cuda"), convnet(GTX1080TI, replace(F16, matrix="fp16_cuda"))), {"MP801": None}),
@@ -71,9 +71,9 @@ def by_records() -> list[Planted]:
     small = {"batch": 64, "widths": (256, 128)}
     cases += [
         Planted("tf-v100-bf16", run("tf-v100-bf16", V100, emulated, convnet(V100, emulated)), {"MP804": None}),
-        Planted("tf-gtx1660", run("tf-gtx1660", gtx, on_gtx, tf.mlp(gtx, on_gtx)), {"MP802": None}),
-        Planted("tf-v100-slow-profiler", run("tf-v100-slow-profiler", V100, F16, tf.mlp(V100, F16, **small), host=Host(profiled=8.0)), {"MP905": None}, also=frozenset({"MP302", "MP304"})),
-        Planted("tf-v100-strange-kernels", run("tf-v100-strange-kernels", strange, F16, tf.mlp(strange, F16)), {"MP907": None}),
+        Planted("tf-gtx1660", run("tf-gtx1660", gtx, on_gtx, g.mlp(gtx, on_gtx)), {"MP802": None}),
+        Planted("tf-v100-slow-profiler", run("tf-v100-slow-profiler", V100, F16, g.mlp(V100, F16, **small), host=Host(profiled=8.0)), {"MP905": None}, also=frozenset({"MP302", "MP304"})),
+        Planted("tf-v100-strange-kernels", run("tf-v100-strange-kernels", strange, F16, g.mlp(strange, F16)), {"MP907": None}),
         Planted("tf-v100-no-window", run("tf-v100-no-window", V100, F16, model, profile=None), {"MP910": None}),
         Planted("tf-v100-too-short", run("tf-v100-too-short", V100, F16, model, steps=14, profile=None), {"MP911": None, "MP910": None}),
         Planted("tf-v100-recurrent", run("tf-v100-recurrent", V100, F16, g.layer_changed(model, "re_lu_1", **recurrent)), {"MP410": None}),
@@ -127,15 +127,16 @@ def _framework(backend: str) -> dict[str, str]:
 
 def ceilings() -> list[Planted]:
     """What bounds the gain and is nobody's fault: a mention, without a cost."""
-    narrow = small_input(tf.mlp(V100, F16, widths=(64, 64, 64), batch=1_048_576, features=64))
+    narrow = g.mlp(V100, F16, widths=(64, 64, 64), batch=1_048_576, features=64)
     other_narrow = {"widths": (24, 24, 40), "sizes": (224, 224, 112), "batch": 128, "classes": 40}
     jax_copied = replace(xla.mlp(A100, BF16, batch=8192), input_bytes=20_000_000)
-    wide = small_input(tf.mlp(V100, F16, widths=(512, 512, 512), batch=32_768))
+    wide = g.mlp(V100, F16, widths=(512, 512, 512), batch=32_768)
     chain = g.followed(wide, lambda w: w.op.endswith("/BiasAdd"), g.activations(V100, F16, 32_768 * 512, 5))
     text = tf.transformer(V100, F16, blocks=2, vocabulary=8192)
     return [
         Planted("tf-v100-narrow", run("tf-v100-narrow", V100, F16, narrow), {"MP404": None}),
         Planted("jax-h100-narrow", run("jax-h100-narrow", H100, BF16, small_input(xla.convnet(H100, BF16, **other_narrow))), {"MP404": None}, unseen=True),
+        Planted("tf-v100-pageable-copies", run("tf-v100-pageable-copies", V100, F16, replace(tf.convnet(V100, F16), input_bytes=50_000_000), host=Host(copy_gb_s=1.8)), {"MP310": None}, unseen=True),
         Planted("tf-v100-copies", run("tf-v100-copies", V100, F16, tf.convnet(V100, F16)), {"MP310": None}),
         Planted("jax-a100-copies", run("jax-a100-copies", A100, BF16, jax_copied), {"MP310": None}, unseen=True),
         Planted("tf-v100-attention", run("tf-v100-attention", V100, F16, g.with_attention(text, V100, F16, length=1024)), {"MP411": None}),
@@ -159,14 +160,14 @@ def losses() -> list[Planted]:
 
 
 def of_the_card() -> list[Planted]:
-    model = tf.mlp(A100, F16, batch=8192)
+    model = g.mlp(A100, F16, batch=8192)
     untraced = {"profile": None}
     return [
-        Planted("tf-a100-tf32", run("tf-a100-tf32", A100, F16, model), {"MP803": None}, run("float32", A100, TF32, tf.mlp(A100, TF32, batch=8192))),
+        Planted("tf-a100-tf32", run("tf-a100-tf32", A100, F16, model), {"MP803": None}, run("float32", A100, TF32, g.mlp(A100, TF32, batch=8192))),
         Planted("tf-a100-tf32-stated", run("tf-a100-tf32-stated", A100, F16, model, tf32_enabled=True), {"MP803": None}),
-        Planted("jax-h100-tf32", run("jax-h100-tf32", H100, BF16, xla.mlp(H100, BF16, batch=8192)), {"MP803": None}, run("float32", H100, TF32, xla.mlp(H100, TF32, batch=8192)), unseen=True),
-        Planted("tf-3090", run("tf-3090", RTX3090, F16, tf.mlp(RTX3090, F16)), {"MP805": None}),
-        Planted("jax-3090", run("jax-3090", RTX3090, BF16, xla.mlp(RTX3090, BF16)), {"MP805": None}, unseen=True),
+        Planted("jax-h100-tf32", run("jax-h100-tf32", H100, BF16, g.xla_mlp(H100, BF16, batch=32_768)), {"MP803": None}, run("float32", H100, TF32, g.xla_mlp(H100, TF32, batch=32_768)), unseen=True),
+        Planted("tf-3090", run("tf-3090", RTX3090, F16, g.mlp(RTX3090, F16)), {"MP805": None}),
+        Planted("jax-3090", run("jax-3090", RTX3090, BF16, g.xla_mlp(RTX3090, BF16)), {"MP805": None}, unseen=True),
         Planted("tf-cpu", _elsewhere("tf-cpu", {"kind": "cpu", "name": "x86_64"}, BF16, **untraced), {"MP806": None, "MP910": None}),
         Planted("jax-tpu", _elsewhere("jax-tpu", {"kind": "tpu", "name": "TPU v4"}, F16, **untraced), {"MP806": None, "MP910": None}, unseen=True),
         Planted("tf-mi210", _elsewhere("tf-mi210", {"kind": "gpu", "name": "AMD Instinct MI210"}, F16, **untraced), {"MP806": None, "MP910": None}),
@@ -175,14 +176,14 @@ def of_the_card() -> list[Planted]:
 
 def _elsewhere(name: str, device: dict[str, str], n: Numerics, **facts: object) -> Training:
     """A run whose records name another device; it has no trace."""
-    made = run(name, A100, n, tf.mlp(A100, n), **facts)
+    made = run(name, A100, n, g.mlp(A100, n), **facts)
     return replace(made, facts={**made.facts, "devices": [device]})
 
 
 def of_the_measurement() -> list[Planted]:
     model = convnet(V100, F16)
     base = run("float32", V100, FLOAT32, convnet(V100, FLOAT32, batch=32))
-    jax = xla.mlp(A100, BF16, batch=8192)
+    jax = g.xla_mlp(A100, BF16, batch=32_768)
     early = {"profile": (3, 7), "slower": {1: 4.0, 12: 1.0}}
     async_loop = {
         "facts": {**g.JAX, "timing": {"basis": "asynchronous", "read_every": 16, "note": "synthetic"}}
@@ -193,7 +194,7 @@ def of_the_measurement() -> list[Planted]:
         Planted("jax-a100-async", run("jax-a100-async", A100, BF16, jax, clock_ratio=0.1, **async_loop, host=g.JAX_HOST, fit={"jit_compile": True}), {"MP903": None}),
         Planted("tf-v100-calls", run("tf-v100-calls", V100, F16, model, covers=4, fit={"steps_per_execution": 4}), {"MP904": None}),
         Planted("tf-v100-other-batch", run("tf-v100-other-batch", V100, F16, model), {"MP906": None}, base),
-        Planted("jax-a100-mixed-baseline", run("jax-a100-mixed-baseline", A100, BF16, jax), {"MP906": None}, run("mixed", A100, F16, xla.mlp(A100, F16, batch=8192)), unseen=True),
+        Planted("jax-a100-mixed-baseline", run("jax-a100-mixed-baseline", A100, BF16, jax), {"MP906": None}, run("mixed", A100, F16, g.xla_mlp(A100, F16, batch=32_768)), unseen=True),
         Planted("tf-v100-no-cupti", run("tf-v100-no-cupti", V100, F16, model, device_events=False), {"MP908": None}),
         Planted("jax-a100-no-cupti", run("jax-a100-no-cupti", A100, BF16, jax, device_events=False), {"MP908": None}, unseen=True),
     ]  # fmt: skip

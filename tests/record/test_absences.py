@@ -62,3 +62,54 @@ def test_a_loss_scale_that_one_of_two_fits_has(tmp_path: Path, policies: tuple[s
     assert reasons == {}
     fit(model("float32"), alone := callback(tmp_path / "alone"))
     assert told(alone.root)[0] == {"loss_scale": "the optimizer scales no loss"}
+
+
+def batches(*sizes: int) -> Any:
+    x, y = data(sum(sizes) // BATCH + 1)
+    at = 0
+    for size in sizes:
+        yield x[at : at + size], y[at : at + size]
+        at += size
+
+
+class Ordered(keras.utils.PyDataset):  # type: ignore[misc]
+    def __init__(self, **own: Any) -> None:
+        super().__init__()
+        self.__dict__.update(own)
+        self.x, self.y = data(4)
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        rows = slice(index * BATCH, (index + 1) * BATCH)
+        return self.x[rows], self.y[rows]
+
+
+@pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
+@pytest.mark.parametrize(
+    ("made", "size", "reason"),
+    [
+        (lambda: batches(8, 8, 8, 8), 8, None),
+        (lambda: batches(8, 8, 8, 5), 8, None),
+        (lambda: batches(8, 5, 8, 8), None, "the generator's first batches hold 8 and 5 samples"),
+        (lambda: Ordered(batch_size=BATCH), BATCH, None),
+        (Ordered, None, "a PyDataset states it only by an attribute batch_size"),
+    ],
+)
+def test_the_batch_size_that_an_input_shows(
+    tmp_path: Path, made: Any, size: int | None, reason: str | None
+) -> None:
+    model().fit(made(), steps_per_epoch=4, verbose=0, callbacks=[callback(tmp_path)])
+    facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert facts["fits"][0].get("batch_size") == size
+    assert facts["absent"].get("batch_size") == reason
+
+
+def test_a_later_fit_whose_input_shows_its_batch_size(tmp_path: Path) -> None:
+    recorded, made = callback(tmp_path), model()
+    made.fit(Ordered(), verbose=0, callbacks=[recorded])
+    fit(made, recorded)
+    facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert [each.get("batch_size") for each in facts["fits"]] == [None, BATCH]
+    assert "batch_size" not in facts["absent"]

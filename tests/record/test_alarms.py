@@ -12,11 +12,11 @@ import pytest
 from mpprof.errors import UsageError
 from mpprof.record import StepRecorder
 from mpprof.record.alarms import DRIFT_STEPS, Kind, Seen, Watch, checked
+from mpprof.record.backends import Unanswered
 from mpprof.record.calls import CallLog
-from mpprof.record.lines import Line
-from mpprof.record.observing import Observer
-from mpprof.record.probes import Unanswered
+from mpprof.record.observer import Observer
 from mpprof.record.recorder import Recorder
+from mpprof.record.step_line import Line
 from mpprof.store import read_records
 from tests.record.training import BATCH, callback, data, model
 

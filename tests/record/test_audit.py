@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mpprof
-from mpprof.auditing import announce
+from mpprof.api.auditing import announce
 from mpprof.cli import main
 from mpprof.errors import MpprofError
 from mpprof.model.audit import AuditReport
@@ -174,7 +174,7 @@ def test_the_callback_says_it_once_and_can_be_silenced(
 def test_layers_beyond_those_described_are_not_passed_over_in_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpprof.record.layers.MOST_LAYERS", 2)
+    monkeypatch.setattr("mpprof.record.facts.layers.MOST_LAYERS", 2)
     dense = keras.layers.Dense
     made = keras.Sequential([keras.Input((8,)), dense(8), dense(8), dense(8)])  # and an InputLayer
     report = mpprof.audit(made)

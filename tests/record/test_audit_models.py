@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mpprof
-from mpprof.auditing import announce
+from mpprof.api.auditing import announce
 from mpprof.cli import main
 from tests.record.test_audit_remedies import assembled, end, image, noted, series, vector
 from tests.record.training import callback
@@ -68,7 +68,7 @@ def codes(model: Any, **more: Any) -> set[tuple[str, str | None, str]]:
 
 def written_out(code: str, tensor: Any, **names: Any) -> Any:
     """The outputs of a remedy that takes `x`, or of the one layer that it writes."""
-    names = {"keras": keras, "x": tensor, **names}
+    names = {"keras": keras, "tf_keras": tf_keras, "x": tensor, **names}
     body = ast.parse(code).body
     if len(body) == 1 and isinstance(body[0], ast.Expr):
         return eval(code, names)(tensor)
@@ -110,7 +110,7 @@ def test_a_large_head_in_float32_is_found_with_what_it_costs_and_what_to_write(
         for layer in model.layers:
             if layer.name != "head" and not isinstance(layer, of.layers.InputLayer):
                 hidden = layer(hidden)
-        better = of.Model(inputs, written_out(note.remedy, hidden, keras=of))
+        better = of.Model(inputs, written_out(note.remedy, hidden))
         better.compile("adam", "mse")
         assert {n.code for n in mpprof.audit(better).notes} & {"MP104", "MP106", "MP402"} == left
         head, last = better.layers[-2:]
@@ -238,7 +238,7 @@ def test_heads_and_projections_of_odd_size(of: Any, make: Any, reason: str) -> N
     model = attention(of, make)
     (note,) = noted(model, "MP401", "one")
     assert reason in note.reason
-    better = attention(of, lambda k: eval(note.remedy, {"keras": of}))
+    better = attention(of, lambda k: eval(note.remedy, {of.__name__: of}))
     assert mpprof.audit(better).notes == ()
 
 
@@ -276,7 +276,7 @@ def test_the_depthwise_part_of_a_separable_convolution(of: Any, dimensions: int)
     assert codes(model) == {("MP406", "both", "info")}
     ((code, *_),) = [(n.remedy,) for n in mpprof.audit(model).notes]
     inputs = of.Input(shape)
-    better = of.Model(inputs, written_out(code, inputs, keras=of))
+    better = of.Model(inputs, written_out(code, inputs))
     ours, theirs = model.get_layer("both"), better.get_layer("both")
     assert [one.shape for one in theirs.weights] == [one.shape for one in ours.weights]
     assert [one.compute_dtype for one in theirs.layers[-2:]] == ["float32", "float16"]
@@ -533,3 +533,37 @@ def test_an_odd_vocabulary_that_is_only_looked_up() -> None:
         layers.GlobalAveragePooling1D, lambda: layers.Dense(16, activation="softmax", dtype="float32"),
     )  # fmt: skip
     assert mpprof.audit(assembled(parts, "mixed_float16")).notes == ()
+
+
+# --- Keras 2 -----------------------------------------------------------------------------------------------
+
+
+def test_code_for_keras_2_calls_nothing_that_it_lacks() -> None:
+    set_policy(tf_keras, "mixed_float16")
+    inputs = tf_keras.Input((13,))
+    hidden = tf_keras.layers.Dense(16, dtype="mixed_float16")(inputs)
+    model = tf_keras.Model(inputs, tf_keras.layers.Dense(16, dtype="mixed_float16")(hidden))
+    model.compile(tf_keras.optimizers.Adam(), "mse")
+    (padded,) = [note for note in mpprof.audit(model).notes if "reads 13 features" in note.reason]
+    assert padded.remedy.startswith("x = tf.pad(x, ")
+    (ends,) = noted(model, "MP106", model.layers[-1].name)
+    assert "tf_keras.layers.Activation" in ends.remedy
+
+    set_policy(tf_keras, "float32")
+    model = tf_keras.Sequential([tf_keras.layers.Dense(16, dtype="mixed_float16"), tf_keras.layers.Dense(16)])
+    model.compile(tf_keras.optimizers.Adam(), "mse")
+    model.build((None, 16))
+    (scaling,) = [note for note in mpprof.audit(model).notes if note.code == "MP102"]
+    names = {"tf_keras": tf_keras, "model": model}
+    exec(scaling.remedy, names)
+    assert "LossScaleOptimizer" in type(model.optimizer).__name__
+
+    set_policy(tf_keras, "float32")
+    model = tf_keras.Sequential([tf_keras.layers.Dense(16)])
+    model.compile("adam", "mse")
+    model.build((None, 16))
+    assert 'tf_keras.mixed_precision.set_global_policy("mixed_float16")' in str(mpprof.audit(model))
+    set_policy(tf_keras, "mixed_float16")
+    (policy,) = [note for note in mpprof.audit(model).notes if note.code == "MP101"]
+    exec(policy.remedy, {"tf_keras": tf_keras, "build_model": lambda: None})
+    assert tf_keras.mixed_precision.global_policy().name == "mixed_float16"

@@ -275,8 +275,8 @@ def test_a_masked_recurrent_layer_wants_right_padding() -> None:
 def test_several_workers_want_keras_2(kind: str, package: str | None, said: bool) -> None:
     from dataclasses import replace
 
-    from mpprof.auditing import audit_run
-    from mpprof.record.describing import run_of
+    from mpprof.api.auditing import audit_run
+    from mpprof.record.facts.untrained import run_of
 
     run = run_of(assembled((vector(), lambda: layers.Dense(16), end), "mixed_float16"))
     assert run.facts is not None

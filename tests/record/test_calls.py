@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from mpprof.record.calls import CallLog
-from mpprof.record.lines import Line, Recorded, record_of, text_of
+from mpprof.record.step_line import Line, Recorded, record_of, text_of
 from mpprof.store import formats
 
 
@@ -137,10 +137,10 @@ def test_a_call_like_any_other_is_told_as_every_call() -> None:
     calls, now, intervals, put = started(), iter((1150, 1200, 1210)), list[int](), list[Recorded]()
     calls.begin(0, 1100)
     calls.end(1140)
-    calls.go_alike(5, lambda: next(now), intervals.append, put.append)
-    calls.begin_alike(1)
-    calls.end_alike({"loss": 0.5, "accuracy": 1.0})
-    calls.begin_alike(2)
+    calls.enter_fast_path(5, lambda: next(now), intervals.append, put.append)
+    calls.begin_fast(1)
+    calls.end_fast({"loss": 0.5, "accuracy": 1.0})
+    calls.begin_fast(2)
     assert calls.is_open
     assert intervals == [50, 60]
     first, second = map(record_of, put)
@@ -157,14 +157,14 @@ def test_where_something_else_happens_the_last_call_alike_has_a_line_that_may_be
     calls, now, put = started(), iter((1150, 1200)), list[Recorded]()
     calls.begin(0, 1100)
     calls.end(1140)
-    calls.go_alike(5, lambda: next(now), [].append, put.append)
-    calls.begin_alike(1)
-    calls.end_alike(None)
+    calls.enter_fast_path(5, lambda: next(now), [].append, put.append)
+    calls.begin_fast(1)
+    calls.end_fast(None)
     line = calls.pending
     assert line is not None
     assert (line.step, line.batch, line.duration_ns, line.gap_ns, line.loss) == (2, 1, 50, 10, None)
     assert line is calls.pending
-    assert calls.alike_until == 0
+    assert calls.fast_until == 0
     line.skipped = 1
     assert calls.begin(2, 1230) is line
     assert line.interval_ns == 80
@@ -183,11 +183,11 @@ def test_an_interrupt_as_a_line_is_handed_over_gives_no_line_twice() -> None:
     calls = started()
     calls.begin(0, 1100)
     calls.end(1140)
-    calls.go_alike(5, iter(range(1150, 1200)).__next__, [].append, put)
-    calls.begin_alike(1)
-    calls.end_alike(None)
+    calls.enter_fast_path(5, iter(range(1150, 1200)).__next__, [].append, put)
+    calls.begin_fast(1)
+    calls.end_fast(None)
     with pytest.raises(KeyboardInterrupt):
-        calls.begin_alike(2)
+        calls.begin_fast(2)
     assert calls.close_epoch() is None
     assert [record_of(line)["step"] for line in lines] == [1, 2]
 
@@ -200,12 +200,12 @@ def test_an_interrupt_as_the_loss_is_asked_for_gives_no_step_the_loss_of_another
     calls = started()
     calls.begin(0, 1100)
     calls.end(1140)
-    calls.go_alike(5, iter(range(1150, 1200)).__next__, [].append, [].append)
-    calls.begin_alike(1)
-    calls.end_alike({"loss": 1.0})
-    calls.begin_alike(2)
+    calls.enter_fast_path(5, iter(range(1150, 1200)).__next__, [].append, [].append)
+    calls.begin_fast(1)
+    calls.end_fast({"loss": 1.0})
+    calls.begin_fast(2)
     with pytest.raises(KeyboardInterrupt):
-        calls.end_alike(Logs(loss=0.5))
+        calls.end_fast(Logs(loss=0.5))
     last = calls.close_epoch()
     assert last is not None
     assert (last.step, last.loss) == (3, None)
@@ -222,23 +222,23 @@ def told(events: list[tuple[str, int, int]], alike: int) -> tuple[list[str], lis
 
     for what, ns, number in events:
         now = clock[0] = now + ns
-        like_any_other = calls.step < calls.alike_until
+        like_any_other = calls.step < calls.fast_until
         if what == "begin" and like_any_other and not calls.is_open:
-            calls.begin_alike(number)
+            calls.begin_fast(number)
         elif what == "begin":
             line = calls.begin(number, now)
             if line is not None and line.interval_ns is not None:
                 intervals.append(line.interval_ns)
             put(line)
         elif what == "end" and like_any_other and calls.is_open:
-            calls.end_alike({"loss": number / 8})
+            calls.end_fast({"loss": number / 8})
         elif what == "end" and (line := calls.end(now)) is not None:
             line.loss = number / 8
-            calls.go_alike(calls.step + alike, lambda: clock[0], intervals.append, put)
+            calls.enter_fast_path(calls.step + alike, lambda: clock[0], intervals.append, put)
         elif what == "read" and (line := calls.pending) is not None:
             line.skipped = number
         elif what == "wished":
-            calls.alike_until = 0
+            calls.fast_until = 0
         elif what == "evaluated":
             calls.leave_out(min(ns, number))
         elif what == "window":
@@ -288,7 +288,7 @@ def dispatches(events: list[tuple[str, int]], alike: bool) -> tuple[list[dict[st
         match what:
             case "begin" | "begin told twice":
                 batch += what == "begin"
-                recorded = calls.dispatched_alike(batch, now_ns) if alike else None
+                recorded = calls.dispatched_fast(batch, now_ns) if alike else None
                 recorded = recorded or calls.dispatched(batch, now_ns)
             case "wait":
                 last = Line(calls.step, 1, 3, batch, 1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,15 @@ import numpy as np
 import pytest
 
 import mpprof
-from mpprof import cli, workflows
-from mpprof.record import StepRecorder
-from mpprof.record.announcing import command, last_line
+from mpprof import cli
+from mpprof.api import workflows
+from mpprof.record import StepRecorder, end_of_fit
+from mpprof.record.end_of_fit import command, last_line
 from mpprof.store import read_records
+from tests.record import hangs
 from tests.record.training import BATCH, callback, data, model
 
-VERDICT = "mpprof.workflows:announce"
+VERDICT = "mpprof.api.workflows:announce"
 
 
 @pytest.fixture
@@ -122,8 +126,12 @@ def test_short_fits_of_a_long_run_are_not_judged_anew(
     keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[Path] = []
-    announce = workflows.announce
-    monkeypatch.setattr(workflows, "announce", lambda root: (judged.append(root), announce(root))[1])
+    judge = end_of_fit.in_own_process
+    monkeypatch.setattr(
+        end_of_fit,
+        "in_own_process",
+        lambda name, root, **more: (judged.append(root), judge(name, root, **more))[1],
+    )
     recorded, made = callback(tmp_path, verbose=1, announce=VERDICT), model()
     said = []
     for steps in (30, 1, 1, 1, 1):
@@ -145,29 +153,80 @@ def test_a_function_of_the_users_own_is_asked_at_every_end(
     assert capsys.readouterr().out.count("Mine.") == 2
 
 
-@pytest.mark.framework
-def test_a_verdict_that_takes_too_long_does_not_go_on_beside_the_next_fit(
-    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mpprof.record.announcing.PATIENCE_SECONDS", 0.1)
-    threads: list[threading.Thread] = []
+LOOP = """
+import os, pathlib
+def judge(root):
+    root.joinpath("part").write_text(str(os.getpid()))
+    root.joinpath("part").rename(root / "pid")
+    while True:
+        pass
+def fail(root):
+    print("on the way")
+    raise ValueError(root)
+def answer(root):
+    print("on the way")
+    return f"A verdict on {root.name}."
+"""
 
-    def computes(root: Path) -> str:
+
+@pytest.fixture
+def judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module of the user's own, beside their script."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "judges.py").write_text(LOOP)
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+    return "judges"
+
+
+def test_a_verdict_that_takes_too_long_is_killed(
+    judges: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    psutil = pytest.importorskip("psutil")
+    wait = subprocess.Popen.communicate
+
+    def until_it_computes(self: Any, *arguments: Any, **more: Any) -> Any:
+        while not (tmp_path / "pid").exists() and self.poll() is None:
+            os.sched_yield()
+        return wait(self, *arguments, **more)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", until_it_computes)
+    monkeypatch.setattr(end_of_fit, "PATIENCE_SECONDS", 0.0)
+    assert end_of_fit.verdict(f"{judges}:judge", tmp_path) is None
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_a_verdict_by_name_comes_from_another_process_that_finds_the_users_modules(
+    judges: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert end_of_fit.verdict(f"{judges}:answer", tmp_path) == f"A verdict on {tmp_path.name}."
+    assert end_of_fit.verdict(f"{judges}:fail", tmp_path) is None
+    assert judges not in sys.modules
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_packed_program_is_not_started_again(
+    judges: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert end_of_fit.verdict(f"{judges}:answer", tmp_path) is None
+
+
+def test_a_slow_function_of_the_users_own_is_left_to_end_by_itself(tmp_path: Path) -> None:
+    threads: list[threading.Thread] = []
+    ended: list[Path] = []
+
+    def slow(root: Path) -> str:
         threads.append(threading.current_thread())
-        numbers = 0
-        while not released.is_set():
-            numbers += 1
-        return str(numbers)
+        hangs.hanging()
+        released.wait(hangs.GIVEN_UP_S)
+        ended.append(root)
+        return "late"
 
     released = threading.Event()
-    try:
-        fit(model(), 4, callback(tmp_path, verbose=1, announce=computes))
-        (thread,) = threads
-        thread.join(20)
-        assert not thread.is_alive()
-    finally:
-        released.set()
-    assert capsys.readouterr().out == f"mpprof: 4 steps, 0 skipped. More: mpprof report {tmp_path}\n"
+    assert end_of_fit.verdict(slow, tmp_path) is None
+    released.set()
+    hangs.join_by_the_clock(threads[0], hangs.GIVEN_UP_S)
+    assert ended == [tmp_path]
 
 
 def test_the_median_of_a_long_run_says_what_it_is_of(

@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpprof.record import aside as waiting
 from mpprof.store import find_runs, read_records, writing
+from tests.record import hangs
 from tests.record.processes import REPOSITORY
 from tests.record.training import BATCH, callback, data, model
 
@@ -94,22 +94,11 @@ def patient() -> Patient:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Deadlines and flushes in fractions of a second, so that a hang does not hang the tests. Not where a part
-    fails at once: there a busy machine must not make another one late."""
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flushes and samples come often enough for a short training."""
     monkeypatch.setattr(writing, "FLUSH_SECONDS", 0.01)
-    monkeypatch.setattr("mpprof.record.window.LEAST_FREE_BYTES", 1)
+    monkeypatch.setattr("mpprof.record.profile.window.LEAST_FREE_BYTES", 1)
     monkeypatch.setattr("mpprof.record.hardware.EVERY_SECONDS", 0.005)
-    case = getattr(request.node, "callspec", None)
-    if case is not None and case.params.get("kind", "hang") != "hang":
-        return
-    monkeypatch.setattr(waiting, "DEADLINE_SECONDS", 1.2)
-    monkeypatch.setattr("mpprof.record.window.KEEPING_SECONDS", 0.5)
-    monkeypatch.setattr("mpprof.record.announcing.PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr("mpprof.record.recorder.DEADLINE_SECONDS", 0.3)
-    monkeypatch.setattr("mpprof.record.foreign.KEEPING_SECONDS", 0.5)
-    monkeypatch.setattr(writing.LineWriter.close, "__defaults__", (0.3,))
-    monkeypatch.setattr("mpprof.record.hardware.HardwareSampler.stop.__defaults__", (0.3,))
 
 
 # --- broken on purpose -------------------------------------------------------------------------------------
@@ -120,14 +109,6 @@ def error(kind: Callable[[], BaseException]) -> Callable[..., Any]:
         raise kind()
 
     return broken
-
-
-RELEASED = threading.Event()
-
-
-def hangs(*arguments: Any, **more: Any) -> Any:
-    RELEASED.wait(3)
-    raise RuntimeError("released")
 
 
 def answers(value: Any) -> Callable[..., Any]:
@@ -142,7 +123,7 @@ def broken() -> RuntimeError:
     return RuntimeError("broken on purpose")
 
 
-PROBE = "probes.tensorflow.TensorFlowProbe."
+PROBE = "backends.tensorflow.TensorFlowProbe."
 KINDS: dict[str, Callable[..., Any]] = {
     "error": error(broken),
     "full": error(full),
@@ -150,7 +131,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "memory": error(lambda: MemoryError()),
     "exit": error(lambda: SystemExit(3)),
     "recursion": error(lambda: RecursionError("maximum recursion depth exceeded")),
-    "hang": hangs,
+    "hang": hangs.hang,
     "none": answers(None),
     "nonsense": answers("nonsense"),
 }
@@ -185,7 +166,7 @@ BROKEN: tuple[tuple[str, str, int, int, str | None], ...] = (
     (PROBE + "stop_trace", "error", 0, STEPS, None),
     (PROBE + "stop_trace", "memory", 0, STEPS, None),
     (PROBE + "reset_memory_peak", "error", 0, STEPS, "memory"),
-    ("probes.tensorflow._reader", "error", 0, STEPS, "skipped"),
+    ("backends.tensorflow._reader", "error", 0, STEPS, "skipped"),
     ("reading.SkipCounter.settle", "error", 0, 3, "recording"),  # the first skip
     ("reading.SkipCounter.settle", "error", 1, STEPS, "recording"),  # the second one, found at the end
     ("reading.Schedule.due", "recursion", 15, 16, "recording"),
@@ -194,23 +175,23 @@ BROKEN: tuple[tuple[str, str, int, int, str | None], ...] = (
     ("session.model_facts", "exit", 0, STEPS, "model"),
     ("session.fit_facts", "error", 0, STEPS, "fits"),
     ("session.batch_size_of_running_fit", "error", 0, STEPS, "batch_size"),
-    ("describe.machine.cpu", "error", 0, STEPS, "devices"),
-    ("describe.machine.cpu", "hang", 0, STEPS, "devices"),
-    ("describe.machine.with_nvml", "hang", 0, STEPS, "devices"),
+    ("facts.machine.cpu", "error", 0, STEPS, "devices"),
+    ("facts.machine.cpu", "hang", 0, STEPS, "devices"),
+    ("facts.machine.with_nvml", "hang", 0, STEPS, "devices"),
     ("calls.CallLog.begin", "error", 0, 0, "recording"),
     ("calls.CallLog.begin", "memory", 30, 30, "recording"),
     ("calls.CallLog.end", "error", 7, 7, "recording"),
     ("calls.CallLog.close_epoch", "error", 0, STEPS, "recording"),
-    ("window.Plan.opens", "error", 10, 10, "recording"),
-    ("window.Plan.closes", "error", 0, 20, "recording"),
-    ("window._require_space", "full", 0, STEPS, None),
-    ("window._require_space", "hang", 0, STEPS, None),
-    ("window._rss_bytes", "error", 0, STEPS, "profile_windows"),
-    ("window._rss_bytes", "hang", 0, STEPS, "profile_windows"),
-    ("profiling.profile_of", "error", 0, STEPS, "profile_windows"),
-    ("window.Window._move", "full", 0, STEPS, None),
-    ("window.Window._move", "hang", 0, STEPS, None),
-    ("window.Window.mark", "exit", 0, STEPS, "markers"),
+    ("profile.window.Plan.opens", "error", 10, 10, "recording"),
+    ("profile.window.Plan.closes", "error", 0, 20, "recording"),
+    ("profile.window._require_space", "full", 0, STEPS, None),
+    ("profile.window._require_space", "hang", 0, STEPS, None),
+    ("profile.window._rss_bytes", "error", 0, STEPS, "profile_windows"),
+    ("profile.window._rss_bytes", "hang", 0, STEPS, "profile_windows"),
+    ("profile.schedule.profile_of", "error", 0, STEPS, "profile_windows"),
+    ("profile.window.Window._move", "full", 0, STEPS, None),
+    ("profile.window.Window._move", "hang", 0, STEPS, None),
+    ("profile.window.Window.mark", "exit", 0, STEPS, "markers"),
     ("recorder.HardwareSampler.start", "error", 0, STEPS, "hardware"),
     ("hardware._process", "error", 0, STEPS, "hardware"),
     ("hardware._process", "exit", 0, STEPS, "hardware"),
@@ -336,7 +317,6 @@ def test_a_broken_part_stops_no_training(
     kept: int,
     field: str | None,
 ) -> None:
-    RELEASED.clear()
     recorded = callback(tmp_path, profile_steps=WINDOW, hardware=not place.endswith("LineWriter.put"))
     with monkeypatch.context() as broken_world:
         for asked, told in zip(GPU, ([{"device": "GPU:0", "peak_bytes": 2}], None), strict=True):
@@ -344,7 +324,7 @@ def test_a_broken_part_stops_no_training(
                 broken_world.setattr(f"mpprof.record.{asked}", answers(told))
         met = put_in(broken_world, f"mpprof.record.{place}", kind, lambda call: call > after)
         assert patient.train(recorded) == patient.healthy
-        RELEASED.set()
+        hangs.RELEASED.set()
     assert met
     if place.endswith("stop_trace"):
         tf.profiler.experimental.stop(save=False)
@@ -359,11 +339,10 @@ def test_a_broken_part_stops_no_training(
 def test_a_window_whose_size_cannot_be_told_closes(
     patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    RELEASED.clear()
     with monkeypatch.context() as broken_world:
-        met = put_in(broken_world, "mpprof.record.window._rss_bytes", "hang", lambda call: call > 1)
+        met = put_in(broken_world, "mpprof.record.profile.window._rss_bytes", "hang", lambda call: call > 1)
         assert patient.train(callback(tmp_path, profile_steps=WINDOW)) == patient.healthy
-        RELEASED.set()
+        hangs.RELEASED.set()
     assert met
     check(caplog, tmp_path, STEPS, warned=0)  # nothing is lost but the steps that the trace does not hold
     facts = read_records(tmp_path).facts
@@ -382,7 +361,6 @@ def test_a_broken_shelf_stops_no_training(
     moment: int | None,
     kept: int,
 ) -> None:
-    RELEASED.clear()
     broken = threading.Event()
 
     def break_it() -> None:
@@ -395,7 +373,7 @@ def test_a_broken_shelf_stops_no_training(
     with monkeypatch.context() as broken_world:
         met = put_in(broken_world, f"mpprof.store.{place}", kind, lambda call: broken.is_set())
         assert patient.train(callback(tmp_path, profile_steps=WINDOW), at=at) == patient.healthy
-        RELEASED.set()
+        hangs.RELEASED.set()
     assert met
     check(caplog, tmp_path, kept)
 
@@ -413,14 +391,13 @@ def test_a_file_that_cannot_be_closed_has_all_lines(
 def test_a_broken_verdict_a_closed_stdout_and_a_broken_log_stop_no_training(
     patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    RELEASED.clear()
     for k, announce in enumerate((KINDS["hang"], KINDS["exit"], KINDS["memory"])):
         recorded = callback(tmp_path / str(k), verbose=1, announce=announce)
         assert patient.train(recorded) == patient.healthy
     with monkeypatch.context() as world:
-        world.setattr("mpprof.auditing.announce", KINDS["hang"])
+        world.setattr("mpprof.api.auditing.announce", KINDS["hang"])
         assert patient.train(callback(tmp_path / "audit", verbose=1, audit=True)) == patient.healthy
-    RELEASED.set()
+    hangs.RELEASED.set()
 
     class Closed:
         def write(self, text: str) -> int:
@@ -798,7 +775,8 @@ def test_a_stopped_process_goes_on_where_it_was(
     patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def stop() -> None:
-        helper = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -CONT {os.getpid()}"])
+        stopped = f"until grep -q '^State:.T' /proc/{os.getpid()}/status; do :; done"
+        helper = subprocess.Popen(["sh", "-c", f"{stopped}; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
         helper.wait()
 
@@ -833,7 +811,7 @@ def test_after_a_step_that_ran_out_of_memory_the_allocators_state_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, then: str
 ) -> None:
     """The step fails for want of memory, really; the allocator's numbers are a GPU's, which is not here."""
-    from mpprof.record.probes.tensorflow import TensorFlowProbe
+    from mpprof.record.backends.tensorflow import TensorFlowProbe
 
     reads = [0]
 
@@ -917,6 +895,7 @@ def test_a_sink_whose_helper_is_stopped(
 
     class Piped:
         def scalars(self, step: int, unix_s: float, values: Any) -> None:
+            hangs.hanging()
             os.write(writing_end, b"x" * (1 << 20))  # more than a pipe holds: it blocks
 
         def close(self) -> None: ...
@@ -937,7 +916,7 @@ def test_a_machine_without_nvidias_driver(
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("this machine has NVIDIA's driver")
     recorded = callback(tmp_path, hardware=True)
-    assert patient.train(recorded, at={10: lambda: threading.Event().wait(0.1)}) == patient.healthy
+    assert patient.train(recorded) == patient.healthy
     assert check(caplog, tmp_path, STEPS, warned=0)["hardware.gpu"].startswith("NVML: ")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from mpprof.record import StepRecorder
-from mpprof.record.announcing import last_line
+from mpprof.record.end_of_fit import last_line
 from mpprof.store import Records, find_runs, read_records
 from tests.record.processes import REPOSITORY, done
 from tests.record.test_fit_jax import events_of
@@ -229,6 +229,7 @@ def test_the_facts_of_the_run(tmp_path: Path) -> None:
     assert "no GPU" in facts.absent["memory"]
     (told,) = facts.fits
     assert (told.batch_size, told.steps_per_execution, told.jit_compile) == (BATCH, 1, False)
+    assert told.input == {"kind": "arrays"}
     assert told.optimizer.class_name == "LossScaleOptimizer"
     assert (told.optimizer.inner, told.optimizer.initial_scale) == ("SGD", 2.0**15)
     assert told.policy.compute_dtype == "float16"
@@ -514,7 +515,7 @@ def broken(*arguments: Any, **more: Any) -> Any:
 def test_memory_is_read_with_the_counters_and_its_peak_reset_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mpprof.record.probes.tensorflow import TensorFlowProbe
+    from mpprof.record.backends.tensorflow import TensorFlowProbe
 
     resets = []
     told = [{"device": "GPU:0", "peak_bytes": 500, "live_bytes": 300}]
@@ -826,7 +827,7 @@ def test_an_evaluation_in_the_midst_of_an_epoch_loses_no_step(
 
 
 def test_all_steps_between_readings_go_the_short_way(tmp_path: Path) -> None:
-    short = calls_of("end_alike", tmp_path)
+    short = calls_of("end_fast", tmp_path)
     steps = records(tmp_path).steps
     assert steps is not None
     assert steps.step.tolist() == list(range(1, 101))

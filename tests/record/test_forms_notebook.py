@@ -23,7 +23,7 @@ from tests.record.training import callback, data, model
 def listening():
     return {c.laddr.port for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"}
 
-recorded = callback(pathlib.Path(FOLDER), announce="mpprof.workflows:announce", verbose=1, audit=True)
+recorded = callback(pathlib.Path(FOLDER), announce="mpprof.api.workflows:announce", verbose=1, audit=True)
 before, threads = listening(), threading.active_count()
 x, y = data(24)
 model().fit(x, y, batch_size=8, verbose=0, callbacks=[recorded])
@@ -46,7 +46,7 @@ def test_a_result_is_shown_without_a_port(
         pytest.skip("Keras runs on another backend in this process")
     monkeypatch.chdir(tmp_path)
     before = listening()
-    recorded = callback(tmp_path / "run", announce="mpprof.workflows:announce", verbose=1, audit=True)
+    recorded = callback(tmp_path / "run", announce="mpprof.api.workflows:announce", verbose=1, audit=True)
     x, y = data(24)
     model().fit(x, y, batch_size=8, verbose=0, callbacks=[recorded])
     assert recorded.result()._repr_html_().startswith("<iframe")
@@ -119,8 +119,8 @@ def test_policies_are_compared_on_jax(tmp_path: Path) -> None:
 def test_several_jax_processes_say_that_each_records_its_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
     jax = pytest.importorskip("jax")
     pytest.importorskip("keras")
-    from mpprof.record.probes.base import Absent
-    from mpprof.record.probes.jax import JaxProbe
+    from mpprof.record.backends.base import Absent
+    from mpprof.record.backends.jax import JaxProbe
 
     probe = JaxProbe()
     assert "workers" not in probe.distribution(None)

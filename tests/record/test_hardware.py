@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mpprof.record import machine
+from mpprof.record.facts import machine
 from mpprof.record.hardware import HardwareSampler, throttle_names
 
 

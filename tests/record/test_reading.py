@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpprof.record.reading import CLOSE_STEPS, Reading, Schedule, Settled, SkipCounter
+from mpprof.record.backends.base import Reading
+from mpprof.record.reading import CLOSE_STEPS, Schedule, Settled, SkipCounter
 
 
 @dataclass

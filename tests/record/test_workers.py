@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,7 +96,9 @@ def test_a_worker_whose_records_are_damaged_is_a_warning(tmp_path: Path) -> None
 def test_a_worker_joins_the_run_of_its_own_cluster_and_no_older_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpprof.store.writing.JOIN_SECONDS", 0.2)
+    now_s = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(now_s), sleep=lambda seconds: None)
+    monkeypatch.setattr("mpprof.store.writing.time", clock)
     began = time.time() - 1
     assert claim(tmp_path, "first", "one") == tmp_path
     (formats.folder_of(tmp_path) / "run.json").write_text("{}")

@@ -149,7 +149,7 @@ def on_jax(folder: Path) -> None:
         **_recorded(folder),
         "evaluated_within": _evaluated_within(folder / "within"),
         "out_of_memory": _out_of_memory(folder),
-        "alike": calls_of("dispatched_alike", folder / "alike"),
+        "alike": calls_of("dispatched_fast", folder / "alike"),
     }
     _with_a_window_that_was_wished_for(folder)
     _with_windows_on_demand(folder / "on-demand")
@@ -216,7 +216,7 @@ def _waits() -> dict[str, Any]:
     import jax
     from keras.src.utils.tracking import TrackedList
 
-    from mpprof.record.probes.jax import JaxProbe
+    from mpprof.record.backends.jax import JaxProbe
 
     class Trainer:
         pass
@@ -300,7 +300,7 @@ def _evaluated_within(folder: Path) -> int:
     it."""
     import keras
 
-    from mpprof.record.probes.jax import JaxProbe
+    from mpprof.record.backends.jax import JaxProbe
 
     class Reuses(JaxProbe):
         """Where an evaluation has freed the state, the next one lies where that lay, as may well be."""
@@ -337,7 +337,7 @@ def _out_of_memory(folder: Path) -> list[str]:
     import jax
     import keras
 
-    from mpprof.record.probes.jax import JaxProbe
+    from mpprof.record.backends.jax import JaxProbe
 
     class Eats(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:

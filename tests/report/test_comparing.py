@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpprof import workflows
-from mpprof.model.source import Document
+from mpprof.api import ladder, workflows
+from mpprof.model import document as doc
 from mpprof.report import comparing, markdown, text
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
@@ -19,12 +20,14 @@ SAMPLES = Path(__file__).parents[2] / "sample_traces"
 PAIRS = ("a100-launch-bound", "a100-tf32-baseline", "v100-convnet", "v100-input-bound", "v100-odd-vocabulary")
 
 
-def slice_of(role: str, gap: float, baseline: float, now: float, layer: str | None = None) -> Document:
-    return {"class": role, "layer": layer, "ns_per_step": gap, "baseline_ns": baseline, "mixed_ns": now}
+def slice_of(
+    category: str, gap: float, baseline: float, now: float, layer: str | None = None
+) -> doc.GapSlice:
+    return {"class": category, "layer": layer, "ns_per_step": gap, "baseline_ns": baseline, "mixed_ns": now}
 
 
-def rung(slices: list[Document], expected: float | None = 2.0, **more: object) -> Document:
-    empty: Document = {"slices": slices, "expected": expected, "labels": [], "findings": []}
+def rung(slices: list[doc.GapSlice], expected: float | None = 2.0, **more: object) -> doc.Rung:
+    empty: Any = {"slices": slices, "expected": expected, "labels": [], "findings": []}
     return empty | more
 
 
@@ -34,7 +37,7 @@ NS = st.floats(-1e7, 1e8)
 @given(
     st.lists(st.builds(slice_of, st.sampled_from(["matmul", "norm"]), NS, NS, NS), min_size=1, max_size=40)
 )
-def test_rows_sum_to_the_gap_whatever_is_folded(slices: list[Document]) -> None:
+def test_rows_sum_to_the_gap_whatever_is_folded(slices: list[doc.GapSlice]) -> None:
     rows = comparing.gap_rows(rung(slices), 1e8)
     assert len(rows) <= comparing.MOST_ROWS + 1 or len(rows) == len(slices)
     total = comparing.total(rows)
@@ -70,7 +73,7 @@ def test_without_an_expectation_there_is_no_could_be() -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_on_every_sample_the_table_adds_up_and_no_share_exceeds_the_whole(name: str) -> None:
     runs = [workflows.load(SAMPLES / f"{name}-{policy}") for policy in ("float32", "mixed-float16")]
-    document = documents.compare_document(workflows.compare(runs))
+    document = documents.compare_document(ladder.compare(runs))
     (step,) = document["steps"]
     total = comparing.total(comparing.gap_rows(step, document["runs"][1]["time"]["step_ns"]))
     assert total.baseline_ns == pytest.approx(document["runs"][0]["time"]["step_ns"], abs=1)
@@ -92,9 +95,9 @@ def recorded(
     return Recorded(name, V100, dtype, layers, batch, ms, fit=fit)  # type: ignore[arg-type]
 
 
-def compared(tmp_path: Path, *runs: Recorded) -> Document:
+def compared(tmp_path: Path, *runs: Recorded) -> doc.Comparison:
     loaded = [workflows.load(write(run, tmp_path)) for run in runs]
-    return documents.compare_document(workflows.compare(loaded))
+    return documents.compare_document(ladder.compare(loaded))
 
 
 def test_a_ladder_of_four_is_seen_at_a_glance(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 import copy
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import jsonschema
 import pytest
 
+from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
+from mpprof.report import schema, tables
 from tests.report import hand_made
 
 DIAGNOSES = (hand_made.diagnosis, hand_made.bare, hand_made.cpu)
@@ -18,7 +20,7 @@ CONTRACT = {
     "": "schema run steps time tensor_core speedup bounds memory findings unable clear warnings absent verdict",
     "run": "name policy backend device jit_compile batch_size",
     "steps": "count steady median_ns p95_ns skipped skipped_ratio loss_scale peak_memory_bytes",
-    "time": "basis step_ns wall_ns window_ns device_ns slices devices",
+    "time": "basis step_ns function_ns wall_ns window_ns device_ns between_steps slices devices",
     "tensor_core": "matmul_ns_per_step ratio reason by_precision fallback_ns_per_step unknown_ratio",
     "speedup": "baseline baseline_id observed interval expected expected_with_host ceiling estimated slices "
     "unexplained_ns",
@@ -147,3 +149,21 @@ def test_kernel_differences_say_which_step_of_the_ladder_they_belong_to() -> Non
     assert document["kernels"][0]["to_ns"] is None
     assert document["steps"][0]["from"] == 0
     assert document["steps"][0]["to"] == 1
+
+
+@pytest.mark.parametrize("name", schema.DOCUMENTS)
+def test_the_shipped_schema_is_that_of_the_types(name: str) -> None:
+    assert schema.path(name).read_text(encoding="utf-8") == schema.text(name), (
+        "run `python -m mpprof.report.schema`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [("kernels", doc.KernelRow), ("ops", doc.OpRow), ("layers", doc.LayerRow), ("memory", doc.MemoryItem)],
+)
+def test_the_columns_of_a_table_are_the_keys_of_its_rows(kind: str, row: Any) -> None:
+    spread = {key: [f"{key}.code", f"{key}.text"] for key in ("reason", "eligible_reason")}
+    told_by_option_or_of_some_rows_alone = {"stream", "spans", "layers"}
+    keys = set(get_type_hints(row)) - told_by_option_or_of_some_rows_alone
+    assert {column for key in keys for column in spread.get(key, [key])} == set(tables.KEYS[kind])

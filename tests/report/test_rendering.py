@@ -116,6 +116,28 @@ def test_another_vendors_matrix_units_go_by_their_own_name() -> None:
     assert "Tensor Cores" not in rendered
 
 
+@pytest.mark.parametrize(
+    ("transforms", "said"),
+    [(0.0, ""), (5.0, "50 % convolution transforms"), (10.0, "transforms of convolutions")],
+)
+def test_helpers_of_matrix_work_are_named_where_they_transform_convolutions(
+    transforms: float, said: str
+) -> None:
+    document = documents.document(hand_made.diagnosis())
+    assert document["time"] is not None
+    (matmul,) = [part for part in document["time"]["slices"] if part["class"] == "matmul"]
+    matmul["by"] = [
+        {
+            "placement": "not_matmul",
+            "precision": "fp32",
+            "ns_per_step": 10.0,
+            "transforms_ns_per_step": transforms,
+        }
+    ]
+    (row,) = [row for row in content.time_rows(document["time"]) if row.label == "not_matmul fp32"]
+    assert row.text == said
+
+
 def test_small_slices_are_folded_and_the_sum_still_holds() -> None:
     rendered = text.render(documents.document(hand_made.diagnosis()))
     assert re.search(r"3 smaller .*cast, reduce, layout", rendered)

@@ -428,3 +428,26 @@ def test_numbers_beyond_64_bits_and_nulls_are_as_if_left_out(tmp_path: Path) -> 
     assert records.hardware is not None
     assert records.hardware.gpu.tolist() == [-1, -1]
     assert records.warnings == ()
+
+
+def test_what_the_log_holds_is_not_absent(tmp_path: Path) -> None:
+    """run.json says what is missing as a run begins; a value may come later, and a part may fail later."""
+    absent = {
+        "input_wait_ns": "recorded where the loop iterates over recorder.batches(data)",
+        "loss": "nothing was seen",
+        "loss_scale": "no step has run",
+        "skipped": "failed while recording: RuntimeError: broken",
+        "memory": "no GPU",
+        "batch_size": "the input does not state it",
+        "distribution": "not asked",
+    }
+    given = {"run_id": "r", "created_unix_ns": 5, "absent": absent, "fits": [{"fit": 1, "first_step": 1}]}
+    lines = STEPS + step(1, input_wait_ns=3, loss=2.0, skipped=0)
+    facts = read_records(run_with(tmp_path / "first", lines, given)).facts
+    assert facts is not None
+    assert set(facts.absent) == set(absent) - {"input_wait_ns", "loss"}
+    given["fits"] = [{"fit": 1, "first_step": 1, "batch_size": 8}]
+    lines += step(2, loss_scale=8.0, memory=[{"device": "GPU:0", "peak_bytes": 5}])
+    facts = read_records(run_with(tmp_path / "later", lines, given)).facts
+    assert facts is not None
+    assert set(facts.absent) == {"skipped", "distribution"}

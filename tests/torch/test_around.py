@@ -60,7 +60,7 @@ def test_the_result_and_the_last_line_tell_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x, y = data(30, bad_steps=(4,))
-    recorded = callback(tmp_path, verbose=1, announce="mpprof.workflows:announce")
+    recorded = callback(tmp_path, verbose=1, announce="mpprof.api.workflows:announce")
     fit(model(), x, y, recorded)
     result = recorded.result()
     assert (result.path, result.steps, result.skipped, result.finished) == (tmp_path, 30, 1, True)

@@ -26,9 +26,9 @@ from tests.torch.training import (
 
 pytestmark = pytest.mark.framework
 modules = torch.nn.modules.module
-torch_trace = import_module("mpprof.record.probes.torch_trace")  # not without torch
+torch_trace = import_module("mpprof.record.backends.torch_trace")  # not without torch
 
-PROBE = "probes.torch.TorchProbe."
+PROBE = "backends.torch.TorchProbe."
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +71,9 @@ def nonsense(*arguments: Any, **more: Any) -> Any:
         (PROBE + "counters", "skipped"),
         (PROBE + "snapshot", "skipped"),
         (PROBE + "marker", "markers"),
-        ("probes.torch._reading", "skipped"),
-        ("probes.torch_settings.framework", "framework"),
-        ("probes.torch_settings._tf32", "settings"),
+        ("backends.torch._reading", "skipped"),
+        ("backends.torch_settings.framework", "framework"),
+        ("backends.torch_settings._tf32", "settings"),
         ("calls.CallLog.dispatched", "recording"),
         ("session.model_facts", "model"),
         ("session.fit_facts", "fits"),
@@ -109,7 +109,7 @@ def test_a_range_that_fails_is_left_out(
     undisturbed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     x, y = data(40, bad_steps=(3, 36))
-    monkeypatch.setattr(f"mpprof.record.probes.torch_ranges.{place}", raising(RuntimeError))
+    monkeypatch.setattr(f"mpprof.record.backends.torch_ranges.{place}", raising(RuntimeError))
     made = model()
     fit(made, x, y, callback(tmp_path, profile_steps=(20, 24)))
     assert digest(made) == undisturbed
@@ -150,7 +150,7 @@ def test_after_an_out_of_memory_error_the_allocators_last_state_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, of which there is none here: the probe tells a state."""
-    from mpprof.record.probes.torch import TorchProbe
+    from mpprof.record.backends.torch import TorchProbe
 
     told = [{"device": "cuda:0", "peak_bytes": 500, "live_bytes": 300}]
     monkeypatch.setattr(TorchProbe, "memory", lambda self: told)

@@ -190,7 +190,7 @@ def test_steps_and_skips_of_a_loader_of_known_and_unknown_length(tmp_path: Path,
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
-def test_a_generator_tells_no_batch_size(tmp_path: Path) -> None:
+def test_a_generator_shows_its_batch_size(tmp_path: Path) -> None:
     x, y = data(13, bad_steps=(3,))
     made = model()
     made.fit(
@@ -203,8 +203,8 @@ def test_a_generator_tells_no_batch_size(tmp_path: Path) -> None:
     assert read.steps.step[-1] == 13
     assert total_skipped(read) == 1
     assert read.facts is not None
-    assert read.facts.fits[0].batch_size is None
-    assert "batch_size" in read.facts.absent
+    assert read.facts.fits[0].batch_size == BATCH
+    assert "batch_size" not in read.facts.absent
 
 
 def test_several_fits_are_one_run_with_one_window_and_their_validations(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_where_the_device_runs_behind_only_waits_give_intervals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, of which there is none here: the probe is told so, and its waits are counted."""
-    from mpprof.record.probes import torch as probes
+    from mpprof.record.backends import torch as probes
 
     waits = []
     monkeypatch.setattr(probes, "_on_accelerator", lambda: True)

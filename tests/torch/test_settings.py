@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from mpprof.record.probes.base import Absent
-from mpprof.record.reading import Reading
+from mpprof.record.backends.base import Absent, Reading
 from tests.torch.training import keras, model, torch
 
 pytestmark = pytest.mark.framework
-probes = import_module("mpprof.record.probes.torch")  # not without torch
-settings = import_module("mpprof.record.probes.torch_settings")
+probes = import_module("mpprof.record.backends.torch")  # not without torch
+settings = import_module("mpprof.record.backends.torch_settings")
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,8 @@ from tests.torch.training import BATCH, callback, data, digest, fit, keras, mode
 
 pytestmark = pytest.mark.framework
 modules = torch.nn.modules.module
-torch_ranges = import_module("mpprof.record.probes.torch_ranges")  # not without torch
-torch_trace = import_module("mpprof.record.probes.torch_trace")
+torch_ranges = import_module("mpprof.record.backends.torch_ranges")  # not without torch
+torch_trace = import_module("mpprof.record.backends.torch_trace")
 
 REPOSITORY = Path(__file__).parents[2]
 

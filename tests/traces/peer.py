@@ -84,7 +84,8 @@ def steps_agree(trace: Trace, path: Path, scratch: Path) -> int:
     for number, start, end in zip(
         trace.markers.number.tolist(), trace.markers.start_ns.tolist(), trace.markers.end_ns.tolist(), strict=True
     ):  # fmt: skip
-        ours[number] = max(end - start, ours.get(number, 0))
+        if number >= 0:  # a call of the training function has no number
+            ours[number] = max(end - start, ours.get(number, 0))
     assert ours == pytest.approx(theirs, abs=1_000)  # they print microseconds
     return len(ours)
 

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from mpprof import traces
-from mpprof.analysis import eligibility, layers, placement, timeline
+from mpprof.analysis.kernels import eligibility, placement
+from mpprof.analysis.layers import attribution
+from mpprof.analysis.steps import boundaries
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 from tests.traces.conftest import SHARED
@@ -83,17 +85,18 @@ def test_a_kernel_belongs_to_the_innermost_op_around_its_launch_and_to_its_modul
 
 def test_a_backward_op_gets_the_modules_of_its_forward_op_and_the_phase(trace: Trace) -> None:
     assert op_of(trace, 1) == "Net_0/Linear_0/AddmmBackward0 aten::mm"
-    owner = layers.attribute(trace, None)
+    owner = attribution.attribute(trace, None)
     assert owner.phase_of(int(trace.kernels.op[1])) == "backward"
     assert op_of(trace, 2) == "Optimizer.step#Adam.step aten::_foreach_add_"
     assert owner.phase_of(int(trace.kernels.op[2])) == "optimizer"
 
 
 def test_steps_come_from_profiler_steps(trace: Trace) -> None:
-    found = timeline.periods(trace, 0)
+    found = boundaries.periods(trace, 0)
     assert found.source == "torch"
-    assert found.number.tolist() == [4, 5]
-    assert (found.end_ns - found.start_ns).tolist() == [1_000_000, 1_000_000]
+    assert found.number.tolist() == [4, 5, 6]
+    assert found.pause_ns is not None
+    assert (found.start_ns[1:] - found.start_ns[:-1]).tolist() == [1_000_000, 1_000_000]
 
 
 def test_copies_have_a_direction_and_a_size(trace: Trace) -> None:
@@ -114,7 +117,7 @@ def test_memory_events_become_allocations_with_their_op(trace: Trace) -> None:
     assert trace.allocations.bytes.tolist() == [2048] * 3
     assert trace.allocations.live_bytes.tolist() == [12_048] * 3
     assert trace.ops[trace.allocations.op[0]].name == "Net_0/Linear_0/aten::addmm"
-    assert "allocations" not in trace.lacks
+    assert "allocations" not in trace.missing
 
 
 def test_python_frames_are_no_ops_and_no_host_events(tmp_path: Path) -> None:
@@ -137,7 +140,7 @@ def test_an_old_external_id_that_repeats_the_correlation_names_no_op(tmp_path: P
     assert op_of(trace, 1) == "aten::mm"
 
 
-def test_one_step_is_taken_from_its_projection_onto_the_device(tmp_path: Path) -> None:
+def test_one_step_is_its_marker_and_not_the_projection_onto_the_device(tmp_path: Path) -> None:
     kineto = Kineto()
     kineto.host("user_annotation", "ProfilerStep#6", 0, 100)
     kineto.launch("k", 10, 20, 5)
@@ -145,9 +148,9 @@ def test_one_step_is_taken_from_its_projection_onto_the_device(tmp_path: Path) -
     kineto.work("ProfilerStep#6", 20, 60, cat="gpu_user_annotation")
     trace = read(tmp_path, kineto)
     assert len(trace.kernels) == 2  # the projection is no kernel
-    found = timeline.periods(trace, 0)
-    assert (found.source, found.number.tolist()) == ("steps_line", [6])
-    assert (found.end_ns - found.start_ns).tolist() == [60_000]
+    found = boundaries.periods(trace, 0)
+    assert (found.source, found.number.tolist()) == ("torch", [6])
+    assert (found.end_ns - found.start_ns).tolist() == [100_000]
 
 
 def test_without_a_card_the_innermost_ops_are_the_kernels(tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_without_a_card_the_innermost_ops_are_the_kernels(tmp_path: Path) -> Non
     trace = read(tmp_path, kineto)
     assert trace.basis == "host"
     assert [name_of(trace, row) for row in range(len(trace.kernels))] == ["aten::addmm", "aten::relu"]
-    assert "device" in trace.lacks
+    assert "device" in trace.missing
 
 
 def test_without_a_card_an_op_is_the_work_in_spite_of_the_helpers_that_it_calls(tmp_path: Path) -> None:
@@ -209,10 +212,10 @@ def test_a_range_round_a_module_is_a_scope_like_a_frame_of_one(tmp_path: Path) -
         "LossScaleOptimizer/aten::div",
         "Optimizer.step#Adam.step aten::mul",
     ]
-    owner = layers.attribute(trace, None)
+    owner = attribution.attribute(trace, None)
     phases = [owner.phase_of(op) for op in trace.kernels.op.tolist()]
     assert phases == ["forward", "backward", "loss_scale", "optimizer"]
-    assert "layers" not in trace.lacks
+    assert "layers" not in trace.missing
 
 
 def test_our_own_markers_in_a_trace_of_somebody_elses_come_before_theirs(tmp_path: Path) -> None:
@@ -221,8 +224,8 @@ def test_our_own_markers_in_a_trace_of_somebody_elses_come_before_theirs(tmp_pat
         kineto.host("user_annotation", f"mpprof_step#{step + 20}", step * 100, 99)
         kineto.host("user_annotation", f"ProfilerStep#{step}", step * 100 + 5, 90)
         kineto.op("aten::mm", step * 100 + 10, 30)
-    found = timeline.periods(read(tmp_path, kineto), 0)
-    assert (found.source, found.number.tolist()) == ("mpprof", [20, 21, 22])
+    found = boundaries.periods(read(tmp_path, kineto), 0)
+    assert (found.source, found.number.tolist()) == ("mpprof", [20, 21, 22, 23])
 
 
 @pytest.mark.parametrize(("apart_us", "said"), [(-1, True), (1, True), (2, True), (4, False), (5, False)])
@@ -243,9 +246,9 @@ def test_what_the_file_lacks_is_said(tmp_path: Path) -> None:
     kineto = Kineto()
     kineto.op("aten::mm", 0, 10)
     kineto.launch("k", 1, 5, 5)
-    lacks = read(tmp_path, kineto).lacks
-    assert {"allocations", "markers", "shapes", "layers", "hlo"} <= lacks.keys()
-    assert "record_shapes=True" in lacks["shapes"]
+    missing = read(tmp_path, kineto).missing
+    assert {"allocations", "markers", "shapes", "layers", "hlo"} <= missing.keys()
+    assert "record_shapes=True" in missing["shapes"]
 
 
 # --- TensorFlow's export -----------------------------------------------------------------------------------
@@ -317,10 +320,10 @@ def test_tensorflows_export_gives_streams_and_no_derived_line(tmp_path: Path) ->
     assert [stream.name for stream in trace.streams] == ["stream:13"]
     assert trace.ops[trace.kernels.op[0]].type == "MatMul"
     assert trace.kernels.launch.tolist() != [-1, -1, -1]
-    assert timeline.periods(trace, 0).number.tolist() == [0, 1]
+    assert boundaries.periods(trace, 0).number.tolist() == [0, 1, 2]
     verdict = placement.place(trace)
     assert verdict.verdicts[verdict.index[0]].placement == "tensor_core"
-    assert "facts" in trace.lacks
+    assert "facts" in trace.missing
 
 
 def test_tensorflow_1_lists_each_stream_twice(tmp_path: Path) -> None:
@@ -424,7 +427,7 @@ def test_a_bomb_is_refused(tmp_path: Path) -> None:
 def test_more_events_than_can_be_held_are_left_out_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpprof.traces.chrome_json.MAX_EVENTS", 20)
+    monkeypatch.setattr("mpprof.traces.chrome.json.MAX_EVENTS", 20)
     trace = read(tmp_path, small())
     assert len(trace.host) + len(trace.kernels) <= 20
     assert len(trace.warnings) == 1

@@ -12,7 +12,7 @@ import pytest
 from mpprof import traces
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import HloInstruction, Trace
-from mpprof.traces import xspace
+from mpprof.traces.xspace import reader
 from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
 from tests.traces.conftest import SHARED, needs_shared
 
@@ -85,12 +85,12 @@ def test_find_gives_traces_oldest_first_and_nothing_else(tmp_path: Path) -> None
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, data)
         os.utime(path, (10_000 - age, 10_000 - age))
-    found = traces.find(tmp_path)
+    found = traces.find_traces(tmp_path)
     assert [p.relative_to(tmp_path).parts[0] for p in found] == ["a", "b"]
-    assert traces.find(found[0]) == (found[0],)
-    assert traces.find(tmp_path / "b" / "plugins") == (found[1],)
+    assert traces.find_traces(found[0]) == (found[0],)
+    assert traces.find_traces(tmp_path / "b" / "plugins") == (found[1],)
     with pytest.raises(NotFoundError):
-        traces.find(tmp_path / "c")
+        traces.find_traces(tmp_path / "c")
 
 
 def test_a_cut_within_the_host_plane_keeps_the_device_whole(file: Path) -> None:
@@ -347,7 +347,7 @@ def test_what_follows_the_end_of_a_json_trace_is_said(tmp_path: Path) -> None:
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xspace, "MAX_UNPACKED", 1 << 22)
+    monkeypatch.setattr(reader, "MAX_UNPACKED", 1 << 22)
     path = write(tmp_path / "host.xplane.pb.gz", gzip.compress(b"\0" * (1 << 24)))
     with pytest.raises(UnreadableError, match="unpacks to more than"):
         traces.read(path)

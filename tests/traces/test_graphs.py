@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpprof import traces, workflows
+from mpprof import traces
+from mpprof.api import workflows
 from mpprof.model.trace import Trace, WorkKind
-from mpprof.traces.hlo import Modules
-from mpprof.traces.planes import read_space
+from mpprof.traces.common.hlo import Modules
+from mpprof.traces.common.planes import read_space
 from tests.builders.hlo import PROGRAM, Instruction, metadata_plane
 from tests.builders.xspace import Space, tagged_bytes
 from tests.traces.conftest import SHARED, needs_shared

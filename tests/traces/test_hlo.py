@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mpprof import traces
-from mpprof.analysis.roofline import cost
+from mpprof.analysis.breakdown.roofline import cost
 from mpprof.model.trace import HloInstruction, Op
 from tests.builders.xspace import Space, tagged_bytes, tagged_varint
 from tests.traces.conftest import SHARED, needs_shared

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpprof import traces, workflows
-from mpprof.analysis import placement, timeline
+from mpprof import traces
+from mpprof.analysis.kernels import placement
+from mpprof.analysis.steps import boundaries
+from mpprof.api import workflows
 from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import CopyKind, Trace, WorkKind
@@ -102,9 +104,17 @@ def test_an_op_lies_in_the_ranges_around_its_launch(trace: Trace) -> None:
 
 
 def test_ranges_that_name_steps_are_markers(trace: Trace) -> None:
-    found = timeline.periods(trace, 0)
-    assert (found.source, found.number.tolist()) == ("nvtx", [0, 1])
-    assert (found.end_ns - found.start_ns).tolist() == [1000, 1000]
+    found = boundaries.periods(trace, 0)
+    assert (found.source, found.number.tolist()) == ("nvtx", [0, 1, 2])
+    assert (found.end_ns - found.start_ns).tolist() == [900, 900, 900]
+
+
+def test_a_range_that_names_a_step_without_a_number_is_one_too(tmp_path: Path) -> None:
+    path = export(
+        tmp_path / "one.sqlite", extra="update NVTX_EVENTS set text = 'train_step' where text like 'step %'"
+    )
+    found = boundaries.periods(traces.read(path), 0)
+    assert (found.source, found.number.tolist()) == ("nvtx", [-1, -1, -1])
 
 
 def test_times_names_and_launches_are_the_tables(trace: Trace) -> None:
@@ -164,25 +174,25 @@ def test_an_export_without_kernels_says_what_it_lacks_and_not_that_none_ran(
     tmp_path: Path, extra: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = export(tmp_path / "w.sqlite", extra=extra)
-    lacks = traces.read(path).lacks["kernels"]
-    assert says in lacks
+    missing = traces.read(path).missing["kernels"]
+    assert says in missing
     assert main(["report", str(path), "--format", "json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["absent"]["time"] == lacks
+    assert report["absent"]["time"] == missing
     (finding,) = report["findings"]
-    assert (finding["code"], finding["summary"]) == ("MP908", lacks)
+    assert (finding["code"], finding["summary"]) == ("MP908", missing)
     assert "nsys profile --trace=cuda" in finding["remedy"]
     assert main(["kernels", str(path)]) == 0
-    assert f"warning: {lacks}" in capsys.readouterr().err
+    assert f"warning: {missing}" in capsys.readouterr().err
 
 
 def test_the_report_says_what_the_format_lacks(tmp_path: Path) -> None:
     trace = traces.read(export(tmp_path / "w.sqlite"))
     absent = workflows.diagnose(workflows.load(tmp_path / "w.sqlite")).absent
-    assert set(trace.lacks) == {"allocations", "hlo", "shapes"}
-    assert absent["memory"] == trace.lacks["allocations"]
+    assert set(trace.missing) == {"allocations", "hlo", "shapes"}
+    assert absent["memory"] == trace.missing["allocations"]
     assert {what: why for what, why in absent.items() if what.startswith("trace.")} == {
-        "trace.hlo": trace.lacks["hlo"], "trace.shapes": trace.lacks["shapes"],
+        "trace.hlo": trace.missing["hlo"], "trace.shapes": trace.missing["shapes"],
     }  # fmt: skip
 
 
@@ -196,7 +206,7 @@ def test_a_report_says_how_to_export_it(tmp_path: Path) -> None:
 def test_an_export_that_is_named_like_a_report_is_read(tmp_path: Path) -> None:
     path = export(tmp_path / "run.nsys-rep")
     assert len(traces.read(path).kernels) > 0
-    assert traces.find(tmp_path) == (path,)
+    assert traces.find_traces(tmp_path) == (path,)
     assert workflows.load(tmp_path).warnings == ()
 
 
@@ -245,7 +255,7 @@ def test_another_applications_database_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(UnreadableError, match="no table StringIds"):
         traces.read(path)
-    assert traces.find(tmp_path) == ()
+    assert traces.find_traces(tmp_path) == ()
 
 
 def test_a_view_that_never_ends_is_not_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mpprof import traces
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
-from mpprof.traces import walk, walk_reference
+from mpprof.traces.common import walk, walk_reference
 from tests.traces.conftest import SHARED, V100, needs_shared, shared_xplanes
 from tests.traces.peer import events_agree, ops_agree, steps_agree, xprof
 from tests.traces.test_damage import check
@@ -117,7 +117,7 @@ def test_tensorflow_on_the_cpu_gives_leaf_ops(policy: str, record: Record, tmp_p
     check(trace)
     assert trace.basis == "host"
     assert trace.devices[0].facts.kind == "cpu"
-    assert trace.markers.number.tolist() == [6, 7, 8]
+    assert [n for n in trace.markers.number.tolist() if n >= 0] == [6, 7, 8]
     types = {trace.ops[row].type for row in trace.kernels.op.tolist()}
     assert any("MatMul" in t for t in types)
     assert not types & {"StatefulPartitionedCall", "If", "StatelessIf", "_Arg", "_Retval"}
@@ -149,7 +149,7 @@ def test_xla_on_the_cpu_gives_instructions_with_their_hlo(
     trace = traces.read(path, strict=True)
     check(trace)
     assert trace.basis == "host"
-    assert trace.markers.number.tolist() == [6, 7, 8]
+    assert [n for n in trace.markers.number.tolist() if n >= 0] == [6, 7, 8]
     assert set(np.array(trace.strings)[trace.markers.family]) == {"mpprof"}
     ops = [trace.ops[row] for row in trace.kernels.op.tolist()]
     assert len(ops) > 20

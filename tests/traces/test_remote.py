@@ -12,10 +12,12 @@ import fsspec
 import pytest
 
 import mpprof
+from mpprof import traces
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
-from mpprof.traces import awaited, remote, remote_copies
-from mpprof.traces.remote_listing import File
+from mpprof.traces.common import lazy_fetch
+from mpprof.traces.remote import copies, fetch
+from mpprof.traces.remote.listing import File
 from tests.traces.kineto import small
 from tests.traces.servers import Web
 
@@ -68,12 +70,12 @@ def test_a_second_look_fetches_nothing_and_a_change_is_fetched(
     web: Web, folder: Path, tmp_path: Path
 ) -> None:
     path = small().write(folder / "w.pt.trace.json")
-    first = remote.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept")
+    first = fetch.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept")
     assert first.read_bytes() == path.read_bytes()
-    assert remote.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept") == first
+    assert fetch.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept") == first
     assert len(web.content(".json")) == 1
     path.write_bytes(path.read_bytes() + b" ")
-    assert remote.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept").read_bytes() == path.read_bytes()
+    assert fetch.fetch(f"{web.url}/w.pt.trace.json", tmp_path / "kept").read_bytes() == path.read_bytes()
     assert len(web.content(".json")) == 2
 
 
@@ -133,7 +135,7 @@ def test_no_connection_is_said_as_such(web: Web, tmp_path: Path) -> None:
     url = web.url
     web.close()
     with pytest.raises(UnreadableError, match="cannot be reached"):
-        remote.fetch(f"{url}/w.json.gz", tmp_path)
+        fetch.fetch(f"{url}/w.json.gz", tmp_path)
 
 
 def test_an_error_in_the_file_names_the_address(
@@ -149,7 +151,7 @@ def test_an_error_in_the_file_names_the_address(
 def test_passwords_and_signatures_are_not_shown(web: Web, tmp_path: Path) -> None:
     address = web.url.replace("//", "//me:secret@") + "/none.json.gz?signature=abc"
     with pytest.raises(MpprofError) as caught:
-        remote.fetch(address, tmp_path)
+        fetch.fetch(address, tmp_path)
     assert "secret" not in str(caught.value)
     assert "abc" not in str(caught.value)
 
@@ -163,9 +165,9 @@ def test_another_filesystem_is_walked_the_same_way(memory: Any, tmp_path: Path) 
     memory.pipe("/logs/plugins/profile/b/host.pt.trace.json", b"kineto")
     memory.pipe("/logs/mpprof/run.json", b"{}")
     memory.pipe("/logs/mpprof/counters.bin", b"no record of ours")
-    found = remote.fetch("memory://logs", tmp_path)
+    found = fetch.fetch("memory://logs", tmp_path)
     for path in found.rglob("*"):
-        awaited.complete(path)
+        lazy_fetch.complete(path)
     names = sorted(
         p.relative_to(found).as_posix() for p in found.rglob("*") if p.is_file() and p.name[0] != "."
     )
@@ -176,16 +178,24 @@ def test_another_filesystem_is_walked_the_same_way(memory: Any, tmp_path: Path) 
     ]
 
 
+def test_no_reader_meets_the_zeros_that_stand_for_a_trace(memory: Any, tmp_path: Path) -> None:
+    memory.pipe("/logs/plugins/profile/a/host.pt.trace.json", small().text())
+    memory.pipe("/logs/mpprof/run.json", b"{}")
+    (path,) = fetch.fetch("memory://logs", tmp_path).rglob("host.pt.trace.json")
+    assert not path.read_bytes().strip(b"\0")  # so far its name, its size and nothing else
+    assert len(traces.read(path).kernels) == 12
+
+
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Hostile:
         def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
             return [{"name": f"{path}/../../../outside.xplane.pb", "type": "file", "size": 5, "ETag": "1"}]
 
-    monkeypatch.setattr(remote, "_connect", lambda address: (Hostile(), "root/logs"))
+    monkeypatch.setattr(fetch, "_connect", lambda address: (Hostile(), "root/logs"))
     with pytest.raises(
         UnreadableError, match=r"^s3://root/logs: the server lists a name that leads elsewhere.* Give the"
     ):
-        remote.fetch("s3://root/logs", tmp_path / "kept")
+        fetch.fetch("s3://root/logs", tmp_path / "kept")
     assert not list(tmp_path.rglob("outside*"))
 
 
@@ -194,9 +204,9 @@ def test_a_listing_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
             return [{"name": f"{path}/{at}", "type": "directory"} for at in range(50)]
 
-    monkeypatch.setattr(remote, "_connect", lambda address: (Endless(), "logs"))
+    monkeypatch.setattr(fetch, "_connect", lambda address: (Endless(), "logs"))
     with pytest.raises(UnreadableError, match=r"^s3://logs: more than 20000 files"):
-        remote.fetch("s3://logs", tmp_path)
+        fetch.fetch("s3://logs", tmp_path)
 
 
 def test_a_download_that_breaks_off_leaves_nothing(
@@ -207,7 +217,7 @@ def test_a_download_that_breaks_off_leaves_nothing(
         type(memory), "info", lambda self, path, **_: {"name": path, "size": 9, "type": "file", "ETag": "1"}
     )
     with pytest.raises(UnreadableError, match="byte 5 of 9"):
-        remote.fetch("memory://w.json.gz", tmp_path)
+        fetch.fetch("memory://w.json.gz", tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -217,11 +227,11 @@ def test_a_missing_package_and_an_unknown_scheme_say_what_to_do(
     def missing(address: str) -> None:
         raise ImportError("Install s3fs to access S3")
 
-    monkeypatch.setattr(remote, "_connect", missing)
+    monkeypatch.setattr(fetch, "_connect", missing)
     with pytest.raises(UsageError, match="pip install s3fs"):
-        remote.fetch("s3://bucket/w.json.gz", tmp_path)
+        fetch.fetch("s3://bucket/w.json.gz", tmp_path)
     with pytest.raises(UsageError, match="ftp:// is not fetched"):
-        remote.address_of(Path("ftp://host/w.json.gz"))
+        fetch.address_of(Path("ftp://host/w.json.gz"))
 
 
 def test_a_file_address_is_read_where_it_lies(
@@ -243,28 +253,28 @@ def test_a_file_of_unstated_size_without_end_is_refused(
     memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.pipe("/w.json.gz", b"x" * 3000)
-    monkeypatch.setattr(remote_copies, "UNSIZED_BYTES", 1000)
+    monkeypatch.setattr(copies, "UNSIZED_BYTES", 1000)
     file = File("/w.json.gz", "w.json.gz", None, "", None, single=True)
     with pytest.raises(UnreadableError, match="states no size"):
-        remote_copies.get(memory, file, tmp_path, "memory://w.json.gz")
+        copies.get(memory, file, tmp_path, "memory://w.json.gz")
     assert not list(tmp_path.iterdir())
 
 
 def test_what_was_used_longest_ago_goes(memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "LIMIT_BYTES", 1500)
+    monkeypatch.setattr(fetch, "LIMIT_BYTES", 1500)
     for name in ("a", "b"):
         memory.pipe(f"/{name}.json.gz", b"x" * 1000)
-        copy = remote.fetch(f"memory://{name}.json.gz", tmp_path)
+        copy = fetch.fetch(f"memory://{name}.json.gz", tmp_path)
         if name == "a":
             os.utime(copy.with_name(".a.json.gz.version"), (1, 1))  # long ago
     assert [path.name for path in tmp_path.rglob("*.json.gz")] == ["b.json.gz"]
 
 
 def test_an_address_survives_being_a_path() -> None:
-    assert remote.address_of(Path("https://host/a/b")) == "https://host/a/b"
-    assert remote.address_of(Path("gs://bucket/run")) == "gs://bucket/run"
-    assert remote.address_of(Path("HTTPS://Host/a/B")) == "https://Host/a/B"
-    assert remote.address_of(Path("logs/run")) is None
-    assert remote.address_of(Path("C:/logs")) is None
+    assert fetch.address_of(Path("https://host/a/b")) == "https://host/a/b"
+    assert fetch.address_of(Path("gs://bucket/run")) == "gs://bucket/run"
+    assert fetch.address_of(Path("HTTPS://Host/a/B")) == "https://Host/a/B"
+    assert fetch.address_of(Path("logs/run")) is None
+    assert fetch.address_of(Path("C:/logs")) is None
     with pytest.raises(NotFoundError):
-        remote.fetch("memory://nothing", Path("unused"))
+        fetch.fetch("memory://nothing", Path("unused"))

@@ -14,7 +14,8 @@ import pytest
 import mpprof
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
-from mpprof.traces import awaited, remote, remote_copies
+from mpprof.traces.common import lazy_fetch
+from mpprof.traces.remote import copies, fetch
 from tests.traces.servers import S3, Gcs
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
@@ -147,9 +148,9 @@ def test_runs_of_two_addresses_are_compared(bucket: Bucket, capsys: pytest.Captu
 
 
 def test_a_file_comes_in_ranges(bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(copies, "BLOCK_BYTES", 1000)
     bucket.put("w.json", BYTES)
-    assert remote.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES
+    assert fetch.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES
     asked = [each.range for each in bucket.contents("w.json")]
     assert asked == ["bytes=0-999", "bytes=1000-1999", "bytes=2000-2999", "bytes=3000-3583"]
     assert sum(each.sent for each in bucket.contents("w.json")) == len(BYTES)
@@ -158,19 +159,19 @@ def test_a_file_comes_in_ranges(bucket: Bucket, kept: Path, monkeypatch: pytest.
 def test_a_broken_connection_is_tried_again(
     bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(copies, "BLOCK_BYTES", 1000)
     bucket.put("w.json", BYTES)
     if isinstance(bucket.server, S3):
         bucket.server.faults.cut = [1000, 400]
     else:
         bucket.server.faults.cut = [10_000, 1000, 400]  # what is said of the object comes first
-    assert remote.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES
+    assert fetch.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES
 
 
 def test_an_object_that_is_replaced_meanwhile_is_read_from_its_beginning(
     bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(copies, "BLOCK_BYTES", 1000)
     bucket.put("w.json", BYTES)
     replaced: list[int] = []
 
@@ -180,7 +181,7 @@ def test_an_object_that_is_replaced_meanwhile_is_read_from_its_beginning(
             bucket.put("w.json", BYTES[::-1])
 
     bucket.server.faults.after = replace
-    assert remote.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES[::-1]
+    assert fetch.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES[::-1]
     assert replaced
 
 
@@ -188,12 +189,12 @@ def test_an_object_that_is_replaced_meanwhile_is_read_from_its_beginning(
 def test_what_is_not_there_is_said(bucket: Bucket, kept: Path, name: str) -> None:
     bucket.put("other/w.json", BYTES)
     with pytest.raises(NotFoundError, match=f"^{bucket.address}/{name}: "):
-        remote.fetch(f"{bucket.address}/{name}", kept)
+        fetch.fetch(f"{bucket.address}/{name}", kept)
 
 
 def test_a_bucket_that_is_not_there_is_said(s3: Bucket, kept: Path) -> None:
     with pytest.raises(NotFoundError, match="s3://mpprof-nowhere/run"):
-        remote.fetch("s3://mpprof-nowhere/run", kept)
+        fetch.fetch("s3://mpprof-nowhere/run", kept)
 
 
 @pytest.mark.parametrize("name", ["w.json", "run"])
@@ -206,7 +207,7 @@ def test_what_is_refused_is_said(bucket: Bucket, kept: Path, name: str) -> None:
         bucket.address.removeprefix("s3:/") if is_s3 else "/o": 403,
     }
     with pytest.raises(UnreadableError, match=f"^{bucket.address}/{name}: access denied"):
-        remote.fetch(f"{bucket.address}/{name}", kept)
+        fetch.fetch(f"{bucket.address}/{name}", kept)
 
 
 def test_without_credentials_a_public_bucket_is_read_and_another_one_is_named(
@@ -220,9 +221,9 @@ def test_without_credentials_a_public_bucket_is_read_and_another_one_is_named(
     )
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    assert remote.fetch(f"{s3.address}/w.json", kept).read_bytes() == BYTES
+    assert fetch.fetch(f"{s3.address}/w.json", kept).read_bytes() == BYTES
     with pytest.raises(MpprofError, match=r"no credentials for it, and it is not public\. Set AWS_PROFILE"):
-        remote.fetch(f"{s3.address}/private.json", kept)
+        fetch.fetch(f"{s3.address}/private.json", kept)
 
 
 def test_many_objects_are_listed_over_several_pages(
@@ -232,9 +233,9 @@ def test_many_objects_are_listed_over_several_pages(
     for at in range(12):
         s3.put(f"run/checkpoints/{at}", b"")
     s3.put("run/plugins/profile/a/host.xplane.pb", BYTES)
-    (path,) = remote.fetch(f"{s3.address}/run", kept).rglob("*.pb")
+    (path,) = fetch.fetch(f"{s3.address}/run", kept).rglob("*.pb")
     assert sum("continuation-token" in each.path for each in s3.server.requests) >= 2
-    awaited.complete(path)
+    lazy_fetch.complete(path)
     assert path.read_bytes() == BYTES
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import traces, workflows
+from mpprof import traces
+from mpprof.api import workflows
 from mpprof.cli import main
 from mpprof.errors import NotFoundError
-from mpprof.traces import beginning, remote
+from mpprof.traces.common import file_head
+from mpprof.traces.remote import fetch
 from tests.traces.kineto import small
 from tests.traces.servers import Web
 from tests.traces.test_chrome import tensorflow_text
@@ -104,7 +106,7 @@ def test_a_trace_of_a_doubtful_name_is_named(web: Web, folder: Path, name: str) 
     small().write(folder / "a" / name)
     with pytest.raises(NotFoundError, match=f"by its name. Give it itself: {web.url}/logs/a/{name}$"):
         workflows.load(f"{web.url}/logs")
-    assert web.sent("notes.txt") <= beginning.HEAD_BYTES
+    assert web.sent("notes.txt") <= file_head.HEAD_BYTES
     assert len(workflows.load(f"{web.url}/logs/a/{name}").traces) == 1
 
 
@@ -129,7 +131,7 @@ def test_a_port_that_cannot_be_is_no_address(capsys: pytest.CaptureFixture[str])
 def test_what_is_fetched_is_known_here_as_it_was_there(web: Web, folder: Path, tmp_path: Path) -> None:
     _kineto(folder / "k.xplane.pb")
     export(folder / "w.sqlite")
-    there = remote.fetch(f"{web.url}/logs", tmp_path / "kept")
-    (found,) = traces.find(there)
+    there = fetch.fetch(f"{web.url}/logs", tmp_path / "kept")
+    (found,) = traces.find_traces(there)
     assert found.name == "k.xplane.pb"
     assert str(traces.choice(found)).startswith("this kineto trace was read")

@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 import mpprof
+from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
-from mpprof.library import LogDirectory
-from mpprof.traces import awaited, remote, remote_copies
+from mpprof.traces.common import lazy_fetch
+from mpprof.traces.remote import copies
+from mpprof.traces.remote import fetch as remote
 from tests.traces.kineto import small
 from tests.traces.servers import Web
 
@@ -32,7 +34,7 @@ NAME = "w.pt.trace.json"
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(copies, "BLOCK_BYTES", BLOCK)
 
 
 @pytest.fixture
@@ -175,7 +177,7 @@ def test_over_https_a_server_must_be_known(folder: Path, file: Path, kept: Path,
     with pytest.raises(UnreadableError, match=f"^{server.url}/{NAME}: cannot be reached: .*certificate"):
         remote.fetch(f"{server.url}/{NAME}", kept)
     assert not kept.exists()
-    code = "import sys; from pathlib import Path; from mpprof.traces import remote; remote.fetch(sys.argv[1], Path(sys.argv[2]))"
+    code = "import sys; from pathlib import Path; from mpprof.traces.remote import fetch; fetch.fetch(sys.argv[1], Path(sys.argv[2]))"
     subprocess.run(
         [sys.executable, "-c", code, f"{server.url}/{NAME}", str(kept)],
         env={**os.environ, "SSL_CERT_FILE": str(certificate)},
@@ -232,7 +234,7 @@ def test_only_the_window_that_is_looked_at_is_fetched(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 16 << 20)
+    monkeypatch.setattr(copies, "BLOCK_BYTES", 16 << 20)
     there = logs(folder, "a", "b", "c")
     size = (there / "plugins/profile/a/host.xplane.pb").stat().st_size
     for _ in range(2):
@@ -248,7 +250,7 @@ def test_what_is_gone_there_goes_here(web: Web, folder: Path, kept: Path) -> Non
     there = logs(folder, "a", "b")
     found = remote.fetch(f"{web.url}/logs", kept)
     for path in found.rglob("*.pb"):
-        awaited.complete(path)
+        lazy_fetch.complete(path)
     (there / "plugins/profile/a/host.xplane.pb").unlink()
     remote.fetch(f"{web.url}/logs", kept)
     assert [path.parent.name for path in found.rglob("*.pb")] == ["b"]
@@ -258,7 +260,7 @@ def test_names_are_as_the_server_means_them(web: Web, folder: Path, kept: Path) 
     (logs(folder, "a") / "plugins" / "profile" / "a").rename(folder / "logs/plugins/profile/a b 50%")
     found = remote.fetch(f"{web.url}/logs", kept)
     (path,) = found.rglob("*.pb")
-    awaited.complete(path)
+    lazy_fetch.complete(path)
     assert path.parent.name == "a b 50%"
     assert path.read_bytes() == next(SAMPLE.rglob("*.pb")).read_bytes()
 
@@ -271,7 +273,7 @@ def test_a_trace_that_vanished_since_it_was_listed_is_said(web: Web, folder: Pat
         with pytest.raises(
             UnreadableError, match=f"^{web.url}/logs/plugins/profile/a/host.xplane.pb: is gone"
         ):
-            awaited.complete(path)
+            lazy_fetch.complete(path)
 
 
 def test_of_a_log_that_grew_only_the_new_lines_are_fetched(web: Web, folder: Path, kept: Path) -> None:
@@ -292,7 +294,7 @@ def test_of_a_log_that_grew_only_the_new_lines_are_fetched(web: Web, folder: Pat
 def test_the_page_sees_a_run_grow(
     web: Web, folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpprof.library.REFRESH_S", 0.0)
+    monkeypatch.setattr("mpprof.api.source.REFRESH_S", 0.0)
     records = folder / "logs" / "mpprof"
     records.mkdir(parents=True)
     lines = next(SAMPLE.rglob("steps.jsonl")).read_text().splitlines(keepends=True)
@@ -334,7 +336,7 @@ def test_several_at_once_fetch_the_same_without_harm(web: Web, folder: Path, kep
     def fetch(_: int) -> list[bytes]:
         paths = sorted(remote.fetch(f"{web.url}/logs", kept).rglob("*.pb"))
         for path in paths:
-            awaited.complete(path)
+            lazy_fetch.complete(path)
         return [path.read_bytes() for path in paths]
 
     with ThreadPoolExecutor(4) as pool:
@@ -347,12 +349,12 @@ def test_a_listing_never_takes_the_bytes_that_another_process_has_just_fetched(
 ) -> None:
     there = logs(folder, "a")
     (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
-    awaited.complete(path)
+    lazy_fetch.complete(path)
     content = path.read_bytes()
     (there / "plugins/profile/a/host.xplane.pb").write_bytes(content[::-1])
     remote.fetch(f"{web.url}/logs", kept)  # lists the new version, which nobody has read yet
     assert path.read_bytes() == content
-    awaited.complete(path)
+    lazy_fetch.complete(path)
     assert path.read_bytes() == content[::-1]
 
 
@@ -361,11 +363,11 @@ def test_a_trace_that_was_evicted_since_it_was_listed_is_fetched_again(
 ) -> None:
     logs(folder, "a")
     (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
-    awaited.complete(path)
+    lazy_fetch.complete(path)
     content = path.read_bytes()
     remote.fetch(f"{web.url}/logs", kept)
     os.utime(path.with_name(f".{path.name}.version"), (1, 1))
-    remote_copies.evict(kept, 0)
+    copies.evict(kept, 0)
     assert not path.exists()
-    awaited.complete(path)
+    lazy_fetch.complete(path)
     assert path.read_bytes() == content

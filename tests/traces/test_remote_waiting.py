@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from mpprof import traces, workflows
+from mpprof import traces
+from mpprof.api import workflows
 from mpprof.cli import fetching, main
 from mpprof.cli.fetching import Fetching
 from mpprof.errors import NotFoundError, UnreadableError
-from mpprof.traces import answer, awaited, beginning, nsys, remote, remote_copies
+from mpprof.traces.common import file_head, lazy_fetch
+from mpprof.traces.remote import copies, fetch, timeouts
 from tests.traces.kineto import small
 from tests.traces.servers import Silent, Web
 from tests.traces.test_nsys import export
@@ -41,10 +43,10 @@ def kept(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert answer.CONNECT_S <= answer.SILENCE_S <= 15
-    assert answer.ANSWER_S <= 30
-    monkeypatch.setattr(answer, "SILENCE_S", 0.2)
-    monkeypatch.setattr(answer, "ANSWER_S", 1.0)
+    assert timeouts.CONNECT_S <= timeouts.SILENCE_S <= 15
+    assert timeouts.ANSWER_S <= 30
+    monkeypatch.setattr(timeouts, "SILENCE_S", 0.2)
+    monkeypatch.setattr(timeouts, "ANSWER_S", 1.0)
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def test_a_server_that_never_answers_is_one_error_after_few_tries(
         pytest.importorskip("s3fs" if scheme == "s3" else "gcsfs")
     root = silent.url if scheme == "http" else f"{scheme}://bucket"
     with pytest.raises(UnreadableError) as caught:
-        remote.fetch(f"{root}/{name}", kept)
+        fetch.fetch(f"{root}/{name}", kept)
     assert str(caught.value) == (
         f"{root}/{name}: does not answer: no byte in 0.2 s, or no whole answer in 1.0 s. "
         "Try again later, or copy the files here"
@@ -98,17 +100,21 @@ def test_to_connect_and_the_first_answer_have_one_time_together(
         given_s.append(timeout_s)
         return wait(futures, 60)
 
-    monkeypatch.setattr(answer, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    monkeypatch.setattr(answer, "wait", waiting)
-    monkeypatch.setattr(remote, "_connect", connect)
+    monkeypatch.setattr(timeouts, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(timeouts, "wait", waiting)
+    monkeypatch.setattr(fetch, "_connect", connect)
     for _ in range(2):
         with pytest.raises(NotFoundError):
-            remote.fetch("gs://bucket/w.json.gz", kept)
+            fetch.fetch("gs://bucket/w.json.gz", kept)
         now_s[0] = 0.0
     assert given_s == [30.0, 14.0] * 2
     given_s.clear()
-    with answer.first():
-        assert [answer.before_it(lambda: 1), answer.within(lambda: 2), answer.within(lambda: 3)] == [1, 2, 3]
+    with timeouts.first():
+        assert [timeouts.before_it(lambda: 1), timeouts.within(lambda: 2), timeouts.within(lambda: 3)] == [
+            1,
+            2,
+            3,
+        ]
     assert given_s == [30.0, 30.0, 30.0]
 
 
@@ -117,12 +123,12 @@ def test_a_server_that_falls_silent_is_asked_once_more(
 ) -> None:
     path = small().write(folder / "w.pt.trace.json")
     web.faults.stalls = 1
-    assert remote.fetch(f"{web.url}/{path.name}", kept).read_bytes() == path.read_bytes()
+    assert fetch.fetch(f"{web.url}/{path.name}", kept).read_bytes() == path.read_bytes()
     path.write_bytes(path.read_bytes() + b" ")
     before = len(web.content(path.name))
     web.faults.stalls = 100
     with pytest.raises(UnreadableError, match="does not answer"):
-        remote.fetch(f"{web.url}/{path.name}", kept)
+        fetch.fetch(f"{web.url}/{path.name}", kept)
     assert len(web.content(path.name)) - before == 2
 
 
@@ -135,8 +141,8 @@ def test_what_is_no_trace_is_not_fetched_whole(web: Web, folder: Path, kept: Pat
     with pytest.raises(
         UnreadableError, match=f"^{web.url}/{name}: is no trace that mpprof knows, by its name"
     ):
-        remote.fetch(f"{web.url}/{name}", kept)
-    assert web.sent(name) <= beginning.HEAD_BYTES
+        fetch.fetch(f"{web.url}/{name}", kept)
+    assert web.sent(name) <= file_head.HEAD_BYTES
 
 
 @pytest.mark.parametrize("name", ["trace", "window.bin", "rank0.json.gz"])
@@ -155,11 +161,11 @@ def test_a_trace_of_any_name_is_fetched(
 def test_a_report_that_nobody_can_read_is_not_fetched(web: Web, folder: Path, kept: Path) -> None:
     (folder / "w.nsys-rep").write_bytes(b"x" * 5000)
     with pytest.raises(UnreadableError, match=r"nsys export --type sqlite w\.nsys-rep"):
-        remote.fetch(f"{web.url}/w.nsys-rep", kept)
-    assert web.sent("w.nsys-rep") == len(nsys.MAGIC)
+        fetch.fetch(f"{web.url}/w.nsys-rep", kept)
+    assert web.sent("w.nsys-rep") == len(file_head.SQLITE)
     (folder / "w.nsys-rep").unlink()
     export(folder / "w.nsys-rep")
-    assert len(traces.read(remote.fetch(f"{web.url}/w.nsys-rep", kept)).kernels) > 0
+    assert len(traces.read(fetch.fetch(f"{web.url}/w.nsys-rep", kept)).kernels) > 0
 
 
 def test_in_a_directory_files_of_doubtful_names_are_looked_into_and_fetched_when_they_are_read(
@@ -176,15 +182,15 @@ def test_in_a_directory_files_of_doubtful_names_are_looked_into_and_fetched_when
     with sqlite3.connect(logs / "c" / "mlflow.sqlite") as db:
         db.execute("create table runs (id integer)")
     db.close()
-    there = remote.fetch(f"{web.url}/logs", kept)
-    found = sorted(path.relative_to(there).as_posix() for path in traces.find(there))
+    there = fetch.fetch(f"{web.url}/logs", kept)
+    found = sorted(path.relative_to(there).as_posix() for path in traces.find_traces(there))
     assert found == ["a/w.sqlite", "b/rank0.json.gz", "c/w.xplane.pb"]
-    assert web.sent("data.json.gz") <= beginning.HEAD_BYTES
+    assert web.sent("data.json.gz") <= file_head.HEAD_BYTES
     assert web.sent("perfetto_trace.json.gz") == 0
-    assert web.sent("mlflow.sqlite") <= beginning.HEAD_BYTES
+    assert web.sent("mlflow.sqlite") <= file_head.HEAD_BYTES
     assert workflows.load(there / "c").warnings == ()
     before = web.sent("rank0.json.gz")
-    awaited.complete(there / "b" / "rank0.json.gz")
+    lazy_fetch.complete(there / "b" / "rank0.json.gz")
     assert web.sent("rank0.json.gz") - before == (logs / "b" / "rank0.json.gz").stat().st_size
     assert len(traces.read(there / "b" / "rank0.json.gz").kernels) == 12
 
@@ -202,10 +208,10 @@ def test_a_database_that_may_yet_be_an_export_is_fetched_and_looked_into_here(
             db.executescript(tables)
             db.execute(f"create table {'StringIds' if name == 'late' else 'runs'} (id integer, value text)")
         db.close()
-        assert b"StringIds" not in (folder / "logs" / f"{name}.sqlite").read_bytes()[: beginning.HEAD_BYTES]
-    there = remote.fetch(f"{web.url}/logs", kept)
-    assert [path.name for path in traces.find(there)] == ["late.sqlite"]
-    assert remote.fetch(f"{web.url}/logs/late.sqlite", kept).stat().st_size > beginning.HEAD_BYTES
+        assert b"StringIds" not in (folder / "logs" / f"{name}.sqlite").read_bytes()[: file_head.HEAD_BYTES]
+    there = fetch.fetch(f"{web.url}/logs", kept)
+    assert [path.name for path in traces.find_traces(there)] == ["late.sqlite"]
+    assert fetch.fetch(f"{web.url}/logs/late.sqlite", kept).stat().st_size > file_head.HEAD_BYTES
 
 
 def test_an_application_s_database_there_is_no_trace(web: Web, folder: Path, kept: Path) -> None:
@@ -214,17 +220,17 @@ def test_an_application_s_database_there_is_no_trace(web: Web, folder: Path, kep
         db.execute("create table runs (id integer)")
     db.close()
     small().write(folder / "logs" / "w.trace.json")
-    there = remote.fetch(f"{web.url}/logs", kept)
-    assert [path.name for path in traces.find(there)] == ["w.trace.json"]
+    there = fetch.fetch(f"{web.url}/logs", kept)
+    assert [path.name for path in traces.find_traces(there)] == ["w.trace.json"]
 
 
 def test_one_file_comes_in_requests_that_grow(
     web: Web, folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_copies, "_FIRST_BYTES", 100)
-    monkeypatch.setattr(remote_copies, "BLOCK_BYTES", 400)
+    monkeypatch.setattr(copies, "_FIRST_BYTES", 100)
+    monkeypatch.setattr(copies, "BLOCK_BYTES", 400)
     (folder / "w.xplane.pb").write_bytes(bytes(range(250)) * 4)
-    copy = remote.fetch(f"{web.url}/w.xplane.pb", kept)
+    copy = fetch.fetch(f"{web.url}/w.xplane.pb", kept)
     assert copy.read_bytes() == (folder / "w.xplane.pb").read_bytes()
     asked = [each.range for each in web.content("w.xplane.pb")][1:]  # but for the question for ranges
     assert asked == ["bytes=0-99", "bytes=100-299", "bytes=300-699", "bytes=700-999"]
@@ -234,9 +240,9 @@ def test_one_of_a_run_s_records_stands_for_the_run(web: Web, folder: Path, kept:
     (folder / "run" / "mpprof").mkdir(parents=True)
     (folder / "run" / "mpprof" / "run.json").write_text("{}")
     for name in ("run/mpprof/run.json", "run"):
-        address = remote.address_of(f"{web.url}/{name}")
+        address = fetch.address_of(f"{web.url}/{name}")
         assert address == f"{web.url}/run"
-        assert (remote.fetch(address, kept) / "mpprof" / "run.json").read_text() == "{}"
+        assert (fetch.fetch(address, kept) / "mpprof" / "run.json").read_text() == "{}"
 
 
 @pytest.mark.parametrize("name", ["run?version=2", "run/?version=2"])
@@ -246,7 +252,7 @@ def test_a_directory_with_a_query_is_not_walked(web: Web, folder: Path, kept: Pa
     with pytest.raises(
         UnreadableError, match=f"^{web.url}/run/?: is no trace, and with a query no directory"
     ):
-        remote.fetch(f"{web.url}/{name}", kept)
+        fetch.fetch(f"{web.url}/{name}", kept)
     assert len(web.requests) <= 1
 
 
@@ -263,7 +269,7 @@ def test_a_directory_that_holds_nothing_of_ours_is_called_so(web: Web, folder: P
     (folder / "notes" / "a.txt").write_text("hello")
     for name in ("notes", "notes/"):
         with pytest.raises(NotFoundError, match="no mpprof records and no trace there"):
-            remote.fetch(f"{web.url}/{name}", kept)
+            fetch.fetch(f"{web.url}/{name}", kept)
 
 
 # --- what is seen meanwhile --------------------------------------------------------------------------------
@@ -272,7 +278,7 @@ def test_a_directory_that_holds_nothing_of_ours_is_called_so(web: Web, folder: P
 def test_a_long_fetch_is_shown_in_one_line_that_goes_when_it_is_over() -> None:
     now, stream = [0.0], io.StringIO()
     shown = Fetching(stream, clock_s=lambda: now[0])
-    with awaited.watched(shown), awaited.fetching("s3://bucket/a", 300 << 20) as tell:
+    with lazy_fetch.watched(shown), lazy_fetch.fetching("s3://bucket/a", 300 << 20) as tell:
         tell(0)
         shown.show()
         assert stream.getvalue() == ""
@@ -280,7 +286,7 @@ def test_a_long_fetch_is_shown_in_one_line_that_goes_when_it_is_over() -> None:
         tell(32 << 20)
         shown.show()
         assert stream.getvalue() == "\rmpprof: fetching s3://bucket/a: 32 of 300 MiB"
-        with awaited.fetching("s3://bucket/b", None) as other:
+        with lazy_fetch.fetching("s3://bucket/b", None) as other:
             other(0)
             assert shown.line() == "mpprof: fetching s3://bucket/a: 32 of 300 MiB"
             now[0] = 6.0

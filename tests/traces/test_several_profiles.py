@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from mpprof import traces
-from mpprof.analysis import timeline
+from mpprof.analysis.steps import boundaries
+from mpprof.analysis.steps.calls import calls
 from mpprof.cli import main
 from mpprof.model.trace import Trace
-from mpprof.traces import profiles
+from mpprof.traces.xspace import profiles
 from tests.builders.xspace import Ref, Space
 
 STEPS, KERNELS = 6, 5
@@ -22,11 +23,11 @@ MS = 1_000_000
 Write = Callable[[Space], None]
 
 
-def host(period_ns: int, *, first_id: int = 1, input_ns: int = 0) -> Write:
+def host(period_ns: int, *, first_id: int = 1, input_ns: int = 0, plane: str = "/host:CPU") -> Write:
     """A host that trains: a marker for each step, and under it launches."""
 
     def write(space: Space) -> None:
-        line = space.plane("/host:CPU", id=0).line(1, "python", MS)
+        line = space.plane(plane, id=0).line(1, "python", MS)
         for step in range(STEPS):
             at = MS + step * period_ns
             line.event("train", at, period_ns - 10_000, {"step_num": step})
@@ -113,9 +114,9 @@ def test_a_host_without_a_device_takes_no_part_in_the_steps_of_the_others(
     assert [device.plane for device in trace.devices] == ["worker /device:GPU:0"]
     assert launchers(trace, 0) == {own}
     assert trace.warnings == ()
-    found = timeline.periods(trace, 0)
+    found = boundaries.periods(trace, 0)
     assert (found.missing_ratio, found.notes) == (0.0, ())
-    assert (found.end_ns - found.start_ns).tolist() == [MS] * (STEPS - 1)
+    assert (found.end_ns - found.start_ns).tolist() == [MS - 10_000] * STEPS
     assert report(path, capsys)["time"]["step_ns"] == MS
 
 
@@ -131,8 +132,16 @@ def test_each_device_is_launched_and_its_steps_are_marked_by_its_own_host(
     assert [device.plane for device in trace.devices] == ["one /device:GPU:0", "two /device:GPU:1"]
     for device, period in enumerate((MS, 2 * MS)):
         assert launchers(trace, device) == {device}
-        found = timeline.periods(trace, device)
-        assert (found.end_ns - found.start_ns).tolist() == [period] * (STEPS - 1)
+        found = boundaries.periods(trace, device)
+        assert (found.end_ns - found.start_ns).tolist() == [period - 10_000] * STEPS
+
+
+def test_hosts_as_merge_xprof_writes_them_into_one_file(file: Path) -> None:
+    """That script of tpu-inference gives the rank of a process within its host to planes without a number."""
+    one, two = (host(period, plane="/host:CPU 0") for period in (MS, 2 * MS))
+    trace = traces.read(write(file, one, gpu(MS), two, gpu(2 * MS)), strict=True)
+    assert [device.plane for device in trace.devices] == ["one /device:GPU:0", "two /device:GPU:0"]
+    assert [launchers(trace, device) for device in (0, 1)] == [{0}, {1}]
 
 
 def test_planes_that_do_not_stand_host_by_host_are_joined_by_their_launches(file: Path) -> None:
@@ -163,14 +172,14 @@ def test_where_nothing_tells_the_host_no_launch_is_joined_and_that_is_said(
     assert f"launched the work of {name} cannot be told" in warning
     assert {device.host for device in trace.devices} == {-1}
     assert (trace.kernels.launch == -1).all()
-    assert timeline.marks(trace, 0) is None
+    assert calls(trace, 0) is None
 
 
 def test_kernels_without_ids_are_of_the_host_that_lies_with_them(file: Path) -> None:
     planes = (host(MS), gpu(MS, first_id=0), environment, host(700_000), environment)
     trace = traces.read(write(file, *planes), strict=True)
     assert trace.devices[0].host == 0
-    found = timeline.marks(trace, 0)
+    found = calls(trace, 0)
     assert found is not None
     assert found.start_ns.tolist() == [MS * (step + 1) for step in range(STEPS)]
 
@@ -216,7 +225,8 @@ def test_a_profile_that_is_in_the_file_twice_is_read_once(
     file.write_bytes(once * times + names)
     trace = traces.read(file, strict=True)
     said = "twice" if times == 2 else "3 times"
-    assert trace.warnings == (f"the file holds the same profile {said}, byte for byte: it was read once",)
+    assert not trace.warnings
+    assert trace.notes == (f"the file holds the same profile {said}, byte for byte: it was read once",)
     assert trace.kernels.start_ns.tolist() == alone.kernels.start_ns.tolist()
     assert len(trace.host) == len(alone.host)
     assert [device.plane for device in trace.devices] == ["/device:GPU:0"]
@@ -229,7 +239,8 @@ def test_a_profile_of_a_processor_that_is_in_the_file_twice_is_read_once(file: P
     file.write_bytes(space.to_bytes() * 2)
     trace = traces.read(file)
     assert trace.kernels.duration_ns.tolist() == [300]
-    assert len(trace.warnings) == 1
+    assert not trace.warnings
+    assert len(trace.notes) == 1
 
 
 def test_the_other_profiles_keep_their_names(file: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mpprof import traces, workflows
-from mpprof.analysis.timeline import periods
+from mpprof import traces
+from mpprof.analysis.steps.boundaries import periods
+from mpprof.api import workflows
 from mpprof.cli import main
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import HostKind, Trace, WorkKind

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mpprof import traces
-from tests.analysis.layer_cases import CASES as LAYERS
-from tests.analysis.layer_cases import record, shares
+from tests.analysis.layers.layer_cases import CASES as LAYERS
+from tests.analysis.layers.layer_cases import record, shares
 from tests.traces.conftest import record_with
 from tests.traces.peer import events_agree, ops_agree, steps_agree
 from tests.traces.test_damage import check
@@ -65,7 +65,7 @@ def test_older_versions_are_read_and_agree_with_xprof(
     if not jit:
         assert ops_agree(trace, path, scratch) > 150
     elif not len(trace.kernels):  # compiled as one program, of whose parts nothing is recorded
-        assert "kernels" in trace.lacks
+        assert "kernels" in trace.missing
         assert "tf216" in str(python)
     else:
         assert events_agree(trace, path, scratch) > 20

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpprof.traces import walk, walk_reference
-from mpprof.traces.planes import read_space, slots
+from mpprof.traces.common import walk, walk_reference
+from mpprof.traces.common.planes import read_space, slots
 from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
 from tests.traces.conftest import needs_shared, shared_xplanes
 
@@ -34,7 +34,7 @@ def both_agree(data: bytes) -> int:
     same(walk.scan(buffer, start, end, 2**64 - 1), walk_reference.scan(buffer, start, end, 2**64 - 1))
     compared = 0
     for plane in read_space(buffer).planes:
-        keys, rows, ints, texts = slots(plane, INTS, TEXTS)
+        keys, rows, columns, ints, texts = slots(plane, INTS, TEXTS)
         arguments = (
             buffer,
             np.array([line.start for line in plane.lines], np.int64),
@@ -42,6 +42,7 @@ def both_agree(data: bytes) -> int:
             *plane.metadata_lookup(),
             keys,
             rows,
+            columns,
             len(ints),
             len(texts),
             np.ones(len(plane.metadata_ids), np.uint8),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dash import html
 
 from mpprof.errors import MpprofError
-from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards.components.text import sentence
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 SEVERITY = {"error": "Problem", "warning": "Warning", "info": "Note"}
 
@@ -85,18 +87,18 @@ def warnings(texts: Sequence[str]) -> html.Div | None:
     )
 
 
-def finding(item: Document) -> html.Article:
+def finding(item: doc.Finding) -> html.Article:
     """One cause that was found: what it costs, the evidence with its limits, the remedy and its gain."""
     severity = item["severity"]
     head = html.Div(
         [
-            html.Span(SEVERITY.get(severity, severity), className=f"mp-badge mp-{severity}"),
+            html.Span(SEVERITY[severity], className=f"mp-badge mp-{severity}"),
             html.Span(f"{item['code']} {item['slug']}", className="mp-code"),
             html.Span(f"{item['confidence']} confidence", className="mp-note"),
         ],
         className="mp-finding-head",
     )
-    summary = item.get("summary")
+    summary = item["summary"]
     return html.Article(
         [
             html.Div(
@@ -109,7 +111,7 @@ def finding(item: Document) -> html.Article:
                         [html.Div("Remedy", className="mp-overline"), html.P(_opening(item["remedy"], item))],
                         className="mp-remedy",
                     )
-                    if item.get("remedy")
+                    if item["remedy"]
                     else None,
                 ],
                 className="mp-finding-body",
@@ -121,19 +123,19 @@ def finding(item: Document) -> html.Article:
     )
 
 
-def _opening(text: str, item: Document) -> str:
+def _opening(text: str, item: doc.Finding) -> str:
     """A finding's sentence with its capital, unless it starts with the name of a layer."""
-    return text if text.startswith(tuple(item.get("layers") or ())) else sentence(text)
+    return text if text.startswith(tuple(item["layers"])) else sentence(text)
 
 
-def _evidence(rows: Sequence[Document]) -> html.Div | None:
+def _evidence(rows: Sequence[doc.Evidence]) -> html.Div | None:
     if not rows:
         return None
-    limits = any(row.get("limit") is not None for row in rows)
+    limits = any(row["limit"] is not None for row in rows)
     head = ["Evidence", "Value"] + (["Limit"] if limits else [])
     body = []
     for row in rows:
-        unit, limit = row["unit"], row.get("limit")
+        unit, limit = row["unit"], row["limit"]
         cells = [html.Td(row["name"]), html.Td(words.quantity(row["value"], unit), className="mp-number")]
         if limits:
             cells.append(html.Td("" if limit is None else words.quantity(limit, unit), className="mp-number"))
@@ -143,19 +145,19 @@ def _evidence(rows: Sequence[Document]) -> html.Div | None:
     return html.Div(table, className="mp-scroll")
 
 
-def _cost(item: Document) -> html.Div:
-    """The right-hand side of a finding: time, memory, share of the gap, what the step would become."""
+def _cost(item: doc.Finding) -> html.Div:
+    """The right-hand side of a finding: what its remedy gains, or what it costs in time and memory."""
     facts: list[tuple[str, str, str]] = []
-    if item.get("cost_ns_per_step") is not None:
-        share = item.get("lost_ratio")
-        detail = "per step" if share is None else f"per step, {words.percent(share)} of the time lost"
-        facts.append(("Costs", words.duration(item["cost_ns_per_step"]), detail))
-    if item.get("cost_bytes") is not None:
+    gain, cost, share = item.get("gain_ns_per_step"), item["cost_ns_per_step"], item.get("lost_ratio")
+    lost = "" if share is None else f", {words.percent(share)} of the time lost"
+    if gain is not None:
+        facts.append(("Gains", words.duration(gain), f"per step at best{lost}"))
+    elif cost is not None:
+        facts.append(("Costs", words.duration(cost), f"per step{lost}"))
+    if item["cost_bytes"] is not None:
         facts.append(("Costs", words.size(item["cost_bytes"]), "of memory"))
     if not facts:
         facts.append(("Costs", "—", "no cost in time or memory is stated"))
-    if item.get("whatif_step_ns") is not None:
-        facts.append(("With the remedy", words.duration(item["whatif_step_ns"]), "per step (estimated)"))
     return html.Div(
         [
             html.Div(
@@ -171,7 +173,7 @@ def _cost(item: Document) -> html.Div:
     )
 
 
-def unable(items: Sequence[Document]) -> html.Div | None:
+def unable(items: Sequence[doc.Unable]) -> html.Div | None:
     """What could not be judged, and why: never shown as clear."""
     if not items:
         return None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpprof.errors import NotFoundError
-from mpprof.model.source import Document, RunEntry, RunSource
+from mpprof.model.source import RunEntry, RunSource
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components.text import sentence
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 NOT_STATED = "The reason is not stated in the report."
 
@@ -35,7 +38,7 @@ class Context:
     def entry(self) -> RunEntry | None:
         return next((entry for entry in self.entries if entry.id == self.choice.run), None)
 
-    def report(self) -> Document:
+    def report(self) -> doc.Report:
         return self.source.report(self.run, self.choice.baseline)
 
     def name_of(self, run: str | None) -> str:
@@ -52,9 +55,9 @@ class Page:
     register: Callable[[Any], None] | None = None
 
 
-def why_absent(document: Document, *fields: str) -> str:
+def why_absent(document: doc.Report, *fields: str) -> str:
     """The report's reason for the first of `fields` ("memory", "steps.skipped") that it gives one for, as a
     sentence. A reason for the bare name ("skipped"), which comes from run.json, counts too."""
-    absent = document.get("absent") or {}
+    absent = document["absent"]
     names = [name for field in fields for name in (field, field.rpartition(".")[2])]
-    return sentence(next((str(absent[name]) for name in names if absent.get(name)), NOT_STATED))
+    return sentence(next((absent[name] for name in names if absent.get(name)), NOT_STATED))

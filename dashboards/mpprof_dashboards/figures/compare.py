@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import plotly.graph_objects as go
 
-from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.figures.base import Bar, bars, time_scale
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _LIMIT = 16
 GAIN, LOSS = theme.CLASS_COLOURS["elementwise"], theme.ACCENT
 
 
-def change_ns(row: Document) -> float:
+def change_ns(row: doc.KernelChange) -> float:
     """What a kernel or op takes more (or, below zero, less) per step in the later run."""
-    return float((row.get("to_ns") or 0.0) - (row.get("from_ns") or 0.0))
+    return float((row["to_ns"] or 0.0) - (row["from_ns"] or 0.0))
 
 
-def changes(rows: list[Document]) -> go.Figure | None:
+def changes(rows: list[doc.KernelChange]) -> go.Figure | None:
     """The largest differences in time per step; green is less time, amber more. None without rows."""
     changed = sorted((row for row in rows if change_ns(row)), key=lambda row: -abs(change_ns(row)))[:_LIMIT]
     if not changed:
@@ -28,9 +32,9 @@ def changes(rows: list[Document]) -> go.Figure | None:
     for row in changed:
         ns = change_ns(row)
         text = f"{'+' if ns > 0 else '−'}{words.duration(abs(ns))}"
-        if row.get("from_ns") is None:
+        if row["from_ns"] is None:
             text += " (new)"
-        elif row.get("to_ns") is None:
+        elif row["to_ns"] is None:
             text += " (gone)"
         hover = f"{row['key']}: {_side(row.get('from_ns'))} → {_side(row.get('to_ns'))}"
         items.append(Bar(row["key"], ns, text, LOSS if ns > 0 else GAIN, hover=hover, key=row["key"]))

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.figures.base import Bar, bars, time_scale
 
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
-def matrix_work(document: Document) -> go.Figure | None:
+
+def matrix_work(document: doc.Report) -> go.Figure | None:
     """The matmul slice by placement and precision, largest first; None where the run has no such slice."""
-    slices = (document.get("time") or {}).get("slices") or []
+    slices = document["time"]["slices"] if document["time"] else []
     matmul = next((part for part in slices if part["class"] == "matmul"), None)
-    if matmul is None or not matmul.get("by"):
+    if matmul is None or not matmul["by"]:
         return None
     whole = matmul["ns_per_step"]
     unit, per = time_scale(whole)
@@ -36,7 +39,7 @@ def matrix_work(document: Document) -> go.Figure | None:
     return bars(items, x_title=f"Time per step ({unit})", per=per)
 
 
-def kernel_time(rows: Sequence[Document]) -> go.Figure | None:
+def kernel_time(rows: Sequence[doc.KernelRow]) -> go.Figure | None:
     """All kernel time of the file by placement, `unknown` always among them; None without kernels."""
     if not rows:
         return None
@@ -58,7 +61,7 @@ def kernel_time(rows: Sequence[Document]) -> go.Figure | None:
     return bars(items, x_title=f"Kernel time ({unit})", per=per)
 
 
-def ranked(rows: Sequence[Document], field: str, limit: int = 20) -> go.Figure | None:
+def ranked(rows: Sequence[doc.Row], field: str, limit: int = 20) -> go.Figure | None:
     """The `limit` longest of `rows` by their `total_ns`, named by `field`; rows without a name stand as
     "not attributed", always shown. None without rows."""
     if not rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,6 +13,9 @@ from mpprof.model.steps import ABSENT, HardwareTable, StepTable
 from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.figures.base import blank, time_scale
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 MOST_POINTS = 3000
 _HEIGHT = 280
@@ -49,7 +52,7 @@ def _line(figure: go.Figure, x: Any, y: Any, name: str, colour: str, texts: list
     )  # fmt: skip
 
 
-def time_per_step(table: StepTable | None, summary: dict[str, Any] | None) -> go.Figure | None:
+def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> go.Figure | None:
     """Every step's time, profiled and warm-up steps marked, with the steady median and 95th percentile.
 
     Warm-up is marked only where the report says when it ended (`first_steady`)."""
@@ -58,15 +61,14 @@ def time_per_step(table: StepTable | None, summary: dict[str, Any] | None) -> go
     ns = step_ns(table)
     if np.isnan(ns).all():
         return None
-    summary = summary or {}
-    first_steady = summary.get("first_steady")
+    first_steady = summary["first_steady"] if summary else None
     warm = table.step < first_steady if first_steady else np.zeros(len(table), bool)
     kinds = (
         ("profiled", table.profiled, theme.ACCENT, "diamond"),
         ("warm-up", warm & ~table.profiled, theme.CLASS_COLOURS["idle_between_steps"], "circle-open"),
         ("step", ~table.profiled & ~warm, theme.MEASURED, "circle"),
     )
-    median, p95 = summary.get("median_ns"), summary.get("p95_ns")
+    median, p95 = (summary["median_ns"], summary["p95_ns"]) if summary else (None, None)
     top = _top(ns, ~warm & ~table.profiled)
     above = np.nan_to_num(ns) > top
     drawn = np.zeros(len(table), bool)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape
 from mpprof_dashboards.figures.base import Bar, bars, time_scale
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _CRUMB_RATIO = 0.002  # of the step: less than two pixels of a wide page
 
@@ -23,7 +26,7 @@ def _pattern(role: str) -> str:
     return theme.UNKNOWN_PATTERN if role == "unknown" else ""
 
 
-def gap_by_class(slices: list[Document]) -> dict[str, float]:
+def gap_by_class(slices: list[doc.GapSlice]) -> dict[str, float]:
     """The gap's slices summed over layers, largest loss first, zeros left out; the values sum to the gap."""
     sums: dict[str, float] = defaultdict(float)
     for part in slices:
@@ -47,21 +50,19 @@ def _class_words(role: str) -> str:
     return f"{theme.class_label(role)} ({text})" if text else theme.class_label(role)
 
 
-def _layers_of(slices: list[Document], role: str) -> str:
+def _layers_of(slices: list[doc.GapSlice], role: str) -> str:
     parts = sorted(
-        (part for part in slices if part["class"] == role and part.get("layer")),
-        key=lambda part: -abs(part["ns_per_step"]),
+        ((part["layer"], part["ns_per_step"]) for part in slices if part["class"] == role and part["layer"]),
+        key=lambda part: -abs(part[1]),
     )
     if not parts:
         return ""
-    named = ", ".join(
-        f"{words.shorten(part['layer'], 40)} {_signed(part['ns_per_step'])}" for part in parts[:4]
-    )
+    named = ", ".join(f"{words.shorten(layer, 40)} {_signed(ns)}" for layer, ns in parts[:4])
     return f"; {named}" + (f" and {len(parts) - 4} more layers" if len(parts) > 4 else "")
 
 
 def gap(
-    slices: list[Document], end_ns: float, start_ns: float | None = None, *, reachable: bool = True
+    slices: list[doc.GapSlice], end_ns: float, start_ns: float | None = None, *, reachable: bool = True
 ) -> go.Figure | None:
     """From the step within reach over the slices of the gap to the observed step `end_ns`.
 
@@ -97,7 +98,7 @@ def gap(
     )
     figure = bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
     if start_ns is not None and reachable:
-        _baseline(figure, start_ns, per)
+        _line(figure, start_ns, per, "baseline")
     return figure
 
 
@@ -108,19 +109,19 @@ def _crumbs(classes: dict[str, float], position: float) -> Bar:
     return Bar(f"{len(classes)} smaller", ns, _signed(ns), theme.TOTAL, position, hover=hover, key="rest")
 
 
-def _baseline(figure: go.Figure, ns: float, per: float) -> None:
+def _line(figure: go.Figure, ns: float, per: float, name: str, row: int = 0) -> None:
     figure.add_vline(x=ns / per, line={"color": theme.ACCENT, "width": 1.5, "dash": "dash"})
     figure.add_annotation(
-        x=ns / per, y=0, xanchor="right", yshift=18, showarrow=False, xshift=-6,
-        text=escape(f"baseline {words.duration(ns)}"), font={"size": 11.5},
+        x=ns / per, y=row, xanchor="right", yshift=18, showarrow=False, xshift=-6,
+        text=escape(f"{name} {words.duration(ns)}"), font={"size": 11.5},
     )  # fmt: skip
     low, high = figure.layout.xaxis.range
     figure.update_xaxes(range=[low, max(high, ns / per * 1.05)])
 
 
-def account(time: Document) -> go.Figure | None:
+def account(time: doc.Time) -> go.Figure | None:
     """The step class by class, adding up to the whole step; None without slices."""
-    slices = time.get("slices") or []
+    slices = time["slices"]
     if not slices:
         return None
     step = time["step_ns"]
@@ -141,41 +142,53 @@ def account(time: Document) -> go.Figure | None:
     return bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
 
 
-def _account_order(part: Document) -> tuple[int, float]:
+def _account_order(part: doc.Slice) -> tuple[int, float]:
     """Work first, then idle time, `profiling` (which may be negative) last; the largest first in each."""
     role = part["class"]
     group = 2 if role == "profiling" else 1 if role.startswith("idle") else 0
     return group, -part["ns_per_step"]
 
 
-def _account_hover(part: Document) -> str:
-    role, hidden = part["class"], part.get("hidden_ns_per_step") or 0.0
+def _account_hover(part: doc.Slice) -> str:
+    role, hidden = part["class"], part["hidden_ns_per_step"]
     parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} per step"]
     if hidden:
         parts.append(f"{words.duration(hidden)} more hidden behind other work")
-    for piece in part.get("by") or []:
+    for piece in part["by"]:
         place = theme.PLACEMENT_LABELS.get(piece["placement"], piece["placement"])
         parts.append(f"{place}, {piece['precision']}: {words.duration(piece['ns_per_step'])}")
     return "; ".join(parts)
 
 
-def of_report(document: Document) -> go.Figure | None:
-    """The waterfall of a report: the gap where there is a measured baseline, else the account, else None."""
-    time, speedup = document.get("time"), document.get("speedup")
-    if not time:
+def causes(facts: doc.Facts) -> go.Figure | None:
+    """From this run's step over what each cause costs, in the order to mend them, to the step after all
+    remedies, with dashed lines at the baseline's step and the attainable one. None where none costs time."""
+    step_ns, after_ns = facts["step_ns"], facts["after_remedies_ns"]
+    gains = {f"{each['code']} {each['slug']}": each["gain_ns_per_step"] or 0.0 for each in facts["causes"]}
+    if step_ns is None or after_ns is None or not any(gains.values()):
         return None
-    if has_gap(document) and speedup:
-        known = has_expectation(speedup)
-        return gap(speedup["slices"], time["step_ns"], speedup.get("baseline_step_ns"), reachable=known)
-    return account(time)
-
-
-def has_expectation(speedup: Document) -> bool:
-    """Whether the slices lead from a reachable step; else they are plain differences to the baseline."""
-    return speedup.get("expected") is not None
-
-
-def has_gap(document: Document) -> bool:
-    """Whether the report compares with a measured baseline slice by slice."""
-    speedup = document.get("speedup") or {}
-    return bool(document.get("time") and speedup.get("slices") and speedup.get("baseline") == "measured")
+    shown, crumbs = without_crumbs({name: ns for name, ns in gains.items() if ns}, step_ns)
+    lines = {"baseline": facts["baseline_step_ns"], "attainable": facts["attainable_step_ns"]}
+    known = {name: ns for name, ns in lines.items() if ns is not None}
+    unit, per = time_scale(step_ns, *known.values())
+    items = [
+        Bar("This run", step_ns, words.duration(step_ns), theme.TOTAL, key="step", hover="Measured step")
+    ]
+    position = step_ns
+    if crumbs:
+        shown[f"{len(crumbs)} smaller"] = sum(crumbs.values())
+    for name, ns in shown.items():
+        hover = f"{name}: without it {words.duration(position - ns)} per step (estimated)"
+        items.append(
+            Bar(name, -ns, _signed(-ns), theme.ACCENT, position, theme.ESTIMATED_PATTERN, hover,
+                "rest" if name.endswith("smaller") else name.partition(" ")[0])
+        )  # fmt: skip
+        position -= ns
+    items.append(
+        Bar("After all remedies", after_ns, words.duration(after_ns), theme.TOTAL,
+            pattern=theme.ESTIMATED_PATTERN, key="after", hover=f"Limited by the {facts['limited_by']}")
+    )  # fmt: skip
+    figure = bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
+    for row, (name, ns) in enumerate(known.items()):
+        _line(figure, ns, per, name, row)
+    return figure

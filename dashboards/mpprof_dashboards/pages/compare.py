@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dash
 import dash_mantine_components as dmc
 from dash import Input, Output, State, html
 
 from mpprof.errors import MpprofError
-from mpprof.model.source import Document
 from mpprof.report import comparing, words
+from mpprof.report.content import recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page
@@ -21,6 +21,9 @@ from mpprof_dashboards.components.grid import Column, grid
 from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.figures import waterfall
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _CHANGES = (
     Column("key", "Name", flex=4, width=240, mono=True),
@@ -60,12 +63,12 @@ def chosen(context: Context) -> tuple[str, ...]:
     return tuple(run for run in (context.choice.baseline, context.choice.run) if run)
 
 
-def content(document: Document) -> list[Any]:
-    rungs = document.get("steps") or []
+def content(document: doc.Comparison) -> list[Any]:
+    rungs = document["steps"]
     parts: list[Any] = [_ladder(rungs, document["runs"])] if len(rungs) > 1 else []
     for row, rung in enumerate(rungs):
         parts.append(_rung(row, rung, document["runs"]))
-        changes = [change for change in document.get("kernels") or [] if change.get("step", 0) == row]
+        changes = [change for change in document["kernels"] if change["step"] == row]
         parts += [_changes(changes, by, f"{id}-{row}") for by, id in (("name", "kernels"), ("op", "ops"))]
     for at, statements in enumerate(comparing.batches(document)):
         body = html.Ul([html.Li(sentence(said)) for said in statements])
@@ -74,7 +77,7 @@ def content(document: Document) -> list[Any]:
     return parts
 
 
-def _ladder(rungs: list[Document], reports: list[Document]) -> html.Section:
+def _ladder(rungs: list[doc.Rung], reports: list[doc.Report]) -> html.Section:
     """All rungs at a glance: what each run does per step, against the one before it and the first."""
     heads = ("Run", "Step", "Examples/s", "Against the one before", "Against the first",
              "Tensor Cores", "Peak memory")  # fmt: skip
@@ -82,16 +85,17 @@ def _ladder(rungs: list[Document], reports: list[Document]) -> html.Section:
     whole: float | None = 1.0  # the speedup since the first run, while every rung in between has one
     for row, report in enumerate(reports):
         rung = rungs[row - 1] if row else None
-        step = None if rung is None or rung.get("refused") else rung.get("observed")
+        step = None if rung is None or rung["refused"] else rung["observed"]
+        share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
         whole = whole * step if whole is not None and step is not None else whole if row == 0 else None
         cells = (
             report["run"]["name"],
-            _known(_step_ns(report), words.duration),
+            _known(step_ns(report), words.duration),
             _known(_examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
-            "" if rung is None else "refused" if rung.get("refused") else _known(step, words.speedup),
+            "" if rung is None else "refused" if rung["refused"] else _known(step, words.speedup),
             "" if rung is None else _known(whole, words.speedup),
-            _known((report.get("tensor_core") or {}).get("ratio"), words.percent),
-            _known((report.get("steps") or {}).get("peak_memory_bytes"), words.size),
+            _known(share, words.percent),
+            _known(recorded_peak(report), words.size),
         )
         kinds = ("", *["mp-number"] * (len(cells) - 1))
         body.append(html.Tr([html.Td(cell, className=kind) for cell, kind in zip(cells, kinds, strict=True)]))
@@ -104,39 +108,39 @@ def _known(value: Any, form: Callable[[Any], str]) -> str:
     return "—" if value is None else form(value)
 
 
-def _examples_per_s(rungs: list[Document], row: int) -> float | None:
+def _examples_per_s(rungs: list[doc.Rung], row: int) -> float | None:
     """Throughput of the run in this row, from the rung that ends there (the first run: that starts there)."""
-    rates = rungs[max(row - 1, 0)].get("examples_per_s") or {}
-    return rates.get("to" if row else "from")
+    rates = rungs[max(row - 1, 0)].get("examples_per_s")
+    return rates["to" if row else "from"] if rates else None
 
 
-def _rung(row: int, rung: Document, reports: list[Document]) -> html.Section:
+def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
     start, end = reports[rung["from"]], reports[rung["to"]]
     title = f"{start['run']['name']} → {end['run']['name']}"
-    if rung.get("refused"):
-        return cards.section(title, cards.empty("These runs cannot be compared", str(rung["refused"])))
-    labels = rung.get("labels") or []
+    if rung["refused"]:
+        return cards.section(title, cards.empty("These runs cannot be compared", rung["refused"]))
+    labels, card_note = rung["labels"], rung.get("cards")
     doubts = [*([f"The runs are unlike: {'; '.join(labels)}"] if labels else []), *(rung.get("notes") or [])]
     return cards.section(
         title,
         cards.warnings(doubts) if doubts else None,
-        cards.remarks([*(rung.get("explanation") or []), *([rung["cards"]] if rung.get("cards") else [])]),
+        cards.remarks([*(rung.get("explanation") or []), *([card_note] if card_note else [])]),
         cards.tiles(
-            _tile("Speedup", rung.get("observed"), words.speedup, _interval(rung), f"rung-{row}-observed"),
+            _tile("Speedup", rung["observed"], words.speedup, _interval(rung), f"rung-{row}-observed"),
             _tile(
                 "Expected",
-                rung.get("expected"),
+                rung["expected"],
                 words.speedup,
                 "",
                 f"rung-{row}-expected",
-                (rung.get("absent") or {}).get("expected", ""),
+                rung["absent"].get("expected", ""),
             ),
-            _tile("Step before", _step_ns(start), words.duration, "", f"rung-{row}-from"),
-            _tile("Step after", _step_ns(end), words.duration, "", f"rung-{row}-to"),
+            _tile("Step before", step_ns(start), words.duration, "", f"rung-{row}-from"),
+            _tile("Step after", step_ns(end), words.duration, "", f"rung-{row}-to"),
         ),
         _gap(row, rung, start, end),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
-        *(cards.finding(item) for item in rung.get("findings") or []),
+        *(cards.finding(item) for item in rung["findings"]),
     )
 
 
@@ -146,22 +150,16 @@ def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = ""
     return cards.tile(label, form(value), detail, id=id)
 
 
-def _interval(rung: Document) -> str:
-    ends = rung.get("interval")
+def _interval(rung: doc.Rung) -> str:
+    ends = rung["interval"]
     return f"95 % interval {words.speedup(ends[0])} to {words.speedup(ends[1])}" if ends else ""
 
 
-def _step_ns(report: Document) -> float | None:
-    if report.get("time"):
-        return float(report["time"]["step_ns"])
-    return (report.get("steps") or {}).get("median_ns")
-
-
-def _gap(row: int, rung: Document, start: Document, end: Document) -> Any:
-    end_ns = _step_ns(end)
-    known = waterfall.has_expectation(rung)
-    slices = rung.get("slices") or []
-    figure = waterfall.gap(slices, end_ns, _step_ns(start), reachable=known) if end_ns is not None else None
+def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
+    end_ns = step_ns(end)
+    known = rung["expected"] is not None
+    slices = rung["slices"]
+    figure = waterfall.gap(slices, end_ns, step_ns(start), reachable=known) if end_ns is not None else None
     if figure is None:
         return cards.empty(
             "No gap to split", "It needs a trace of both runs and a rate that this device can reach."
@@ -177,7 +175,7 @@ def _gap(row: int, rung: Document, start: Document, end: Document) -> Any:
 _TITLES = {"name": "Kernels that changed", "op": "Ops that changed"}
 
 
-def _changes(rows: list[Document], by: str, id: str) -> html.Section | None:
+def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | None:
     """Kernels, matched by name, or ops: the same time counted twice, so they never share a figure."""
     same = [row for row in rows if row["by"] == by]
     if not same:
@@ -191,10 +189,10 @@ def _changes(rows: list[Document], by: str, id: str) -> html.Section | None:
     )
 
 
-def _flat(item: Document) -> dict[str, Any]:
+def _flat(item: doc.KernelChange) -> dict[str, Any]:
     change = figures.change_ns(item)
-    texts = {f"{side}_text": "—" if item.get(side) is None else words.duration(item[side])
-             for side in ("from_ns", "to_ns")}  # fmt: skip
+    texts = {f"{side}_text": "—" if ns is None else words.duration(ns)
+             for side, ns in (("from_ns", item["from_ns"]), ("to_ns", item["to_ns"]))}  # fmt: skip
     sign = "+" if change > 0 else "−" if change < 0 else ""
     return item | texts | {"change_ns": change, "change_ns_text": f"{sign}{words.duration(abs(change))}"}
 

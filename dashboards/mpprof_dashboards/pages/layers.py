@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dash import html
 
-from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
@@ -14,6 +13,9 @@ from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.grid import Column, grid
 from mpprof_dashboards.figures import placement
 from mpprof_dashboards.pages import tables
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _LAYERS = (
     Column("layer", "Layer", flex=4, width=200, mono=True),
@@ -38,7 +40,7 @@ def layout(context: Context) -> list[Any]:
     return content(context.report(), context.source.layers(context.run))
 
 
-def content(document: Document, layers: list[Document]) -> list[Any]:
+def content(document: doc.Report, layers: list[doc.LayerRow]) -> list[Any]:
     figure = placement.ranked(layers, "layer")
     if figure is None:
         reason = why_absent(document, "layers", "time", "trace")

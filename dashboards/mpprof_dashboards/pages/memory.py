@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dash import html
 
-from mpprof.model.source import Document
 from mpprof.model.steps import StepTable
 from mpprof.report import words
+from mpprof.report.content import recorded_peak
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.figures import memory as figures
 from mpprof_dashboards.figures import steps as step_figures
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _BY = (("kind", "By kind"), ("dtype", "By type"), ("layer", "By layer"), ("op", "By op"))
 
@@ -24,19 +27,17 @@ def layout(context: Context) -> list[Any]:
     return content(context.report(), context.source.steps(context.run))
 
 
-def content(document: Document, steps: StepTable | None = None) -> list[Any]:
+def content(document: doc.Report, steps: StepTable | None = None) -> list[Any]:
     return [_summary(document), _at_peak(document), _course(document, steps)]
 
 
-def _summary(document: Document) -> html.Section:
-    memory = document.get("memory") or {}
-    peak = memory.get("peak_bytes")
-    recorded = (document.get("steps") or {}).get("peak_memory_bytes")
-    if peak is None and recorded is None:
+def _summary(document: doc.Report) -> html.Section:
+    memory, recorded = document["memory"], recorded_peak(document)
+    if memory is None and recorded is None:
         return cards.section("Memory", cards.empty("No memory was measured", why_absent(document, "memory")))
     # Without allocator events the account's peak is the records' own: it must not pass for a second witness.
-    in_trace = peak if memory.get("at_peak") else None
-    why = why_absent(document, "memory") if peak is None else _NO_EVENTS
+    in_trace = memory["peak_bytes"] if memory and memory["at_peak"] else None
+    why = why_absent(document, "memory") if memory is None else _NO_EVENTS
     return cards.section(
         "Memory",
         cards.tiles(
@@ -49,13 +50,13 @@ def _summary(document: Document) -> html.Section:
             ),
             _tile(
                 "Saved against the baseline",
-                memory.get("saved_bytes"),
+                memory["saved_bytes"] if memory else None,
                 why_absent(document, "memory.saved_bytes", "memory"),
                 "saved",
             ),
             _tile(
                 "Within reach (estimated)",
-                memory.get("reachable_bytes"),
+                memory["reachable_bytes"] if memory else None,
                 why_absent(document, "memory.reachable_bytes", "memory"),
                 "reachable",
             ),
@@ -69,8 +70,8 @@ def _tile(label: str, value: int | None, reason: str, id: str) -> html.Div:
     return cards.tile(label, words.size(value), id=id)
 
 
-def _at_peak(document: Document) -> html.Section | None:
-    memory = document.get("memory")
+def _at_peak(document: doc.Report) -> html.Section | None:
+    memory = document["memory"]
     if not memory:
         return None
     drawn = [(by, title, figures.at_peak(memory, by)) for by, title in _BY]
@@ -80,7 +81,7 @@ def _at_peak(document: Document) -> html.Section | None:
     return cards.section("Live at the peak", html.Div(parts, className="mp-grid-2"))
 
 
-def _course(document: Document, steps: StepTable | None) -> html.Section | None:
+def _course(document: doc.Report, steps: StepTable | None) -> html.Section | None:
     figure = step_figures.memory(steps)
     if figure is None:
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from dash import html
 
-from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
@@ -14,6 +14,9 @@ from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.grid import Column, grid
 from mpprof_dashboards.figures import placement
 from mpprof_dashboards.pages import tables
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 _KERNELS = (
     Column("name", "Kernel", flex=4, width=240, mono=True),
@@ -37,7 +40,7 @@ def layout(context: Context) -> list[Any]:
     return content(context.report(), context.source.kernels(run), context.source.ops(run))
 
 
-def content(document: Document, kernels: list[Document], ops: list[Document]) -> list[Any]:
+def content(document: doc.Report, kernels: list[doc.KernelRow], ops: list[doc.OpRow]) -> list[Any]:
     if not kernels and not ops:
         reason = why_absent(document, "kernels", "time", "trace")
         return [
@@ -51,14 +54,14 @@ def content(document: Document, kernels: list[Document], ops: list[Document]) ->
             _table("Ops", "ops-grid", _OPS, ops)]  # fmt: skip
 
 
-def _shares(document: Document, kernels: list[Document]) -> html.Section:
-    share = document.get("tensor_core")
+def _shares(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
+    share = document["tensor_core"]
     matrix, everything = placement.matrix_work(document), placement.kernel_time(kernels)
     left = (
         graph(matrix, "matrix-work", title="Matrix work per step", note="By unit and precision.")
         if matrix is not None
         else cards.empty(
-            "No matrix work to split", (share or {}).get("reason") or why_absent(document, "tensor_core")
+            "No matrix work to split", (share and share["reason"]) or why_absent(document, "tensor_core")
         )
     )
     right = (
@@ -70,13 +73,13 @@ def _shares(document: Document, kernels: list[Document]) -> html.Section:
     return cards.section("Where it ran", html.Div([left, right], className="mp-grid-2"), note=note)
 
 
-def _unknown(kernels: list[Document]) -> str:
+def _unknown(kernels: list[doc.KernelRow]) -> str:
     whole = sum(row["total_ns"] for row in kernels)
     unknown = sum(row["total_ns"] for row in kernels if row["placement"] == "unknown")
     return words.percent(unknown / whole if whole else None)
 
 
-def _table(title: str, id: str, columns: tuple[Column, ...], rows: list[Document]) -> html.Section:
+def _table(title: str, id: str, columns: tuple[Column, ...], rows: Sequence[doc.Row]) -> html.Section:
     if not rows:
         return cards.section(title, cards.empty(f"No {title.lower()}", "The trace names none."))
     flat = tables.prepared(rows)

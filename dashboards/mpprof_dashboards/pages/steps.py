@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dash import html
 
-from mpprof.model.source import Document
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import words
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.figures import steps as figures
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 
 def layout(context: Context) -> list[Any]:
@@ -23,7 +25,7 @@ def layout(context: Context) -> list[Any]:
     return parts if steps is None else [*parts, _hardware(context.source.hardware(run))]
 
 
-def content(document: Document, steps: StepTable | None) -> list[Any]:
+def content(document: doc.Report, steps: StepTable | None) -> list[Any]:
     """The step log of a run, figure by figure; what was not recorded says so."""
     if steps is None or not len(steps):
         return [
@@ -39,12 +41,12 @@ def content(document: Document, steps: StepTable | None) -> list[Any]:
     return [_tiles(document), _time(document, steps), _numerics(document, steps)]
 
 
-def _tiles(document: Document) -> html.Div:
-    steps = document.get("steps") or {}
-    scale = steps.get("loss_scale")
-    steady = f"{words.count(steps['steady'])} of them steady" if steps.get("steady") is not None else ""
+def _tiles(document: doc.Report) -> html.Div:
+    steps = document["steps"]
+    scale = steps["loss_scale"] if steps else None
+    steady = f"{words.count(steps['steady'])} of them steady" if steps else ""
     return cards.tiles(
-        cards.tile("Steps", words.count(steps.get("count")), steady, id="step-count"),
+        cards.tile("Steps", words.count(steps["count"] if steps else None), steady, id="step-count"),
         _known(document, "median_ns", "Median step", words.duration, "median"),
         _known(document, "p95_ns", "95th percentile", words.duration, "p95"),
         _known(document, "skipped", "Skipped updates", words.count, "skips"),
@@ -54,15 +56,21 @@ def _tiles(document: Document) -> html.Div:
     )
 
 
-def _known(document: Document, field: str, label: str, form: Callable[[Any], str], id: str) -> html.Div:
-    value = (document.get("steps") or {}).get(field)
+def _known(
+    document: doc.Report,
+    field: Literal["median_ns", "p95_ns", "skipped"],
+    label: str,
+    form: Callable[[Any], str],
+    id: str,
+) -> html.Div:
+    value = document["steps"][field] if document["steps"] else None
     if value is None:
         return cards.missing(label, why_absent(document, f"steps.{field}", "steps"))
     return cards.tile(label, form(value), id=id)
 
 
-def _time(document: Document, steps: StepTable) -> html.Section:
-    figure = figures.time_per_step(steps, document.get("steps"))
+def _time(document: doc.Report, steps: StepTable) -> html.Section:
+    figure = figures.time_per_step(steps, document["steps"])
     note = (
         "Batch begin to the next batch begin, per optimizer step. Profiled steps are slower and do not count."
     )
@@ -75,7 +83,7 @@ def _time(document: Document, steps: StepTable) -> html.Section:
     return cards.section("Time", graph(figure, "step-times", title="Time per step", note=note))
 
 
-def _numerics(document: Document, steps: StepTable) -> html.Section:
+def _numerics(document: doc.Report, steps: StepTable) -> html.Section:
     drawn = (
         (
             figures.loss_scale(steps),

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from mpprof.model.source import Document
 from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.grid import Column
 from mpprof_dashboards.components.text import shorten
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 NOT_ATTRIBUTED = "not attributed"
 _OP_WIDTH = 36
 _DURATIONS, _RATIOS = ("_ns", "_ns_per_step"), ("ratio",)
 
 
-def prepared(rows: list[Document]) -> list[dict[str, Any]]:
+def prepared(rows: Sequence[doc.Row]) -> list[dict[str, Any]]:
     """One flat dict per row: `reason` as its text, placements in words, `<field>_text` beside each number."""
     return [_prepared(row) for row in rows]
 
 
-def _prepared(row: Document) -> dict[str, Any]:
+def _prepared(row: doc.Row) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for field, value in row.items():
         if field == "reason" and isinstance(value, dict):

@@ -33,17 +33,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mpprof.analysis import added
-from mpprof.analysis import layer_kinds as layers
-from mpprof.analysis.reach import REACHABLE_BANDWIDTH, compiled
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import OVERALL, Clear, Found, Outcome, known, need
-from mpprof.diagnosis.rules.mp507_loss_float32 import is_loss
+from mpprof.analysis.comparison import precision_overhead
+from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH, compiled
+from mpprof.analysis.layers import kinds as layers
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.cells import is_loss
+from mpprof.diagnosis.outcomes import NO_MATRIX_UNITS, OVERALL, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
 SPECIFICITY = OVERALL
+BOUND = "device"
 
 _CASTS_OF_A_NORM = 4  # up and down, forward and backward
 
@@ -61,27 +62,31 @@ def judge(signals: Signals) -> Outcome:
         or any(f.compute_dtype in HALF_DTYPES for f in facts if f.parameters)
     ):
         return Clear("layers compute in 16 bits")
-    matrix = reach.matrix(signals, signals.fallbacks)
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
+    matrix = attainable.matrix(signals, signals.not_in_16_bits)
     norms = (
         {layer.name for layer in facts if layers.is_norm(layer)} if not compiled(signals.case.run) else set()
     )
     memory_bound = signals.select(
-        lambda cell: cell.role in ("elementwise", "layout") and cell.layer not in norms and not is_loss(cell)
+        lambda cell: (
+            cell.category in ("elementwise", "layout") and cell.layer not in norms and not is_loss(cell)
+        )
     )
-    claims = matrix.claims + reach.halved(signals, memory_bound) if isinstance(matrix, reach.Reach) else ()
-    claims = reach.lessened(signals, claims, _new_casts(signals, facts))
+    claims = (
+        matrix.claims + attainable.halved(signals, memory_bound)
+        if isinstance(matrix, attainable.Attainable)
+        else ()
+    )
+    claims = attainable.lessened(signals, claims, _new_casts(signals, facts))
     return Found(
         summary=f"the policy is {policy}, but all {len(heavy)} layers with matrix work compute in float32",
-        remedy=(
-            f'call keras.config.set_dtype_policy("{policy}") before the model is built (a loaded '
-            "model keeps the "
-            "policies it was saved with: rebuild it and load its weights)"
-        ),
         evidence=(
             evidence.text("global policy", policy),
             evidence.count("layers with matrix work in float32", len(float32), 0),
             evidence.count("layers with matrix work", len(heavy)),
         ),
+        values={"policy": policy},
         severity="error",
         claims=claims,
         layers=tuple(float32),
@@ -96,11 +101,14 @@ def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:
     if not bandwidth:
         return 0.0
     heavy = [layer for layer in facts if layers.is_matrix(layer)]
-    weights = sum(added.of_layer(f, bandwidth, passes=1 if compiled(signals.case.run) else 2) for f in heavy)
+    weights = sum(
+        precision_overhead.of_layer(f, bandwidth, passes=1 if compiled(signals.case.run) else 2)
+        for f in heavy
+    )
     if compiled(signals.case.run) or fit is None or not fit.batch_size:
         return weights
     values = sum(_values(layer) for layer in facts if layers.is_norm(layer)) * fit.batch_size
-    moved = _CASTS_OF_A_NORM * added.CAST_BYTES * values
+    moved = _CASTS_OF_A_NORM * precision_overhead.CAST_BYTES * values
     return weights + moved / (bandwidth * REACHABLE_BANDWIDTH) * 1e9
 
 

@@ -35,6 +35,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP102", "no-loss-scaling", "float16 without loss scaling"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -49,10 +50,6 @@ def judge(signals: Signals) -> Outcome:
             f"{len(half)} layers compute in float16 ({evidence.listed(half)}), but "
             f"{optimizer.class_name} does "
             "not scale the loss: small gradients become zero"
-        ),
-        remedy=(
-            'keras.config.set_dtype_policy("mixed_float16") before building, or '
-            "keras.optimizers.LossScaleOptimizer(optimizer)"
         ),
         evidence=(
             evidence.count("layers in float16", len(half), 0),

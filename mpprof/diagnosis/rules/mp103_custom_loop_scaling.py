@@ -40,7 +40,7 @@ import numpy as np
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Confidence
 from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.steps import StepTable
@@ -51,6 +51,7 @@ CODE, SLUG, TITLE = (
     "The loop does not scale the loss that the optimizer un-scales",
 )
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 FEWEST_GROWTHS = 2
 """One doubling above the default happens in healthy runs of small gradients; after two any element above 1/2
@@ -82,7 +83,9 @@ def judge(signals: Signals) -> Outcome:
         )
     fallen = _fallen(need(signals.table))
     if fallen is None:
-        return Unable(f"no gradient overflowed, and whether the loss falls was not recorded; {RECORD_RUN}")
+        return Unable(
+            f"no gradient overflowed, and whether the loss falls was not recorded{signals.hint('record run')}"
+        )
     if fallen >= FALLEN_RATIO:
         return Unable(
             f"no gradient overflowed in {growths:.0f} growths of the scale, but the loss fell by "
@@ -94,10 +97,6 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"the scale grew {growths:.0f} times, to {scales[-1]:g}, without one overflow, and the loss has "
             "not fallen: gradients that were never scaled are divided by it"
-        ),
-        remedy=(
-            "loss = optimizer.scale_loss(loss) before taking gradients, and no un-scaling of your own: "
-            "optimizer.apply does it"
         ),
         evidence=(
             evidence.count("growths of the scale without overflow", growths, FEWEST_GROWTHS),

@@ -36,12 +36,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from mpprof.analysis import added, work
-from mpprof.analysis import layer_kinds as layers
-from mpprof.diagnosis import evidence, reach, shapes
-from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, known, need
-from mpprof.diagnosis.rules.mp107_autocast_inputs import activation_casts
-from mpprof.diagnosis.rules.mp402_odd_vocabulary import LARGE as VOCABULARY
+from mpprof.analysis.comparison import precision_overhead
+from mpprof.analysis.layers import flops
+from mpprof.analysis.layers import kinds as layers
+from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis.cells import activation_casts
+from mpprof.diagnosis.outcomes import NAMED, NO_MATRIX_UNITS, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 from mpprof.model.finding import Confidence
@@ -49,6 +49,7 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 LARGE_HEAD = 2048
 """Fewer outputs are classes, whose product costs next to nothing (our judgement)."""
@@ -68,7 +69,7 @@ def _is_island(layer: LayerFacts) -> bool:
 
 def large_heads(facts: Sequence[LayerFacts], end: Collection[str]) -> list[LayerFacts]:
     """Of the layers at the model's end those in float32 whose product is a noticeable part of its work."""
-    shares = work.shares(facts)
+    shares = flops.shares(facts)
     if not shares and any(layers.is_convolution(layer) for layer in facts):
         return []  # whose work is far more than their weights tell
     return [
@@ -83,7 +84,7 @@ def large_heads(facts: Sequence[LayerFacts], end: Collection[str]) -> list[Layer
 
 def _is_large(width: int, share: float | None) -> bool:
     if share is None:
-        return width >= VOCABULARY
+        return width >= shapes.VOCABULARY
     return width >= LARGE_HEAD and share >= SCALE.warning_ratio
 
 
@@ -106,6 +107,8 @@ def judge(signals: Signals) -> Outcome:
     half = [f for f in facts if f.compute_dtype in HALF_DTYPES and f.parameters != 0]
     if not half:
         return Clear("no layer computes in 16 bits, so that none stands apart")
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
     model = need(signals.facts).model
     end = layers.head(facts) | {each.layer for each in (model.outputs if model else ())}
     islands = [f for f in facts if _is_island(f)]
@@ -128,15 +131,10 @@ def judge(signals: Signals) -> Outcome:
             f"in {half[0].compute_dtype}"
             + (": {cost} a step ({share})" if costed else "; its cost needs a trace")
         ),
-        remedy=(
-            "compute in self.compute_dtype with keras.ops instead of casting to float32; drop "
-            'dtype="float32" from the layer; keep float32 for the last activation only: '
-            'Activation("softmax", dtype="float32") after a Dense in 16 bits'
-        ),
         evidence=(
             evidence.text("float32 layers", evidence.listed(shown)),
             evidence.text("compute dtype elsewhere", half[0].compute_dtype),
-            *((evidence.text("reachable value from", source),) if costed and source else ()),
+            *((evidence.text("attainable value from", source),) if costed and source else ()),
         ),
         confidence=confidence if costed else "medium",
         scale=SCALE if costed else None,
@@ -148,27 +146,27 @@ def judge(signals: Signals) -> Outcome:
 
 def _claims(signals: Signals, names: frozenset[str]) -> tuple[tuple[Claim, ...], Confidence, str]:
     mine = signals.select(lambda cell: cell.layer in names)
-    fallbacks = frozenset(signals.fallbacks)
-    matrix = reach.matrix(signals, [row for row in mine if row in fallbacks])
+    fallbacks = frozenset(signals.not_in_16_bits)
+    matrix = attainable.matrix(signals, [row for row in mine if row in fallbacks])
     casts, later_ns = _casts(signals, mine, names)
-    casts += reach.whole(_casts_behind(signals, names))
-    bytes_bound = reach.halved(signals, [row for row in mine if _is_wide(signals.cells[row])])
-    if isinstance(matrix, reach.Reach):
-        claims = reach.lessened(signals, matrix.claims, later_ns)
+    casts += attainable.whole(_casts_behind(signals, names))
+    bytes_bound = attainable.halved(signals, [row for row in mine if _is_wide(signals.cells[row])])
+    if isinstance(matrix, attainable.Attainable):
+        claims = attainable.lessened(signals, matrix.claims, later_ns)
         return claims + casts + bytes_bound, matrix.confidence, matrix.source
     return casts + bytes_bound, "medium", ""
 
 
 def _is_wide(cell: Cell) -> bool:
     """Work bound by memory on tensors that 16 bits would halve."""
-    moving = cell.role in ("elementwise", "reduce", "layout", "other")
+    moving = cell.category in ("elementwise", "reduce", "layout", "other")
     return moving and cell.precision not in HALF_PRECISIONS
 
 
 def _casts(signals: Signals, mine: tuple[int, ...], names: frozenset[str]) -> tuple[tuple[Claim, ...], float]:
     """The casts around the islands, less those of the weights that come in their place; and what of these is
     more than the islands' own casts take, in ns per step: XLA fuses those round a layer."""
-    rows = [row for row in mine if signals.cells[row].role == "cast"]
+    rows = [row for row in mine if signals.cells[row].category == "cast"]
     peaks, fit = known(signals.peaks), known(signals.fit)
     passes = 1 if fit is not None and fit.jit_compile else 2  # XLA fuses the gradients' into the update
     claims: list[Claim] = []
@@ -177,7 +175,7 @@ def _casts(signals: Signals, mine: tuple[int, ...], names: frozenset[str]) -> tu
         own = [row for row in rows if signals.cells[row].layer == name]
         layer, time = signals.layer(name), signals.time(tuple(own))
         bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
-        later = added.of_layer(layer, bandwidth, passes=passes) if layer else 0.0
+        later = precision_overhead.of_layer(layer, bandwidth, passes=passes) if layer else 0.0
         keep = min(1.0, later / time) if time > 0 else 0.0
         beyond += max(0.0, later - time)
         claims += [Claim(row, signals.cells[row].ns_per_step * keep) for row in own]

@@ -34,40 +34,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import OVERALL, Clear, Found, Outcome, Unable, known, need
-from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, RECORD_RUN, Signals
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.outcomes import NO_MATRIX_UNITS, OVERALL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.finding import Evidence
 
 CODE, SLUG, TITLE = "MP105", "graph-rewrite-noop", "The graph rewrite converted nothing"
 SPECIFICITY = OVERALL
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
     facts = need(signals.facts)
     asked, result = facts.graph_rewrite, facts.graph_rewrite_result
     if asked is None:
-        return Unable(f"whether the graph rewrite is on was not recorded; {RECORD_RUN}")
+        return Unable(f"whether the graph rewrite is on was not recorded{signals.hint('record run')}")
     if not asked:
         return Clear("the graph rewrite was not asked for")
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
     if any(layer.compute_dtype in HALF_DTYPES for layer in need(signals.layers)):
         return Clear("layers compute in 16 bits by their policy")
     told = _told(str(asked), result)
     if told is None:
         need(signals.gpu_account)
-        if signals.select(lambda cell: cell.role == "matmul" and cell.precision in HALF_PRECISIONS):
+        if signals.select(lambda cell: cell.category == "matmul" and cell.precision in HALF_PRECISIONS):
             return Clear("matrix kernels in 16 bits ran")
         told = "the graph rewrite for mixed precision is on, and no matrix kernel ran in 16 bits"
     if isinstance(told, Clear):
         return told
-    matrix = reach.matrix(signals, signals.fallbacks) if known(signals.gpu_account) else None
+    matrix = attainable.matrix(signals, signals.not_in_16_bits) if known(signals.gpu_account) else None
     return Found(
         summary=told,
-        remedy='keras.config.set_dtype_policy("mixed_float16") before the model is built',
         evidence=(evidence.text("graph rewrite", str(asked)), *_evidence(signals, result)),
         confidence="medium",
         severity="error",
-        claims=matrix.claims if isinstance(matrix, reach.Reach) else (),
+        claims=matrix.claims if isinstance(matrix, attainable.Attainable) else (),
     )
 
 
@@ -98,4 +100,4 @@ def _evidence(signals: Signals, result: dict[str, Any]) -> Iterator[Evidence]:
         yield evidence.count("matrix operations in its graphs", _number(result, "matrix_nodes"))
         yield evidence.count("of them converted", _number(result, "converted_matrix_nodes"), 0)
     if known(signals.gpu_account):
-        yield evidence.ns("matrix work in float32", signals.time(signals.fallbacks))
+        yield evidence.ns("matrix work in float32", signals.time(signals.not_in_16_bits))

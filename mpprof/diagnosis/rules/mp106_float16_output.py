@@ -37,8 +37,7 @@ from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
 SPECIFICITY = NAMED
-
-CAST = 'keras.ops.cast(outputs, "float32")'
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -47,7 +46,7 @@ def judge(signals: Signals) -> Outcome:
     if not outputs and last.output_dtype is None:
         return Unable(
             f"the output dtype of {last.name} was not recorded: a model of a class of its own does not state "
-            f"it; let its call() end with {CAST}"
+            f"it; {signals.advice(CODE, 'not recorded')}"
         )
     given = outputs or {last.name: last.output_dtype}
     half = [name for name, dtype in given.items() if dtype in HALF_DTYPES]
@@ -66,10 +65,6 @@ def judge(signals: Signals) -> Outcome:
         what = f"the last layer, {half[0]}, gives {dtype}"
     return Found(
         summary=f"{what}: the loss is computed from rounded values",
-        remedy=(
-            'leave the last product in 16 bits and end with keras.layers.Activation("softmax", '
-            'dtype="float32"), or "linear" where the loss takes logits'
-        ),
         evidence=(
             evidence.text("last layer" if len(half) == 1 else "last layers", evidence.listed(half)),
             evidence.text("output dtype", str(dtype), "float32"),

@@ -7,7 +7,8 @@ What it means
 
 How we know
     The exact count of skipped updates (steps that ran less the growth of the optimizer's own counter), after
-    the first 20 steps; a run of readings in which every update was skipped; a loss scale below 1.
+    the first 20 steps; updates skipped in a row, of which readings every 16 steps tell at least how many
+    there were; a loss scale below 1.
 
 What it costs
     Every skipped step is a step thrown away: the skipped share of the step time. It is no part of the
@@ -37,17 +38,17 @@ import numpy as np
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals, SkipHistory
+from mpprof.diagnosis.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP201", "endless-skips", "Optimizer updates are skipped again and again"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
-STARTUP_STEPS = 20
-"""2^15 falls to 1 in fifteen halvings: what is still skipping after 20 steps is not looking for its scale."""
 FEWEST_STEPS = 20
 """Fewer steps after the start say nothing about a rate of one percent."""
-WARNING_RATIO, ERROR_RATIO = 0.01, 0.05
-"""A healthy dynamic scale skips one step in 2000; twenty times that warns, a hundred times is an error."""
+ERROR_RATIO = 0.05
+"""A hundred times what a healthy dynamic scale skips."""
 FEWEST_SKIPS = 3
 """One skip, or two, late in a short run may be the last of the search for the scale: they make no rate."""
 CONSECUTIVE = 10
@@ -55,13 +56,12 @@ CONSECUTIVE = 10
 
 
 def judge(signals: Signals) -> Outcome:
-    optimizer = known(signals.optimizer)
-    if known(signals.compute_dtype) in ("float32", "bfloat16") and not (optimizer and optimizer.inner):
-        return Clear("there is no loss scale, so that nothing is skipped")
+    if (clear := without_loss_scale(signals)) is not None:
+        return clear
     history = need(signals.skips)
     total = int(history.skipped.sum())
     skipped, steps = history.within(STARTUP_STEPS + 1)
-    longest = _longest_run(history)
+    longest, exact = longest_run(history)
     ratio = skipped / steps if steps else 0.0
     stuck = longest >= CONSECUTIVE and _ends_skipping(history)
     if steps < FEWEST_STEPS and not (stuck and longest > STARTUP_STEPS):
@@ -71,12 +71,12 @@ def judge(signals: Signals) -> Outcome:
         )
     if total == 0:
         return Clear("no update was skipped")
-    if ratio < WARNING_RATIO and not stuck:
+    if ratio < MANY_RATIO and not stuck:
         return Clear(f"after the start {format_ratio(ratio)} of the updates were skipped")
     if skipped < FEWEST_SKIPS and not stuck:
         return Unable(
             f"{format_count(skipped)} of {format_count(steps)} updates after the first {STARTUP_STEPS} were "
-            f"skipped, too few to tell a rate; train for at least {round(FEWEST_SKIPS / WARNING_RATIO)} steps"
+            f"skipped, too few to tell a rate; train for at least {round(FEWEST_SKIPS / MANY_RATIO)} steps"
         )
     scales = known(signals.scales)
     last = float(scales[-1]) if scales is not None else None
@@ -87,15 +87,12 @@ def judge(signals: Signals) -> Outcome:
             f"({format_ratio(ratio)})"
             + (f"; the loss scale has fallen to {_scale(last)}" if last is not None and last < 1 else "")
         ),
-        remedy=(
-            "find the first value that is not finite with tf.debugging.enable_check_numerics(), put "
-            "that layer in "
-            'float32 or lower the learning rate; or use "mixed_bfloat16" where the device has it'
-        ),
         evidence=(
-            evidence.ratio("skipped updates after the start", ratio, WARNING_RATIO),
+            evidence.ratio("skipped updates after the start", ratio, MANY_RATIO),
             evidence.count("skipped updates in all", total),
-            evidence.count("longest run of skipped updates", longest, CONSECUTIVE),
+            evidence.count(
+                f"longest run of skipped updates{'' if exact else ', at least'}", longest, CONSECUTIVE
+            ),
             *((evidence.count("last loss scale", last, 1.0),) if last is not None else ()),
         ),
         severity="error" if ratio >= ERROR_RATIO or stuck else "warning",
@@ -103,13 +100,21 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _longest_run(history: SkipHistory) -> int:
-    """The most updates skipped in a row, over readings in which every update was skipped."""
-    longest = current = 0
+def longest_run(history: SkipHistory) -> tuple[int, bool]:
+    """The updates that were skipped in a row at the least, and whether it is known to be no more.
+
+    Over readings in which every update was skipped they are counted; of a reading in which some were not, as
+    many follow each other at least as fall into the largest of the gaps between those. Skips of readings side
+    by side may have been one run, and then the longest is not known."""
+    least = most = whole = reach = 0
     for skipped, span in zip(history.skipped.tolist(), history.span.tolist(), strict=True):
-        current = current + skipped if span > 0 and skipped >= span else 0
-        longest = max(longest, current)
-    return longest
+        applied = max(0, span - skipped)
+        whole = whole + skipped if span > 0 and not applied else 0
+        least = max(least, whole, -(-skipped // (applied + 1)))
+        reach = reach + skipped if skipped else 0
+        most = max(most, reach)
+        reach = skipped if applied else reach  # what was applied ends the run somewhere within this reading
+    return least, least == most
 
 
 def _ends_skipping(history: SkipHistory) -> bool:

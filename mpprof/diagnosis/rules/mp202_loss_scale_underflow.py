@@ -39,6 +39,7 @@ from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP202", "loss-scale-underflow", "The fixed loss scale is small"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 LEAST = 128.0
 """What the networks of the paper needed, the most tolerant apart (Micikevicius et al.)."""
@@ -56,10 +57,6 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"the loss scale is fixed at {format_count(optimizer.fixed_scale)}, too small to keep small "
             "gradients from becoming zero"
-        ),
-        remedy=(
-            "LossScaleOptimizer(optimizer) with its dynamic scale; or loss_scale_factor=1024.0 with "
-            "compile(auto_scale_loss=False)"
         ),
         evidence=(evidence.count("fixed loss scale", optimizer.fixed_scale, LEAST),),
         confidence="medium",

@@ -36,6 +36,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without end"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 SUSPICIOUS_SCALE = 2.0**24
 """float16 spans 2^-24 to 2^16: a scale beyond 2^24 would lift its smallest number above 1."""
@@ -57,11 +58,6 @@ def judge(signals: Signals) -> Outcome:
             "the loss scale is infinite: the weights no longer change"
             if not math.isfinite(highest)
             else f"the loss scale has grown to {highest:g} and nothing stops it"
-        ),
-        remedy=(
-            "find out why no gradient ever overflows (is the backward pass float16 at all?); a fixed "
-            "scale stops the "
-            "growth: keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15), compile(auto_scale_loss=False)"
         ),
         evidence=(evidence.count("highest loss scale", highest, SUSPICIOUS_SCALE),),
         severity="error" if gone else "warning",

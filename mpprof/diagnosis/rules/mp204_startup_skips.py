@@ -26,32 +26,31 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
-from mpprof.diagnosis.rules.mp201_endless_skips import STARTUP_STEPS, WARNING_RATIO
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP204", "startup-skips", "Steps skipped while the loss scale settled"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
-    optimizer = known(signals.optimizer)
-    if known(signals.compute_dtype) in ("float32", "bfloat16") and not (optimizer and optimizer.inner):
-        return Clear("there is no loss scale, so that nothing is skipped")
+    if (clear := without_loss_scale(signals)) is not None:
+        return clear
     history = need(signals.skips)
     early, _ = history.within(1, STARTUP_STEPS)
     late, steps = history.within(STARTUP_STEPS + 1)
     if not early:
         return Clear("no update was skipped at the start")
-    if steps and late / steps >= WARNING_RATIO:
+    if steps and late / steps >= MANY_RATIO:
         return Clear("updates were skipped later too: see MP201")
     return Found(
         summary=(
             f"{format_count(early)} of the first {STARTUP_STEPS} updates were skipped while the loss "
             "scale settled: normal"
         ),
-        remedy="none needed; a lower initial_scale of the LossScaleOptimizer avoids them",
         evidence=(
             evidence.count("skipped updates at the start", early),
             evidence.count("skipped updates later", late),

@@ -26,33 +26,32 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
-from mpprof.diagnosis.rules.mp201_endless_skips import STARTUP_STEPS, WARNING_RATIO
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP205", "periodic-skips", "Single steps skipped as the loss scale tries to grow"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
-    optimizer = known(signals.optimizer)
-    if known(signals.compute_dtype) in ("float32", "bfloat16") and not (optimizer and optimizer.inner):
-        return Clear("there is no loss scale, so that nothing is skipped")
+    if (clear := without_loss_scale(signals)) is not None:
+        return clear
     late, steps = need(signals.skips).within(STARTUP_STEPS + 1)
     if not steps:
         return Unable(f"no steps were read after the first {STARTUP_STEPS}; train longer")
     if not late:
         return Clear("no update was skipped after the start")
     ratio = late / steps
-    if ratio >= WARNING_RATIO:
+    if ratio >= MANY_RATIO:
         return Clear("more than single steps were skipped: see MP201")
     return Found(
         summary=(
             f"{format_count(late)} of {format_count(steps)} later updates were skipped "
             f"({format_ratio(ratio)}): normal"
         ),
-        remedy="none needed",
-        evidence=(evidence.ratio("skipped updates after the start", ratio, WARNING_RATIO),),
+        evidence=(evidence.ratio("skipped updates after the start", ratio, MANY_RATIO),),
         severity="info",
     )

@@ -6,7 +6,9 @@ What it means
 
 How we know
     The recorded loss, from the first step on which it is not finite; and the weights, which are looked at
-    when `fit` ends: a loss may stay finite over weights that are lost.
+    when `fit` ends: a loss may stay finite over weights that are lost. What Keras hands to its callbacks is
+    the running mean of the epoch: one step that is not finite leaves it so until the epoch ends. Of later
+    steps of the same epoch nothing is said then.
 
 What it costs
     Every step from there on, if it stays so.
@@ -29,20 +31,21 @@ Sources
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, known, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
+from mpprof.model.steps import StepTable
 
 CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss is not finite"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 
-REMEDY = (
-    "find the layer with tf.debugging.enable_check_numerics(); masks of -3e4 instead of -1e9, epsilons of "
-    "1e-4, float32 for exponentials and long sums, or bfloat16"
-)
+_EPOCHS = 1 << 32
+"""More than a fit has."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -54,39 +57,51 @@ def judge(signals: Signals) -> Outcome:
         if spoiled:
             return _weights(spoiled)
         need(signals.table)
-        need(Absent("the loss was not recorded", RECORD_RUN))
+        need(Absent("the loss was not recorded", signals.advice("record run")))
     assert table is not None
     bad = rows[~np.isfinite(table.loss[rows])]
     if not len(bad):
         return _weights(spoiled) if spoiled else Clear("the recorded loss is finite")
     first = int(table.step[bad[0]])
     stays = bool((~np.isfinite(table.loss[rows[rows >= bad[0]]])).all())
-    when = (
-        f"from step {first} on"
-        if stays
-        else f"on {format_count(len(bad))} of {format_count(len(rows))} recorded steps, first on step {first}"
-    )
+    running = _running_mean(signals, table, rows)
+    if running:
+        again = len(np.unique(table.fit[bad] * _EPOCHS + table.epoch[bad])) - 1
+        later = f" and in {format_count(again)} later epoch{'s' * (again > 1)}" if again else ""
+        when = f"on step {first}{later} (a running mean, which tells no more until the epoch ends)"
+    elif stays:
+        when = f"from step {first} on"
+    else:
+        of = format_count(len(rows))
+        when = f"on {format_count(len(bad))} of {of} recorded steps, first on step {first}"
     lost = f", and weights are lost ({evidence.listed(list(spoiled))})" if spoiled else ""
     return Found(
         summary=f"the loss is not finite {when}{lost}",
-        remedy=REMEDY,
         evidence=(
             evidence.count("first step", first),
-            evidence.count("recorded steps with such a loss", len(bad), 0),
+            *(() if running else (evidence.count("recorded steps with such a loss", len(bad), 0),)),
             *((evidence.count("weights that are not finite", len(spoiled), 0),) if spoiled else ()),
         ),
         severity="error" if stays or spoiled else "warning",
     )
 
 
+def _running_mean(signals: Signals, table: StepTable, rows: NDArray[np.int64]) -> bool:
+    """Whether the loss on record may be the mean of an epoch so far, as Keras' is: it is no custom loop's,
+    and never finite again within the epoch in which it was not."""
+    facts = signals.case.run.facts
+    if facts is not None and facts.framework.get("loop") == "custom":
+        return False
+    epoch = table.fit[rows] * _EPOCHS + table.epoch[rows]
+    recovers = np.isfinite(table.loss[rows][1:]) & ~np.isfinite(table.loss[rows][:-1])
+    return not (recovers & (np.diff(epoch) == 0)).any()
+
+
 def _weights(spoiled: tuple[str, ...]) -> Found:
     """The loss does not show it: a ReLU, for one, makes 0 of what is NaN."""
     return Found(
         summary=f"weights are not finite at the end ({evidence.listed(list(spoiled))}), though the loss is",
-        remedy=(
-            "load a checkpoint from before it, and let a dynamic loss scale skip such steps: "
-            "keras.optimizers.LossScaleOptimizer(optimizer)"
-        ),
         evidence=(evidence.count("weights that are not finite", len(spoiled), 0),),
+        cases=("weights",),
         severity="error",
     )

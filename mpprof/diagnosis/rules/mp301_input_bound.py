@@ -33,42 +33,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, Scale, Unable, known, need
-from mpprof.diagnosis.signals import RECORD_WINDOW, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP301", "input-bound", "The device waits for input"
 SPECIFICITY = GENERAL
+BOUND = "host"
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.05, error_ratio=0.20)
 """XProf's own limits for "moderately" and "highly" input-bound."""
-
-_REMEDY = (
-    "overlap and parallelise the pipeline: data.map(decode, num_parallel_calls=tf.data.AUTOTUNE), "
-    ".cache() what fits, .prefetch(tf.data.AUTOTUNE) last"
-)
 
 
 def judge(signals: Signals) -> Outcome:
     if signals.case.account is None:
         return _from_records(signals)
     share = need(signals.share("idle_input"))
-    rows = signals.select(lambda cell: cell.role == "idle_input")
+    rows = signals.select(lambda cell: cell.category == "idle_input")
     if share >= SCALE.info_ratio:
         return Found(
             summary="the device waits {cost} a step for input ({share})",
-            remedy=_REMEDY,
             evidence=(evidence.ratio("step spent waiting for input", share, SCALE.crossed(share)),),
             scale=SCALE,
-            claims=reach.whole(rows),
+            claims=attainable.whole(rows),
         )
     hidden = need(signals.unattributed_idle_ratio)
     if share + hidden >= SCALE.warning_ratio and hidden > share:
         return Unable(
             f"the device idles {format_ratio(hidden)} of the step and the trace does not show what "
-            "for; record host "
-            "events too (host tracer level 2)"
+            f"for{signals.hint('record host events')}"
         )
     return Clear(f"waiting for input takes {format_ratio(share)} of the step")
 
@@ -76,7 +70,7 @@ def judge(signals: Signals) -> Outcome:
 def _from_records(signals: Signals) -> Outcome:
     table, summary = known(signals.table), known(signals.summary)
     absent = signals.account
-    reason = absent if isinstance(absent, Absent) else Absent("no account", RECORD_WINDOW)
+    reason = absent if isinstance(absent, Absent) else Absent("no account", signals.advice("record window"))
     if table is None or summary is None or not summary.median_ns:
         return Unable(str(reason))
     measured = table.input_wait_ns >= 0
@@ -90,7 +84,6 @@ def _from_records(signals: Signals) -> Outcome:
         return Clear(f"waiting for input takes {format_ratio(share)} of the step")
     return Found(
         summary=f"training waits for input {format_ratio(share)} of the step",
-        remedy=_REMEDY,
         evidence=(
             evidence.ratio("step spent waiting for input", share, SCALE.crossed(share)),
             evidence.ns("median wait for input", wait_ns),

@@ -6,10 +6,12 @@ What it means
     finite checks), so that it can even be slower.
 
 How we know
-    Idle time of the device during which the launching thread was in launch or executor code (`idle_launch`).
-    The median duration of a kernel tells whether kernels are short (below 20 µs: high confidence) or the
-    host slow for another reason (medium); with more than 1 ms for each kernel, certainly so (low). Where CUDA
-    graphs or command buffers hide the launches, or the trace has no host events, nothing is claimed.
+    Idle time of the device during which the host called the training function, launched, or returned from
+    it (`idle_launch`). It is judged gap by gap: a driver call that does not return (0.4 ms and more), an op
+    that runs on the CPU, or more than 1 ms without any event is no launching. The median duration of a
+    kernel tells whether kernels are short (below 20 µs: high confidence) or the host slow for another reason
+    (medium). Where CUDA graphs or command buffers hide the launches, or the trace has no host events,
+    nothing is claimed.
 
 What it costs
     That idle time, less what the profiler itself added to the step (its work for every launch falls there).
@@ -36,7 +38,6 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
@@ -44,6 +45,7 @@ from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP302", "launch-bound", "Kernels are shorter than their launch"
 SPECIFICITY = GENERAL
+BOUND = "host"
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)
 """XProf calls 3 % of launch time moderate and 15 % high. Ours is the idle time that launches leave, of which
@@ -52,44 +54,34 @@ SHORT_KERNEL_NS = 20_000.0
 """The lower end of the launch latencies that TensorFlow's guide names (20 to 40 µs)."""
 NOTABLE_RATIO = 0.01
 """What profiling added is named from a hundredth of the step on."""
-LAUNCH_NS = 1e6
-"""25 times the upper end of those latencies. What the host needs longer for is no launch: it loads, tunes or
-computes something."""
 
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU, so that no kernels are launched")
     account = need(signals.gpu_account)
-    rows = signals.select(lambda cell: cell.role == "idle_launch")
+    rows = signals.select(lambda cell: cell.category == "idle_launch")
     added = _added_by_profiling(signals, account, signals.time(rows))
-    claims = tuple(Claim(row, reachable_ns=added) for row in rows)
+    idle_ns = signals.time(rows)
+    claims = tuple(Claim(row, added * signals.time((row,)) / idle_ns) for row in rows)
     share = signals.cost_ratio(claims)
     hidden = need(signals.unattributed_idle_ratio)
     if share < SCALE.info_ratio:
         if share + hidden >= SCALE.warning_ratio and hidden > share:
             return Unable(
                 f"the device idles {format_ratio(hidden)} of the step and the trace does not show "
-                "what for (CUDA graphs, "
-                "command buffers, or no host events); record once with "
-                "XLA_FLAGS=--xla_gpu_enable_command_buffer= and "
-                "host tracer level 2"
+                "what for (graphs of launches, command buffers, or no host events)"
+                f"{signals.hint('record without graphs')}{signals.hint('record host events')}"
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
     median, launches = known(signals.median_kernel_ns), known(signals.launches_per_step)
-    each = share * signals.whole_ns / launches if launches else 0.0
-    slow = each > LAUNCH_NS
     short = median is not None and median < SHORT_KERNEL_NS
     kernels = f"{format_count(launches and round(launches))} kernels a step"
     summary = "the device idles {cost} a step ({share}) waiting for launches, "
     summary += f"{kernels} of {format_ns(median)} in the median"
-    if slow:
-        summary = "the device idles {cost} a step ({share}) in launch code: "
-        summary += f"{format_ns(each)} for each of {kernels}, which no launch takes"
     left_out = f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
     return Found(
         summary=summary,
-        remedy=_remedy(signals, slow=slow),
         evidence=(
             evidence.ratio(
                 f"step idle for launches{left_out if added >= NOTABLE_RATIO * signals.whole_ns else ''}",
@@ -100,24 +92,9 @@ def judge(signals: Signals) -> Outcome:
             evidence.count("kernels per step", launches),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
-        confidence="low" if slow else "high" if short else "medium",
+        confidence="high" if short else "medium",
         scale=SCALE,
         claims=claims,
-    )
-
-
-def _remedy(signals: Signals, *, slow: bool) -> str:
-    if slow:
-        return (
-            "profile later steps, because the first ones load and tune kernels; if it stays so, see what the "
-            "host does meanwhile: mpprof serve RUN"
-        )
-    return advice(
-        signals,
-        "jit_compile=True (fuses kernels)",
-        "a larger batch",
-        "steps_per_execution=16",
-        "TF_GPU_THREAD_MODE=gpu_private where the input pipeline competes for threads",
     )
 
 

@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP303", "batch-not-raised", "The batch could be larger"
 SPECIFICITY = GENERAL
+BOUND = "host"
 
 FREE_RATIO = 0.5
 """With half of it free twice the batch fits for certain: weights and slots do not grow with it."""
@@ -44,13 +45,14 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the run is not in mixed precision")
     peak, total = need(signals.summary).peak_memory_bytes, need(signals.device).memory_bytes
     if peak is None or not total:
-        return Unable(f"the allocator's peak or the device's memory is not on record; {RECORD_RUN}")
+        return Unable(
+            f"the allocator's peak or the device's memory is not on record{signals.hint('record run')}"
+        )
     free = 1.0 - peak / total
     if free < FREE_RATIO:
         return Clear(f"{format_ratio(free)} of the memory is free at the peak")
     return Found(
         summary=f"{format_ratio(free)} of the device's memory is free at the peak: twice the batch fits",
-        remedy="try twice the batch (and its learning rate), and compare examples per second",
         evidence=(
             evidence.ratio("memory free at the peak", free, FREE_RATIO),
             evidence.size("peak", peak),

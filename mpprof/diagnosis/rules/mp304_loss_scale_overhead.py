@@ -27,8 +27,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.advice import advice
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -39,6 +38,7 @@ CODE, SLUG, TITLE = (
     "Loss-scale bookkeeping takes a noticeable part of the step",
 )
 SPECIFICITY = NAMED
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25, normal=True)
 """A healthy small model without XLA spends a few percent so; a tenth is worth a change of the script."""
@@ -48,19 +48,13 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
     need(signals.gpu_account)
-    rows = signals.select(lambda cell: cell.role == "loss_scale")
-    claims = reach.whole(rows) + _waits_for_the_flag(signals)
+    rows = signals.select(lambda cell: cell.category == "loss_scale")
+    claims = attainable.whole(rows) + _waits_for_the_flag(signals)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
         return Clear(f"the loss scale's kernels take {format_ratio(ratio)} of the step")
     return Found(
         summary="checking and un-scaling gradients takes {cost} a step ({share})",
-        remedy=advice(
-            signals,
-            "jit_compile=True",
-            "mixed_bfloat16 where the device has it",
-            "or a fixed loss_scale_factor with compile(auto_scale_loss=False)",
-        ),
         evidence=(
             evidence.ratio("loss-scale work and its waits in the step", ratio, SCALE.info_ratio),
             evidence.count("loss-scale kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
@@ -76,5 +70,5 @@ def _waits_for_the_flag(signals: Signals) -> tuple[Claim, ...]:
     optimizer, baseline = known(signals.optimizer), known(signals.baseline)
     if optimizer is None or not optimizer.dynamic or baseline is None or baseline.case.account is None:
         return ()
-    had = baseline.time(baseline.select(lambda cell: cell.role == "idle_sync"))
-    return tuple(Claim(row, had) for row in signals.select(lambda cell: cell.role == "idle_sync"))
+    had = baseline.time(baseline.select(lambda cell: cell.category == "idle_sync"))
+    return tuple(Claim(row, had) for row in signals.select(lambda cell: cell.category == "idle_sync"))

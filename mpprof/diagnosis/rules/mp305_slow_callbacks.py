@@ -31,11 +31,12 @@ import numpy as np
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part of the time"
 SPECIFICITY = GENERAL
+BOUND = "host"
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.10, error_ratio=0.30)
 """Keras' loop itself takes up to 5 % of a step of some milliseconds; an error where a third is lost."""
@@ -52,16 +53,15 @@ def judge(signals: Signals) -> Outcome:
     steady = table.step >= (summary.first_steady or 1)
     gaps = (table.gap_ns >= 0) & steady & ~table.profiled
     if not gaps.any():
-        return Unable(f"the gaps between steps were not recorded; {RECORD_RUN}")
+        return Unable(f"the gaps between steps were not recorded{signals.hint('record run')}")
     gap_ns = float(np.median(table.gap_ns[gaps] / table.covers[gaps]))
     ratio = gap_ns / summary.median_ns
     if SCALE.severity(ratio) is None:
         return Clear(f"the gap between steps is {format_ratio(ratio)} of the step")
-    rows = signals.select(lambda cell: cell.role == "idle_between_steps")
+    rows = signals.select(lambda cell: cell.category == "idle_between_steps")
     claimed = known(signals.share("idle_between_steps")) or 0.0
     return Found(
         summary=f"{format_ratio(ratio)} of the step lies between steps, in callbacks and the loop",
-        remedy="do the work of callbacks every N steps or at the end of an epoch; fewer per-batch metrics",
         evidence=(
             evidence.ratio("gap between steps", ratio, SCALE.crossed(ratio)),
             evidence.ns("median gap", gap_ns),

@@ -35,7 +35,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis import timeline
+from mpprof.analysis.steps import boundaries
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
@@ -44,6 +44,7 @@ from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 
 CODE, SLUG, TITLE = "MP306", "cpu-fallback", "An op runs on the CPU"
 SPECIFICITY = CONFIGURED
+BOUND = "host"
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 """XProf's limits for input, which also waits on the host."""
@@ -63,11 +64,11 @@ def judge(signals: Signals) -> Outcome:
     if trace is None:
         return Unable("there is no trace of this run")
     if not (trace.host.kind == HostKind.OP).any():
-        return Unable("the trace holds no ops of the host; record with host tracer level 2")
+        return Unable(f"the trace holds no ops of the host{signals.hint('record host events')}")
     slow, around = _ops_on_host(trace, account)
     if not slow:
         return Clear("no op held the host for long between copies from and to the device")
-    copies = signals.select(lambda cell: cell.role == "copy" and cell.op in around)
+    copies = signals.select(lambda cell: cell.category == "copy" and cell.op in around)
     held = sum(slow.values())
     claims = tuple(Claim(row) for row in copies) + _idle(signals, held)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
@@ -76,10 +77,6 @@ def judge(signals: Signals) -> Outcome:
     shown = evidence.listed([name.rsplit("/", 2)[-2] if "/" in name else name for name in names])
     return Found(
         summary=f"ops of {shown} run on the CPU, with copies there and back: " + "{cost} a step ({share})",
-        remedy=(
-            'dtype="float32" for that layer, where its GPU kernel exists; a newer TensorFlow; or '
-            "jit_compile=True"
-        ),
         evidence=(
             evidence.text("ops", evidence.listed(names)),
             evidence.ns("their time on the host", held, LONG_NS),
@@ -94,8 +91,8 @@ def judge(signals: Signals) -> Outcome:
 def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
     """The idle time that the ops account for: while the host computes it launches nothing."""
     claims = []
-    for role in ("idle_launch", "idle_other", "idle_sync"):
-        for row in signals.select(lambda cell, role=role: cell.role == role):  # type: ignore[misc]
+    for category in ("idle_launch", "idle_other", "idle_sync"):
+        for row in signals.select(lambda cell, category=category: cell.category == category):  # type: ignore[misc]
             taken = min(held_ns, signals.cells[row].ns_per_step)
             held_ns -= taken
             if taken > 0:
@@ -113,7 +110,7 @@ def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], f
     moved = np.flatnonzero((kernels.kind == WorkKind.MEMCPY) & (kernels.device == device))
     if not len(rows) or not len(moved):
         return {}, frozenset()
-    steps = timeline.periods(trace, device)
+    steps = boundaries.periods(trace, device)
     if not len(steps):
         return {}, frozenset()
     rows = rows[(host.start_ns[rows] >= steps.start_ns[0]) & (host.start_ns[rows] < steps.end_ns[-1])]

@@ -27,21 +27,21 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP307", "determinism", "Deterministic ops are switched on"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
     switched = need(signals.facts).deterministic_ops
     if switched is None:
-        return Unable(f"whether ops are deterministic was not recorded; {RECORD_RUN}")
+        return Unable(f"whether ops are deterministic was not recorded{signals.hint('record run')}")
     if not switched:
         return Clear("ops need not be deterministic")
     return Found(
         summary="deterministic ops are switched on: slower kernels, and no automatic XLA",
-        remedy="leave tf.config.experimental.enable_op_determinism() out where speed is measured",
         evidence=(evidence.text("deterministic ops", True),),
         confidence="medium",
         severity="info" if signals.on_cpu else "warning",

@@ -24,26 +24,26 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, reach
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP308", "eager", "Training runs eagerly"
 SPECIFICITY = NAMED
+BOUND = "host"
 
 
 def judge(signals: Signals) -> Outcome:
     eagerly = need(signals.fit).run_eagerly
     if eagerly is None:
-        return Unable(f"whether the model runs eagerly was not recorded; {RECORD_RUN}")
+        return Unable(f"whether the model runs eagerly was not recorded{signals.hint('record model')}")
     if not eagerly:
         return Clear("the step is compiled into a graph")
-    rows = signals.select(lambda cell: cell.role == "idle_launch")
+    rows = signals.select(lambda cell: cell.category == "idle_launch")
     return Found(
         summary="training runs eagerly, op by op"
         + (": the device idles {cost} a step ({share}) for it" if rows else ""),
-        remedy="model.compile(..., run_eagerly=False)",
         evidence=(evidence.text("run_eagerly", True),),
         severity="error",
-        claims=reach.whole(rows),
+        claims=attainable.whole(rows),
     )

@@ -27,14 +27,16 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Class
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 FUSIBLE: tuple[Class, ...] = ("norm", "elementwise", "cast", "reduce")
 WARNING_RATIO = 0.30
@@ -46,7 +48,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the backend compiles by itself")
     fit, facts = need(signals.fit), need(signals.facts)
     if fit.jit_compile is None:
-        return Unable(f"whether XLA compiles the model was not recorded; {RECORD_RUN}")
+        return Unable(f"whether XLA compiles the model was not recorded{signals.hint('record model')}")
     if fit.jit_compile is not False:
         return Clear("XLA compiles the model")
     obstacles = [f"{f.name} ({f.class_name})" for f in need(signals.layers) if f.supports_jit is False]
@@ -61,9 +63,7 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=f"XLA is off because of {evidence.listed(obstacles)}"
         + (f", with {format_ratio(share)} of the step in work that it would fuse" if share else ""),
-        remedy=(
-            "use_cudnn=False on the recurrent layer, or preprocessing moved to tf.data; then jit_compile=True"
-        ),
+        cases=(*_obstacles(signals), "obstacles"),
         evidence=(
             evidence.text("obstacles", evidence.listed(obstacles)),
             *(
@@ -84,8 +84,18 @@ def _by_choice(signals: Signals, share: float | None) -> Outcome:
         return Clear("XLA is off, and nothing that was recorded stands in its way")
     return Found(
         summary=f"XLA is off, with {format_ratio(share)} of the step in work that it would fuse",
-        remedy="model.compile(..., jit_compile=True)",
         evidence=(evidence.ratio("norms, casts and elementwise work", share, WARNING_RATIO),),
         confidence="medium",
         severity="info",
     )
+
+
+def _obstacles(signals: Signals) -> tuple[str, ...]:
+    """The kinds of what stands in XLA's way, as far as something can be done about each."""
+    facts = need(signals.facts)
+    refusing = [f for f in need(signals.layers) if f.supports_jit is False]
+    kinds = [
+        "recurrent" if layers.is_recurrent(f) else "preprocessing" if layers.is_entry(f) else "layer"
+        for f in refusing
+    ]
+    return tuple(dict.fromkeys([*kinds, *(["determinism"] if facts.deterministic_ops else [])]))

@@ -6,10 +6,13 @@ What it means
     within the device are of another kind: tensors that are put together, cloned or made contiguous.
 
 How we know
-    Time in which a copy runs and no kernel does, in the account's class `copy`.
+    Time in which a copy runs and no kernel does, in the account's class `copy`. Of the largest copy to or
+    from the device the rate is stated, from its bytes and its time. Where the collector names the kind of
+    memory, that is said; else a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
+    speaks for pageable memory, which the driver copies twice.
 
 What it costs
-    Those instants. A float32 run has the same, so that they are part of no gap: they are a ceiling.
+    Those instants. A float32 run has the same: below 15 % of the step they are a ceiling.
 
 What to do
     Send fewer bytes, and send them ahead: images as uint8, scaled on the device, and a prefetch to it:
@@ -29,47 +32,80 @@ Sources
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.advice import advice
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio
+from mpprof.model.account import Cell
+from mpprof.model.quantities import format_bytes, format_bytes_per_s, format_ratio
 
 CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind work"
 SPECIFICITY = GENERAL
+BOUND = "host"
 
-_WITHIN = re.compile(r"D(evice)?\s*(to|2|->)\s*D", re.IGNORECASE)
-FROM_OUTSIDE = "send uint8 instead of float32 and scale on the device; prefetch batches to the device"
-WITHIN = (
-    "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and build their "
-    "results in place",
-    "jit_compile=True may fuse them away",
-)
-NEVER = 2.0
-SCALE = Scale(info_ratio=0.10, warning_ratio=NEVER, error_ratio=NEVER, normal=True)
-"""A mention from a tenth of the step. A float32 run has the same copies: by themselves they are no fault of
-mixed precision, however much of a short step they take."""
+_WITHIN = re.compile(r"D2D|DtoD|Device\s*-?(to|>)-?\s*Device", re.IGNORECASE)
+SCALE = Scale(info_ratio=0.10, warning_ratio=0.15, error_ratio=0.30, normal=True)
+"""A mention from a tenth of the step, as a float32 run has the same copies. From then on they are a wait like
+any other: the limits are those of MP302."""
+LARGE_BYTES = 1 << 20
+"""Smaller copies are bound by their latency."""
+PAGEABLE_BYTES_PER_S = 4e9
 
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
     need(signals.gpu_account)
-    rows = signals.select(lambda cell: cell.role == "copy")
-    claims = reach.whole(rows)
+    rows = signals.select(lambda cell: cell.category == "copy")
+    claims = attainable.whole(rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"copies take {format_ratio(signals.cost_ratio(claims))} of the step")
-    within = signals.time(tuple(row for row in rows if _WITHIN.search(signals.cells[row].kernel or "")))
+    cells = [signals.cells[row] for row in rows]
+    within = math.fsum(cell.ns_per_step for cell in cells if _WITHIN.search(cell.kernel or ""))
+    outside = 2 * within <= signals.time(rows)
+    largest = _largest(cells) if outside else None
     return Found(
-        summary="the device does nothing but copy for {cost} a step ({share})",
-        remedy=advice(signals, *WITHIN) if 2 * within > signals.time(rows) else FROM_OUTSIDE,
+        summary="the device does nothing but copy for {cost} a step ({share})"
+        + (f": {_said(signals, largest)}" if largest else ""),
         evidence=(
             evidence.ratio("exposed copies in the step", signals.cost_ratio(claims), SCALE.info_ratio),
-            evidence.count("copies per step", sum(signals.cells[row].calls_per_step for row in rows)),
+            evidence.count("copies per step", math.fsum(cell.calls_per_step for cell in cells)),
             evidence.ratio("of them within the device", within / signals.time(rows)),
+            *((evidence.rate("rate of the largest copy", _rate(largest)),) if largest else ()),
         ),
+        cases=("from outside" if outside else "within",),
         scale=SCALE,
         claims=claims,
     )
+
+
+def _largest(cells: Sequence[Cell]) -> Cell | None:
+    """The copy to or from the device that moves most bytes at once; None where no large one states them."""
+    large = [
+        cell
+        for cell in cells
+        if cell.bytes_per_step
+        and cell.calls_per_step > 0
+        and cell.bytes_per_step / cell.calls_per_step >= LARGE_BYTES
+        and not _WITHIN.search(cell.kernel or "")
+    ]
+    return max(large, key=lambda cell: (cell.bytes_per_step or 0.0) / cell.calls_per_step, default=None)
+
+
+def _rate(copy: Cell) -> float:
+    return (copy.bytes_per_step or 0.0) / copy.busy_ns_per_step * 1e9
+
+
+def _said(signals: Signals, copy: Cell) -> str:
+    """How much the copy moves and how fast, and what memory that speaks for."""
+    size = format_bytes((copy.bytes_per_step or 0.0) / copy.calls_per_step)
+    said = f"the largest copy moves {size} at {format_bytes_per_s(_rate(copy))}"
+    kinds = {kind for kind in ("pageable", "pinned") if kind in (copy.kernel or "").lower()}
+    kinds = kinds or {kind for kind in ("pageable", "pinned") if signals.named(f"kind_src:{kind}")}
+    if len(kinds) == 1:
+        return f"{said}, from {kinds.pop()} memory"
+    slow = _rate(copy) < PAGEABLE_BYTES_PER_S
+    return f"{said}, as slow as pageable (unpinned) memory" if slow else said

@@ -31,14 +31,25 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis import layer_kinds as layers
-from mpprof.diagnosis import evidence, reach, shapes
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
-from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
-from mpprof.model.account import Cell
+from mpprof.analysis.layers import kinds as layers
+from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
+from mpprof.diagnosis.outcomes import (
+    NAMED,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    Outcome,
+    Scale,
+    Unable,
+    known,
+    need,
+)
+from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are no multiple of 8"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 TPU_WIDTH = 128
 """TensorFlow's mixed precision guide: multiples of 128 on TPUs."""
@@ -52,7 +63,9 @@ def judge(signals: Signals) -> Outcome:
     if known(signals.accelerator) == "tpu":
         return _on_a_tpu(signals)
     need(signals.gpu_account)
-    matmul = signals.select(lambda cell: cell.role == "matmul")
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
+    matmul = signals.select(lambda cell: cell.category == "matmul")
     if not matmul:
         return Clear("no matrix work in the trace")
     suspects = [row for row in matmul if off_or_narrow(signals.cells[row])]
@@ -64,15 +77,13 @@ def judge(signals: Signals) -> Outcome:
         if all(sizes[row] is None for row in suspects):
             return Unable(
                 "16-bit matrix kernels ran off the Tensor Cores, but neither their shapes nor their "
-                "layers' sizes are "
-                "in the trace or the records; record with MPProfilerCallback on TensorFlow with host "
-                "tracer level 2"
+                f"layers' sizes are in the trace or the records{signals.hint('record model')}"
             )
         return Clear("all sizes of the matrix kernels in question are multiples of 8")
-    reachable = reach.matrix(signals, rows)
-    if not isinstance(reachable, reach.Reach):
-        return Unable(f"sizes that are no multiple of 8 were seen, but {reachable}")
-    if signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+    best = attainable.matrix(signals, rows)
+    if not isinstance(best, attainable.Attainable):
+        return Unable(f"sizes that are no multiple of 8 were seen, but {best}")
+    if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("the unaligned matrix kernels cost next to nothing")
     names = [
         signals.cells[row].layer or signals.cells[row].op or signals.cells[row].kernel or "" for row in rows
@@ -84,40 +95,16 @@ def judge(signals: Signals) -> Outcome:
             "multiple of 8, which costs "
             "{cost} a step ({share})"
         ),
-        remedy="round units, filters, batch and sequence length up to a multiple of 8 (64 on A100 and later)",
         evidence=(
             evidence.text("sizes", evidence.listed([str(s) for s in odd], 8), "multiples of 8"),
             evidence.ns("matrix time with such sizes", signals.time(tuple(rows))),
-            evidence.text("reachable value from", reachable.source),
+            evidence.text("attainable value from", best.source),
         ),
-        confidence=reachable.confidence,
+        confidence=best.confidence,
         scale=SCALE,
-        claims=reachable.claims,
+        claims=best.claims,
         layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
     )
-
-
-def off_or_narrow(cell: Cell) -> bool:
-    """A matrix kernel on 16-bit operands that missed the matrix units, or reads them in narrow loads."""
-    sixteen = cell.precision in HALF_PRECISIONS or any(
-        dtype in ("half", "bfloat16", "f16", "bf16") for dtype, _ in shapes.tensors(cell.shapes or "")
-    )
-    if not sixteen or cell.family in ("depthwise", "rnn"):
-        return False
-    alignment = shapes.kernel_alignment(cell.kernel or "")
-    return cell.placement == "cuda_core" or (alignment is not None and alignment < shapes.ALIGNMENT)
-
-
-def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
-    """The sizes of this cell's work that are no multiple of 8; None where too few sizes are known to tell."""
-    cell = signals.cells[row]
-    sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
-    if sizes:
-        return shapes.unaligned(sizes)
-    layer = signals.layer(cell.layer)
-    own = (shapes.width(layer), shapes.last_axis(layer.input_shape)) if layer else (None,)
-    odd = shapes.unaligned(tuple(size for size in own if size is not None))
-    return odd if odd or None not in own else None
 
 
 def takes_images(signals: Signals, row: int) -> bool:
@@ -139,7 +126,8 @@ def _on_a_tpu(signals: Signals) -> Outcome:
     words = evidence.listed([f"{name} ({size})" for name, size in odd.items()])
     return Found(
         summary=f"{words}: no multiple of {TPU_WIDTH}, to which a TPU pads every side of a product",
-        remedy=f"round units and filters up to a multiple of {TPU_WIDTH}, and the batch with them",
+        cases=("tpu",),
+        values={"multiple": TPU_WIDTH},
         evidence=(evidence.text("widths", words, f"multiples of {TPU_WIDTH}"),),
         confidence="medium",
         severity="info",

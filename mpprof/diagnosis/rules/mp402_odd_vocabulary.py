@@ -27,18 +27,16 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, reach, shapes
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
-from mpprof.diagnosis.rules.mp401_unaligned_shape import off_or_narrow
+from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis.cells import off_or_narrow
+from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is no multiple of 8"
 SPECIFICITY = CONFIGURED
+BOUND = "device"
 
-LARGE = 8192
-"""Smaller outputs are classes, not vocabularies, and a small part of the step (our judgement)."""
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
-REMEDY = "pad the vocabulary to a multiple of 64: vocabulary = -(-vocabulary // 64) * 64"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -46,11 +44,14 @@ def judge(signals: Signals) -> Outcome:
     mixed = any(f.compute_dtype in HALF_DTYPES and f.parameters != 0 for f in facts)
     judged = [f for f in facts if f.compute_dtype in HALF_DTYPES or (mixed and not signals.cells)]
     sizes = {f.name: shapes.width(f) or 0 for f in judged}
-    odd = {name: size for name, size in sizes.items() if size >= LARGE and size % shapes.ALIGNMENT}
+    large = {name: size for name, size in sizes.items() if size >= shapes.VOCABULARY}
+    odd = {name: size for name, size in large.items() if size % shapes.ALIGNMENT}
     if not odd:
         return Clear("no layer has a large output that is no multiple of 8")
     if signals.on_cpu:
         return Unable("the run used no GPU: the rule of eight is the Tensor Cores'")
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
     words = evidence.listed([f"{name} ({size})" for name, size in odd.items()])
     shown = (evidence.text("layers", words, "multiples of 8"),)
     if not signals.cells:
@@ -59,28 +60,30 @@ def judge(signals: Signals) -> Outcome:
                 f"{words}: a vocabulary that is no multiple of 8 may miss the Tensor Cores; a trace "
                 "would show it"
             ),
-            remedy=REMEDY,
             evidence=shown,
             confidence="low",
             severity="info",
             layers=tuple(odd),
         )
-    rows = signals.select(lambda cell: cell.layer in odd and cell.role == "matmul" and off_or_narrow(cell))
+    rows = signals.select(
+        lambda cell: cell.layer in odd and cell.category == "matmul" and off_or_narrow(cell)
+    )
     if not rows:
         if not signals.select(lambda cell: cell.layer in odd):
             return Unable(f"no kernel in the trace could be given to {words}")
+        if signals.select(lambda cell: cell.layer in odd and cell.placement == "cuda_core"):
+            return Clear("its products are not in 16 bits: not its size keeps them off the Tensor Cores")
         return Clear("its kernels ran on Tensor Cores with full alignment all the same")
-    reachable = reach.matrix(signals, rows)
-    if not isinstance(reachable, reach.Reach):
-        return Unable(f"{words} ran off the Tensor Cores, but {reachable}")
-    if signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+    best = attainable.matrix(signals, rows)
+    if not isinstance(best, attainable.Attainable):
+        return Unable(f"{words} ran off the Tensor Cores, but {best}")
+    if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("it costs next to nothing")
     return Found(
         summary=f"{words} is no multiple of 8: " + "{cost} a step ({share})",
-        remedy=REMEDY,
-        evidence=(*shown, evidence.text("reachable value from", reachable.source)),
-        confidence=reachable.confidence,
+        evidence=(*shown, evidence.text("attainable value from", best.source)),
+        confidence=best.confidence,
         scale=SCALE,
-        claims=reachable.claims,
+        claims=best.claims,
         layers=tuple(odd),
     )

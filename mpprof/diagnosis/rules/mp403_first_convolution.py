@@ -27,14 +27,15 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis import layer_kinds as layers
-from mpprof.diagnosis import evidence, reach, shapes
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
-from mpprof.diagnosis.rules.mp401_unaligned_shape import off_or_narrow
+from mpprof.analysis.layers import kinds as layers
+from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis.cells import off_or_narrow
+from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs off the Tensor Cores"
 SPECIFICITY = CONFIGURED
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)
 """Above what other layers need: the remedy changes the data, and the claim is an upper bound."""
@@ -46,30 +47,31 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the model has no 16-bit convolution")
     if signals.on_cpu:
         return Unable("the run used no GPU")
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
     need(signals.gpu_account)
-    mine = signals.select(lambda cell: cell.layer == first.name and cell.role == "matmul")
+    mine = signals.select(lambda cell: cell.layer == first.name and cell.category == "matmul")
     channels = shapes.last_axis(first.input_shape) or _channels_of_kernels(signals, mine)
     if channels is None:
         return Unable(f"the channels that {first.name} reads were not recorded, nor are they in the trace")
     if channels >= shapes.ALIGNMENT:
         return Clear(f"{first.name} reads {channels} channels")
     rows = [row for row in mine if off_or_narrow(signals.cells[row])]
-    reachable = reach.matrix(signals, rows)
-    if rows and not isinstance(reachable, reach.Reach):
-        return Unable(f"{first.name} ran off the Tensor Cores, but {reachable}")
-    if not isinstance(reachable, reach.Reach) or signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+    best = attainable.matrix(signals, rows)
+    if rows and not isinstance(best, attainable.Attainable):
+        return Unable(f"{first.name} ran off the Tensor Cores, but {best}")
+    if not isinstance(best, attainable.Attainable) or signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear(f"{first.name} costs next to nothing, or runs on Tensor Cores")
     return Found(
         summary=f"{first.name} reads {channels} channels and runs off the Tensor Cores: up to "
         + "{cost} a step ({share})",
-        remedy="pad the images to 4 channels (with a stride of 2) or 8, or fold 2 x 2 pixels into channels",
         evidence=(
             evidence.count("channels in", channels, shapes.ALIGNMENT),
-            evidence.text("reachable value from", reachable.source),
+            evidence.text("attainable value from", best.source),
         ),
-        confidence="medium" if reachable.confidence == "high" else "low",
+        confidence="medium" if best.confidence == "high" else "low",
         scale=SCALE,
-        claims=reachable.claims,
+        claims=best.claims,
         layers=(first.name,),
     )
 

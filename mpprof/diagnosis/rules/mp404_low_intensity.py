@@ -26,7 +26,6 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.kernels import ACCELERATED
@@ -34,6 +33,7 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP404", "low-intensity", "Matrix kernels on Tensor Cores wait for memory"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 NOTABLE_RATIO = 0.20
 """A fifth of the step in such kernels bounds what Tensor Cores can do for the whole."""
@@ -48,7 +48,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the device has no 16-bit matrix units, or their rates are not known")
     rows = signals.select(
         lambda cell: (
-            cell.role == "matmul" and cell.placement in ACCELERATED and cell.precision in HALF_PRECISIONS
+            cell.category == "matmul" and cell.placement in ACCELERATED and cell.precision in HALF_PRECISIONS
         )
     )
     stated = [row for row in rows if signals.cells[row].flops_per_step and signals.cells[row].bytes_per_step]
@@ -68,9 +68,6 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"{evidence.listed(names)}: on Tensor Cores, but bound by memory, "
             f"{format_ratio(ratio)} of the step: at most twice as fast as in float32"
-        ),
-        remedy=advice(
-            signals, "wider layers, a larger batch", "jit_compile=True to fuse what surrounds them"
         ),
         evidence=(
             evidence.ratio("matrix kernels below the ridge in the step", ratio, NOTABLE_RATIO),

@@ -29,14 +29,14 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.advice import advice
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP405", "layout-transposes", "Layout changes take a noticeable part of the step"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.08, error_ratio=0.25)
 """A warning at the 9 %, an error at the 25 % that users reported as a problem."""
@@ -49,25 +49,20 @@ def judge(signals: Signals) -> Outcome:
     ratio = need(signals.share("layout"))
     if ratio < SCALE.info_ratio:
         return Clear(f"layout changes take {format_ratio(ratio)} of the step")
-    rows = signals.select(lambda cell: cell.role == "layout")
+    rows = signals.select(lambda cell: cell.category == "layout")
     return Found(
         summary="transposes and layout changes take {cost} a step ({share})",
-        remedy=_remedy(signals),
         evidence=(
             evidence.ratio("layout changes in the step", ratio, SCALE.info_ratio),
             evidence.count("layout kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
         ),
+        cases=(_kind(signals),),
         scale=SCALE,
-        claims=reach.whole(rows),
+        claims=attainable.whole(rows),
     )
 
 
-def _remedy(signals: Signals) -> str:
-    """Channels last helps convolutions alone; other layout changes are the model's own transposes."""
-    if signals.select(lambda cell: (cell.family or "").startswith("conv_")):
-        return advice(signals, 'keras.config.set_image_data_format("channels_last")', "jit_compile=True")
-    return advice(
-        signals,
-        "jit_compile=True fuses them into their neighbours",
-        "keras.ops.einsum on the tensors as they lie instead of a transpose before the product",
-    )
+def _kind(signals: Signals) -> str:
+    """Where convolutions ran they change the layout of images; else they are the model's own transposes."""
+    convolves = signals.select(lambda cell: (cell.family or "").startswith("conv_"))
+    return "convolutions" if convolves else "products"

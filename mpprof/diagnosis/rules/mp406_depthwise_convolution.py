@@ -29,15 +29,15 @@ from __future__ import annotations
 
 from math import prod
 
-from mpprof.analysis.reach import REACHABLE_BANDWIDTH
+from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
 from mpprof.diagnosis import evidence, shapes
-from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
-from mpprof.diagnosis.signals import RECORD_BASELINE, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio, format_speedup
 
 CODE, SLUG, TITLE = "MP406", "depthwise-convolution", "Depthwise convolution is slower than in float32"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 SLOWER_RATIO = 1.10
 """A tenth is outside the noise between two runs."""
@@ -68,7 +68,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(
             f"depthwise convolution takes {format_ratio(mine / account.step_ns)} of the step, and "
             "whether it was faster in "
-            f"float32 is not known; {RECORD_BASELINE}"
+            f"float32 is not known{signals.hint('record other precision')}"
         )
     if mine < theirs * SLOWER_RATIO:
         return Clear("depthwise convolution is no slower than in the baseline")
@@ -79,12 +79,6 @@ def judge(signals: Signals) -> Outcome:
         summary=f"depthwise convolution takes {format_speedup(mine / theirs)} "
         f"{'its time' if measured else 'the time that its tensors need'} in float32: "
         + "{cost} a step ({share})",
-        remedy=advice(
-            signals,
-            'DepthwiseConv2D(..., dtype="float32") for those layers',
-            "a newer cuDNN",
-            "jit_compile=True",
-        ),
         evidence=(
             evidence.ns("depthwise kernels", mine, theirs),
             evidence.ns("the same in the baseline" if measured else "moving their float32 tensors", theirs),

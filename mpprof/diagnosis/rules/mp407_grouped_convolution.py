@@ -25,13 +25,14 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis import layer_kinds as layers
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.analysis.layers import kinds as layers
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
 SPECIFICITY = CONFIGURED
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 """Above what other layers need, because the claim on its matrix kernels is an upper bound."""
@@ -47,31 +48,32 @@ def judge(signals: Signals) -> Outcome:
         return Clear("no 16-bit convolution has groups")
     if signals.on_cpu:
         return Unable("the run used no GPU")
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
     need(signals.gpu_account)
     fallbacks = signals.select(
-        lambda cell: cell.layer in names and cell.role == "matmul" and cell.placement == "cuda_core"
+        lambda cell: cell.layer in names and cell.category == "matmul" and cell.placement == "cuda_core"
     )
     if not fallbacks:
         if not signals.select(lambda cell: cell.layer in names):
             return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
         return Clear("the grouped convolutions ran on Tensor Cores")
-    around = signals.select(lambda cell: cell.layer in names and cell.role in ("layout", "cast"))
-    reachable = reach.matrix(signals, fallbacks)
-    if not isinstance(reachable, reach.Reach):
-        return Unable(f"grouped convolutions ran off the Tensor Cores, but {reachable}")
-    claims = reachable.claims + reach.whole(around)
+    around = signals.select(lambda cell: cell.layer in names and cell.category in ("layout", "cast"))
+    best = attainable.matrix(signals, fallbacks)
+    if not isinstance(best, attainable.Attainable):
+        return Unable(f"grouped convolutions ran off the Tensor Cores, but {best}")
+    claims = best.claims + attainable.whole(around)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("the grouped convolutions cost next to nothing")
     return Found(
         summary=f"{evidence.listed(sorted(names))}: grouped, and off the Tensor Cores: up to "
         + "{cost} a step ({share})",
-        remedy='fewer groups with 8 or more channels each, a newer cuDNN, or dtype="float32" for that layer',
         evidence=(
             evidence.text("layers", evidence.listed(sorted(names))),
             evidence.ns("their kernels off the Tensor Cores", signals.time(fallbacks)),
-            evidence.text("reachable value from", reachable.source),
+            evidence.text("attainable value from", best.source),
         ),
-        confidence="medium" if reachable.confidence == "high" else "low",
+        confidence="medium" if best.confidence == "high" else "low",
         scale=SCALE,
         claims=claims,
         layers=tuple(sorted(names)),

@@ -24,13 +24,14 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Scale, Unable, need
-from mpprof.diagnosis.rules.mp401_unaligned_shape import off_or_narrow
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.cells import off_or_narrow
+from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP408", "convolution-3d", "A 3-D convolution runs off the Tensor Cores"
 SPECIFICITY = CONFIGURED
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
@@ -45,28 +46,29 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the model has no 16-bit 3-D convolution")
     if signals.on_cpu:
         return Unable("the run used no GPU")
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
     need(signals.gpu_account)
-    mine = signals.select(lambda cell: cell.layer in names and cell.role == "matmul")
+    mine = signals.select(lambda cell: cell.layer in names and cell.category == "matmul")
     if not mine:
         return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
     rows = [row for row in mine if off_or_narrow(signals.cells[row])]
     if not rows:
         return Clear("the 3-D convolutions ran on Tensor Cores")
-    reachable = reach.matrix(signals, rows)
-    if not isinstance(reachable, reach.Reach):
-        return Unable(f"3-D convolutions ran off the Tensor Cores, but {reachable}")
-    if signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+    best = attainable.matrix(signals, rows)
+    if not isinstance(best, attainable.Attainable):
+        return Unable(f"3-D convolutions ran off the Tensor Cores, but {best}")
+    if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("they cost next to nothing")
     return Found(
         summary=f"{evidence.listed(sorted(names))}: 3-D, and off the Tensor Cores: "
         + "{cost} a step ({share})",
-        remedy='cuDNN 8 or later; try data_format="channels_first" and "channels_last"',
         evidence=(
             evidence.ns("their kernels off the Tensor Cores", signals.time(tuple(rows))),
-            evidence.text("reachable value from", reachable.source),
+            evidence.text("attainable value from", best.source),
         ),
-        confidence=reachable.confidence,
+        confidence=best.confidence,
         scale=SCALE,
-        claims=reachable.claims,
+        claims=best.claims,
         layers=tuple(sorted(names)),
     )

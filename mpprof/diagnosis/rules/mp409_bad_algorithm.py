@@ -26,9 +26,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
-from mpprof.diagnosis.rules.mp401_unaligned_shape import bad_sizes, off_or_narrow
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
+from mpprof.diagnosis.outcomes import GENERAL, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = (
@@ -37,6 +37,7 @@ CODE, SLUG, TITLE = (
     "A 16-bit kernel without Tensor Cores, although its sizes are right",
 )
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
@@ -45,21 +46,20 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
     need(signals.gpu_account)
-    peaks = known(signals.peaks)
-    if peaks is not None and not peaks.has_matrix_units:
-        return Clear("the device has no matrix units to miss")
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
     suspects = signals.select(
-        lambda cell: cell.role == "matmul" and cell.placement == "cuda_core" and off_or_narrow(cell)
+        lambda cell: cell.category == "matmul" and cell.placement == "cuda_core" and off_or_narrow(cell)
     )
     rows = [row for row in suspects if bad_sizes(signals, row) == ()]
     if not rows:
         if any(bad_sizes(signals, row) is None for row in suspects):
             return Unable("16-bit kernels ran off the Tensor Cores, but their sizes are not known")
         return Clear("no 16-bit kernel with aligned sizes ran off the Tensor Cores")
-    reachable = reach.matrix(signals, rows)
-    if not isinstance(reachable, reach.Reach):
-        return Unable(f"16-bit kernels with aligned sizes ran off the Tensor Cores, but {reachable}")
-    if signals.cost_ratio(reachable.claims) < SCALE.info_ratio:
+    best = attainable.matrix(signals, rows)
+    if not isinstance(best, attainable.Attainable):
+        return Unable(f"16-bit kernels with aligned sizes ran off the Tensor Cores, but {best}")
+    if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("they cost next to nothing")
     heaviest = max(rows, key=lambda row: signals.cells[row].ns_per_step)
     where = [
@@ -68,14 +68,13 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=f"{evidence.listed(where)}: 16-bit, aligned, and still off the Tensor Cores: "
         + "{cost} a step ({share})",
-        remedy="TF_CUDNN_WORKSPACE_LIMIT_IN_MB=8192, a newer cuDNN, or another batch size",
         evidence=(
             evidence.text("heaviest kernel", signals.cells[heaviest].kernel),
             evidence.ns("such kernels", signals.time(tuple(rows))),
-            evidence.text("reachable value from", reachable.source),
+            evidence.text("attainable value from", best.source),
         ),
-        confidence=reachable.confidence,
+        confidence=best.confidence,
         scale=SCALE,
-        claims=reachable.claims,
+        claims=best.claims,
         layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
     )

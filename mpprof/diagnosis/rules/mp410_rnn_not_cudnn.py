@@ -37,6 +37,7 @@ from mpprof.model.run import LayerFacts, RunFacts
 
 CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
 SPECIFICITY = CONFIGURED
+BOUND = "device"
 
 RECURRENT = ("LSTM", "GRU")
 BACKENDS = (None, "tensorflow", "torch")
@@ -72,7 +73,6 @@ def judge(signals: Signals) -> Outcome:
     listed = evidence.listed([f"{name} ({words})" for name, words in wrong.items()])
     return Found(
         summary=f"{listed}: cuDNN's kernel is ruled out, and the layer runs as a loop",
-        remedy="use the default arguments; use_cudnn=True gives an error where they do not allow it",
         evidence=tuple(evidence.text(name, words) for name, words in wrong.items()),
         confidence="medium",
         severity="warning",

@@ -26,13 +26,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores to memory"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 INFO_RATIO = 0.10
 """A tenth of the step around the products of attention: worth knowing, and a ceiling rather than a fault."""
@@ -51,18 +51,12 @@ def judge(signals: Signals) -> Outcome:
     mine = signals.select(lambda cell: _within(cell.layer, names))
     if not mine:
         return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
-    rows = tuple(r for r in mine if signals.cells[r].role in ("elementwise", "reduce", "layout"))
+    rows = tuple(r for r in mine if signals.cells[r].category in ("elementwise", "reduce", "layout"))
     ratio = signals.time(rows) / signals.whole_ns
     if ratio < INFO_RATIO:
         return Clear(f"softmax and masks of attention take {format_ratio(ratio)} of the step")
     return Found(
         summary=f"softmax, masks and transposes of attention take {format_ratio(ratio)} of the step",
-        remedy=advice(
-            signals,
-            "jit_compile=True",
-            "shorter sequences",
-            "the JAX or torch backend with fused attention",
-        ),
         evidence=(evidence.ratio("attention beside its products", ratio, INFO_RATIO),),
         severity="info",
         layers=tuple(sorted(names)),

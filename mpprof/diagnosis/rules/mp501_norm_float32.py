@@ -5,7 +5,8 @@ What it means
     casts back. Under mixed precision a norm gets no cheaper and gains two casts each way.
 
 How we know
-    The layers that the run recorded as norms, and the time of their kernels and casts in the trace.
+    The layers that the run recorded as norms, or that the trace's scopes show to be some (`moments`,
+    `batchnorm`, their names), and the time of their kernels and casts in the trace.
 
 What it costs
     Their casts, and half of the rest: what it would be with 16-bit tensors in fused kernels.
@@ -28,15 +29,16 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis import layer_kinds as layers
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.advice import advice
+from mpprof.analysis.layers import kinds as layers
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
+from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP501", "norm-float32", "Norm layers compute in float32"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.60, error_ratio=0.80, normal=True)
 """It is how Keras 3 works: a healthy convnet without XLA shows 10 to 50 %, the more the faster the card. A
@@ -52,17 +54,24 @@ def judge(signals: Signals) -> Outcome:
     if signals.half is None:
         return Clear("the run is not in mixed precision")
     facts = known(signals.layers)
-    names = {f.name for f in facts or () if layers.is_norm(f)}
-    rows = signals.select(lambda cell: cell.layer in names if facts else cell.role == "norm")
+    recorded = {f.name for f in facts or () if layers.is_norm(f)}
+    names = recorded | {cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer}
+    rows = signals.select(
+        lambda cell: (cell.layer in names or cell.category == "norm") and not _in_16_bits(cell)
+    )
     if not rows:
-        if names:
-            return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+        if recorded:
+            return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(recorded))}")
         if facts is None:
-            need(signals.layers)  # a norm that was taken apart cannot be told from other work without them
+            need(signals.layers)  # XLA may have fused a norm into what surrounds it
         return Clear("the model has no norm layer")
-    casts = tuple(row for row in rows if signals.cells[row].role == "cast")
-    rest = [row for row in rows if signals.cells[row].role != "cast" and signals.cells[row].role != "matmul"]
-    claims = reach.whole(casts) + reach.halved(signals, rest)
+    casts = tuple(row for row in rows if signals.cells[row].category == "cast")
+    rest = [
+        row
+        for row in rows
+        if signals.cells[row].category != "cast" and signals.cells[row].category != "matmul"
+    ]
+    claims = attainable.whole(casts) + attainable.halved(signals, rest)
     fit = known(signals.fit)
     if not casts and fit is not None and fit.jit_compile:
         return Clear("XLA fuses the norms' casts")
@@ -73,15 +82,18 @@ def judge(signals: Signals) -> Outcome:
             "norm layers compute in float32 with casts around them: {cost} a step ({share}) could be "
             "fused away"
         ),
-        remedy=advice(signals, "jit_compile=True fuses norms and their casts")
-        or "XLA is on and left them apart: fewer norms; those of frozen parts folded into their convolutions",
         evidence=(
             evidence.ns("norm layers", signals.time(rows)),
             evidence.ns("casts of these layers", signals.time(casts)),
-            *((evidence.count("norm layers in the model", len(names)),) if names else ()),
+            *((evidence.count("norm layers in the model", len(recorded)),) if recorded else ()),
         ),
         confidence="medium",
         scale=UNDER_XLA if fit is not None and fit.jit_compile else SCALE,
         claims=claims,
         layers=tuple(sorted(names)),
     )
+
+
+def _in_16_bits(cell: Cell) -> bool:
+    """A kernel of the norm itself that reads and writes 16 bits, as cuDNN's do: nothing to halve."""
+    return cell.category == "norm" and cell.precision in HALF_PRECISIONS

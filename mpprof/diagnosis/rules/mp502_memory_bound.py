@@ -25,13 +25,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP502", "memory-bound", "Elementwise work is a large part of the step"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 INFO_RATIO = 0.30
 """With a third of the step at most twice as fast, the whole stays below 6 times at best."""
@@ -47,9 +47,6 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=(
             f"{format_ratio(ratio)} of the step is elementwise work, which 16 bits make at most twice as fast"
-        ),
-        remedy=advice(
-            signals, "jit_compile=True fuses it", "fewer separate activations, additions and dropouts"
         ),
         evidence=(evidence.ratio("elementwise work in the step", ratio, INFO_RATIO),),
         severity="info",

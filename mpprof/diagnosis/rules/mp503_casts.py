@@ -31,15 +31,15 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis import added
+from mpprof.analysis.comparison import precision_overhead
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, known, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP503", "casts", "Casts take a noticeable part of the step"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)
 """A healthy Keras 3 convnet with batch norm and without XLA spends 5 to 12 % in casts: worth a mention, not a
@@ -48,24 +48,18 @@ warning."""
 
 def judge(signals: Signals) -> Outcome:
     account = need(signals.account)
-    rows = signals.select(lambda cell: cell.role == "cast")
+    rows = signals.select(lambda cell: cell.category == "cast")
     total = signals.time(rows)
-    needs = added.needed_casts(signals.cells, signals.case.run, known(signals.peaks))
+    needs = precision_overhead.needed_casts(signals.cells, signals.case.run, known(signals.peaks))
     claims = tuple(Claim(row, needs[row]) for row in rows)
     needed = sum(needs)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"casts take {format_ratio(total / account.step_ns)} of the step")
     if known(signals.layers) is None and not signals.on_cpu:
-        return _without_the_layers(total / account.step_ns)
+        return _without_the_layers(signals, total / account.step_ns)
     calls = sum(signals.cells[row].calls_per_step for row in rows)
     return Found(
         summary="casts that could be fused away take {cost} a step ({share})",
-        remedy=advice(
-            signals,
-            "jit_compile=True fuses casts into their neighbours",
-            "fewer float32 layers",
-            "a larger batch",
-        ),
         evidence=(
             evidence.ratio("casts in the step", total / account.step_ns, SCALE.info_ratio),
             evidence.count("cast kernels per step", calls),
@@ -78,15 +72,15 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _without_the_layers(ratio: float) -> Found:
+def _without_the_layers(signals: Signals, ratio: float) -> Found:
     """What casts take is in the trace; what of it need not be is not."""
     return Found(
         summary=(
             f"casts take {format_ratio(ratio)} of the step; how much of that weights and norms need is not "
-            "known: the model's layers were not recorded"
+            f"known: the model's layers were not recorded{signals.hint('record model')}"
         ),
-        remedy=f"jit_compile=True fuses casts into their neighbours; to know what they cost, {RECORD_RUN}",
         evidence=(evidence.ratio("casts in the step", ratio, SCALE.info_ratio),),
+        cases=("without the layers",),
         confidence="low",
         severity="info",
     )

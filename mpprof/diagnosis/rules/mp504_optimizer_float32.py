@@ -27,15 +27,15 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.reach import REACHABLE_BANDWIDTH
+from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.advice import advice
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes a noticeable part of the step"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 BYTES_PER_PARAMETER = 28
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50, normal=True)
@@ -46,7 +46,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
     account = need(signals.gpu_account)
-    rows = signals.select(lambda cell: cell.role == "optimizer")
+    rows = signals.select(lambda cell: cell.category == "optimizer")
     total = signals.time(rows)
     if total / account.step_ns < SCALE.info_ratio:
         return Clear(f"the update takes {format_ratio(total / account.step_ns)} of the step")
@@ -61,11 +61,6 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the update runs near the memory's bandwidth")
     return Found(
         summary="the optimizer's update takes {cost} a step ({share}) more than one pass over memory",
-        remedy=advice(
-            signals,
-            "jit_compile=True fuses it",
-            "gradient_accumulation_steps, or a larger batch, spreads it",
-        ),
         evidence=(
             evidence.ns("optimizer kernels", total),
             evidence.ns("one pass over memory", least),

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from math import prod
 
-from mpprof.diagnosis import evidence, reach, shapes
+from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
@@ -37,6 +37,7 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP505", "sparse-embedding", "A large embedding table is updated as a whole"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.40)
 """A change of the table or the optimizer changes the training: a tenth of the step is worth that thought."""
@@ -54,25 +55,24 @@ def judge(signals: Signals) -> Outcome:
     sizes = set(tables.values())
     scattered = signals.select(
         lambda cell: (
-            cell.layer in tables and cell.role in ("gather_scatter", "reduce") and cell.phase == "backward"
+            cell.layer in tables
+            and cell.category in ("gather_scatter", "reduce")
+            and cell.phase == "backward"
         )
     )
-    updates = signals.select(lambda cell: cell.role == "optimizer" and _largest(cell) in sizes)
+    updates = signals.select(lambda cell: cell.category == "optimizer" and _largest(cell) in sizes)
     if not scattered and not updates:
         if not signals.select(lambda cell: bool(cell.shapes)):
             return Unable(
                 "the trace states no shapes, so that updates of the table cannot be told from others"
             )
         return Clear("no kernel works over a whole embedding table")
-    claims = reach.whole((*scattered, *updates))
+    claims = attainable.whole((*scattered, *updates))
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("updating the embedding tables costs next to nothing")
     words = evidence.listed([f"{name} ({size:,} values)" for name, size in tables.items()])
     return Found(
         summary=f"{words}: the whole table is updated every step, " + "{cost} ({share})",
-        remedy=(
-            "a smaller table (hashed ids), an optimizer without slots, or an update of the touched rows alone"
-        ),
         evidence=(
             evidence.ns("scatter kernels of its gradient", signals.time(scattered)),
             evidence.ns("optimizer kernels over the table", signals.time(updates)),

@@ -25,8 +25,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.advice import advice
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
@@ -34,6 +33,7 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a noticeable part of the step"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.10, error_ratio=0.25)
 """Clipping is chosen for the training's sake: only a tenth of the step is worth a second thought."""
@@ -48,16 +48,11 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     need(signals.gpu_account)
     rows = signals.select(_clips)
-    claims = reach.whole(rows)
+    claims = attainable.whole(rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"clipping takes {format_ratio(signals.cost_ratio(claims))} of the step")
     return Found(
         summary="clipping gradients takes {cost} a step ({share})",
-        remedy=advice(
-            signals,
-            "jit_compile=True fuses it",
-            "clipnorm (per variable) instead of global_clipnorm, on the inner optimizer",
-        ),
         evidence=(
             evidence.count("clipping kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
         ),

@@ -24,20 +24,18 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.scopes import LOSS_SCOPES
-from mpprof.diagnosis import evidence, reach
-from mpprof.diagnosis.advice import advice
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.cells import is_loss
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part of the step in float32"
 SPECIFICITY = NAMED
+BOUND = "device"
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True)
 """Every language model has some of it; a quarter of the step is worth a loss of one's own."""
-_OPS = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "LogSoftmax")
 
 
 def judge(signals: Signals) -> Outcome:
@@ -47,18 +45,12 @@ def judge(signals: Signals) -> Outcome:
     if signals.half is None:
         return Clear("the run is not in mixed precision")
     rows = signals.select(is_loss)
-    claims = reach.whole(rows)
+    claims = attainable.whole(rows)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
         return Clear(f"the loss takes {format_ratio(ratio)} of the step")
     return Found(
         summary="the loss takes {cost} a step ({share}) in float32",
-        remedy=advice(
-            signals,
-            "compute the loss in chunks of the sequence",
-            "jit_compile=True",
-            "a smaller vocabulary",
-        ),
         evidence=(
             evidence.ns("kernels of the loss", signals.time(rows)),
             evidence.count("kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
@@ -67,11 +59,3 @@ def judge(signals: Signals) -> Outcome:
         scale=SCALE,
         claims=claims,
     )
-
-
-def is_loss(cell: Cell) -> bool:
-    """Work of the loss in float32 that is no matrix work."""
-    if cell.role not in ("elementwise", "reduce", "other") or cell.precision not in ("fp32", "mixed"):
-        return False
-    scopes = (cell.op or "").replace("(", "/").replace(")", "/").split("/")
-    return cell.op_type in _OPS or not LOSS_SCOPES.isdisjoint(scopes)

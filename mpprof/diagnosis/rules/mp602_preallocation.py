@@ -29,11 +29,12 @@ import numpy as np
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes
 
 CODE, SLUG, TITLE = "MP602", "preallocation", "The driver's memory figure says nothing"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 TAKEN_RATIO = 0.85
 """TensorFlow leaves a few percent to the driver and the libraries."""
@@ -49,7 +50,8 @@ def judge(signals: Signals) -> Outcome:
     total = need(signals.device).memory_bytes
     if used is None or not len(used) or peak is None or not total:
         return Unable(
-            f"the driver's figure, the allocator's peak or the device's memory is missing; {RECORD_RUN}"
+            "the driver's figure, the allocator's peak or the device's memory is missing"
+            f"{signals.hint('record run')}"
         )
     taken = float(np.median(used))
     if taken < TAKEN_RATIO * total or peak > NEEDED_RATIO * taken:
@@ -59,7 +61,6 @@ def judge(signals: Signals) -> Outcome:
             f"the driver shows {format_bytes(taken)} in use, of which training needed "
             f"{format_bytes(peak)} at its peak"
         ),
-        remedy="read the allocator's peak (shown by mpprof), or set TF_FORCE_GPU_ALLOW_GROWTH=true",
         evidence=(
             evidence.size("used by the driver's figure", int(taken)),
             evidence.size("allocator's peak", peak),

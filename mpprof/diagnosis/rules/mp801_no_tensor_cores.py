@@ -32,6 +32,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 FIRST_WITH_TENSOR_CORES = (7, 0)
 
@@ -52,7 +53,6 @@ def judge(signals: Signals) -> Outcome:
             "precision cannot make "
             "its matrix work faster"
         ),
-        remedy='keras.config.set_dtype_policy("float32"), unless the memory saved is what you need',
         evidence=(
             evidence.text("compute capability", f"{capability[0]}.{capability[1]}", "7.0"),
             evidence.text("device", device.name),

@@ -6,7 +6,8 @@ What it means
 
 How we know
     Compute capability 7.5 and the device's name. The names other than GTX 16xx are by NVIDIA's product
-    lists; a Tesla T4 or a T4G is none of them. Without a name it cannot be told.
+    lists; a Tesla T4 or a T4G is none of them. Without a name the number of multiprocessors tells: cards
+    with Tensor Cores have 30 or more, the others 24 at most.
 
 What it costs
     Nothing that could be had back on this card: it is a ceiling.
@@ -28,12 +29,14 @@ from __future__ import annotations
 
 import re
 
+from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 TURING = (7, 5)
 _CERTAIN = re.compile(r"\bGTX\s*16\d\d\b", re.IGNORECASE)
@@ -48,17 +51,20 @@ def judge(signals: Signals) -> Outcome:
         return Clear("not an NVIDIA device")
     if need(signals.capability) != TURING:
         return Clear("not compute capability 7.5")
-    if not device.name:
+    certain, likely = (bool(names.search(device.name or "")) for names in (_CERTAIN, _LIKELY))
+    has = not (certain or likely) if device.name else device_peaks.has_tensor_cores(device)
+    if has is None:
         return Unable(
-            f"compute capability 7.5 is both RTX 20xx or T4 and GTX 16xx: the name is missing; {RECORD_RUN}"
+            "compute capability 7.5 is both RTX 20xx or T4 and GTX 16xx: neither the name nor the number of "
+            f"multiprocessors is stated{signals.hint('record run')}"
         )
-    certain = bool(_CERTAIN.search(device.name))
-    if not certain and not _LIKELY.search(device.name):
-        return Clear(f"{device.name} has Tensor Cores")
+    either = device_peaks.recognised_name(device) or "this card"
+    name = device.name or f"{either} ({device.sm_count} multiprocessors)"
+    if has:
+        return Clear(f"{name} has Tensor Cores")
     return Found(
-        summary=f"{device.name} has no Tensor Cores, although its compute capability is 7.5",
-        remedy='keras.config.set_dtype_policy("float32"), unless the memory saved is what you need',
-        evidence=(evidence.text("device", device.name), evidence.text("compute capability", "7.5")),
-        confidence="high" if certain else "medium",
+        summary=f"{name} has no Tensor Cores, although its compute capability is 7.5",
+        evidence=(evidence.text("device", name), evidence.text("compute capability", "7.5")),
+        confidence="medium" if likely else "high",
         severity="warning" if signals.half else "info",
     )

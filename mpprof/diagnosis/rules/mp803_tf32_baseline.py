@@ -30,10 +30,11 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
-from mpprof.diagnosis.signals import HALF_DTYPES, RECORD_RUN, Signals
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP803", "tf32-baseline", "The float32 baseline already runs on Tensor Cores"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 FIRST_WITH_TF32 = (8, 0)
 NOTABLE_RATIO = 0.10
@@ -58,7 +59,9 @@ def judge(signals: Signals) -> Outcome:
     else:
         facts = (baseline or signals).case.run.facts
         if facts is None or facts.tf32_enabled is None:
-            return Unable(f"neither the baseline's kernels nor its TF32 switch are known; {RECORD_RUN}")
+            return Unable(
+                f"neither the baseline's kernels nor its TF32 switch are known{signals.hint('record run')}"
+            )
         if not facts.tf32_enabled:
             return Clear("TF32 was switched off")
         shown = (evidence.text("TF32 enabled", True),)
@@ -72,11 +75,6 @@ def judge(signals: Signals) -> Outcome:
             "ceiling for matrix "
             f"work is {ceiling:.3g} times, not the ratio to true float32"
         ),
-        remedy=(
-            "none needed; tf.config.experimental.enable_tensor_float_32_execution(False) in one "
-            "baseline run shows the "
-            "gain over true float32"
-        ),
         evidence=(*shown, evidence.speedup("ceiling of matrix work over TF32", ceiling)),
         confidence="high" if ran is not None else "medium",
         severity="info",
@@ -85,7 +83,7 @@ def judge(signals: Signals) -> Outcome:
 
 def _ratio_in_kernels(baseline: Signals) -> float | None:
     """TF32's share of the baseline's matrix time; None where its trace does not show it."""
-    rows = baseline.select(lambda cell: cell.role == "matmul" and cell.precision not in (None, "unknown"))
+    rows = baseline.select(lambda cell: cell.category == "matmul" and cell.precision not in (None, "unknown"))
     total = baseline.time(rows)
     if baseline.case.account is None or not total:
         return None

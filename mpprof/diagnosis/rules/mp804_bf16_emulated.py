@@ -31,6 +31,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 FIRST_WITH_BF16 = (8, 0)
 
@@ -51,7 +52,6 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"{device.name or 'this GPU'} (compute capability {words}) emulates bfloat16, slower than float32"
         ),
-        remedy='keras.config.set_dtype_policy("mixed_float16")',
         evidence=(
             evidence.text("compute capability", words, "8.0"),
             evidence.text("compute dtype", "bfloat16"),

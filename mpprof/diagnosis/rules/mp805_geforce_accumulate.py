@@ -6,7 +6,7 @@ What it means
     promises.
 
 How we know
-    The device's name.
+    The device's name; without one the cards that its number of multiprocessors and its memory leave.
 
 What it costs
     Nothing that could be had back: it is the right ceiling.
@@ -28,12 +28,14 @@ from __future__ import annotations
 
 import re
 
+from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
-from mpprof.diagnosis.signals import HALF_DTYPES, RECORD_RUN, Signals
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP805", "geforce-accumulate", "A GeForce card sums in float32 at half rate"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 _NAME = re.compile(r"\bGeForce\s+RTX\s*[34]0\d\d\b", re.IGNORECASE)
 
@@ -43,14 +45,16 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the run is not in mixed precision")
     if known(signals.accelerator) in ("cpu", "tpu"):
         return Unable("the run used no GPU")
-    name = need(signals.device).name
-    if not name:
-        return Unable(f"the device's name is missing; {RECORD_RUN}")
-    if not _NAME.search(name):
+    device = need(signals.device)
+    names = [device.name] if device.name else [card.name for card in device_peaks.recognised(device)]
+    halved = {bool(_NAME.search(name)) for name in names}
+    if len(halved) != 1:
+        return Unable(f"the device's name is missing{signals.hint('record run')}")
+    name = " or ".join(names)
+    if halved == {False}:
         return Clear(f"{name} is no GeForce RTX 30 or 40")
     return Found(
         summary=f"{name} sums 16-bit products in float32 at half the rate of its largest figure",
-        remedy="none: the ceiling is the data sheet's rate with float32 accumulation",
         evidence=(evidence.text("device", name),),
         confidence="medium",
         severity="info",

@@ -31,6 +31,7 @@ from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -40,13 +41,11 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the run is not in mixed precision")
     if accelerator == "cpu":
         summary = f"training ran on a CPU, which emulates {dtype} unless it has AMX: slower than float32"
-        remedy = "train in float32 on this CPU; this run tests the set-up, not the speed"
         found = "CPU"
     elif accelerator == "tpu":
         if dtype == "bfloat16":
             return Clear("bfloat16 is what a TPU computes in")
         summary = "a TPU has no float16 matrix unit"
-        remedy = 'keras.config.set_dtype_policy("mixed_bfloat16")'
         found = "TPU"
     else:
         device = need(signals.device)
@@ -55,13 +54,10 @@ def judge(signals: Signals) -> Outcome:
         summary = (
             f"{device.name or device.vendor.upper()} is no NVIDIA GPU: its matrix cores go by their own name"
         )
-        remedy = (
-            'compare "mixed_bfloat16" with "mixed_float16": which one is fast differs by card and library'
-        )
         found = device.vendor
     return Found(
         summary=summary,
-        remedy=remedy,
+        cases=(accelerator,),
         evidence=(evidence.text("device", found), evidence.text("compute dtype", dtype)),
         confidence="medium" if accelerator == "gpu" else "high",
         severity="warning" if accelerator == "tpu" else "info",

@@ -38,6 +38,7 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP807", "throttling", "The step grew slower during the run"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 FEWEST_STEPS = 80
 """Twenty steps in each quarter make a median worth comparing."""
@@ -71,10 +72,6 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=f"steps took {format_ratio(drift)} longer at the end than at the beginning"
         + (f": {cause[0]}" if cause else ""),
-        remedy=(
-            "nvidia-smi -q -d PERFORMANCE shows why clocks fall; cooling, power cap, or locked clocks "
-            "to compare"
-        ),
         evidence=(
             evidence.ratio("last quarter above the first", drift, INFO_RATIO),
             evidence.ns("median at first", early),
@@ -114,12 +111,12 @@ def _on_a_cpu(drift: float, early: float, late: float) -> Outcome:
     """There is no GPU whose clock could fall: what else the machine does is the usual reason."""
     return Found(
         summary=f"steps took {format_ratio(drift)} longer at the end than at the beginning",
-        remedy="see what else runs on this machine, and compare runs made one after the other",
         evidence=(
             evidence.ratio("last quarter above the first", drift, INFO_RATIO),
             evidence.ns("median at first", early),
             evidence.ns("median at last", late),
         ),
+        cases=("cpu",),
         confidence="low",
         severity="info",
         cost_ns=late - early,

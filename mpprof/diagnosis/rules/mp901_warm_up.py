@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpprof.analysis.steps import epochs_of_one_call
+from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
@@ -42,6 +42,7 @@ from mpprof.model.steps import StepSummary, StepTable
 
 CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is in what is being measured"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 FEWEST_STEPS = 20
 """With fewer steps nothing can be said about settling (MP911 says so)."""
@@ -62,10 +63,8 @@ def judge(signals: Signals) -> Outcome:
     if summary.first_steady is None:
         return Found(
             summary=f"the step times never settled in {format_count(summary.count)} steps",
-            remedy=(
-                "train longer, with batches of one shape; look for recompilation (MP902) and drift (MP807)"
-            ),
             evidence=(evidence.count("steps", summary.count),),
+            cases=("never settled",),
             confidence="medium",
             severity="warning",
         )
@@ -81,17 +80,16 @@ def judge(signals: Signals) -> Outcome:
     )
     account = known(signals.account)
     window = [number for number in account.steps if number > 0] if account else []
-    if window and account and account.step_source == "mpprof" and _unsettled(table, summary, window):
+    if window and account and account.numbered == "mpprof" and _unsettled(table, summary, window):
         return Found(
             summary=(
                 f"the profiled steps {min(window)} to {max(window)} lie before step "
                 f"{summary.first_steady}, where the "
                 "step times settle"
             ),
-            remedy=(
-                f"profile later steps: profile_steps=({summary.first_steady}, {summary.first_steady + 4})"
-            ),
             evidence=shown,
+            cases=("early window",),
+            values={"first": summary.first_steady, "last": summary.first_steady + 4},
             severity="warning",
         )
     if total_ns > 0 and warm_ns / total_ns >= MOSTLY_WARM_UP_RATIO:
@@ -101,11 +99,11 @@ def judge(signals: Signals) -> Outcome:
                 "recorded time: compare "
                 "steady steps, not epochs"
             ),
-            remedy="compare the median of the steady steps (shown here), and train longer",
             evidence=(
                 *shown,
                 evidence.ratio("warm-up in all recorded time", warm_ns / total_ns, MOSTLY_WARM_UP_RATIO),
             ),
+            cases=("mostly",),
             severity="info",
         )
     first_epoch = _of_first_epoch(table, max(0.0, excess_ns))
@@ -115,11 +113,11 @@ def judge(signals: Signals) -> Outcome:
                 f"start-up is {format_ratio(first_epoch)} of the first epoch, {format_ns(excess_ns)}: "
                 "compare steady steps, or later epochs"
             ),
-            remedy="leave the first epoch out of comparisons; the median of the steady steps is shown here",
             evidence=(
                 *shown,
                 evidence.ratio("start-up in the first epoch", first_epoch, FIRST_EPOCH_RATIO),
             ),
+            cases=("first epoch",),
             severity="info",
         )
     return Clear(f"warm-up ended at step {summary.first_steady} and is left out")

@@ -25,50 +25,32 @@ Sources
 
 from __future__ import annotations
 
-import numpy as np
-
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.clock import profiled_ns, timed_launches
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns
 
 CODE, SLUG, TITLE = "MP903", "async-clock", "The clock timed the launch, not the step"
 SPECIFICITY = GENERAL
-
-TOO_SHORT_RATIO = 0.5
-"""Clocks and windows differ by some percent; half cannot be the same step."""
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu and known(signals.backend) == "tensorflow":
         return Clear("on TensorFlow every step ends with a wait")
-    median = _profiled_ns(signals) or need(signals.summary).median_ns
+    recorded = profiled_ns(signals) or need(signals.summary).median_ns
     busy = need(signals.gpu_account).device_ns
-    if not median:
+    if not recorded:
         return Unable("there are no steady steps to compare with the trace; train longer")
-    if not too_short(median, busy):
+    if not timed_launches(signals):
         return Clear("the recorded step is as long as the device was busy")
     return Found(
         summary=(
-            f"the recorded step takes {format_ns(median)}, and in the trace the device was busy "
+            f"the recorded step takes {format_ns(recorded)}, and in the trace the device was busy "
             f"{format_ns(busy)} a step: "
             "the clock timed the launch"
         ),
-        remedy="time between two waits for the device, as MPProfilerCallback and StepRecorder do",
-        evidence=(evidence.ns("recorded step", median), evidence.ns("device busy per step", busy)),
+        evidence=(evidence.ns("recorded step", recorded), evidence.ns("device busy per step", busy)),
         severity="error",
     )
-
-
-def too_short(recorded_ns: float, busy_ns: float) -> bool:
-    """A step cannot have taken so little of the time that the device worked in it."""
-    return recorded_ns < busy_ns * TOO_SHORT_RATIO
-
-
-def _profiled_ns(signals: Signals) -> float | None:
-    """The median recorded time of the profiled steps; None where none was recorded."""
-    table = known(signals.table)
-    if table is None:
-        return None
-    rows = table.profiled & (table.interval_ns > 0)
-    return float(np.median(table.interval_ns[rows] / table.covers[rows])) if rows.any() else None

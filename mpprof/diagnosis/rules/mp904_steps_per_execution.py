@@ -30,6 +30,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP904", "steps-per-execution", "One callback covers several steps"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -42,7 +43,6 @@ def judge(signals: Signals) -> Outcome:
         return Clear("every step has its own callback")
     return Found(
         summary=f"each callback covers up to {several} steps; step times are divided by the steps that ran",
-        remedy="none needed; steps_per_execution=1 shows single steps",
         evidence=(evidence.count("steps per call", several, 1),),
         severity="info",
     )

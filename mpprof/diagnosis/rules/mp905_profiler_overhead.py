@@ -5,8 +5,9 @@ What it means
     most of all the idle time in a launch-bound step.
 
 How we know
-    The step in the window against the median of steady steps outside it (the class `profiling` of the
-    account is the difference).
+    The step in the window, without what it was compiled anew, against the median of steady steps outside it
+    (the class `profiling` of the account is the difference). The unprofiled steps just before and after the
+    window tell whether the profiler made it longer, or the load of the machine did, or it lies in warm-up.
 
 What it costs
     Nothing in training. The step time shown is the unprofiled one.
@@ -26,14 +27,15 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
+from mpprof.diagnosis import evidence, window
+from mpprof.diagnosis.clock import timed_launches
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.rules.mp903_async_clock import too_short
-from mpprof.diagnosis.signals import RECORD_RUN, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP905", "profiler-overhead", "Profiled steps are slower"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 INFO_RATIO, WARNING_RATIO = 0.10, 0.50
 """A tenth is what a trace of a healthy step costs; at half as much again, idle time in the window is mostly
@@ -43,23 +45,31 @@ the profiler's. On a CPU, where each op is an event of the host, that is how it 
 def judge(signals: Signals) -> Outcome:
     account = need(signals.account)
     if account.wall_ns is None:
-        return Unable(f"no unprofiled steps to compare with; {RECORD_RUN}")
-    if too_short(account.wall_ns, account.device_ns):
+        return Unable(f"no unprofiled steps to compare with{signals.hint('record run')}")
+    if timed_launches(signals):
         return Unable("the recorded step is shorter than the device's work in it: see MP903")
-    slower = account.window_ns / account.wall_ns - 1 if account.wall_ns > 0 else 0.0
+    profiled_ns = window.profiled_ns(signals) or account.window_ns
+    slower = profiled_ns / account.wall_ns - 1 if account.wall_ns > 0 else 0.0
     if slower < INFO_RATIO:
         return Clear(f"a profiled step takes {format_ratio(max(0.0, slower))} longer")
+    why, beside = window.reason(signals), window.around(signals)
+    if why == "warm-up":
+        return Unable("the profiled steps lie in warm-up, where unprofiled steps are longer, too: see MP901")
+    near = [ns for ns in (beside.before_ns, beside.after_ns) if ns] if beside else []
+    said = "idle time in the window is partly the profiler's"
+    if why == "load":
+        said = f"the steps around it do, too ({format_ns(min(near))} or more): the machine was busy then"
     return Found(
         summary=(
-            f"a profiled step takes {format_ns(account.window_ns)}, {format_ratio(slower)} longer "
-            "than an unprofiled one: "
-            "idle time in the window is partly the profiler's"
+            f"a profiled step takes {format_ns(profiled_ns)}, {format_ratio(slower)} longer "
+            f"than an unprofiled one: {said}"
         ),
-        remedy="profile fewer steps, with the Python tracer off and host tracer level 2 or lower",
         evidence=(
             evidence.ratio("profiled step above unprofiled", slower, INFO_RATIO),
-            evidence.ns("profiled step", account.window_ns),
+            evidence.ns("profiled step", profiled_ns),
             evidence.ns("unprofiled step", account.wall_ns),
+            *((evidence.ns("steps around the window", min(near)),) if near else ()),
         ),
+        cases=("load",) if why == "load" else ("",),
         severity="warning" if slower >= WARNING_RATIO and account.trace_basis == "device" else "info",
     )

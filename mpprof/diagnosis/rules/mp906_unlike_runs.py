@@ -29,48 +29,55 @@ from collections.abc import Sequence
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.account import ComputePrecision
 
 CODE, SLUG, TITLE = "MP906", "unlike-runs", "The runs differ in more than their precision"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
     baseline = need(signals.baseline)
-    also_mixed = baseline.half is not None and signals.half is not None
-    from mpprof.analysis import alike  # only where there is a baseline
+    theirs, mine = baseline.computes, signals.computes
+    also_mixed = theirs.narrow and mine.narrow
+    from mpprof.analysis.comparison import comparability  # only where there is a baseline
 
-    sides = [alike.Side(side.case.run, known(side.device), side.case.peaks) for side in (baseline, signals)]
-    differences = alike.unlike(*sides)
+    sides = [
+        comparability.Side(side.case.run, known(side.device), side.case.peaks) for side in (baseline, signals)
+    ]
+    differences = comparability.unlike(*sides)
     if signals.case.ladder:
         return _of_a_ladder(differences, also_mixed=also_mixed)
     if also_mixed:
         return Found(
-            summary=f"the baseline computes in {baseline.compute_dtype} itself: it is no float32 baseline",
-            remedy='record the baseline with keras.config.set_dtype_policy("float32")',
-            evidence=(evidence.text("baseline computes in", str(baseline.compute_dtype), "float32"),),
+            summary=f"the baseline computes {_in(theirs)} itself: it is no float32 baseline",
+            evidence=(evidence.text("baseline computes in", theirs.words, "float32"),),
+            cases=("mixed baseline",),
             severity="error",
         )
-    if baseline.half is not None and known(signals.compute_dtype) == "float32":
+    if theirs.narrow and mine.kind == "float32":
         return Found(
-            summary=(
-                f"the two are swapped: the baseline computes in {baseline.compute_dtype}, and this run in "
-                "float32"
-            ),
-            remedy="name them the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
-            evidence=(evidence.text("baseline computes in", str(baseline.compute_dtype), "float32"),),
+            summary=f"the two are swapped: the baseline computes {_in(theirs)}, and this run in float32",
+            evidence=(evidence.text("baseline computes in", theirs.words, "float32"),),
+            cases=("swapped",),
+            values={"baseline": baseline.words["run"]},
             severity="error",
         )
-    if alike.other_card(*sides) is None:  # else that much is known without any records
+    if comparability.other_card(*sides) is None:  # else that much is known without any records
         need(signals.facts)
         need(baseline.facts)
     if differences:
         return Found(
             summary=f"the runs differ in more than their precision: {'; '.join(differences)}",
-            remedy='record the baseline with the same script and only set_dtype_policy("float32") changed',
             evidence=tuple(evidence.text("difference", difference) for difference in differences),
+            cases=("unlike",),
             severity="warning",
         )
     return Clear("the runs differ in nothing that was recorded but their precision")
+
+
+def _in(computes: ComputePrecision) -> str:
+    return computes.words if computes.kind == "partly 16-bit" else f"in {computes.words}"
 
 
 def _of_a_ladder(differences: Sequence[str], *, also_mixed: bool) -> Outcome:
@@ -79,7 +86,7 @@ def _of_a_ladder(differences: Sequence[str], *, also_mixed: bool) -> Outcome:
         return Clear("both rungs compute in 16 bits" if also_mixed else "the rungs differ in precision alone")
     return Found(
         summary=f"beside any change of precision the rungs differ in {'; '.join(differences)}",
-        remedy="none needed where it is what the rung is about; else change one thing at a time",
         evidence=tuple(evidence.text("difference", difference) for difference in differences),
+        cases=("ladder",),
         severity="info",
     )

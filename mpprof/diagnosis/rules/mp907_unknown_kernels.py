@@ -32,6 +32,7 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 INFO_RATIO, WARNING_RATIO, ERROR_RATIO = 0.02, 0.10, 0.50
 """Two percent cannot change a verdict; a tenth is as much as a typical cause; at one half there is none."""
@@ -49,7 +50,6 @@ def judge(signals: Signals) -> Outcome:
     names = [signals.cells[row].kernel or "" for row in heaviest]
     return Found(
         summary=f"{format_ratio(ratio)} of the kernel time is in kernels that are not recognised",
-        remedy="mpprof kernels RUN shows them; mpprof verify -- CMD decides by hardware counters",
         evidence=(
             evidence.ratio("kernel time not recognised", ratio, INFO_RATIO),
             *(evidence.text("kernel", name) for name in names),

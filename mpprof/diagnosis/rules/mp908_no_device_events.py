@@ -37,6 +37,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP908", "no-device-events", "The trace has no GPU events"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -44,8 +45,8 @@ def judge(signals: Signals) -> Outcome:
     if trace is None:
         need(signals.account)
         return Clear("the account has its events")
-    lacks = trace.lacks.get("kernels") if trace.basis == "device" else None
-    if trace.basis == "device" and len(trace.kernels) and lacks is None:
+    missing = trace.missing.get("kernels") if trace.basis == "device" else None
+    if trace.basis == "device" and len(trace.kernels) and missing is None:
         return Clear("the trace has device events")
     accelerator = need(signals.accelerator)
     if accelerator == "cpu":
@@ -53,20 +54,15 @@ def judge(signals: Signals) -> Outcome:
     if trace.warnings:
         return Unable(f"the trace is damaged, so that its events may be what is missing: {trace.warnings[0]}")
     device = need(signals.device)
-    if lacks is not None:
+    if missing is not None:
         return Found(
-            summary=lacks,
-            remedy="record again with: nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
+            summary=missing,
             evidence=(evidence.text("device of the run", device.name or accelerator),),
+            cases=("nsys",),
             severity="error",
         )
     return Found(
         summary=f"the run had {device.name or f'a {accelerator}'}, but the trace holds no events of it",
-        remedy=(
-            "run `mpprof doctor`; permit profiling (NVreg_RestrictProfilingToAdminUsers=0, or "
-            "--cap-add=SYS_ADMIN in a "
-            "container) and put CUPTI on LD_LIBRARY_PATH; let no other profiler run meanwhile"
-        ),
         evidence=(
             evidence.text("device of the run", device.name or accelerator),
             evidence.count("kernels in the trace", len(trace.kernels) if trace.basis == "device" else 0, 1),

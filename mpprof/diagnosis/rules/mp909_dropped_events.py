@@ -28,10 +28,11 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable
-from mpprof.diagnosis.signals import RECORD_WINDOW, Signals
+from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP909", "dropped-events", "The trace is not whole"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 SHOWN = 5
 
@@ -39,14 +40,15 @@ SHOWN = 5
 def judge(signals: Signals) -> Outcome:
     trace = signals.case.trace
     if trace is None:
-        return Unable(f"{signals.case.trace_problem or 'there is no trace of this run'}; {RECORD_WINDOW}")
+        return Unable(
+            f"{signals.case.trace_problem or 'there is no trace of this run'}{signals.hint('record window')}"
+        )
     if not trace.warnings:
         return Clear("the trace reports no loss")
     more = len(trace.warnings) - 1
     return Found(
         summary=f"the trace is not whole: {trace.warnings[0]}"
         + (f" (and {more} more warning{'s' if more > 1 else ''})" if more else ""),
-        remedy="profile fewer steps (five are enough), and copy the file whole",
         evidence=tuple(evidence.text("warning", warning) for warning in trace.warnings[:SHOWN]),
         confidence="medium",
         severity="error" if signals.case.account is None else "warning",

@@ -32,6 +32,7 @@ from mpprof.model.run import RunFacts
 
 CODE, SLUG, TITLE = "MP910", "no-window", "No profile window was recorded"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 NOT_WANTED = "not wanted"
 """How the recorder begins the reason for a part that was switched off."""
@@ -53,16 +54,17 @@ def judge(signals: Signals) -> Outcome:
         happened = why or "training ended before the profile window opened"
     return Found(
         summary=f"there is no trace: {happened}",
-        remedy=_remedy(facts),
         evidence=(evidence.text("window", happened), evidence.text("recorded calls", format_count(steps))),
+        cases=(_case(facts),),
         severity="warning",
     )
 
 
-def _remedy(facts: RunFacts) -> str:
+def _case(facts: RunFacts) -> str:
+    """Which of the ways to have no window it is."""
     windows = facts.profile_windows
     if windows and windows[-1].status != "open":
-        return "mpprof doctor shows what the profiler lacks on this machine; then record again"
+        return "failed"
     if not windows and "asked for" in facts.absent.get("profile_windows", ""):
-        return 'ask for one: MPProfilerCallback("logs/run", profile_steps="auto")'
-    return 'train longer, or open the window earlier: MPProfilerCallback("logs/run", profile_steps=(12, 16))'
+        return "not asked"
+    return ""

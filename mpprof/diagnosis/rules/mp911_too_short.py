@@ -26,7 +26,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.steps import epochs_of_one_call
+from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
@@ -34,6 +34,7 @@ from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP911", "too-short", "Too few steady steps to say"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 ENOUGH_STEPS = 30
 FEW_STEPS = 10
@@ -51,11 +52,9 @@ def judge(signals: Signals) -> Outcome:
                 f"no step has a time: each of the {format_count(epochs)} epochs is a single call, and a "
                 "step's time goes from one call to the next of the same epoch"
             ),
-            remedy=(
-                "make epochs of several calls: smaller batches, fewer steps_per_execution, or "
-                f"steps_per_epoch={ENOUGH_STEPS} with data.repeat()"
-            ),
             evidence=(evidence.count("epochs of one call", epochs), evidence.count("steady steps", steady)),
+            cases=("epochs of one call",),
+            values={"enough": ENOUGH_STEPS},
             severity="warning",
         )
     return Found(
@@ -63,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
             f"only {steady} steady {'step was' if steady == 1 else 'steps were'} recorded: "
             "step times are uncertain"
         ),
-        remedy=f"train for at least {ENOUGH_STEPS} steady steps (about {2 * ENOUGH_STEPS} in all)",
         evidence=(evidence.count("steady steps", steady, ENOUGH_STEPS),),
+        values={"enough": ENOUGH_STEPS, "twice": 2 * ENOUGH_STEPS},
         severity="warning" if steady < FEW_STEPS else "info",
     )

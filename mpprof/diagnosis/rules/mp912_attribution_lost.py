@@ -30,22 +30,15 @@ import numpy as np
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import RECORD_WINDOW, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel belongs to"
 SPECIFICITY = GENERAL
+BOUND = "device"
 
 INFO_RATIO, WARNING_RATIO = 0.02, 0.20
 """A fifth of the time without an owner can hide any layer's cause."""
-
-_WITHOUT_BUFFERS = (
-    "profile one extra run with XLA_FLAGS=--xla_gpu_enable_command_buffer= set before the backend starts"
-)
-_WITHOUT_GRAPHS = (
-    'profile one extra run without CUDA graphs: torch.compile without mode="reduce-overhead"; or with XLA, '
-    "XLA_FLAGS=--xla_gpu_enable_command_buffer= set before the backend starts"
-)
 
 
 def judge(signals: Signals) -> Outcome:
@@ -53,7 +46,9 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     trace = signals.case.trace
     if trace is None:
-        return Unable(f"{signals.case.trace_problem or 'there is no trace of this run'}; {RECORD_WINDOW}")
+        return Unable(
+            f"{signals.case.trace_problem or 'there is no trace of this run'}{signals.hint('record window')}"
+        )
     need(signals.gpu_account)
     kernels = trace.kernels
     total = int(kernels.duration_ns.sum())
@@ -72,7 +67,6 @@ def judge(signals: Signals) -> Outcome:
             f"{format_ratio(in_graph / total)} of the kernel "
             "time ran in graphs or command buffers"
         ),
-        remedy=_WITHOUT_BUFFERS if trace.source.format == "xspace" else _WITHOUT_GRAPHS,
         evidence=(
             evidence.ratio("work without an op", lost, INFO_RATIO),
             evidence.ratio("kernel time in graphs", in_graph / total),

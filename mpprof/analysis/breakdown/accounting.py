@@ -1,0 +1,463 @@
+"""The account of a step: every instant of a device belongs to exactly one class.
+
+One sweep over all streams of a device: where several kernels run at once, the instant goes to the first of
+matmul, other compute, unknown, comm, copy; several of one rank share it. The rest is idle and goes to what
+the host did meanwhile (`idle`). All numbers are means over the whole, steady steps of the profiler window.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.group_sums import pick
+from mpprof.analysis.arrays.intervals import Intervals, crowded, gaps, sweep, union
+from mpprof.analysis.breakdown.roofline import weighed
+from mpprof.analysis.kernels.placement_ops import inputs_precision
+from mpprof.analysis.layers.attribution import Ownership
+from mpprof.analysis.steps import boundaries, idle
+from mpprof.analysis.steps import statistics as stepping
+from mpprof.analysis.steps.between import listed
+from mpprof.analysis.steps.calls import FUNCTIONS, calls, threads_of
+from mpprof.analysis.steps.clocks import ClockShift
+from mpprof.analysis.steps.window import Window, window_of
+from mpprof.errors import UnableError
+from mpprof.model.account import (
+    CLASSES,
+    PHASES,
+    Account,
+    Cell,
+    Class,
+    DeviceAccount,
+    MatmulShare,
+    Phase,
+    Slice,
+)
+from mpprof.model.frozen import frozen
+from mpprof.model.grouping import groups
+from mpprof.model.kernels import (
+    MATMUL_FAMILIES,
+    TRANSFORMS,
+    Family,
+    Placement,
+    Placements,
+    Precision,
+    Verdict,
+)
+from mpprof.model.quantities import format_ns
+from mpprof.model.run import Run
+from mpprof.model.trace import Trace, WorkKind
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+
+NOTABLE_RATIO = 0.05
+"""What held a step up is said from a twentieth of it on."""
+_ROLES: dict[Family, Class] = {
+    "norm": "norm", "softmax": "elementwise", "pool": "elementwise", "elementwise": "elementwise",
+    "random": "elementwise", "fusion": "elementwise", "reduce": "reduce", "gather_scatter": "gather_scatter",
+    "cast": "cast", "layout": "layout", "optimizer": "optimizer", "loss_scale": "loss_scale",
+    "memset": "copy", "copy": "copy", "comm": "comm", "mpprof": "profiling", "other": "other",
+}  # fmt: skip
+_OF_PHASE: dict[Phase, Class] = {"optimizer": "optimizer", "loss_scale": "loss_scale"}
+_ANYWHERE: frozenset[Class] = frozenset(("matmul", "comm", "copy", "profiling"))
+"""Roles that the phase does not change: a matmul of the optimizer is matrix work."""
+_LAST_RANKS: dict[Class, int] = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4, "profiling": 5}
+_COMPUTE_RANK = 1
+
+
+def category_of(verdict: Verdict, phase: Phase) -> Class:
+    """The class of a kernel: the role of its work in the step.
+
+    By family, but work of the optimizer and of loss scaling by its phase. `unknown` is what neither name,
+    op nor phase tells anything about. A fusion whose parts are not known counts as elementwise; clearing
+    memory counts as a copy."""
+    if verdict.family in MATMUL_FAMILIES:
+        return "matmul"
+    category = _ROLES[verdict.family]
+    if category in _ANYWHERE:
+        return category
+    if phase in _OF_PHASE:
+        return _OF_PHASE[phase]
+    if verdict.family in ("other", "fusion") and verdict.placement == "unknown":
+        return "unknown"
+    return category
+
+
+def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run | None) -> Account:
+    """The account of the trace's whole, steady steps, against the wall time of the run's records.
+
+    Raises UnableError where no device has a whole step, or where the collector lost more than 1 % of the
+    kernels of those steps.
+    """
+    summary = stepping.summarise(run.steps, run.facts) if run is not None else None
+    windows: list[Window] = []
+    refused: dict[str, str] = {}
+    for device in range(len(trace.devices)):
+        found = window_of(trace, device, run, summary)
+        if isinstance(found, Window):
+            windows.append(found)
+        elif (trace.kernels.device == device).any():
+            refused[trace.devices[device].plane] = found
+    if not windows:
+        raise UnableError(
+            trace.missing.get("kernels") or _together(refused) or "no kernel is in the trace",
+            where=trace.source.path.name,
+            next='record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
+        )
+    devices = [_device_account(trace, placements, ownership, window) for window in windows]
+    order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
+    main, window = devices[order[0]], windows[order[0]]
+    wall_ns = summary.median_ns if summary is not None else None
+    window_ns = main.step_ns
+    lengths = _lengths(window, window_ns, wall_ns, run)
+    main = _against_the_wall(main, wall_ns, lengths.between_ns)
+    between, why = listed(trace, window)
+    result = Account(
+        basis="window" if wall_ns is None else "wall",
+        trace_basis="host" if trace.basis == "host" else "device",
+        step_ns=main.step_ns,
+        wall_ns=wall_ns,
+        window_ns=window_ns,
+        device_ns=main.busy_ns,
+        main=main,
+        devices=(main, *(devices[row] for row in order[1:])),
+        steps=tuple(window.periods.number.tolist()),
+        step_source=window.periods.source,
+        notes=(
+            *window.periods.notes,
+            *window.notes(trace),
+            *_of_blocked_calls(trace, window, main),
+            *(f"{p}: {why}" for p, why in refused.items()),
+        ),
+        function_ns=lengths.function_ns,
+        between_ns=lengths.between_ns,
+        between=between,
+        numbered=window.periods.numbered,
+        absent=lengths.absent | ({} if why is None else {"between_steps": why}),
+        lengths_ns=window.lengths_ns,
+    )
+    return weighed(result, trace, ownership, run)
+
+
+@frozen
+class _Lengths:
+    """Of a step: the training function's time and the time between two; None with the reason in `absent`."""
+
+    function_ns: float | None
+    between_ns: float | None
+    absent: dict[str, str]
+
+
+def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run | None) -> _Lengths:
+    """By the records where they tell how long an unprofiled call takes, else as the window shows it."""
+    if window.periods.pause_ns is None:
+        why = "no call of the training function is in the trace: steps were told apart otherwise"
+        return _Lengths(None, None, {"function_ns": why, "idle_between_steps_ns": why})
+    step_ns = window_ns if wall_ns is None else wall_ns
+    recorded_ns = None
+    if wall_ns is not None and run is not None and run.steps is not None:
+        recorded_ns = stepping.function_ns(run.steps, run.facts)
+    if recorded_ns is not None and window.periods.source in FUNCTIONS:
+        function_ns = min(recorded_ns, step_ns)
+        return _Lengths(function_ns, step_ns - function_ns, {})
+    if window.between_ns is None:
+        why = "no two steps follow one another in the trace: nothing tells the time between them"
+        absent = {"idle_between_steps_ns": why}
+        return (
+            _Lengths(step_ns, None, absent)
+            if wall_ns is None
+            else _Lengths(None, None, absent | {"function_ns": why})
+        )
+    if window.between_ns >= step_ns:
+        why = "the time between profiled steps is longer than an unprofiled step"
+        return _Lengths(None, None, {"function_ns": why, "idle_between_steps_ns": why})
+    return _Lengths(step_ns - window.between_ns, window.between_ns, {})
+
+
+def _of_blocked_calls(trace: Trace, window: Window, main: DeviceAccount) -> tuple[str, ...]:
+    """What is to be said of driver calls that held the device up for a notable part of the step."""
+    waited_ns = math.fsum(cell.ns_per_step for cell in main.cells if cell.cause == idle.BLOCKED[1])
+    if waited_ns < NOTABLE_RATIO * main.step_ns:
+        return ()
+    periods, shift_ns = window.periods, window.shift.ns
+    taken = idle.blocked_ns(trace, Intervals(periods.start_ns + shift_ns, periods.end_ns + shift_ns))
+    if not len(taken):
+        return ()
+    calls = f"{len(taken)} calls of" if len(taken) > 1 else "a call of"
+    to = f" to {format_ns(taken.max())}" if len(taken) > 1 else ""
+    return (
+        f"the device waited {format_ns(waited_ns)} a step for driver calls that did not return ({calls} "
+        f"{format_ns(taken.min())}{to}): a lock in the driver or a loaded machine; it is neither launch "
+        "overhead nor input",
+    )
+
+
+def _together(refused: dict[str, str]) -> str:
+    """Each reason once; the devices are named where there is more than one reason."""
+    reasons = dict.fromkeys(refused.values())
+    if len(reasons) < 2:
+        return next(iter(reasons), "")
+    return "; ".join(f"{', '.join(p for p in refused if refused[p] == why)}: {why}" for why in reasons)
+
+
+# --- one device --------------------------------------------------------------------------------------------
+
+
+@frozen
+class _Work:
+    """What ran in a window, in the window's own clock, which stands still between its periods."""
+
+    rows: Int64  # of the kernel table
+    start_ns: Int64
+    end_ns: Int64
+    begins: Bool  # it started inside the window
+    verdict: Int64
+    phase: NDArray[np.int8]
+    category: NDArray[np.int8]  # row of CLASSES
+
+
+def _device_account(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window
+) -> DeviceAccount:
+    instants = window.periods.instants()
+    function_ns = instants.length_ns / window.steps
+    busy_ns, cells, hidden = _busy(trace, placements, ownership, window, instants)
+    cells += [
+        Cell(category, ns / window.steps, cause=cause)
+        for (category, cause), ns in _idle(trace, window, instants).items()
+    ]
+    cells = _closed(cells, function_ns)
+    step_ns = function_ns + (window.between_ns or 0.0)
+    if window.between_ns:
+        cells.append(Cell("idle_between_steps", window.between_ns))
+    slices = _slices(cells, step_ns, hidden)
+    plane = trace.devices[window.device].plane
+    return DeviceAccount(plane, step_ns, busy_ns, window.steps, slices, tuple(cells))
+
+
+def _busy(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> tuple[float, list[Cell], dict[Class, float]]:
+    """Per step: how long the device was busy, the cells of what ran, what was hidden behind other work."""
+    work = _work(trace, placements, ownership, window, instants)
+    ranks = np.array([_LAST_RANKS.get(category, _COMPUTE_RANK) for category in CLASSES], np.int8)
+    among = crowded(work.start_ns, work.end_ns)
+    own = sweep(work.start_ns, work.end_ns, ranks[work.category], among)
+    busy_ns = union(work.start_ns, work.end_ns).length_ns if len(among) else int(own.sum())
+    cells = _cells(trace, placements, ownership, work, own, window.steps)
+    return busy_ns / window.steps, cells, _hidden(work, own, among, window.steps)
+
+
+def _work(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> _Work:
+    table, rows = trace.kernels, window.rows
+    start = pick(table.start_ns, rows)
+    end = start + pick(table.duration_ns, rows)
+    near = np.flatnonzero((end >= instants.start[0]) & (start < instants.end[-1]))
+    if len(near) < len(rows):
+        rows, start, end = rows[near], start[near], end[near]
+    begins = instants.contains(start)
+    begin, finish = instants.before(start), instants.before(end)
+    inside = np.flatnonzero((finish > begin) | begins)
+    if len(inside) < len(rows):
+        rows, begin, finish, begins = rows[inside], begin[inside], finish[inside], begins[inside]
+    other = PHASES.index("other")
+    phases = np.concatenate([ownership.phase, [other]]).astype(np.int8)  # op -1 finds the last
+    phase = phases[table.op[rows]]
+    verdict = placements.index[rows].astype(np.int64)
+    roles = np.array(
+        [[CLASSES.index(category_of(v, p)) for p in PHASES] for v in placements.verdicts], np.int8
+    ).reshape(-1, len(PHASES))
+    category = roles[verdict, phase]
+    moved = table.kind[rows] != WorkKind.KERNEL
+    category = np.where(
+        moved & (category != CLASSES.index("profiling")), np.int8(CLASSES.index("copy")), category
+    )
+    return _Work(rows, begin, finish, begins, verdict, phase, category)
+
+
+def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[idle.Part, int]:
+    """Idle time of all periods by class, and by cause where that is known."""
+    table, rows = trace.kernels, window.rows
+    start = pick(table.start_ns, rows)
+    end = start + pick(table.duration_ns, rows)
+    pauses = gaps(union(start, end), instants)
+    following = np.searchsorted(start, pauses.end, side="left")
+    real = following < len(rows)
+    last = np.zeros(len(pauses), np.bool_)
+    if (
+        window.periods.source in FUNCTIONS
+    ):  # a call's last gap is ended by its return, not by the next one's work
+        last = np.isin(pauses.end, instants.end) & ~np.isin(pauses.end, start)
+    next_row = np.where(real & ~last, rows[np.minimum(following, len(rows) - 1)], -1)
+    return idle.classify(
+        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last,
+        threads=threads_of(trace, window.device),
+    )  # fmt: skip
+
+
+def _cells(
+    trace: Trace,
+    placements: Placements,
+    ownership: Ownership,
+    work: _Work,
+    own: Float64,
+    steps: int,
+) -> list[Cell]:
+    """One cell per (role, op, kernel name) and verdict; what the profiler itself ran is one cell."""
+    table = trace.kernels
+    ours = work.category == CLASSES.index("profiling")
+    op = np.where(ours, -1, table.op[work.rows])
+    name = np.where(ours, -1, table.name[work.rows])
+    group, first = groups([work.category, work.verdict, op, name], len(work.rows))
+    n = len(first)
+    exclusive = np.bincount(group, own, n) / steps
+    busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
+    calls = np.bincount(group, work.begins, n) / steps
+    moved = np.bincount(group, np.where(work.begins, np.maximum(0, table.bytes[work.rows]), 0), n) / steps
+    cells = []
+    for i, at in enumerate(first.tolist()):
+        row, category = int(work.rows[at]), CLASSES[work.category[at]]
+        if category == "profiling":
+            cells.append(Cell(category, float(exclusive[i]), float(busy[i]), float(calls[i])))
+            continue
+        verdict = placements.verdicts[work.verdict[at]]
+        owner = int(table.op[row])
+        shapes = trace.strings[table.shapes[row]] if table.shapes[row] >= 0 else ""
+        cells.append(
+            Cell(
+                category,
+                float(exclusive[i]),
+                float(busy[i]),
+                float(calls[i]),
+                kernel=trace.strings[table.name[row]],
+                op=trace.ops[owner].name if owner >= 0 else None,
+                op_type=(trace.ops[owner].type or None) if owner >= 0 else None,
+                layer=ownership.layers[ownership.layer[owner]]
+                if owner >= 0 and ownership.layer[owner] >= 0
+                else None,
+                phase=PHASES[work.phase[at]],
+                family=verdict.family,
+                placement=verdict.placement,
+                precision=verdict.precision,
+                reason_code=verdict.reason.code,
+                shapes=shapes or None,
+                inputs=_inputs(trace, owner, shapes) if category == "matmul" and owner >= 0 else None,
+                bytes_per_step=float(moved[i]) if category == "copy" and moved[i] > 0 else None,
+            )
+        )
+    return cells
+
+
+def _inputs(trace: Trace, op: int, shapes: str) -> Precision | None:
+    """The type of a matrix op's inputs; None where it is not stated.
+
+    XLA widens 16-bit products to float32 before it compiles them for a CPU: float32 says nothing there.
+    """
+    found = inputs_precision(trace.ops[op], shapes)
+    widened = found == "fp32" and trace.basis == "host" and trace.ops[op].hlo is not None
+    return None if found == "unknown" or widened else found
+
+
+def _hidden(work: _Work, own: Float64, among: Int64, steps: int) -> dict[Class, float]:
+    """Per class, how long something of it ran while the instant went to another class."""
+    hidden: dict[Class, float] = {}
+    for code in np.flatnonzero(np.bincount(work.category[among])).tolist():
+        rows = among[work.category[among] == code]
+        ns = union(work.start_ns[rows], work.end_ns[rows]).length_ns - float(own[rows].sum())
+        if ns > 1e-3:  # less is the rounding of the sweep
+            hidden[CLASSES[code]] = ns / steps
+    return hidden
+
+
+# --- sums that close ---------------------------------------------------------------------------------------
+
+
+def _closed(cells: list[Cell], step_ns: float) -> list[Cell]:
+    """The cells with the rounding of the sweep (far below a nanosecond) put into the largest of them."""
+    rest = step_ns - math.fsum(cell.ns_per_step for cell in cells)
+    if abs(rest) > 1.0 + 1e-9 * step_ns:
+        raise AssertionError(f"the account does not close: {rest} ns of a step of {step_ns} ns are left")
+    largest = max(range(len(cells)), key=lambda row: cells[row].ns_per_step)
+    cells[largest] = replace(cells[largest], ns_per_step=cells[largest].ns_per_step + rest)
+    return cells
+
+
+def _slices(cells: list[Cell], step_ns: float, hidden: dict[Class, float]) -> tuple[Slice, ...]:
+    slices = []
+    for category in CLASSES:
+        own = [cell for cell in cells if cell.category == category]
+        ns = math.fsum(cell.ns_per_step for cell in own)
+        if ns or category in hidden:
+            by = _shares(own) if category == "matmul" else ()
+            causes = tuple((cell.cause, cell.ns_per_step) for cell in own if cell.cause is not None)
+            ratio = ns / step_ns if step_ns else 0.0
+            slices.append(Slice(category, ns, ratio, hidden.get(category, 0.0), by, causes))
+    return tuple(slices)
+
+
+def _shares(cells: list[Cell]) -> tuple[MatmulShare, ...]:
+    parts: dict[tuple[Placement, Precision], list[Cell]] = {}
+    for cell in cells:
+        parts.setdefault((cell.placement or "unknown", cell.precision or "unknown"), []).append(cell)
+    shares = [
+        MatmulShare(
+            placement,
+            precision,
+            math.fsum(cell.ns_per_step for cell in part),
+            math.fsum(cell.ns_per_step for cell in part if cell.reason_code in TRANSFORMS),
+        )
+        for (placement, precision), part in parts.items()
+    ]
+    return tuple(sorted(shares, key=lambda share: -share.ns_per_step))
+
+
+def _against_the_wall(main: DeviceAccount, wall_ns: float | None, between_ns: float | None) -> DeviceAccount:
+    """The account of the main device against the recorded step: `idle_between_steps` as recorded, `profiling`
+    the unprofiled function less the profiled one, plus what the profiler ran."""
+    if wall_ns is None:
+        return main
+    kept = [slice for slice in main.slices if slice.category != "profiling"]
+    ours = [cell for cell in main.cells if cell.category == "profiling"]
+    cells = [cell for cell in main.cells if cell.category != "profiling"]
+    if between_ns is not None:
+        kept = [slice for slice in kept if slice.category != "idle_between_steps"]
+        cells = [cell for cell in cells if cell.category != "idle_between_steps"]
+        if between_ns:
+            kept.append(Slice("idle_between_steps", between_ns, 0.0))
+            cells.append(Cell("idle_between_steps", between_ns))
+    rest = wall_ns - math.fsum(cell.ns_per_step for cell in cells)
+    if rest:
+        busy = math.fsum(cell.busy_ns_per_step for cell in ours)
+        called = math.fsum(cell.calls_per_step for cell in ours)
+        kept.append(Slice("profiling", rest, 0.0))
+        cells.append(Cell("profiling", rest, busy, called))
+    slices = [replace(slice, ratio=slice.ns_per_step / wall_ns) for slice in kept]
+    slices.sort(key=lambda slice: CLASSES.index(slice.category))
+    return replace(main, step_ns=wall_ns, slices=tuple(slices), cells=tuple(cells))
+
+
+# --- without steps -----------------------------------------------------------------------------------------
+
+
+def cells_of_window(trace: Trace, placements: Placements, ownership: Ownership) -> list[Cell]:
+    """Return the cells of everything that the busiest device ran, for a trace of which no step can be told
+    apart: their times are of the whole window. Empty without an accelerator, or where it ran no kernel."""
+    table = trace.kernels
+    work = np.where(table.kind == WorkKind.KERNEL, table.duration_ns, 0)
+    busy = np.bincount(table.device, work, len(trace.devices))
+    if trace.basis == "host" or not busy.any():
+        return []
+    device = int(np.argmax(busy))
+    rows = np.flatnonzero(table.device == device)
+    start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
+    whole = boundaries.Periods(start[:1], end.max(keepdims=True), np.full(1, -1, np.int64), "window")
+    window = Window(device, whole, 1, rows, ClockShift(0, rows[:0]))
+    return _busy(trace, placements, ownership, window, whole.instants())[1]

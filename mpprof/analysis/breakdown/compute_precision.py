@@ -1,0 +1,135 @@
+"""What a run computes in: one answer for everything that asks.
+
+The recorded policy tells; else the input types of the matrix ops; else the share of matrix kernel time: at
+least half in 16 bits or less is a 16-bit run, under 1 % a float32 run, between them it is partly 16-bit.
+Without matrix kernels it is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from mpprof.model.account import PRECISION_NOT_KNOWN, Cell, ComputePrecision
+from mpprof.model.kernels import COMPUTE_DTYPES, NARROW, Precision
+from mpprof.model.quantities import format_ratio
+from mpprof.model.run import LayerFacts, Run
+
+MOST, LEAST = 0.5, 0.01
+"""From half of the matrix time on it is a 16-bit run, and under a hundredth a float32 one."""
+_DECIDED = 0.5
+"""Where the type of less than half of the matrix time is known, it tells nothing of the run."""
+_DTYPES: dict[Precision, str] = {precision: dtype for dtype, precision in COMPUTE_DTYPES.items()} | {
+    "fp8": "float8", "int8": "int8", "fp4": "float4", "tf32": "float32",
+}  # fmt: skip
+
+
+def compute_precision(run: Run, cells: Sequence[Cell] = ()) -> ComputePrecision:
+    """Return what `run` computes in, by its records, else by the matrix work among its account's `cells`."""
+    work = [
+        cell for cell in cells if cell.category == "matmul" and cell.placement not in (None, "not_matmul")
+    ]
+    kernels = [cell for cell in work if cell.placement != "cpu"]
+    return (
+        _by_policy(run)
+        or _by_share(work, lambda cell: cell.inputs, "inputs")
+        or _by_share(kernels, lambda cell: cell.precision, "kernels")
+        or _by_some_layers(run)
+        or ComputePrecision("unknown", None, "nothing", _why_not(run, work))
+    )
+
+
+# --- records -----------------------------------------------------------------------------------------------
+
+
+def _by_policy(run: Run) -> ComputePrecision | None:
+    """By the model's own policy, or those of most of its layers; None where they do not tell."""
+    policy = run.last_fit.policy if run.last_fit else None
+    own = (policy.compute_dtype or (policy.global_name or "").removeprefix("mixed_")) if policy else ""
+    if COMPUTE_DTYPES.get(own) in NARROW:
+        return ComputePrecision("16-bit", own, "policy", f"its policy computes in {own}")
+    layers = _with_weights(run)
+    narrow = _narrow(layers)
+    if narrow and 2 * len(narrow) >= len(layers):
+        dtype = Counter(layer.compute_dtype for layer in narrow).most_common(1)[0][0]
+        return ComputePrecision("16-bit", dtype, "policy", _of_layers(narrow, layers))
+    if narrow or _rewritten(run):
+        return None
+    if not own and layers:
+        own = Counter(layer.compute_dtype or "" for layer in layers).most_common(1)[0][0]
+    wide: Literal["float32", "float64"] = "float64" if own == "float64" else "float32"
+    return ComputePrecision(wide, own, "policy", f"its policy computes in {own}") if own == wide else None
+
+
+def _by_some_layers(run: Run) -> ComputePrecision | None:
+    """By the few layers with a 16-bit policy of their own, where no trace tells how much they are."""
+    layers = _with_weights(run)
+    narrow = _narrow(layers)
+    if not narrow:
+        return None
+    return ComputePrecision("partly 16-bit", narrow[0].compute_dtype, "policy", _of_layers(narrow, layers))
+
+
+def _with_weights(run: Run) -> list[LayerFacts]:
+    model = run.facts.model if run.facts else None
+    return [layer for layer in model.layers if layer.parameters != 0] if model else []
+
+
+def _narrow(layers: Sequence[LayerFacts]) -> list[LayerFacts]:
+    return [layer for layer in layers if COMPUTE_DTYPES.get(layer.compute_dtype or "") in NARROW]
+
+
+def _of_layers(narrow: Sequence[LayerFacts], layers: Sequence[LayerFacts]) -> str:
+    return f"{len(narrow)} of its {len(layers)} layers with weights compute in {narrow[0].compute_dtype}"
+
+
+def _rewritten(run: Run) -> bool:
+    """TensorFlow was asked to rewrite the graph to 16 bits, and is not known to have left it as it was."""
+    if run.facts is None or not run.facts.graph_rewrite:
+        return False
+    result = run.facts.graph_rewrite_result
+    return result.get("variable_known") is not False and result.get("converted_nodes", 1) != 0
+
+
+# --- matrix time -------------------------------------------------------------------------------------------
+
+
+def _by_share(
+    cells: Sequence[Cell], of: Callable[[Cell], Precision | None], by: Literal["inputs", "kernels"]
+) -> ComputePrecision | None:
+    """By the share of the matrix time in 16 bits or less; None where too little of it states its type."""
+    times: dict[Precision, list[float]] = {}
+    for cell in cells:
+        times.setdefault(of(cell) or "unknown", []).append(cell.ns_per_step)
+    ns = {precision: math.fsum(parts) for precision, parts in times.items()}
+    whole = math.fsum(ns.values())
+    decided = whole - ns.pop("unknown", 0.0)
+    if decided <= 0.0 or decided < _DECIDED * whole:
+        return None
+    ratio = math.fsum(time for precision, time in ns.items() if precision in NARROW) / decided
+    what = "is in ops with inputs" if by == "inputs" else "is in kernels"
+    of_known = "" if decided == whole else f" whose type is known ({format_ratio(decided / whole)} of it)"
+    reason = f"{format_ratio(ratio)} of the matrix time{of_known} {what} of 16 bits or less"
+    if ratio < LEAST:
+        kind: Literal["float32", "float64"] = (
+            "float64" if ns.get("fp64", 0.0) >= MOST * decided else "float32"
+        )
+        return ComputePrecision(kind, kind, by, reason, ratio)
+    # Types that policies know before those that libraries bring along: FP8 products in a bfloat16 model.
+    narrow = [precision for precision in ns if precision in NARROW]
+    main = max(narrow, key=lambda precision: (precision in ("fp16", "bf16"), ns[precision]))
+    return ComputePrecision(
+        "16-bit" if ratio >= MOST else "partly 16-bit", _DTYPES.get(main), by, reason, ratio
+    )
+
+
+def _why_not(run: Run, work: Sequence[Cell]) -> str:
+    if _rewritten(run):
+        why = "a graph rewrite to 16 bits was asked for, and nothing shows what it did"
+    elif work:
+        why = "the dtype was not recorded, and the trace does not state that of the matrix work"
+    else:
+        why = "the dtype was not recorded, and there are no matrix kernels that would tell"
+    return f"{PRECISION_NOT_KNOWN}: {why}"

@@ -1,0 +1,309 @@
+"""Operations and bytes of ops and layers, and what a device could make of them.
+
+One multiplication with its addition counts as two operations. Shapes come from the HLO of an XLA program,
+from the `tensor_shapes` that TensorFlow writes beside a kernel, or from the recorded layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from mpprof.analysis.kernels.eligibility import Tensor, parse_shapes, precision_of, product_of_shapes
+from mpprof.analysis.layers.attribution import Ownership
+from mpprof.model.account import Account, Cell
+from mpprof.model.device import DevicePeaks
+from mpprof.model.frozen import frozen
+from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, Family, Placement, Precision
+from mpprof.model.run import LayerFacts, ModelFacts, Run
+from mpprof.model.trace import Op, Trace
+
+BYTES: dict[Precision, float] = {
+    "fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "fp4": 0.5,
+}  # fmt: skip
+_CONVOLUTIONS = frozenset(("Conv1D", "Conv2D", "Conv3D", "SeparableConv1D", "SeparableConv2D"))
+_DEPTHWISE = frozenset(("DepthwiseConv1D", "DepthwiseConv2D"))
+_TRANSPOSED = frozenset(("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"))
+_GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
+_BIASES = {"LSTM": 1, "GRU": 2, "SimpleRNN": 1}  # bias vectors per gate; GRU has two with reset_after
+_ATTENTION = frozenset(("MultiHeadAttention", "GroupedQueryAttention", "GroupQueryAttention"))
+
+
+@frozen
+class Cost:
+    """Of one call. None: the shapes that it takes are not known."""
+
+    flops: float | None
+    bytes: float | None
+
+
+@frozen
+class Roof:
+    """The least time that a call can take, and what it is bound by."""
+
+    least_ns: float
+    bound: Literal["compute", "memory"]
+
+
+# --- ops ---------------------------------------------------------------------------------------------------
+
+
+def cost(
+    op: Op | None,
+    shapes: str = "",
+    *,
+    family: Family,
+    layer: LayerFacts | None = None,
+    batch: int | None = None,
+) -> Cost:
+    """What one call of an op of `family` takes: from its HLO, else from `shapes` as its event states them,
+    else, for matrix work, from the recorded shapes of its `layer` at `batch` examples.
+
+    The two gradients of a layer each take as many operations as its forward pass.
+    """
+    if op is not None and op.hlo is not None:
+        hlo = op.hlo
+        types = (*hlo.operand_dtypes, hlo.dtype)
+        dims = (*hlo.operand_shapes, hlo.shape)
+        moved = _bytes([Tensor(kind, size) for kind, size in zip(types, dims, strict=False)])
+        return Cost(hlo.flops, moved)
+    tensors = parse_shapes(shapes) if shapes else ()
+    flops = _product_flops(op.type if op else "", tensors, family)
+    if family in MATMUL_FAMILIES and layer is not None and batch:
+        per_example = layer_flops(layer)
+        if per_example and (flops is None or _ambiguous(tensors, family)):
+            flops = per_example * batch
+    moved = _matrix_bytes(tensors, family, layer, batch) if family in MATMUL_FAMILIES else None
+    return Cost(flops, moved if family in MATMUL_FAMILIES else _elementwise_bytes(tensors))
+
+
+def _ambiguous(tensors: Sequence[Tensor], family: Family) -> bool:
+    """Operands of one shape: which of their axes was summed over, the shapes alone do not tell."""
+    return family == "gemm" and len(tensors) > 1 and tensors[0].dims == tensors[1].dims
+
+
+def _matrix_bytes(
+    tensors: Sequence[Tensor], family: Family, layer: LayerFacts | None, batch: int | None
+) -> float | None:
+    """Operands read once, and the result written once where the layer tells its size. None where either is
+    not known: a forward convolution's result may be most of what it moves."""
+    read = _bytes(tensors)
+    if read is None or len(tensors) < 2:
+        return None
+    if family == "gemm":
+        left, right = tensors[0].dims, tensors[1].dims
+        if len(left) != 2 or len(right) != 2:
+            return None
+        shared = max(set(left) & set(right), default=0)
+        if shared <= 0:
+            return None
+        result = math.prod(left) * math.prod(right) / shared**2
+        return read + result * BYTES.get(precision_of(tensors[0].dtype), 4)
+    if family in ("conv_dgrad", "conv_wgrad"):
+        return read  # both hold the larger of the two images
+    written = _dims(layer.output_shape) if layer else None
+    if family != "conv_fprop" or not written or None in written or not batch:
+        return None
+    values = math.prod(size for size in written if size is not None) * batch
+    return read + values * BYTES.get(precision_of(tensors[0].dtype), 4)
+
+
+def _product_flops(op_type: str, tensors: Sequence[Tensor], family: Family) -> float | None:
+    """Of a matrix product; None for convolutions, whose output size the inputs alone do not tell."""
+    product = product_of_shapes(op_type, tensors, family)
+    if product is None or min(product.m, product.n, product.k) <= 0:
+        return None
+    batches = math.prod(next(tensor.dims[:-2] for tensor in tensors if len(tensor.dims) >= 2))
+    return 2.0 * product.m * product.n * product.k * batches if batches > 0 else None
+
+
+def _bytes(tensors: Sequence[Tensor]) -> float | None:
+    sizes = [BYTES.get(precision_of(tensor.dtype)) for tensor in tensors]
+    if not tensors or None in sizes or any(min(tensor.dims, default=1) < 0 for tensor in tensors):
+        return None
+    return sum(math.prod(t.dims) * size for t, size in zip(tensors, sizes, strict=True) if size is not None)
+
+
+def _elementwise_bytes(tensors: Sequence[Tensor]) -> float | None:
+    """Inputs read once, and an output as large as the largest of them."""
+    read = _bytes(tensors)
+    return None if read is None else read + max(_bytes([tensor]) or 0.0 for tensor in tensors)
+
+
+def roof(work: Cost, placement: Placement, precision: Precision, peaks: DevicePeaks | None) -> Roof | None:
+    """The roofline bound of a call; None where neither its operations nor its bytes, or no peak, is known.
+
+    The ridge between the two is the device's peak rate over its bandwidth.
+    """
+    if peaks is None:
+        return None
+    rates = peaks.flops_per_s
+    rate = rates.get(precision) if placement in ACCELERATED else rates.get(f"{precision}_cuda")
+    if placement not in ACCELERATED and precision in ("fp16", "bf16"):
+        # Ordinary arithmetic may also convert to float32, which on many cards is the faster way.
+        rate = max((found for found in (rate, rates.get("fp32_cuda")) if found), default=None)
+    bandwidth = peaks.bandwidth_bytes_per_s
+    compute = work.flops / rate * 1e9 if work.flops and rate else 0.0
+    memory = work.bytes / bandwidth * 1e9 if work.bytes and bandwidth else 0.0
+    if not compute and not memory:
+        return None
+    return Roof(max(compute, memory), "compute" if compute >= memory else "memory")
+
+
+# --- layers and models -------------------------------------------------------------------------------------
+
+
+@frozen
+class ModelFlops:
+    """Matrix operations of a model, per example. `unknown` are layers that do matrix work of unknown size:
+    with any of them, `forward` and `training` are lower bounds.
+    """
+
+    forward: float
+    training: float
+    unknown: tuple[str, ...] = ()
+
+
+def model_flops(model: ModelFacts) -> ModelFlops:
+    """Forward: the sum over the layers. Training: forward and twice that for the gradients, of the weights
+    and of the inputs, without the input gradient of the first matrix layer, which nothing needs.
+
+    Shared layers count once. Kernels that use fewer operations (Winograd, FFT) do less than this.
+    """
+    sizes = {layer.name: layer_flops(layer) for layer in model.layers}
+    known = [size for size in sizes.values() if size]
+    forward = sum(known)
+    unknown = tuple(name for name, size in sizes.items() if size is None)
+    return ModelFlops(forward, 3.0 * forward - (known[0] if known else 0.0), unknown)
+
+
+def layer_flops(layer: LayerFacts) -> float | None:
+    """Matrix operations of one layer's forward pass, per example; 0.0 for a layer that does no matrix work,
+    None for one whose shapes were not recorded.
+
+    Twice the kernel's weights for each place that it is applied at: the positions of the output for dense
+    layers and convolutions (of the input, if transposed), the time steps for recurrent ones. Attention adds
+    4 T² heads key_dim for its two products of scores.
+    """
+    kind, config = layer.class_name, layer.config
+    output, inputs = _dims(layer.output_shape), _dims(layer.input_shape)
+    if kind in ("Dense", "EinsumDense") or kind in _CONVOLUTIONS or kind in _DEPTHWISE:
+        return _applied(layer, output, channels_first=config.get("data_format") == "channels_first")
+    if kind in _TRANSPOSED:
+        return _applied(layer, inputs, channels_first=config.get("data_format") == "channels_first")
+    if kind in _GATES:
+        units, weights = _size(layer, "units"), layer.parameters
+        if not inputs or inputs[0] is None or not units or weights is None:
+            return None
+        biases = _GATES[kind] * _BIASES[kind] * units if config.get("use_bias", True) else 0
+        return 2.0 * inputs[0] * (weights - biases)
+    if kind in _ATTENTION:
+        heads, key = _size(layer, "num_heads") or _size(layer, "num_query_heads"), _size(layer, "key_dim")
+        if not output or output[0] is None or not heads or not key:
+            return None
+        return float(4.0 * output[0] ** 2 * heads * key)
+    return 0.0
+
+
+def _applied(layer: LayerFacts, shape: Sequence[int | None] | None, *, channels_first: bool) -> float | None:
+    if not shape or layer.parameters is None:
+        return None
+    positions = shape[1:] if channels_first else shape[:-1]
+    if None in positions:
+        return None
+    channels = shape[0] if channels_first else shape[-1]
+    if layer.class_name in _TRANSPOSED or channels is None:
+        channels = _size(layer, "filters") or _size(layer, "units")
+    if channels is None:
+        return None
+    biases = channels if layer.config.get("use_bias", True) else 0
+    places = math.prod(size for size in positions if size is not None)
+    return 2.0 * places * max(0, layer.parameters - biases)
+
+
+_MOST_DIMS = 16
+
+
+def _size(layer: LayerFacts, key: str) -> int | None:
+    """A size from a layer's configuration, which may hold anything; None where there is none."""
+    size = layer.config.get(key)
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _dims(shape: Any) -> list[int | None] | None:
+    """Dimensions without the batch; None for no shape, several tensors, or too many dimensions."""
+    if not isinstance(shape, list | tuple) or isinstance(shape[0] if shape else 0, list | tuple | dict):
+        return None
+    if not 2 <= len(shape) <= _MOST_DIMS:
+        return None
+    return [size if isinstance(size, int) and size > 0 else None for size in shape[1:]]
+
+
+# --- accounts ----------------------------------------------------------------------------------------------
+
+
+def weighed(account: Account, trace: Trace, ownership: Ownership, run: Run | None) -> Account:
+    """The account with operations and bytes in its cells, where shapes say them.
+
+    Several ops of one name (of two programs) that differ in size leave their cells as they were.
+    """
+    ops = {op.name: op for op in trace.ops}
+    doubtful = {op.name for op in trace.ops if op.hlo and op.hlo.flops != _flops(ops[op.name])}
+    facts = dict(zip(ownership.layers, ownership.facts, strict=False))
+    fit = run.last_fit if run else None
+    replicas = (run.facts.replicas or 1) if run and run.facts else 1
+    batch = fit.batch_size // replicas if fit and fit.batch_size else None
+
+    costs: dict[tuple[object, ...], Cost] = {}  # many ops are of one type, shape and layer
+
+    def weigh(cell: Cell) -> Cell:
+        if cell.op is None or cell.op in doubtful or cell.family is None or not cell.calls_per_step:
+            return cell
+        if cell.category == "copy":
+            return cell  # whose bytes the collector states
+        op = ops.get(cell.op)
+        which = (cell.op if op and op.hlo else None, op.type if op else None)
+        key = (*which, cell.shapes, cell.family, cell.layer)
+        if (found := costs.get(key)) is None:
+            layer = facts.get(cell.layer) if cell.layer else None
+            found = costs[key] = cost(op, cell.shapes or "", family=cell.family, layer=layer, batch=batch)
+        return replace(
+            cell,
+            flops_per_step=found.flops * cell.calls_per_step if found.flops else None,
+            bytes_per_step=found.bytes * cell.calls_per_step if found.bytes else None,
+        )
+
+    devices = tuple(
+        replace(device, cells=_shared_bytes(tuple(map(weigh, device.cells)))) for device in account.devices
+    )
+    return replace(account, main=devices[0], devices=devices)
+
+
+def _shared_bytes(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """A convolution and its two gradients touch the same three tensors; the shapes of one of them may state
+    only two. Each takes the largest figure of its layer in its precision."""
+
+    def key(cell: Cell) -> tuple[str | None, Precision | None]:
+        return cell.layer, cell.precision
+
+    most: dict[tuple[str | None, Precision | None], float] = {}
+    for cell in cells:
+        if (
+            cell.layer
+            and (cell.family or "").startswith("conv_")
+            and cell.bytes_per_step
+            and cell.calls_per_step
+        ):
+            most[key(cell)] = max(most.get(key(cell), 0.0), cell.bytes_per_step / cell.calls_per_step)
+    return tuple(
+        replace(cell, bytes_per_step=most[key(cell)] * cell.calls_per_step)
+        if key(cell) in most and (cell.family or "").startswith("conv_")
+        else cell
+        for cell in cells
+    )
+
+
+def _flops(op: Op) -> float | None:
+    return op.hlo.flops if op.hlo else None

@@ -1,0 +1,75 @@
+"""The step times that an observed speedup rests on, and its interval: without one there is no speedup.
+
+One or two profiled steps are no measurement: the first may have tuned its kernels, the machine may have been
+busy. So a speedup needs six step times a side, from the records of both runs or else from the profiler
+windows of both, and comes with the interval that they allow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps.statistics import median_interval, summarise
+from mpprof.analysis.steps.validity import timings
+from mpprof.model.account import Account, Basis
+from mpprof.model.frozen import frozen
+from mpprof.model.run import Run
+
+FEWEST = 6
+"""Step times a side: the fewest of which a median has a 95 % interval."""
+
+
+@frozen
+class StepTimes:
+    """The step times of one run: `basis` "wall" from its records, "window" of its profiled steps. `mean_ns`:
+    the step of the account."""
+
+    name: str
+    basis: Basis
+    count: int
+    median_ns: float | None
+    mean_ns: float | None
+    interval_ns: tuple[float, float] | None
+
+
+def step_times(run: Run, account: Account | None) -> StepTimes:
+    """Those of the records, where the account rests on them or there is none; else those of the window."""
+    if account is None or account.basis == "wall":
+        summary = summarise(run.steps, run.facts)
+        middle = summary.median_ns if summary else None
+        return StepTimes(
+            run.name, "wall", timings(run), middle, middle, summary.interval_ns if summary else None
+        )
+    lengths = np.array(account.lengths_ns)
+    middle = median(lengths) if len(lengths) else None
+    return StepTimes(run.name, "window", len(lengths), middle, account.step_ns, median_interval(lengths))
+
+
+def interval_of(baseline: StepTimes, mixed: StepTimes, scale: float) -> tuple[float, float] | str:
+    """The interval of `scale` times the baseline's step over the mixed run's, or why there is none.
+
+    The worst combination of the two medians' intervals, widened to the means where an account holds these."""
+    few = [times for times in (baseline, mixed) if times.interval_ns is None]
+    if few:
+        return f"{' and '.join(map(_how_many, few))}; an observed speedup needs {FEWEST} a side"
+    if baseline.basis != mixed.basis:
+        profiled, other = sorted((baseline, mixed), key=lambda times: times.basis == "wall")
+        return f"{profiled.name} has times of profiled steps alone, {other.name} of unprofiled ones"
+    (b_low, b_high), (m_low, m_high) = _span(baseline), _span(mixed)
+    if m_low <= 0:
+        return f"{mixed.name} has steps without a length"
+    return scale * b_low / m_high, scale * b_high / m_low
+
+
+def _span(times: StepTimes) -> tuple[float, float]:
+    assert times.interval_ns is not None
+    means = [] if times.mean_ns is None else [times.mean_ns]
+    return min(times.interval_ns[0], *means), max(times.interval_ns[1], *means)
+
+
+def _how_many(times: StepTimes) -> str:
+    if not times.count:
+        return f"{times.name} has no step times on record"
+    what = ("profiled step" if times.basis == "window" else "steady step time") + "s" * (times.count != 1)
+    return f"{times.name} has {times.count} {what}"

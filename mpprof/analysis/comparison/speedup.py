@@ -1,0 +1,384 @@
+"""Two runs side by side: what mixed precision should have gained, what it did, and where the gap lies.
+
+The baseline B and the mixed run M are aligned by role: class, phase, layer, and op where both name it. With
+`b` and `m` the time of a role in each, and `r` what this device could reach for it (`attainable`),
+
+    attainable = sum(b / r + a)    gap = M - attainable = sum(m - b / r - a)
+    expected = B / attainable      observed = B / M
+
+where `a` is work that every healthy mixed run has and the baseline has not (`added`: casts, loss scaling).
+The slices of the gap, `m - b / r - a` by class and layer, sum to it. Where some `r` is not known there is no
+expectation: every `r` is taken as 1, and the slices are the plain differences that sum to `M - B`. Parts with
+an unknown `r` that hold less than 1 % of the baseline are taken to stay as they are. Nor is anything expected
+of another batch, another card, or a run that computes in the same type as its baseline.
+
+`expected_with_host` takes the baseline's idle time out of the attainable time and puts the host's need under
+it. As the host can only keep a run from what its device could reach, it never lies above `expected`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mpprof.analysis.breakdown.compute_precision import compute_precision
+from mpprof.analysis.comparison.attainable import (
+    SIXTEEN_BITS,
+    MatchKey,
+    Part,
+    Peers,
+    Ratio,
+    Target,
+    bound_by_launching,
+    compiled,
+    precision_of,
+    ratio,
+)
+from mpprof.analysis.comparison.limits import Share, limits
+from mpprof.analysis.comparison.matching import aligned
+from mpprof.analysis.comparison.observed import StepTimes, interval_of, step_times
+from mpprof.analysis.comparison.potential import potential
+from mpprof.analysis.comparison.precision_overhead import added
+from mpprof.analysis.layers import kinds
+from mpprof.model.account import Account, Class, ComputePrecision, GapSlice, Limit, Speedup
+from mpprof.model.device import DevicePeaks
+from mpprof.model.kernels import Precision
+from mpprof.model.run import Run
+
+NEGLIGIBLE = 0.01  # share of the baseline whose unknown ratio does not spoil the expectation
+HOST_BOUND = 0.25  # share of the step that the device waits for the host, from which the host is the limit
+HOST_LIMITS = 0.99  # of the device's expectation: with the host's need below that, the host is the limit
+_HOST_CLASSES: frozenset[Class] = frozenset(("idle_input", "idle_launch"))
+_OTHER_BATCH = "the batch sizes differ: rates at one batch do not tell those at another"
+_OTHER_CARD = "the cards differ: what one could reach is no measure of the other"
+_SAME_TYPE = "both runs compute in {}: precision explains no difference between them"
+_ONE_STEP = "a single profiled step gives a range and no expectation"
+_PLAIN = "no expectation: plain difference from the baseline"
+
+
+def speedup(
+    mixed: Account | None,
+    baseline: Account | None,
+    *,
+    mixed_run: Run,
+    baseline_run: Run,
+    peaks: DevicePeaks | None,
+    other_card: bool = False,
+) -> Speedup:
+    """Expected and observed speedup of `mixed_run` over a measured `baseline_run`, and the gap in slices.
+
+    A run without an account is compared by its step records alone; then there is no expectation. `peaks` are
+    those of the mixed run's device; `other_card`: the baseline's is known to be another. `absent` says why a
+    field is None.
+    """
+    scale = batch_ratio(baseline_run, mixed_run)
+    if mixed is None or baseline is None:
+        return _by_records(mixed_run, baseline_run, scale)
+    interval, absent = _interval(step_times(baseline_run, baseline), step_times(mixed_run, mixed), scale)
+    baseline = _scaled(baseline, scale)
+    before, after = aligned(baseline, mixed, baseline_run, mixed_run)
+    computes = compute_precision(mixed_run, mixed.main.cells)
+    was = compute_precision(baseline_run, baseline.main.cells)
+    target = _target(mixed_run, computes, was)
+    ratios = _ratios(before, after, target, peaks, mixed.trace_basis == "host")
+    dissimilar = _dissimilar(target, scale, other_card=other_card)
+    unknown = sum(before[key].ns for key, found in ratios.items() if found.attainable is None)
+    known = unknown <= NEGLIGIBLE * baseline.step_ns and not dissimilar
+    if known and (mixed.one_step or baseline.one_step):
+        known, absent["expected"] = False, _ONE_STEP
+    elif not known:
+        absent["expected"] = dissimilar or _why_not(before, ratios, mixed, peaks)
+    if not known:
+        ratios = {
+            key: Ratio(1.0, None if dissimilar else found.ceiling, _PLAIN) for key, found in ratios.items()
+        }
+    extra = added(before, after, mixed_run, peaks) if known and target.becomes and not target.same else {}
+    slices = _slices(before, after, ratios, extra)
+    attainable_ns = sum(part.ns / (ratios[key].attainable or 1.0) for key, part in before.items())
+    added_ns = sum(extra.values())
+    attainable_ns += added_ns
+    expected = baseline.step_ns / attainable_ns if known and attainable_ns > 0 else None
+    with_host, no_host = None, "no expectation"
+    if known:
+        with_host, no_host = _with_host(baseline, mixed, before, ratios, added_ns)
+    if with_host is not None and expected is not None:
+        with_host = min(with_host, expected)
+    if with_host is None:
+        absent["expected_with_host"] = no_host
+    ceiling = _ceiling(baseline, before, ratios)
+    if ceiling is None:
+        absent["ceiling"] = (
+            dissimilar or "the peak rates of this device, or what ran in the baseline, are not known"
+        )
+    return Speedup(
+        baseline="measured",
+        baseline_id=baseline_run.run_id,
+        baseline_step_ns=baseline.step_ns,
+        observed=baseline.step_ns / mixed.step_ns if interval else None,
+        interval=interval,
+        expected=expected,
+        expected_with_host=with_host,
+        ceiling=ceiling,
+        attainable_ns=attainable_ns if known else None,
+        gap_ns=mixed.step_ns - attainable_ns,
+        slices=slices,
+        unexplained_ns=None,
+        absent=absent or None,
+        per_example=scale != 1.0,
+        baseline_dtype=was.dtype,
+        limits=_limits(before, ratios, extra, baseline.step_ns, expected, with_host) if known else (),
+        potential=None if known or not _could(was, target, dissimilar, peaks) else potential(baseline, peaks),
+    )
+
+
+def _could(was: ComputePrecision, target: Target, dissimilar: str, peaks: DevicePeaks | None) -> bool:
+    """There is a range of what could be expected, though no number: of a float32 baseline on such a card."""
+    units = peaks is not None and peaks.has_matrix_units
+    return units and not dissimilar and target.becomes is not None and was.kind == "float32"
+
+
+def _limits(
+    before: Mapping[MatchKey, Part],
+    ratios: Mapping[MatchKey, Ratio],
+    extra: Mapping[MatchKey, float],
+    whole_ns: float,
+    expected: float | None,
+    with_host: float | None,
+) -> tuple[Limit, ...]:
+    """What the attainable step consists of."""
+    shares = [
+        Share(
+            key.category, part.ns, part.ns / (ratios[key].attainable or 1.0), bound_by_launching(part),
+            part.placement, part.precision,
+        )
+        for key, part in before.items()
+    ]  # fmt: skip
+    shares += [Share(key.category, 0.0, ns) for key, ns in extra.items()]
+    by_host = with_host is not None and expected is not None and with_host < HOST_LIMITS * expected
+    return limits(shares, whole_ns, whole_ns / with_host if by_host and with_host else None)
+
+
+def _dissimilar(target: Target, scale: float, *, other_card: bool) -> str:
+    """Why nothing is to be expected of these two runs, whatever their kernels did; empty: something is."""
+    if scale != 1.0:
+        return _OTHER_BATCH
+    if other_card:
+        return _OTHER_CARD
+    return _SAME_TYPE.format(target.computes) if target.same else ""
+
+
+def refused(baseline: Run, why: str) -> Speedup:
+    """The comparison of runs that are none: nothing but the reason."""
+    fields = (
+        "observed",
+        "interval",
+        "expected",
+        "expected_with_host",
+        "ceiling",
+        "reach_ns",
+        "gap_ns",
+        "slices",
+    )
+    return _measured(baseline, None, absent=dict.fromkeys(fields, why))
+
+
+def batch_ratio(baseline: Run, mixed: Run) -> float:
+    """By what the baseline's times are multiplied to be those of as many examples as a mixed step has; 1
+    where the batches are alike or not both on record."""
+    first, last = (run.last_fit.batch_size if run.last_fit else None for run in (baseline, mixed))
+    return last / first if first and last else 1.0
+
+
+def examples_per_s(run: Run, account: Account | None) -> float | None:
+    """Examples per second of steady steps; None where the batch size or the step time is not known."""
+    from mpprof.analysis.steps.statistics import summarise
+
+    summary = summarise(run.steps, run.facts)
+    step_ns = (summary.median_ns if summary else None) or (account.step_ns if account else None)
+    batch = run.last_fit.batch_size if run.last_fit else None
+    return batch / step_ns * 1e9 if batch and step_ns else None
+
+
+def _scaled(account: Account, scale: float) -> Account:
+    """The account as if every part had taken so many times as long."""
+    if scale == 1.0:
+        return account
+    cells = tuple(replace(cell, ns_per_step=cell.ns_per_step * scale) for cell in account.main.cells)
+    main = replace(account.main, step_ns=account.main.step_ns * scale, cells=cells)
+    return replace(account, step_ns=account.step_ns * scale, main=main)
+
+
+# --- by records alone --------------------------------------------------------------------------------------
+
+
+def _interval(
+    baseline: StepTimes, mixed: StepTimes, scale: float
+) -> tuple[tuple[float, float] | None, dict[str, str]]:
+    """The interval of the observed speedup, and why there is neither where there is none."""
+    found = interval_of(baseline, mixed, scale)
+    return (None, {"interval": found, "observed": found}) if isinstance(found, str) else (found, {})
+
+
+def _by_records(mixed: Run, baseline: Run, scale: float) -> Speedup:
+    before, after = step_times(baseline, None), step_times(mixed, None)
+    interval, absent = _interval(before, after, scale)
+    why = "needs the traces of both runs: MPProfilerCallback(logdir) records one"
+    fields = ("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices")
+    absent |= dict.fromkeys(fields, why)
+    baseline_ns = before.median_ns * scale if before.median_ns else None
+    return _measured(
+        baseline,
+        baseline_ns,
+        absent=absent,
+        observed=baseline_ns / after.median_ns if interval and baseline_ns and after.median_ns else None,
+        interval=interval,
+        per_example=scale != 1.0,
+    )
+
+
+def _measured(
+    baseline: Run,
+    step_ns: float | None,
+    *,
+    absent: dict[str, str],
+    observed: float | None = None,
+    interval: tuple[float, float] | None = None,
+    per_example: bool = False,
+) -> Speedup:
+    """A comparison that holds no more than step times."""
+    return Speedup(
+        baseline="measured",
+        baseline_id=baseline.run_id,
+        baseline_step_ns=step_ns,
+        observed=observed,
+        interval=interval,
+        expected=None,
+        expected_with_host=None,
+        ceiling=None,
+        attainable_ns=None,
+        gap_ns=None,
+        slices=(),
+        unexplained_ns=None,
+        absent=absent,
+        per_example=per_example,
+        baseline_dtype=compute_precision(baseline).dtype,
+    )
+
+
+# --- ratios and slices -------------------------------------------------------------------------------------
+
+
+def _target(mixed: Run, computes: ComputePrecision, was: ComputePrecision) -> Target:
+    wanted = _wanted(mixed)
+    becomes = wanted or computes.precision
+    layers = mixed.facts.model.layers if mixed.facts and mixed.facts.model else ()
+    by_layer = {layer.name: found for layer in layers if (found := precision_of(layer.compute_dtype))}
+    norms = frozenset(f.name for f in layers if kinds.is_norm(f) and not compiled(mixed))
+    same = becomes is not None and becomes == was.precision and was.kind != "partly 16-bit"
+    return Target(
+        becomes if becomes in SIXTEEN_BITS else None, {} if wanted else by_layer, same, norms, becomes
+    )
+
+
+def _wanted(run: Run) -> Precision | None:
+    """The 16-bit type that the process' policy asks for where the model does not compute in it: what was
+    expected of such a run is what the policy promised. None: the model does as its policy says."""
+    policy = run.last_fit.policy if run.last_fit else None
+    if policy is None or not (policy.global_name or "").startswith("mixed_"):
+        return None
+    wanted = precision_of(policy.global_name)
+    return wanted if wanted in SIXTEEN_BITS and precision_of(policy.compute_dtype) == "fp32" else None
+
+
+def _ratios(
+    before: Mapping[MatchKey, Part],
+    after: Mapping[MatchKey, Part],
+    target: Target,
+    peaks: DevicePeaks | None,
+    host: bool,
+) -> dict[MatchKey, Ratio]:
+    if host:
+        none = Ratio(None, None, "a CPU's rates by type are not known")
+        return dict.fromkeys(before, none)
+    peers = Peers(before, after)
+    return {key: ratio(part, after.get(key), target, peers, peaks) for key, part in before.items()}
+
+
+def _why_not(
+    before: Mapping[MatchKey, Part],
+    ratios: Mapping[MatchKey, Ratio],
+    mixed: Account,
+    peaks: DevicePeaks | None,
+) -> str:
+    if mixed.trace_basis == "host":
+        return "a run on the CPU: what its arithmetic could reach in 16 bits is not known"
+    worst = max((r for r in ratios if ratios[r].attainable is None), key=lambda key: before[key].ns)
+    where = f" (most of it in {worst.layer})" if worst.layer else ""
+    device = "" if peaks else "; the device's peaks are not known either"
+    return f"{ratios[worst].source}{where}{device}"
+
+
+def _slices(
+    before: Mapping[MatchKey, Part],
+    after: Mapping[MatchKey, Part],
+    ratios: Mapping[MatchKey, Ratio],
+    extra: Mapping[MatchKey, float],
+) -> tuple[GapSlice, ...]:
+    """By class and layer, the largest first."""
+    gathered: dict[tuple[Class, str | None], list[MatchKey]] = defaultdict(list)
+    for key in dict.fromkeys((*before, *after)):
+        gathered[(key.category, key.layer)].append(key)
+    slices = []
+    for (name, layer), keys in gathered.items():
+        b = sum(before[key].ns for key in keys if key in before)
+        m = sum(after[key].ns for key in keys if key in after)
+        best = sum(before[key].ns / (ratios[key].attainable or 1.0) for key in keys if key in before)
+        main = max((key for key in keys if key in before), key=lambda key: before[key].ns, default=None)
+        source = ratios[main].source if main else "not in the baseline"
+        new = sum(extra.get(key, 0.0) for key in keys)
+        if new and not main:
+            source = "not in the baseline; computing in 16 bits brings it"
+        ratio = b / best if best > 0 else 1.0
+        slices.append(GapSlice(name, layer, m - best - new, b, m, ratio, source, new))
+    return tuple(sorted(slices, key=lambda part: -abs(part.ns_per_step)))
+
+
+def _ceiling(
+    baseline: Account, before: Mapping[MatchKey, Part], ratios: Mapping[MatchKey, Ratio]
+) -> float | None:
+    if any(found.ceiling is None and before[key].ns > 0 for key, found in ratios.items()):
+        return None
+    least = sum(part.ns / (ratios[key].ceiling or 1.0) for key, part in before.items())
+    return baseline.step_ns / least if least > 0 else None
+
+
+def _with_host(
+    baseline: Account,
+    mixed: Account,
+    before: Mapping[MatchKey, Part],
+    ratios: Mapping[MatchKey, Ratio],
+    added_ns: float,
+) -> tuple[float | None, str]:
+    """The expectation under the host's floor: its need as the trace shows it, else, where the device waits
+    for it for long, the step itself, as the host never rests."""
+    need = mixed.host_ns
+    if need is None:
+        waiting = sum(part.ns_per_step for part in mixed.main.slices if part.category in _HOST_CLASSES)
+        if waiting < HOST_BOUND * mixed.step_ns:
+            return (
+                None,
+                "the trace does not show what the host needs per step, and the device hardly waits for it",
+            )
+        need = mixed.step_ns
+    work = sum(
+        part.ns / (ratios[key].attainable or 1.0)
+        for key, part in before.items()
+        if not key.category.startswith("idle_")
+    )
+    floor = max(work + added_ns, need)
+    return (
+        (baseline.step_ns / floor, "")
+        if floor > 0
+        else (None, "neither work nor a need of the host is known")
+    )

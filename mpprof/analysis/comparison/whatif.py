@@ -1,0 +1,63 @@
+"""What a step would take if causes were remedied: one by one, in sets, and in the order that pays first.
+
+Remedies free disjoint parts of the account, so that their gains add up, down to the host's floor: below what
+the host needs per step nothing shows. A remedy on the host's side lowers that floor as well. All of it is
+what remedies free at best: none is promised to do its work completely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from mpprof.model.finding import WhatIf, WhatIfStep
+from mpprof.model.frozen import frozen
+
+
+@frozen
+class Remedy:
+    """`gain_ns`: what it frees of the step. `host`: by relieving the host, which lowers the floor too.
+    `ceiling`: of what every run of this kind has, float32 or not."""
+
+    code: str
+    gain_ns: float
+    host: bool = False
+    ceiling: bool = False
+
+
+def step_after(step_ns: float, host_ns: float | None, remedies: Collection[Remedy]) -> float:
+    """The step with these remedies applied. `host_ns` None: what the host needs is not known: no floor."""
+    free = step_ns - sum(remedy.gain_ns for remedy in remedies)
+    return max(0.0, free, _floor(host_ns, remedies))
+
+
+def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy]) -> WhatIf:
+    """The remedies in the order that pays first, with the step after each; the best step, and its floor.
+
+    Each time the one that shortens the step most is taken; where none does any more, because the host limits,
+    the one that lowers the host's floor most, and then the largest of those that stay hidden. Ceilings come
+    after all causes.
+    """
+    ordered = sorted(remedies, key=lambda remedy: (-remedy.gain_ns, remedy.code))
+    causes = [remedy for remedy in ordered if not remedy.ceiling]
+    ceilings = [remedy for remedy in ordered if remedy.ceiling]
+    done: list[Remedy] = []
+    steps: list[WhatIfStep] = []
+    now = step_ns
+    while left := causes or ceilings:
+        chosen = min(
+            left, key=lambda remedy: (step_after(step_ns, host_ns, [*done, remedy]), not remedy.host)
+        )
+        left.remove(chosen)
+        done.append(chosen)
+        after = min(now, step_after(step_ns, host_ns, done))
+        steps.append(WhatIfStep(chosen.code, after, now - after, max(0.0, chosen.gain_ns - (now - after))))
+        now = after
+    floor = _floor(host_ns, done)
+    limited = host_ns is not None and floor >= now * (1 - 1e-9) and bool(now)
+    return WhatIf(tuple(steps), now, "host" if limited else "device", host_ns)
+
+
+def _floor(host_ns: float | None, remedies: Collection[Remedy]) -> float:
+    if host_ns is None:
+        return 0.0
+    return max(0.0, host_ns - sum(remedy.gain_ns for remedy in remedies if remedy.host))

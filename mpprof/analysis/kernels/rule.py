@@ -1,0 +1,206 @@
+"""What a rule about kernel names is. The rules themselves are data in `rules_*.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+from mpprof.analysis.kernels.name_parts import Card, Name, operands, values
+from mpprof.model.frozen import frozen
+from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placement, Precision
+
+
+@frozen
+class Said:
+    """What a rule says of a name. `code` and `text` empty: those of the rule."""
+
+    placement: Placement
+    precision: Precision = "unknown"
+    family: Family = "other"
+    accumulate: Precision | None = None
+    code: str = ""
+    text: str = ""
+
+
+Decide = Callable[[Name, "re.Match[str]", Card], Said | None]
+"""The logic of a rule: what the name says, given the match and the card; None: the rule does not apply."""
+
+
+@frozen
+class Rule:
+    """One statement about names: where `pattern` matches, `decide` tells the verdict.
+
+    Rules are tried in order and the first that applies decides. With `whole` the pattern is searched in the
+    whole name, else in the function's own name only, which is far shorter. `text` says in words why; `source` is the document or
+    repository that shows such names; `generation` the cards or library versions they come from;
+    `example` a name that the rule must decide (tested one by one).
+    """
+
+    code: str
+    pattern: str
+    decide: Decide
+    text: str
+    source: str
+    generation: str
+    example: str
+    whole: bool = True
+
+    @property
+    def regex(self) -> re.Pattern[str]:
+        return _compiled(self.pattern)
+
+    def apply(self, name: Name, card: Card) -> Said | None:
+        match = self.regex.search(name.text if self.whole else name.head)
+        return self.decide(name, match, card) if match else None
+
+
+# When first asked for: a trace meets a few of the rules, and compiling all takes as long as reading it.
+_compiled = cache(re.compile)
+
+
+def literals(pattern: str) -> tuple[str, ...]:
+    """A plain run of characters for each alternative of a pattern, which all its matches contain.
+
+    Empty: some alternative has no run of three. Knows the part of the syntax that the rules use: groups,
+    classes, escapes, quantifiers after one character. Serves to skip patterns that cannot match.
+    """
+    found: list[str] = []
+    for branch in _alternatives(pattern):
+        runs, groups = _runs(branch)
+        best = max(runs, key=_rarity, default="")
+        if len(best) >= 3:
+            found.append(best)
+            continue
+        nested = next((inner for group in groups if (inner := literals(group))), ())
+        if not nested:
+            return ()
+        found.extend(nested)
+    return tuple(found)
+
+
+def _rarity(run: str) -> tuple[bool, int]:
+    """Longer runs are rarer, but nearly every name holds "kernel"."""
+    return len(run) >= 3 and run.strip("_") != "kernel", len(run)
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """`pattern` at its topmost `|`."""
+    parts, depth, start, at = [], 0, 0, 0
+    while at < len(pattern):
+        letter = pattern[at]
+        if letter == "\\":
+            at += 1
+        elif letter == "[":
+            at = pattern.index("]", at + 1)
+        elif letter in "()":
+            depth += 1 if letter == "(" else -1
+        elif letter == "|" and depth == 0:
+            parts.append(pattern[start:at])
+            start = at + 1
+        at += 1
+    return [*parts, pattern[start:]]
+
+
+_OPENING = re.compile(r"\((?:\?:|\?P<\w+>)?(?!\?)")
+_QUANTIFIER = "?*{"
+
+
+def _runs(branch: str) -> tuple[list[str], list[str]]:
+    """The plain runs of one alternative outside groups, and the insides of its groups that must match."""
+    runs: list[str] = []
+    groups: list[str] = []
+    run, at = "", 0
+    while at < len(branch):
+        letter = branch[at]
+        if letter == "(":
+            end = _closing(branch, at)
+            opening = _OPENING.match(branch, at)
+            if opening and branch[end + 1 : end + 2] not in tuple(_QUANTIFIER):
+                groups.append(branch[opening.end() : end])
+            runs, run, at = [*runs, run], "", end + 1
+        elif letter.isalnum() or letter in "_:-":
+            if branch[at + 1 : at + 2] in tuple(_QUANTIFIER):
+                runs, run = [*runs, run], ""
+            else:
+                run += letter
+            at += 1
+        else:
+            runs, run = [*runs, run], ""
+            at = branch.index("]", at + 1) + 1 if letter == "[" else at + (2 if letter == "\\" else 1)
+            if letter == "{":
+                at = branch.index("}", at) + 1
+    return [*runs, run], groups
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the bracket that opens at `at` closes."""
+    depth = 0
+    while True:
+        letter = text[at]
+        if letter == "\\":
+            at += 1
+        elif letter == "[":
+            at = text.index("]", at + 1)
+        elif letter in "()":
+            depth += 1 if letter == "(" else -1
+            if depth == 0:
+                return at
+        at += 1
+
+
+def always(
+    placement: Placement, precision: Precision, family: Family, accumulate: Precision | None = None
+) -> Decide:
+    """The same verdict for every name that matches."""
+    said = Said(placement, precision, family, accumulate)
+    return lambda name, match, card: said
+
+
+def helper(family: Family) -> Decide:
+    """Work around a matrix kernel that multiplies nothing itself; precision from the types in the name."""
+    return lambda name, match, card: Said("not_matmul", operands(floats(name)), family)
+
+
+def floats(name: Name) -> tuple[Precision, ...]:
+    """Number types of a name without integers, which are indices or masks in kernels that do not multiply."""
+    return tuple(precision for precision in name.types() if precision != "int8")
+
+
+def ordinary(family: Family) -> Decide:
+    """Matrix work with ordinary arithmetic; precision from the types in the name."""
+    return lambda name, match, card: Said("cuda_core", operands(name.types()), family)
+
+
+def plain(family: Family) -> Decide:
+    """Work that is not a matrix product; precision from the types in the name.
+
+    float32 beside a 16-bit type is what the arithmetic is done in: the data are 16-bit. Only a cast is
+    `mixed`.
+    """
+    pick = values if family == "cast" else operands
+    return lambda name, match, card: Said("not_matmul", pick(floats(name)), family)
+
+
+def family_rule(code: str, pattern: str, family: Family, text: str, source: str, example: str) -> Rule:
+    """A rule for functions, of any generation, that multiply no matrices and have one family."""
+    return Rule(code, pattern, plain(family), text, source, "all", example, whole=False)
+
+
+def convolution(text: str, default: Family = "conv_fprop") -> Family:
+    """The direction of a convolution from words in a lower-case name.
+
+    cuDNN's older kernels call the data gradient `stridedB` and the weight gradient `stridedB_splitK`.
+    """
+    if any(word in text for word in ("wgrad", "wrw", "backpropfilter", "backward_weight", "bwd_weight")):
+        return "conv_wgrad"
+    if any(word in text for word in ("dgrad", "backpropinput", "backward_data", "bwd_data", "igemm_bwd")):
+        return "conv_dgrad"
+    if "stridedb" in text:
+        return "conv_wgrad" if "splitk" in text else "conv_dgrad"
+    return default
+
+
+def is_matrix(family: Family) -> bool:
+    """Whether the family is matrix work in the sense of the account."""
+    return family in MATMUL_FAMILIES

@@ -1,0 +1,155 @@
+"""Which layer a module frame of PyTorch's profiler means.
+
+Its tracer of Python frames names a module by class and a number, `Dense_1`, which counts the modules of that
+class in the order in which the trace first saw them called. A layer is found by class, place and order: among
+the modules called within the same outer module, those of one class are the layers of that class, in order.
+Where the numbers do not agree, or the sizes of the matrix products deny it, the module keeps its own name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from mpprof.analysis.layers.scopes import Scope
+from mpprof.model.frozen import frozen
+from mpprof.model.run import LayerFacts, ModelFacts
+
+Path = tuple[str, ...]
+Sizes = tuple[int, ...]
+
+_MODULE = re.compile(r"([A-Z]\w*)_(\d{1,9})")
+_OPERAND = re.compile(r"\w+\[([\d,]*)\]")
+_PLAIN_KERNELS = frozenset(("Dense", "Conv1D", "Conv2D", "Conv3D"))
+
+
+@frozen
+class Modules:
+    """Layer by module path, `(Functional_0, Dense_1)` -> `dense`; a module that is no recorded layer, by its
+    own path. `count`: how many modules there are."""
+
+    layers: dict[Path, str]
+    count: int
+
+
+def is_module(scope: str) -> bool:
+    return _MODULE.fullmatch(scope) is not None
+
+
+def module_path(scope: Scope) -> Path:
+    """The modules around an op, outermost first; empty where it lies in none."""
+    path = scope.path
+    end = 0
+    while end < len(path) and is_module(path[end]):
+        end += 1
+    return path[:end]
+
+
+def by_look(scopes: Iterable[Scope]) -> dict[Scope, str]:
+    """Without a recorded model: the path of modules, the model's own left out. Of none: not in the result."""
+    paths = {scope: module_path(scope) for scope in scopes}
+    return {scope: "/".join(path[1:] or path) for scope, path in paths.items() if path}
+
+
+def match_modules(
+    scopes: Iterable[Scope], model: ModelFacts, sizes: Mapping[Path, Sequence[Sizes]]
+) -> Modules:
+    """The layer of each module that `scopes` lie in. `sizes`: per module path, for each operand of the ops
+    directly in it, the sizes of its axes."""
+    below: dict[Path, set[Path]] = defaultdict(set)
+    for scope in scopes:
+        path = module_path(scope)
+        for depth in range(len(path)):
+            below[path[:depth]].add(path[: depth + 1])
+    children = _children(model.layers)
+    roots = _roots(below[()], model)
+    found: dict[Path, str] = dict.fromkeys(roots, "")
+    of_module: dict[str, str] = {}  # a shared layer is one module wherever it is called
+    pending = [(root, "") for root in roots] or [((), "")]
+    while pending:
+        outer, layer = pending.pop()
+        own = children.get(layer, ())
+        fresh = [path for path in below[outer] if path[-1] not in of_module]
+        of_module |= _in_order(fresh, own, sizes)
+        for path in below[outer]:
+            # What is called within a layer of which no parts are recorded is part of it.
+            unknown = layer if layer and not own else "/".join((layer, path[-1])).lstrip("/")
+            found[path] = of_module.get(path[-1], unknown)
+            pending.append((path, found[path]))
+    return Modules(found, len({path[-1] for path in found}))
+
+
+def _roots(outermost: Iterable[Path], model: ModelFacts) -> list[Path]:
+    """Those of the outermost modules that are the model itself: by its class, or alone and of no layer's."""
+    found = [path for path in outermost if _class(path) == model.class_name]
+    alone = list(outermost)
+    if not found and len(alone) == 1:
+        classes = {fact.class_name for fact in model.layers if "/" not in fact.name}
+        found = [path for path in alone if _class(path) not in classes]
+    return found
+
+
+def _children(layers: Sequence[LayerFacts]) -> dict[str, list[LayerFacts]]:
+    found: dict[str, list[LayerFacts]] = defaultdict(list)
+    for fact in layers:
+        found[fact.name.rpartition("/")[0]].append(fact)
+    return found
+
+
+def _class(path: Path) -> str:
+    match = _MODULE.fullmatch(path[-1])
+    return match[1] if match else ""
+
+
+def _number(path: Path) -> int:
+    match = _MODULE.fullmatch(path[-1])
+    return int(match[2]) if match else -1
+
+
+def _in_order(
+    modules: Sequence[Path], layers: Sequence[LayerFacts], sizes: Mapping[Path, Sequence[Sizes]]
+) -> dict[str, str]:
+    """Modules within one, by class and order; where that is denied, by the sizes of their kernels."""
+    found: dict[str, str] = {}
+    for name in {_class(path) for path in modules}:
+        called = sorted((path for path in modules if _class(path) == name), key=_number)
+        stated = [fact for fact in layers if fact.class_name == name]
+        pairs = list(zip(called, stated, strict=False))
+        if len(called) == len(stated) and all(_fits(fact, sizes.get(path, ())) for path, fact in pairs):
+            found |= {path[-1]: fact.name for path, fact in pairs}
+        else:  # a layer was not called, or branches are called in another order than they are listed in
+            fitting = {
+                path: [fact for fact in stated if _has_kernel(fact, sizes.get(path, ()))] for path in called
+            }
+            found |= {path[-1]: facts[0].name for path, facts in fitting.items() if len(facts) == 1}
+    uses = Counter(found.values())
+    return {module: layer for module, layer in found.items() if uses[layer] == 1}
+
+
+def _fits(fact: LayerFacts, operands: Sequence[Sizes]) -> bool:
+    """Whether nothing speaks against these operands being the layer's."""
+    return not operands or _widths(fact) is None or _has_kernel(fact, operands)
+
+
+def _has_kernel(fact: LayerFacts, operands: Sequence[Sizes]) -> bool:
+    """Whether one operand has both the width that goes in and the one that comes out, as a kernel has."""
+    widths = _widths(fact)
+    return widths is not None and any(
+        all(axes.count(width) >= widths.count(width) for width in widths) for axes in operands
+    )
+
+
+def _widths(fact: LayerFacts) -> Sizes | None:
+    """The two widths of a layer whose kernel has them as axes; None of other layers."""
+    if fact.class_name not in _PLAIN_KERNELS or fact.config.get("groups", 1) != 1:
+        return None
+    axis = 1 if fact.config.get("data_format") == "channels_first" else -1
+    shapes = [shape for shape in (fact.input_shape, fact.output_shape) if isinstance(shape, list | tuple)]
+    found = tuple(shape[axis] for shape in shapes if len(shape) > 1 and isinstance(shape[axis], int))
+    return found if len(found) == 2 else None
+
+
+def sizes_of(shapes: str) -> list[Sizes]:
+    """The axes of each operand in `(float[32,64];float[64,72])`."""
+    return [tuple(int(size) for size in dims.split(",") if size) for dims in _OPERAND.findall(shapes)]

@@ -1,0 +1,344 @@
+"""Where a device's steps begin and end.
+
+A step is the work of the training function: it begins with the host's call and ends with the later of that
+call's end and the end of the last kernel launched in it. Where steps overlap on the device, a step begins
+where the kernels of those before it end, so that no two steps share an instant. What is launched between two
+calls belongs to no step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.group_sums import pick
+from mpprof.analysis.arrays.intervals import Intervals, latest
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps.calls import FUNCTIONS, Calls, calls, outermost, threads_of
+from mpprof.analysis.steps.clocks import clock_shift
+from mpprof.analysis.steps.repetition import begins, repetition
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ratio
+from mpprof.model.trace import HostKind, Trace, WorkKind
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+_UNEVEN = 2.0
+_MOST_LATE = 0.05
+"""A step whose optimizer update is skipped has fewer ops than others, but not half as many."""
+
+
+@frozen
+class Work:
+    """Rows of the kernel table that belong to steps, in its order, and which step each belongs to."""
+
+    row: Int64
+    step: Int64
+
+    def of(self, steps: Bool) -> Work:
+        """The work of the steps that `steps` keeps, which are numbered anew."""
+        mine = steps[self.step]
+        return Work(self.row[mine], (np.cumsum(steps) - 1)[self.step[mine]])
+
+
+@frozen
+class Periods:
+    """The whole steps of one device, in order; empty arrays where it has none, and `notes` say why.
+
+    `number` is the marker's step number, -1 where it has none. `source` says how steps were told apart:
+    "function" (calls of the training function), a marker family, "group", "steps_line" or "period" (the
+    repetition of the kernel sequence). `missing_ratio` is the share of the launches in these steps whose
+    kernel is not in the trace. `marker_ns` is when the host entered each step's marker, and `numbered` the
+    family of that marker; None and "" where steps come from no marker. `work` is what was launched in the
+    steps; None where only time tells. `pause_ns` is the time from each step's end to the beginning of the
+    next one, -1 where that is not in the trace; None where steps were not told by calls, and nothing lies
+    between them.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    number: Int64
+    source: str
+    notes: tuple[str, ...] = ()
+    missing_ratio: float = 0.0
+    marker_ns: Int64 | None = None
+    numbered: str = ""
+    work: Work | None = None
+    pause_ns: Int64 | None = None
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def keep(self, rows: Bool, *notes: str) -> Periods:
+        """These steps only."""
+        return Periods(
+            self.start_ns[rows], self.end_ns[rows], self.number[rows], self.source,
+            (*self.notes, *notes), self.missing_ratio,
+            None if self.marker_ns is None else self.marker_ns[rows], self.numbered,
+            None if self.work is None else self.work.of(rows),
+            None if self.pause_ns is None else self.pause_ns[rows],
+        )  # fmt: skip
+
+    def followed(self) -> Bool:
+        """Which steps are followed by the next one in the trace."""
+        return np.zeros(len(self), np.bool_) if self.pause_ns is None else self.pause_ns >= 0
+
+    def instants(self) -> Intervals:
+        return Intervals(self.start_ns, self.end_ns)
+
+
+def nothing(*notes: str) -> Periods:
+    none = np.empty(0, np.int64)
+    return Periods(none, none, none, "none", notes)
+
+
+def periods(trace: Trace, device: int) -> Periods:
+    """The whole steps of the device in this row of `trace.devices`.
+
+    Steps come from the host's calls, joined with kernels through launches; else from the file's own step
+    groups; else from its `Steps` line; else from the repetition of the kernel sequence. A step with launches
+    but no kernels was cut by the collector and is left out.
+    """
+    rows = np.flatnonzero(trace.kernels.device == device)
+    kernels = rows[trace.kernels.kind[rows] == WorkKind.KERNEL]
+    if not len(kernels):
+        return nothing("no kernel ran on this device")
+    notes: list[str] = []
+    for found in _attempts(trace, device, rows, kernels):
+        if len(found):
+            return found
+        notes += found.notes
+    return nothing(*notes)
+
+
+def _attempts(trace: Trace, device: int, rows: Int64, kernels: Int64) -> Iterator[Periods]:
+    found = calls(trace, device)
+    if found is not None:
+        yield _by_calls(trace, device, found, rows)
+    yield _by_group(trace, kernels)
+    yield _by_steps_line(trace, device)
+    if found is None:
+        yield _by_repetition(trace, kernels)
+
+
+# --- calls of the host -------------------------------------------------------------------------------------
+
+
+def _by_calls(trace: Trace, device: int, found: Calls, rows: Int64) -> Periods:
+    """From the call to the later of its end and that of the last work launched in it."""
+    table = trace.kernels
+    joined = _join(trace, found, rows)
+    step, notes = joined.step, joined.notes
+    n, begin, end = len(found), table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
+    first, last = np.full(n, _NEVER), np.full(n, -_NEVER)
+    own = step >= 0
+    np.minimum.at(first, step[own], begin[own])
+    np.maximum.at(last, step[own], end[own])
+    shift_ns = clock_shift(trace, rows).ns
+    before = np.concatenate([[-_NEVER], np.maximum.accumulate(last)[:-1]])
+    other = np.flatnonzero(~own & (table.kind[rows] == WorkKind.KERNEL))
+    before = np.maximum(before, _ran_before(found, joined.time_ns[other], end[other]))
+    start = np.maximum(found.start_ns - shift_ns, before)
+    until = np.maximum(found.end_ns - shift_ns, last)
+    launches, missing = _launches(trace, device, found)
+    cut = (first == _NEVER) & (missing > 0)
+    if cut.any():
+        which = ", ".join(str(n) if n >= 0 else "without a number" for n in found.number[cut].tolist())
+        notes.append(f"cut by the collector (launches but no kernels) and left out: step {which}")
+    whole = (first < _NEVER) & (until > start)
+    if not whole.any():
+        return nothing(*notes, f"no call of the training function ({found.family}) launched kernels")
+    launched, lost = int(launches[whole].sum()), int(missing[whole].sum())
+    ratio = lost / launched if launched else 0.0
+    if lost:
+        notes.append(f"{lost} of {launched} launches ({format_ratio(ratio)}) have no kernel in the trace")
+    pause = np.append(np.where(whole[1:] & _follows(found.number), start[1:] - until[:-1], -1), -1)
+    return Periods(
+        start, until, found.number, found.family, tuple(notes), ratio, found.marker_ns, found.numbered,
+        Work(rows[own], step[own]), pause,
+    ).keep(whole)  # fmt: skip
+
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@frozen
+class _Joined:
+    """Per row of the kernel table: the call that launched it, -1 for none, and when it was launched."""
+
+    step: Int64
+    time_ns: Int64
+    notes: list[str]
+
+
+def _join(trace: Trace, found: Calls, rows: Int64) -> _Joined:
+    """Join rows of the kernel table with calls by their launches; by time where the trace has no launches."""
+    table, host = trace.kernels, trace.host
+    launch, start = pick(table.launch, rows), pick(table.start_ns, rows)
+    linked = launch >= 0
+    if not linked.any():
+        note = "no kernel names its launch: kernels were joined with the calls of the step by time"
+        return _Joined(found.at(start), start, [note])
+    time = np.where(linked, host.start_ns[np.maximum(launch, 0)], start)
+    time[_launched_before(table.stream[rows], start, linked)] = -_NEVER
+    kernels = rows[linked & (table.kind[rows] == WorkKind.KERNEL)]
+    if not _lagging(trace, found, kernels):
+        return _Joined(found.at(time), time, [])
+    said = "another thread launched kernels after the calls of their steps had returned: {}".format
+    first = _first_of_each(trace, kernels, found)
+    if first is not None:
+        return _Joined(latest(np.sort(first), start), time, [said("a step begins with the program's first")])
+    return _Joined(latest(found.start_ns, time), time, [said("where a step begins is not sure")])
+
+
+def _launched_before(stream: NDArray[np.int32], start: Int64, linked: Bool) -> Bool:
+    """Which work without a launch ran before all work of its stream that has one: it was launched before the
+    window began."""
+    first = np.full(int(stream.max()) + 1, _NEVER)
+    np.minimum.at(first, stream[linked], start[linked])
+    return np.asarray(~linked & (start < np.where(first < _NEVER, first, start[linked][0])[stream]))
+
+
+def _ran_before(found: Calls, time_ns: Int64, end: Int64) -> Int64:
+    """When the last of this work that was launched before each call ended."""
+    last = np.full(len(found) + 1, -_NEVER)
+    np.maximum.at(last, latest(found.start_ns, time_ns) + 1, end)
+    return np.maximum.accumulate(last)[:-1]
+
+
+def _lagging(trace: Trace, found: Calls, rows: Int64) -> bool:
+    """Whether threads of their own launched these kernels, and not in the calls of their steps."""
+    host, launch = trace.host, trace.kernels.launch[rows]
+    other = host.thread[launch] != found.thread
+    if not len(rows) or 2 * np.count_nonzero(other) <= len(rows):
+        return False
+    at = found.at(host.start_ns[launch])
+    if np.count_nonzero(other & (at < 0)) > _MOST_LATE * len(rows):
+        return True
+    return found.family not in FUNCTIONS and not _ran_under(trace, found, host.start_ns[launch])
+
+
+def _ran_under(trace: Trace, found: Calls, start: Int64) -> bool:
+    """Whether the work of each step ran under its marker: all of it (but for one step's at the end, which the
+    window may have cut), and about as much under each."""
+    if len(found) < 2:
+        return True
+    marker = found.at(start)
+    late = np.count_nonzero(start >= trace.markers.end_ns[trace.markers.thread == found.thread].max())
+    count = np.bincount(marker[marker >= 0], minlength=len(found))[:-1]  # the last may be cut
+    usual = median(count)
+    even = (count >= usual / _UNEVEN).all() and (count <= usual * _UNEVEN).all()
+    return bool(even and late <= max(_MOST_LATE * len(start), usual))
+
+
+def _first_of_each(trace: Trace, rows: Int64, found: Calls) -> Int64 | None:
+    """When the first of the ops that ran once for each call, each time after its call began, ran."""
+    kernels = trace.kernels
+    _, code, count = np.unique(
+        kernels.name[rows] * np.int64(len(trace.ops) + 1) + kernels.op[rows],
+        return_inverse=True, return_counts=True,
+    )  # fmt: skip
+    often = np.flatnonzero(count[code] == len(found))
+    if not len(often):
+        return None
+    start = np.asarray(kernels.start_ns[rows[code == code[often[0]]]])
+    return start if (start >= found.start_ns).all() else None
+
+
+def _launches(trace: Trace, device: int, found: Calls) -> tuple[Int64, Int64]:
+    """Per call: launches by the device's host in it, and those of them whose kernel is in the trace of no
+    device."""
+    host, kernels = trace.host, trace.kernels
+    rows = np.flatnonzero((host.kind == HostKind.LAUNCH) & (host.correlation >= 0))
+    own, ids = threads_of(trace, device), kernels.correlation
+    if own is not None:
+        rows = rows[own[host.thread[rows]]]
+        same = np.array([each.host == trace.devices[device].host for each in trace.devices])
+        ids = ids[same[kernels.device]]
+    call = found.at(host.start_ns[rows])
+    rows, call = rows[call >= 0], call[call >= 0]
+    seen = np.zeros(len(host) + 1, np.bool_)
+    seen[kernels.launch] = True
+    lost = ~seen[rows]
+    # A driver call within a runtime call shares its correlation: one of the two holds the kernel.
+    lost[lost] = ~np.isin(host.correlation[rows[lost]], ids)
+    count = np.bincount(call, minlength=len(found)).astype(np.int64)
+    return count, np.bincount(call[lost], minlength=len(found)).astype(np.int64)
+
+
+def _follows(number: Int64) -> Bool:
+    """Whether each call but the last is followed by the next step: numbers grow, by a constant stride where a
+    call covers several steps, and not at all where a call is one of several of one number. Calls without
+    numbers are believed."""
+    step = np.diff(number)
+    if not len(step) or (number < 0).any():
+        return np.ones(len(step), np.bool_)
+    grows = step > 0
+    return np.asarray((step >= 0) & (step <= median(step[grows]))) if grows.any() else step == 0
+
+
+# --- without calls of the host -----------------------------------------------------------------------------
+
+
+def _by_group(trace: Trace, rows: Int64) -> Periods:
+    group, start = trace.kernels.group[rows], trace.kernels.start_ns[rows]
+    group, start = group[group >= 0], start[group >= 0]
+    _, first = np.unique(group, return_index=True)
+    edges = np.sort(start[first])
+    if len(edges) < 2 or len(group) < 0.5 * len(rows):
+        return nothing()
+    return Periods(edges[:-1], edges[1:], np.full(len(edges) - 1, -1, np.int64), "group")
+
+
+def _by_steps_line(trace: Trace, device: int) -> Periods:
+    table = trace.markers
+    lines = np.array(
+        [trace.strings[row] == "steps_line" if row >= 0 else False for row in table.family.tolist()]
+    )
+    rows = np.flatnonzero(lines)
+    if table.device is not None:
+        rows = rows[np.isin(table.device[rows], (device, -1))]
+    rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
+    start, end, number = table.start_ns[rows], table.end_ns[rows], table.number[rows]
+    if len(rows) == 1 and end[0] > start[0]:
+        note = "one step as marked on the device, taken as it stands: the time to the next is not in it"
+        return Periods(start, end, number, "steps_line", (note,))
+    if len(rows) < 2:
+        return nothing()
+    whole = _follows(number)
+    return Periods(start[:-1][whole], start[1:][whole], number[:-1][whole], "steps_line")
+
+
+def _by_repetition(trace: Trace, rows: Int64) -> Periods:
+    """The period of the sequence of kernel names on the device's busiest stream; its steps begin after the
+    longest usual pause. Streams beside it run when they can, so their kernels come in no fixed order."""
+    table = trace.kernels
+    streams, counts = np.unique(table.stream[rows], return_counts=True)
+    rows = rows[table.stream[rows] == streams[np.argmax(counts)]]
+    name, start = table.name[rows], table.start_ns[rows]
+    found = repetition(name)
+    if found is None:
+        return nothing(
+            "no step markers, and the sequence of kernels does not repeat: no step can be told apart"
+        )
+    if not found.steps:
+        return nothing(
+            f"no step markers; a sequence of {found.length} kernels repeats, but {found.outside} kernels lie "
+            "outside of it, so it may be a layer as well as a step: no step can be told apart"
+        )
+    first = begins(name, start, start + table.duration_ns[rows], found.length)
+    if len(first) < 2:
+        return nothing("no step markers, and fewer than two whole repetitions of the sequence of kernels")
+    edges = start[first]
+    note = f"no step markers: steps are repetitions of the sequence of {found.length} kernels"
+    distinct = np.diff(edges) > 0
+    return Periods(
+        edges[:-1][distinct],
+        edges[1:][distinct],
+        np.full(int(distinct.sum()), -1, np.int64),
+        "period",
+        (note,),
+    )

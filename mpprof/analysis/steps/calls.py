@@ -1,0 +1,141 @@
+"""The host intervals of a trace's steps: when the host was in each call of the training function.
+
+The train function's own events come first. Where a trace has none (`run_eagerly`, a loop of the user's own, a
+torch loop) the body of a step marker takes their place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.intervals import latest
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.model.frozen import frozen
+from mpprof.model.trace import HostKind, Trace
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+FUNCTIONS = ("function", "call")
+"""Families of calls of the training function: Keras' own and JAX' jitted step; a `tf.function` of a
+user's."""
+FAMILIES = ("function", "mpprof", "call", "keras", "tensorflow", "jax")
+"""Whose intervals are believed first. `steps_line` is no host interval: a converter derived it."""
+NUMBERED = ("mpprof", "keras", "tensorflow", "jax")
+"""Markers that number the calls in them."""
+
+_NEVER = np.iinfo(np.int64).min
+
+
+@frozen
+class Calls:
+    """Calls that follow one another on one thread; each is one step, or several of one execution.
+
+    `number` is the step's number as `numbered` markers (a family) give it, -1 where none does. `marker_ns` is
+    when that marker was entered; the call's own start where there is none."""
+
+    number: Int64
+    start_ns: Int64
+    end_ns: Int64
+    family: str
+    thread: int
+    numbered: str
+    marker_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def at(self, time_ns: Int64) -> Int64:
+        """The call around each time, -1 outside all of them."""
+        row = latest(self.start_ns, time_ns)
+        inside = (row >= 0) & (time_ns < self.end_ns[np.maximum(row, 0)])
+        return np.where(inside, row, -1)
+
+
+def threads_of(trace: Trace, device: int) -> Bool | None:
+    """Which threads are of the host that launches the work of this device; None where all are."""
+    hosts = np.array(trace.thread_hosts or (0,) * len(trace.threads), np.int64)
+    own = hosts == trace.devices[device].host if device < len(trace.devices) else hosts == 0
+    return None if own.all() else own
+
+
+def calls(trace: Trace, device: int = 0) -> Calls | None:
+    """The calls by the thread that trains with this device: of the first family that has any, on the thread
+    of its host that has most, the outermost where they nest. None without host intervals."""
+    table = trace.markers
+    own = threads_of(trace, device)
+    families = np.array([trace.strings[row] if row >= 0 else "" for row in table.family.tolist()], object)
+    others = sorted({f for f in families.tolist() if f not in (*FAMILIES, "steps_line", "")})
+    for family in (*FAMILIES, *others):
+        rows = np.flatnonzero(families == family)
+        if own is not None:
+            rows = rows[(table.thread[rows] >= 0) & own[table.thread[rows]]]
+        if not len(rows):
+            continue
+        threads, counts = np.unique(table.thread[rows], return_counts=True)
+        thread = int(threads[np.argmax(counts)])
+        rows = rows[table.thread[rows] == thread]
+        rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
+        start, end = table.start_ns[rows], table.end_ns[rows]
+        if family not in FUNCTIONS:
+            return Calls(table.number[rows], start, end, family, thread, family, start)
+        found = Calls(table.number[rows], start, end, family, thread, "", start)
+        return _with_fetch(trace, _numbered(trace, families, found))
+    return None
+
+
+def outermost(start: Int64, end: Int64) -> Bool:
+    """Which of these intervals, sorted by start, lie in no other one."""
+    reach = np.maximum.accumulate(end)
+    return np.concatenate([[True], start[1:] >= reach[:-1]]) if len(start) else np.empty(0, np.bool_)
+
+
+def _numbered(trace: Trace, families: NDArray[np.object_], found: Calls) -> Calls:
+    """The calls with the numbers of the step markers that they lie in."""
+    table = trace.markers
+    for family in NUMBERED:
+        rows = np.flatnonzero((families == family) & (table.thread == found.thread) & (table.number >= 0))
+        rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
+        if not len(rows):
+            continue
+        at = latest(table.start_ns[rows], found.start_ns)
+        row = rows[np.maximum(at, 0)]
+        inside = (at >= 0) & (found.start_ns < table.end_ns[row])
+        if inside.any():
+            number = np.where(inside, table.number[row], -1)
+            marker_ns = np.where(inside, table.start_ns[row], found.start_ns)
+            return replace(found, number=number, numbered=family, marker_ns=marker_ns)
+    return found
+
+
+def _with_fetch(trace: Trace, found: Calls) -> Calls:
+    """The calls with the fetch of their batch, where that stands right before them on their thread (JAX)."""
+    host = trace.host
+    first, last = np.searchsorted(host.thread, [found.thread, found.thread + 1])
+    rows = first + np.flatnonzero(host.kind[first:last] == HostKind.INPUT)
+    rows = rows[found.at(host.start_ns[rows]) < 0]
+    rows = rows[outermost(host.start_ns[rows], host.start_ns[rows] + host.duration_ns[rows])]
+    if not len(rows):
+        return found
+    at = latest(host.start_ns[rows], found.start_ns)
+    fetched = host.start_ns[rows[np.maximum(at, 0)]]
+    own = (at >= 0) & (fetched >= np.concatenate([[_NEVER], found.end_ns[:-1]]))
+    return replace(found, start_ns=np.where(own, fetched, found.start_ns))
+
+
+_FETCHES = frozenset(("IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"))
+
+
+def steps_per_call(trace: Trace, found: Calls, devices: int = 1) -> int:
+    """Return how many steps a call runs: one for each batch it fetches for each of the devices; at least
+    1."""
+    fetching = np.array([text in _FETCHES for text in trace.strings], np.bool_)
+    if not fetching.any():
+        return 1
+    call = found.at(trace.host.start_ns[fetching[trace.host.name]])
+    fetches = median(np.bincount(call[call >= 0], minlength=len(found)))
+    steps, rest = divmod(round(fetches), max(1, devices))
+    return steps if steps and not rest else 1

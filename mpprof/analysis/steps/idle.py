@@ -1,0 +1,329 @@
+"""What a device waited for: each idle gap takes its class from what the host did meanwhile.
+
+The thread asked first is the one that launches the next kernel; where it did nothing, what blocks any
+launch: a wait for input, compilation, a driver call that does not return, an op that runs on the CPU.
+Waiting for input is waiting for the iterator, and nothing else. What no event explains is launching where it
+is as short as launching is, gap by gap; longer than that, the trace does not show what the device waited
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, join, union
+from mpprof.analysis.steps.calls import FUNCTIONS, Calls
+from mpprof.analysis.steps.clocks import ClockShift
+from mpprof.model.account import Class
+from mpprof.model.trace import HostKind, Trace
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+BLOCKED_NS = 400_000
+"""Launching takes up to 40 µs (TensorFlow's guide); in recorded steps 99 of 100 driver calls return within
+300 µs. One that takes ten launches longer than the device's work for it was held up in the driver."""
+LAUNCH_NS = 1_000_000
+"""25 launches: what the host needs longer for between two of them is no launching."""
+CALL_NS = 5_000_000
+"""Python needs 0.3 to 1.4 ms for a call of the training function in recorded steps, until the executor
+runs."""
+OP_NS = 20_000
+"""An op that runs on the CPU for less is gone before a launch would be."""
+
+Part = tuple[Class, str | None]
+"""A class of idle time, and what is known of it beyond that."""
+
+# From a call's beginning to the first op that runs; between launches; after a step's last work. A driver call
+# that does not return; ops that run on the CPU; work that is launched, and that the device has not begun.
+INPUT: Part = ("idle_input", None)
+COMPILE: Part = ("idle_compile", None)
+SYNC: Part = ("idle_sync", None)
+CALLING: Part = ("idle_launch", "calling the function")
+LAUNCHING: Part = ("idle_launch", "between launches")
+LEAVING: Part = ("idle_launch", "leaving the function")
+BLOCKED: Part = ("idle_other", "blocked driver calls")
+HOST_OPS: Part = ("idle_other", "ops on the CPU")
+QUEUED: Part = ("idle_other", "work queued")
+UNKNOWN: Part = ("idle_other", None)
+_DISPATCH: Part = ("idle_launch", "ops that launch")  # LAUNCHING, or HOST_OPS where one takes too long
+_PYTHON: Part = ("idle_launch", "Python")  # CALLING, or UNKNOWN where it takes too long
+_PARTS = (
+    INPUT, COMPILE, SYNC, CALLING, LAUNCHING, LEAVING, BLOCKED, HOST_OPS, QUEUED, UNKNOWN, _DISPATCH, _PYTHON,
+)  # fmt: skip
+_ROW = {part: row for row, part in enumerate(_PARTS)}
+
+_BLOCK = 1 << 16
+"""So many gaps are looked at together: a table of classes for all gaps would be as large as the trace."""
+_CALLS = (HostKind.LAUNCH, HostKind.COPY)
+
+
+def classify(
+    trace: Trace,
+    idle: Intervals,
+    next_row: Int64,
+    found: Calls | None,
+    shift: ClockShift,
+    *,
+    last: Bool | None = None,
+    threads: Bool | None = None,
+) -> dict[Part, int]:
+    """Idle nanoseconds by part; they sum to the length of `idle`.
+
+    `next_row` is the row in the kernel table of the work that ends each gap, -1 where none does; `last` says
+    which gaps are after a step's last work, when the call only returns. `threads` says which threads are of
+    the device's host; None where all are.
+    """
+    if not len(trace.host):
+        return {UNKNOWN: idle.length_ns}
+    total = np.zeros(len(_PARTS), np.int64)
+    last = np.zeros(len(idle), np.bool_) if last is None else last
+    host = _Host(trace, found, -shift.ns, threads)
+    for launcher, rows, until in _by_launcher(trace, idle, next_row, shift):
+        layers = _Again(_layers(host, launcher))
+        for at in range(0, len(rows), _BLOCK):
+            block = rows[at : at + _BLOCK]
+            known = np.full(len(block), launcher is not None or trace.basis == "host")
+            amounts = _amounts(layers, idle.start[block], idle.end[block], until[at : at + _BLOCK])
+            _judge(amounts, known | last[block], last[block])
+            _do_not_split_below(amounts, shift.ns)
+            total += amounts.sum(axis=0)
+    return {part: ns for part, ns in zip(_PARTS, total.tolist(), strict=True) if ns}
+
+
+def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64) -> Int64:
+    """Nanoseconds of each gap by part: from its beginning `until` the launch that ends it returned what the
+    layers explain of it, the rest UNKNOWN; from there on the launch was on its way to the device."""
+    amounts = np.zeros((len(begin), len(_PARTS)), np.int64)
+    late = until <= begin
+    way = np.where(late | (end - until > BLOCKED_NS), _ROW[QUEUED], _ROW[LAUNCHING])
+    amounts[np.arange(len(begin)), way] = end - np.maximum(until, begin)
+    rows = np.flatnonzero(~late)
+    known = np.zeros(len(rows), np.int64)
+    for part, instants in layers:
+        if not len(rows):
+            break
+        explained = instants.overlap(begin[rows], until[rows])
+        amounts[rows, _ROW[part]] += explained - known
+        more = explained < until[rows] - begin[rows]  # deeper layers have nothing to add to the others
+        rows, known = rows[more], explained[more]
+    amounts[:, _ROW[UNKNOWN]] += end - begin - amounts.sum(axis=1)
+    return amounts
+
+
+def _judge(amounts: Int64, told: Bool, last: Bool) -> None:
+    """Decide gap by gap what takes no longer than launching does. `told`: it is known who launches next."""
+    unknown, dispatch, python = (amounts[:, _ROW[part]].copy() for part in (UNKNOWN, _DISPATCH, _PYTHON))
+    short = told & (unknown <= LAUNCH_NS)
+    for part, rows in ((LEAVING, short & last), (LAUNCHING, short & ~last)):
+        amounts[rows, _ROW[part]] += unknown[rows]
+        amounts[rows, _ROW[UNKNOWN]] = 0
+    quick = dispatch <= LAUNCH_NS
+    amounts[:, _ROW[LAUNCHING]] += np.where(quick, dispatch, 0)
+    amounts[:, _ROW[HOST_OPS]] += np.where(quick, 0, dispatch)
+    amounts[:, _ROW[CALLING]] += np.where(python <= CALL_NS, python, 0)
+    amounts[:, _ROW[UNKNOWN]] += np.where(python <= CALL_NS, 0, python)
+    amounts[:, [_ROW[_DISPATCH], _ROW[_PYTHON]]] = 0
+
+
+class _Again:
+    """What an iterator yields, as often as asked for; each made when it is first asked for."""
+
+    def __init__(self, made: Iterator[tuple[Part, Intervals]]) -> None:
+        self._made, self._kept = made, list[tuple[Part, Intervals]]()
+
+    def __iter__(self) -> Iterator[tuple[Part, Intervals]]:
+        yield from self._kept
+        for one in self._made:
+            self._kept.append(one)
+            yield one
+
+
+def _by_launcher(
+    trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift
+) -> list[tuple[int | None, Int64, Int64]]:
+    """Gaps by the thread that launches what ends them (None: not known), and when that launch returned.
+
+    From there to the end of the gap the launch was on its way to the device.
+    """
+    if trace.basis == "host":
+        return [(None, np.arange(len(idle)), idle.end)]
+    launch = np.where(next_row >= 0, trace.kernels.launch[next_row], -1)
+    launch[np.isin(next_row, shift.misjoined)] = -1
+    linked = np.flatnonzero(launch >= 0)
+    row = launch[linked]
+    returned = trace.host.start_ns[row] + trace.host.duration_ns[row] - shift.ns
+    until = np.clip(returned, idle.start[linked], idle.end[linked])
+    thread = trace.host.thread[row]
+    unknown = np.flatnonzero(launch < 0)
+    parts: list[tuple[int | None, Int64, Int64]] = []
+    if len(unknown):
+        parts.append((None, unknown, idle.end[unknown]))
+    for one in np.flatnonzero(np.bincount(thread)).tolist():
+        own = thread == one
+        parts.append((one, linked[own], until[own]))
+    return parts
+
+
+def blocked_ns(trace: Trace, within: Intervals) -> Int64:
+    """Return how long each driver call took that began in these instants (of the host's clock) and did not
+    return soon."""
+    rows = np.flatnonzero(_blocked(trace) & within.contains(trace.host.start_ns))
+    return trace.host.duration_ns[rows]
+
+
+def _blocked(trace: Trace) -> Bool:
+    """Which host events are driver calls that took far longer than the device worked on what they enqueued: a
+    copy from pageable memory may block as long as that."""
+    table, kernels = trace.host, trace.kernels
+    device_ns = np.zeros(len(table) + 1, np.int64)  # launch -1 finds the last
+    np.add.at(device_ns, kernels.launch, kernels.duration_ns)
+    enqueues = np.isin(table.kind, _CALLS) & (table.correlation >= 0)
+    return np.asarray(enqueues & (table.duration_ns - device_ns[:-1] > BLOCKED_NS))
+
+
+@dataclass
+class _Host:
+    """The host's events as sets of instants, on the device's clock."""
+
+    trace: Trace
+    found: Calls | None
+    shift_ns: int
+    threads: Bool | None = None
+    _anywhere: dict[object, Intervals] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        table = self.trace.host
+        self._bounds = np.searchsorted(table.thread, np.arange(len(self.trace.threads) + 1, dtype=np.int32))
+        self._blocked = _blocked(self.trace)
+        self._calls = np.isin(table.kind, _CALLS) & ~self._blocked
+        self._cpu_ops = (
+            self._runs_on_cpu() if self.trace.basis == "device" else np.zeros(len(table), np.bool_)
+        )
+
+    def on(self, thread: int, *kinds: HostKind) -> Intervals:
+        """When this thread was in an event of one of these kinds."""
+        rows = slice(self._bounds[thread], self._bounds[thread + 1])
+        return self._instants(rows, np.isin(self.trace.host.kind[rows], kinds))
+
+    def anywhere(self, *kinds: HostKind) -> Intervals:
+        """When any thread of the device's host was in an event of one of these kinds."""
+        return self._of_all(kinds, lambda: np.isin(self.trace.host.kind, kinds))
+
+    def calls(self, thread: int) -> Intervals:
+        """When this thread was in a driver call that returned soon enough."""
+        return self._chosen(thread, self._calls)
+
+    def blocked(self, thread: int | None = None) -> Intervals:
+        """When a thread was in a driver call that did not return; any thread where none is given."""
+        if thread is None:
+            return self._of_all("blocked", lambda: self._blocked)
+        return self._chosen(thread, self._blocked)
+
+    def cpu_ops(self, thread: int | None = None) -> Intervals:
+        """When an op ran on the CPU."""
+        if thread is None:
+            return self._of_all("cpu ops", lambda: self._cpu_ops)
+        return self._chosen(thread, self._cpu_ops)
+
+    def fronts(self) -> Intervals:
+        """From the beginning of each call to the first thing that its executor does or that it launches."""
+        if self.found is None or self.found.family not in FUNCTIONS:
+            return EMPTY
+        table = self.trace.host
+        runs = np.array([text.startswith("ExecutorState::Process") for text in self.trace.strings], np.bool_)
+        first = (runs[table.name] & (table.kind == HostKind.EXECUTOR)) | (
+            (table.kind == HostKind.LAUNCH) & (table.correlation >= 0)
+        )
+        if self.threads is not None:
+            first &= self.threads[table.thread]
+        starts = np.append(np.sort(table.start_ns[first]), np.iinfo(np.int64).max)
+        end = starts[np.searchsorted(starts[:-1], self.found.start_ns)]
+        end = np.minimum(end, self.found.end_ns)
+        return union(self.found.start_ns + self.shift_ns, end + self.shift_ns)
+
+    def _chosen(self, thread: int, rows: Bool) -> Intervals:
+        own = slice(self._bounds[thread], self._bounds[thread + 1])
+        return self._instants(own, rows[own])
+
+    def _of_all(self, key: object, chosen: Callable[[], Bool]) -> Intervals:
+        if key not in self._anywhere:
+            rows = chosen()
+            if self.threads is not None:
+                rows = rows & self.threads[self.trace.host.thread]
+            self._anywhere[key] = self._instants(slice(None), rows)
+        return self._anywhere[key]
+
+    def _instants(self, rows: slice, chosen: Bool) -> Intervals:
+        table = self.trace.host
+        start = table.start_ns[rows][chosen] + self.shift_ns
+        return union(start, start + table.duration_ns[rows][chosen])
+
+    def _runs_on_cpu(self) -> Bool:
+        """Which op events are of ops that run on the CPU: no kernel is of theirs, and they launch nothing."""
+        table, kernels = self.trace.host, self.trace.kernels
+        chosen = np.zeros(len(table), np.bool_)
+        long = (table.kind == HostKind.OP) & (table.op >= 0) & (table.duration_ns >= OP_NS)
+        rows = np.flatnonzero(long & ~np.isin(table.op, np.unique(kernels.op)))
+        before = np.concatenate([[0], np.cumsum(np.isin(table.kind, _CALLS))])
+        for thread in np.unique(table.thread[rows]).tolist():
+            own = rows[table.thread[rows] == thread]
+            first, last = self._bounds[thread], self._bounds[thread + 1]
+            until = table.start_ns[own] + table.duration_ns[own]
+            end = first + np.searchsorted(table.start_ns[first:last], until)
+            chosen[own[before[end] == before[own]]] = True
+        return chosen
+
+
+def _layers(host: _Host, launcher: int | None) -> Iterator[tuple[Part, Intervals]]:
+    """What the host did, surest first, each set holding the ones before it; made only when asked for."""
+    whole = EMPTY
+    for part, instants in _explanations(host, launcher):
+        found = instants()
+        if len(found):
+            whole = join(whole, found)
+            yield part, whole
+
+
+def _explanations(host: _Host, launcher: int | None) -> Iterator[tuple[Part, Callable[[], Intervals]]]:
+    trainer = host.found.thread if host.found is not None and host.found.thread >= 0 else None
+    if launcher is not None:
+        yield INPUT, partial(host.on, launcher, HostKind.INPUT)
+        yield COMPILE, partial(host.on, launcher, HostKind.COMPILE)
+        yield SYNC, partial(host.on, launcher, HostKind.SYNC)
+        yield BLOCKED, partial(host.blocked, launcher)
+        yield HOST_OPS, partial(host.cpu_ops, launcher)
+        yield LAUNCHING, partial(host.calls, launcher)
+        yield _DISPATCH, partial(host.on, launcher, HostKind.OP)
+    yield INPUT, partial(host.anywhere, HostKind.INPUT)
+    yield COMPILE, partial(host.anywhere, HostKind.COMPILE)
+    if trainer is not None:
+        yield SYNC, partial(host.on, trainer, HostKind.SYNC)
+        yield CALLING, partial(_called, host, trainer)
+        yield _PYTHON, host.fronts
+    yield BLOCKED, host.blocked
+    yield HOST_OPS, host.cpu_ops
+
+
+def _called(host: _Host, trainer: int) -> Intervals:
+    """When the thread that trains was in the framework's code on the way to the first op of a call."""
+    fronts = host.fronts()
+    busy = host.on(trainer, HostKind.EXECUTOR, HostKind.COPY, HostKind.OP)
+    return gaps(gaps(busy, fronts), fronts)
+
+
+def _do_not_split_below(amounts: Int64, error_ns: int) -> None:
+    """Parts of a gap that are shorter than the clocks' error go to the gap's largest part."""
+    if error_ns <= 0 or not len(amounts):
+        return
+    largest = np.argmax(amounts, axis=1)
+    small = (amounts > 0) & (amounts <= error_ns)
+    small[np.arange(len(amounts)), largest] = False
+    moved = np.where(small, amounts, 0)
+    amounts -= moved
+    amounts[np.arange(len(amounts)), largest] += moved.sum(axis=1)

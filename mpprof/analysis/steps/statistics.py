@@ -1,0 +1,305 @@
+"""The step log in short: which steps are steady, how long one takes, and how sure that is.
+
+Times are per optimizer step: a call's interval over the steps that it covers. On an asynchronous backend a
+line has an interval only where the device was waited for, and it is the mean since the wait before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.model.frozen import frozen
+from mpprof.model.run import RunFacts
+from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
+
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+CONFIDENCE = 0.95
+_LEAST_SCALE = 0.005
+"""Steps that agree to half a percent count as equal when warm-up is looked for."""
+_SLOW_SCALES = 3.0
+_LEAST_MODE = 0.1
+_MODE_RATIO = 1.1
+_MODE_SHARE = 0.85
+"""Share of the variance that two modes must explain. Splitting a normal distribution at its mean explains
+2/pi = 0.64 of it and a uniform one 0.75, so neither is taken for two modes."""
+_SCALES_FROM_MAD = 1.4826  # of a normal distribution
+
+
+@frozen
+class Drift:
+    """How the step time moved over the run: the median of the last third over that of the first, less 1.
+
+    `significant`: the 95 % confidence intervals of the two medians do not meet."""
+
+    ratio: float
+    significant: bool
+
+
+@frozen
+class Bimodal:
+    """Two kinds of steps: their medians, and the share of the slow ones."""
+
+    fast_ns: float
+    slow_ns: float
+    slow_ratio: float
+
+
+def asynchronous(steps: StepTable, facts: RunFacts | None = None) -> bool:
+    """Whether the steps were timed between waits, by the run's own word or by its dispatch times."""
+    if facts is not None and facts.timing is not None:
+        return facts.timing.basis == "asynchronous"
+    return bool((steps.dispatch_ns >= 0).any())
+
+
+def per_step_ns(steps: StepTable) -> Float64:
+    """The interval of each row per optimizer step; NaN where it has none."""
+    known = (steps.interval_ns >= 0) & (steps.covers > 0)
+    return np.where(known, steps.interval_ns / np.maximum(steps.covers, 1), np.nan)
+
+
+def function_ns(steps: StepTable, facts: RunFacts | None) -> float | None:
+    """The median time of the steady steps without callbacks and the loop between them; None where the log
+    does not tell it: on an asynchronous backend a call returns before its work is done."""
+    if asynchronous(steps, facts):
+        return None
+    without_gap = np.where(steps.gap_ns >= 0, steps.interval_ns - steps.gap_ns, -1)
+    time = np.where(steps.duration_ns >= 0, steps.duration_ns, without_gap) / np.maximum(steps.covers, 1)
+    known = steady(steps) & (time > 0)
+    return median(time[known]) if known.any() else None
+
+
+def steady(steps: StepTable) -> Bool:
+    """The rows whose interval counts: neither warm-up, profiled, next to a profiled one, nor an epoch's edge.
+
+    An epoch's edge is its last row, which has no interval, and its first, which waits for the first batch
+    (and follows a validation). Rows with a wait of ours are left out where the others did not wait. Either
+    kind stays in where nothing else would be left. Warm-up ends per `fit`, at the change point.
+    """
+    time = per_step_ns(steps)
+    rows = np.isfinite(time) & (time > 0) & ~_beside(steps.profiled)
+    waits = np.zeros(len(steps), np.bool_) if asynchronous(steps) else steps.synced
+    for unwanted in (waits, _first_of_epoch(steps)):
+        if (rows & ~unwanted).any():
+            rows = rows & ~unwanted
+    for fit in np.unique(steps.fit).tolist():
+        own = np.flatnonzero((steps.fit == fit) & np.isfinite(time) & (time > 0) & ~steps.profiled)
+        # The first mean between two waits holds the compilation, however few means there are.
+        end = max(warm_up(time[own]), 1 if asynchronous(steps) else 0)
+        rows[own[:end]] = False
+    return rows
+
+
+def _beside(profiled: Bool) -> Bool:
+    """Profiled rows and their neighbours, in which the window is opened and closed."""
+    wide = profiled.copy()
+    wide[1:] |= profiled[:-1]
+    wide[:-1] |= profiled[1:]
+    return wide
+
+
+def _first_of_epoch(steps: StepTable) -> Bool:
+    first = np.ones(len(steps), np.bool_)
+    first[1:] = (np.diff(steps.fit) != 0) | (np.diff(steps.epoch) != 0)
+    return first
+
+
+def warm_up(time_ns: Float64) -> int:
+    """How many of the first of these times are warm-up.
+
+    The change point from slow to steady: the maximum of a cumulative sum (Page 1954) in which each step
+    votes for "still slow" as far as it lies above the median of the second half, in robust scales (median
+    absolute deviation of the logarithms), less three of them. Votes are clipped to three either way, so
+    that warm-up is a majority and one slow step in the middle of a run is none. A single step is warm-up:
+    it traced and compiled.
+    """
+    n = len(time_ns)
+    if n <= 1:
+        return n
+    log = np.log(time_ns)
+    tail = log[n // 2 :]
+    middle = median(tail)
+    scale = max(_LEAST_SCALE, _SCALES_FROM_MAD * median(np.abs(tail - middle)))
+    vote = np.clip((log - middle) / scale - _SLOW_SCALES, -_SLOW_SCALES, _SLOW_SCALES)
+    total = np.concatenate([[0.0], np.cumsum(vote)])
+    return int(np.argmax(total))
+
+
+def median_interval(values: Float64, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """A confidence interval of the median that assumes no distribution: order statistics whose ranks enclose
+    it with at least this probability under Binomial(n, 1/2). None for fewer than 6 values, where 95 %
+    cannot be had. Assumes that values do not depend on each other."""
+    n = len(values)
+    tail = (1.0 - confidence) / 2.0
+    below, rank = 0.5**n if n < 1000 else 0.0, 0
+    if below > tail:
+        return None
+    if n >= 1000:  # the normal approximation is exact enough, and 0.5**n is soon no number
+        from statistics import NormalDist  # it brings decimal, fractions and random with it
+
+        rank = math.floor((n - 1) / 2 + NormalDist().inv_cdf(tail) * math.sqrt(n) / 2)
+    else:
+        mass = below
+        while below + mass * (n - rank) / (rank + 1) <= tail:
+            mass *= (n - rank) / (rank + 1)
+            below += mass
+            rank += 1
+    ordered = np.sort(values)
+    return float(ordered[rank]), float(ordered[n - 1 - rank])
+
+
+def epochs_of_one_call(steps: StepTable) -> int | None:
+    """How many epochs there are, where each is a single call: no step then has a time, which goes from one
+    call to the next of the same epoch. None where one is longer, or there is but one."""
+    first = _first_of_epoch(steps)
+    return len(steps) if len(steps) > 1 and first.all() else None
+
+
+def left_out(steps: StepTable) -> tuple[int, int] | None:
+    """How many steps come before and after those that have no row, where some of the log was not read. None
+    where it was read whole."""
+    missing = steps.step[1:] - steps.covers[1:] - steps.step[:-1]
+    if not (missing > 0).any():
+        return None
+    at = int(np.argmax(missing)) + 1
+    return int(steps.covers[:at].sum()), int(steps.covers[at:].sum())
+
+
+def drift(time_ns: Float64) -> Drift | None:
+    """Whether steady steps became slower or faster; None for fewer than 18 of them."""
+    third = len(time_ns) // 3
+    if third < 6:
+        return None
+    first, last = time_ns[:third], time_ns[-third:]
+    one, other = median_interval(first), median_interval(last)
+    apart = one is not None and other is not None and (one[1] < other[0] or other[1] < one[0])
+    return Drift(median(last) / median(first) - 1.0, apart)
+
+
+def bimodal(time_ns: Float64) -> Bimodal | None:
+    """Two modes among steady steps; None where there are none, or fewer than 20 steps.
+
+    The split that explains most of the variance of the logarithms (Otsu 1979), with the upper and lower
+    2 % drawn in; it counts if it explains 85 %, each mode holds 10 % and they are 10 % apart.
+    """
+    n = len(time_ns)
+    if n < 20:
+        return None
+    ordered = np.sort(time_ns)
+    log = np.log(np.clip(ordered, *np.quantile(ordered, [0.02, 0.98])))
+    total = float(np.var(log)) * n
+    if total <= 0.0:
+        return None
+    count = np.arange(1, n)
+    sums = np.cumsum(log)
+    low, high = sums[:-1] / count, (sums[-1] - sums[:-1]) / (n - count)
+    between = count * (n - count) / n * (high - low) ** 2
+    at = int(np.argmax(between)) + 1
+    fast, slow = median(ordered[:at]), median(ordered[at:])
+    clear = between[at - 1] / total >= _MODE_SHARE and slow / fast >= _MODE_RATIO
+    if not clear or min(at, n - at) < _LEAST_MODE * n:
+        return None
+    return Bimodal(fast, slow, (n - at) / n)
+
+
+def summarise(steps: StepTable | None, facts: RunFacts | None) -> StepSummary | None:
+    """The step log in short; None without one. Percentiles are over rows, each a call (or, on asynchronous
+    backends, the mean of the calls between two waits)."""
+    if steps is None:
+        return None
+    rows = steady(steps)
+    time = per_step_ns(steps)[rows]
+    skipped, ratio = _skipped(steps)
+    return StepSummary(
+        count=int(steps.covers.sum()),
+        steady=_stands_for(steps, rows, facts),
+        first_steady=_first_steady(steps),
+        median_ns=median(time) if len(time) else None,
+        p95_ns=float(np.quantile(time, 0.95)) if len(time) else None,
+        interval_ns=median_interval(time),
+        skipped=skipped,
+        skipped_ratio=ratio,
+        loss_scale=_loss_scale(steps),
+        peak_memory_bytes=_peak(steps),
+    )
+
+
+def by_worker(logs: Mapping[int, StepTable]) -> tuple[WorkerSummary, ...]:
+    """Each worker's own step times, `logs` by worker; nothing for one that trained alone. Workers that
+    exchange gradients in each step wait for the slowest: then all take the same, and a trace shows who waits.
+    """
+    if len(logs) < 2:
+        return ()
+    return tuple(_of_worker(worker, logs[worker]) for worker in sorted(logs))
+
+
+def _of_worker(worker: int, steps: StepTable) -> WorkerSummary:
+    time = per_step_ns(steps)[steady(steps)]
+    known = len(time) > 0
+    return WorkerSummary(
+        worker,
+        int(steps.covers.sum()),
+        median(time) if known else None,
+        float(np.quantile(time, 0.95)) if known else None,
+    )
+
+
+def _stands_for(steps: StepTable, rows: Bool, facts: RunFacts | None) -> int:
+    """Optimizer steps that the steady rows speak for: between waits, also those without a line's interval."""
+    if not asynchronous(steps, facts):
+        return int(steps.covers[rows].sum())
+    timed = np.flatnonzero(steps.interval_ns >= 0)
+    since = np.concatenate([[0], timed[:-1] + 1]).astype(np.int64)
+    same = steps.epoch * 1_000_003 + steps.fit
+    first = np.concatenate([[0], np.flatnonzero(np.diff(same)) + 1]).astype(np.int64)
+    since = np.maximum(since, first[np.searchsorted(first, timed, side="right") - 1]) if len(timed) else since
+    covered = np.concatenate([[0], np.cumsum(steps.covers)])
+    return int((covered[timed + 1] - covered[since])[rows[timed]].sum())
+
+
+def _first_steady(steps: StepTable) -> int | None:
+    """The first step after warm-up; None where fewer than half of the timed ones come after it."""
+    time = per_step_ns(steps)
+    timed = np.flatnonzero(np.isfinite(time) & (time > 0) & ~steps.profiled)
+    if not len(timed):
+        return None
+    own = timed[steps.fit[timed] == steps.fit[timed[0]]]
+    end = warm_up(time[own])
+    if end > len(own) / 2:
+        return None
+    row = own[end]
+    return int(steps.step[row] - steps.covers[row] + 1)
+
+
+def _skipped(steps: StepTable) -> tuple[int | None, float | None]:
+    """Skipped updates, and their share of the steps up to the last line that counted them."""
+    known = np.flatnonzero(steps.skipped >= 0)
+    if not len(known):
+        return None, None
+    total = int(steps.skipped[known].sum())
+    ran = int(steps.covers[: known[-1] + 1].sum())
+    return total, total / ran if ran else None
+
+
+def _loss_scale(steps: StepTable) -> LossScaleSummary | None:
+    scale = steps.loss_scale[steps.loss_scale_known]
+    if not len(scale):
+        return None
+    low, high = np.fmin.reduce(scale), np.fmax.reduce(scale)
+    return LossScaleSummary(float(scale[0]), float(scale[-1]), float(low), float(high))
+
+
+def _peak(steps: StepTable) -> int | None:
+    """The highest peak. An allocator's peak falls only where it was reset, once after warm-up: from there on,
+    since before it autotuning and tracing may have needed more than a step."""
+    peak = steps.peak_bytes[steps.peak_bytes >= 0]
+    if not len(peak):
+        return None
+    fell = np.flatnonzero(np.diff(peak) < 0)
+    return int(peak[fell[0] + 1 :].max() if len(fell) else peak.max())

@@ -1,0 +1,87 @@
+"""What makes the median of the steady steps say less than it seems to: two kinds of steps, or a trend."""
+
+from __future__ import annotations
+
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps import statistics as stepping
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_count, format_ns, format_ratio
+from mpprof.model.run import Run
+
+TELLS_WHICH = "a profiler window with such a step in it tells which"
+NOTABLE_DRIFT = 0.05
+"""Steps that differ by a twentieth between the beginning and the end of a run are not one sample."""
+
+
+LONG_STEP = 5.0
+"""A step of five medians is no scatter."""
+FEWEST_LONG = 3
+"""One or two long steps are a checkpoint or a pause of the machine."""
+NOTABLE_LONG_RATIO = 0.02
+"""Of the time of all steady steps, what the long ones take above the median."""
+
+
+def timings(run: Run) -> int:
+    """How many times of steady steps were read: fewer than the steps where a backend runs ahead and is waited
+    for now and then."""
+    return 0 if run.steps is None else int(stepping.steady(run.steps).sum())
+
+
+@frozen
+class LongSteps:
+    """Steady steps of more than five medians: how many of how many, and the share of the time of all that
+    they take above the median."""
+
+    count: int
+    of: int
+    lost_ratio: float
+
+    @property
+    def notable(self) -> bool:
+        return self.count >= FEWEST_LONG and self.lost_ratio >= NOTABLE_LONG_RATIO
+
+    def __str__(self) -> str:
+        return (
+            f"{format_count(self.count)} of {format_count(self.of)} steady steps took more than "
+            f"{LONG_STEP:g} times the median, {format_ratio(self.lost_ratio)} of the time"
+        )
+
+
+def long_steps(run: Run) -> LongSteps | None:
+    """The long ones among the steady steps; None where no times of any are on record."""
+    if run.steps is None:
+        return None
+    times = stepping.per_step_ns(run.steps)[stepping.steady(run.steps)]
+    if not len(times):
+        return None
+    middle = median(times)
+    long = times > LONG_STEP * middle
+    return LongSteps(int(long.sum()), len(times), float((times[long] - middle).sum() / times.sum()))
+
+
+def doubts(run: Run) -> tuple[str, ...]:
+    """Each in one sentence, with its numbers; empty where the steps are one sample, few or not recorded.
+
+    Steps that become slower are a cause of their own (MP807); here are those that become faster, which no
+    cause explains and a comparison suffers from as well.
+    """
+    if run.steps is None:
+        return ()
+    times = stepping.per_step_ns(run.steps)[stepping.steady(run.steps)]
+    said = []
+    long = long_steps(run)
+    if long is not None and long.notable:
+        said.append(f"{long}: they were compiled anew, or the machine or the input paused ({TELLS_WHICH})")
+    modes = stepping.bimodal(times)
+    if modes is not None:
+        said.append(
+            f"the steady steps are of two kinds, {format_ns(modes.fast_ns)} and {format_ns(modes.slow_ns)} "
+            f"({format_ratio(modes.slow_ratio)} are slow): their median stands for one of them alone"
+        )
+    trend = stepping.drift(times)
+    if modes is None and trend is not None and trend.significant and trend.ratio <= -NOTABLE_DRIFT:
+        said.append(
+            f"the steady steps became {format_ratio(-trend.ratio)} shorter from the first third of the run "
+            "to the last: their median stands for neither; train longer"
+        )
+    return tuple(said)

@@ -1,0 +1,157 @@
+"""Which instants the account is of: the whole, steady steps of one device in the profiler window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps import boundaries
+from mpprof.analysis.steps import statistics as stepping
+from mpprof.analysis.steps.alignment import step_lines
+from mpprof.analysis.steps.boundaries import Periods
+from mpprof.analysis.steps.calls import FUNCTIONS, calls, steps_per_call
+from mpprof.analysis.steps.clocks import ClockShift, clock_shift
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.run import Run
+from mpprof.model.steps import StepSummary
+from mpprof.model.trace import Trace
+
+Int64 = NDArray[np.int64]
+
+MOST_MISSING_RATIO = 0.01
+"""With more of a step's launches without a kernel than this, an account would be of another step."""
+
+
+LONG_STEP = 4
+"""So many times the median makes a step one that holds more than a step: a validation, a checkpoint."""
+LONG_SHARE_RATIO = 0.1
+"""Of the window's time, what such steps take beyond the median: from here on the means are theirs."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The whole, steady steps of one device; they hold `steps` optimizer steps. `rows` are the rows of the
+    kernel table that belong to them, `shift` the error of the device's clock against the host's.
+    `between_ns` is the time between two steps, per step; None where the window does not show it."""
+
+    device: int
+    periods: Periods
+    steps: int
+    rows: Int64
+    shift: ClockShift
+    between_ns: float | None = None
+
+    @property
+    def lengths_ns(self) -> tuple[float, ...]:
+        """The length of each period, per optimizer step."""
+        length = (self.periods.end_ns - self.periods.start_ns) * (len(self.periods) / self.steps)
+        return tuple(length.tolist())
+
+    def notes(self, trace: Trace) -> tuple[str, ...]:
+        if not self.shift.ns:
+            return ()
+        return (
+            f"{trace.devices[self.device].plane}: kernels start up to {format_ns(self.shift.ns)} before "
+            "their launch; host events were shifted by that, and no idle time is split below it",
+        )
+
+
+def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary | None) -> Window | str:
+    """The window of a device, or why it has none."""
+    periods = _lasting(boundaries.periods(trace, device))
+    if not len(periods):
+        return "no whole step: " + "; ".join(periods.notes)
+    if periods.missing_ratio > MOST_MISSING_RATIO:
+        return (
+            f"the collector lost {format_ratio(periods.missing_ratio)} of the kernels of the whole steps "
+            f"(at most {format_ratio(MOST_MISSING_RATIO)} may be missing)"
+        )
+    joined = step_lines(trace, periods, run)
+    kept = _steady(periods, joined.row, run, summary)
+    periods = periods.keep(kept.rows, *joined.notes, *kept.notes)
+    periods = periods.keep(np.ones(len(periods), np.bool_), *_of_long_steps(periods))
+    line = None if joined.row is None else joined.row[kept.rows]
+    rows = np.flatnonzero(trace.kernels.device == device)
+    shift = clock_shift(trace, rows)
+    steps = _steps_of(trace, device, periods, line, run)
+    own = rows if periods.work is None else periods.work.row
+    return Window(device, periods, steps, own, shift, _between(periods, steps))
+
+
+def _between(periods: Periods, steps: int) -> float | None:
+    """The mean time between two steps; None where no step is followed by another in the trace."""
+    if periods.pause_ns is None:
+        return None
+    known = periods.pause_ns[periods.followed()]
+    return float(known.mean()) * len(periods) / steps if len(known) else None
+
+
+def _lasting(periods: Periods) -> Periods:
+    """The steps that take time: markers of a clock that stood still have nothing between them."""
+    lasts = periods.end_ns > periods.start_ns
+    if lasts.all():
+        return periods
+    return periods.keep(lasts, f"{int((~lasts).sum())} of {len(lasts)} steps begin and end at one instant")
+
+
+@frozen
+class _Kept:
+    rows: NDArray[np.bool_]
+    notes: tuple[str, ...] = ()
+
+
+def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: StepSummary | None) -> _Kept:
+    """Which periods are neither warm-up nor an epoch's edge; all of them if none is."""
+    rows = np.ones(len(periods), np.bool_)
+    why = "warm-up or the end of an epoch"
+    if run is not None and run.steps is not None and line is not None:
+        steps = run.steps
+        last = np.concatenate([(np.diff(steps.epoch) != 0) | (np.diff(steps.fit) != 0), [False]])
+        rows &= ~last[line]
+        if summary is not None and summary.first_steady is not None:
+            rows &= steps.step[line] >= summary.first_steady
+    elif len(periods) >= 4:
+        rows[: stepping.warm_up((periods.end_ns - periods.start_ns).astype(np.float64))] = False
+        why = "warm-up"
+    if rows.all() or not rows.any():
+        return _Kept(np.ones(len(periods), np.bool_))
+    return _Kept(rows, (f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}",))
+
+
+def _of_long_steps(periods: Periods) -> tuple[str, ...]:
+    """What is to be said of steps so long, with the time to the next one, that the mean over all steps is of
+    them and of no usual step."""
+    length_ns = (periods.end_ns - periods.start_ns).astype(np.float64)
+    if periods.pause_ns is not None:
+        length_ns += np.maximum(periods.pause_ns, 0)
+    usual_ns = median(length_ns)
+    long = length_ns > LONG_STEP * usual_ns
+    beyond_ratio = float((length_ns[long] - usual_ns).sum() / length_ns.sum()) if long.any() else 0.0
+    if beyond_ratio < LONG_SHARE_RATIO:
+        return ()
+    longest_ns = float(length_ns.max())
+    return (
+        f"{int(long.sum())} of {len(periods)} whole steps took up to {format_ns(longest_ns)}, the median "
+        f"{format_ns(usual_ns)}: {format_ratio(beyond_ratio)} of the window went into the longer ones, and "
+        "the account is a mean over all; profile steps without a validation or a checkpoint among them",
+    )
+
+
+def _steps_of(trace: Trace, device: int, periods: Periods, line: Int64 | None, run: Run | None) -> int:
+    """How many optimizer steps these periods hold: a call may run several, and so may several calls together.
+    By the records, else by the batches that a call fetches."""
+    if line is not None and run is not None and run.steps is not None:
+        return max(1, int(run.steps.covers[np.unique(line)].sum()))
+    fit = run.last_fit if run is not None else None
+    if fit is not None and fit.steps_per_execution:
+        each = np.unique(periods.number) if (periods.number >= 0).all() else periods.number
+        return len(each) * fit.steps_per_execution
+    found = calls(trace, device) if periods.source in FUNCTIONS else None
+    if found is None:
+        return len(periods)
+    at_work = len(np.unique(trace.kernels.device[trace.kernels.duration_ns > 0])) if len(trace.kernels) else 1
+    return len(periods) * steps_per_call(trace, found, at_work)

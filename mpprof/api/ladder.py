@@ -1,0 +1,82 @@
+"""Several runs against each other, in the order given: each against the first, each rung against the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from mpprof.analysis.comparison import batch_scaling, comparability
+from mpprof.analysis.comparison import matching as aligning
+from mpprof.analysis.comparison import speedup as comparing
+from mpprof.api.workflows import Analysis, analyse, judge, side
+from mpprof.diagnosis.signals import DISTORTED_RATIO
+from mpprof.errors import MpprofError
+from mpprof.model.finding import Comparison, KernelChange, Matching, Rung
+from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.runs.loading import Given, Several, load_all
+
+LEAST_MATCHED = 0.6
+"""With less of a run's op time matched to the other's, they ran different programs: a mixed run brings casts
+and loss scaling of its own, which is up to a third of it."""
+
+
+def compare(*chosen: Given | Several, strict: bool = False) -> Comparison:
+    """Compare two runs or a ladder, in the order given: each run against the first, each rung against the
+    last. Each is a loaded run, a path, which stands for all runs under it, or a list of either."""
+    return compare_analyses([analyse(run, strict=strict) for run in load_all(chosen)])
+
+
+def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
+    """The comparison of what was already analysed. Raises MpprofError for fewer than two runs."""
+    if len(analyses) < 2:
+        raise MpprofError("a comparison needs two runs or more", next="mpprof compare BASELINE RUN [RUN ...]")
+    ladder = len(analyses) > 2
+    judged = [judge(analyses[0]), *(judge(mine, analyses[0], ladder=ladder) for mine in analyses[1:])]
+    rungs = []
+    for index, (start, end) in enumerate(pairwise(analyses)):
+        step = judged[index + 1] if index == 0 else judge(end, start, ladder=ladder)
+        sides = side(start), side(end)
+        refused = comparability.refusal(*sides)
+        changes: tuple[KernelChange, ...] = ()
+        matching = None
+        if start.account and end.account and refused is None:
+            changes = aligning.kernel_changes(start.account, end.account)
+            matching = aligning.matching(start.account, end.account, start.run, end.run)
+        rungs.append(
+            Rung(
+                start=index,
+                end=index + 1,
+                speedup=step.speedup,
+                slices=step.speedup.slices if step.speedup else (),
+                kernels=changes,
+                findings=step.findings,
+                labels=comparability.unlike(*sides),
+                notes=_doubts(start, end, matching),
+                explanation=step.explanation if refused is None else (),
+                refused=refused,
+                cards=comparability.rates(*sides),
+                matching=matching,
+                examples_per_s=(
+                    comparing.examples_per_s(start.run, start.account),
+                    comparing.examples_per_s(end.run, end.account),
+                ),
+            )
+        )
+    sizes = batch_scaling.of([mine.run for mine in analyses], [mine.steps for mine in analyses])
+    return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
+
+
+def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> tuple[str, ...]:
+    """What makes the parts of two runs hard to compare, whatever their records say."""
+    said = [
+        f"profiling changed {mine.run.name}: its parts are those of a profiled step, which takes "
+        f"{format_ns(mine.account.window_ns)} and not {format_ns(mine.account.wall_ns)}"
+        for mine in (start, end)
+        if mine.account and mine.account.wall_ns
+        if mine.account.window_ns > DISTORTED_RATIO * mine.account.wall_ns
+    ]
+    shares = [ratio for ratio in (matching.by_layer_ratio if matching else ()) if ratio is not None]
+    if shares and min(shares) < LEAST_MATCHED:
+        missing = format_ratio(1.0 - min(shares))
+        said.append(f"the programs differ: {missing} of one run's op time is in ops that the other has not")
+    return tuple(said)

@@ -1,0 +1,164 @@
+"""A directory of runs as the page sees it: read when asked for, read again when it changed on disk."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from threading import RLock
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from mpprof.api import workflows
+from mpprof.errors import MpprofError, NotFoundError
+from mpprof.model.run import Run
+from mpprof.model.source import RunEntry
+from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.report import json as documents
+from mpprof.runs.loading import closed_beside
+
+if TYPE_CHECKING:
+    from mpprof.model.document import Comparison, KernelRow, LayerRow, OpRow, Report
+
+KEPT_ANALYSES = 6
+"""Analyses hold whole traces: as many as a ladder on one page needs, no more."""
+
+REFRESH_S = 30.0
+"""How often a directory elsewhere is looked at again, at most."""
+
+Signature = tuple[tuple[str, int, int], ...]
+_T = TypeVar("_T")
+
+
+class LogDirectory:
+    """Implements model.source.RunSource over everything under `path`.
+
+    Safe to use from several threads. What was read is kept until the files' sizes or times change. `refresh`
+    brings `path` up to date where it is the copy of a directory elsewhere.
+    """
+
+    def __init__(self, path: Path, *, refresh: Callable[[], None] | None = None) -> None:
+        if not path.exists():
+            raise NotFoundError("no such file or directory", where=str(path), next="Give a log directory")
+        self.path = path
+        self.title = path.resolve().name
+        self._lock = RLock()
+        self._refresh = refresh
+        self._refreshed_s = monotonic()
+        self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
+        self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
+
+    def entries(self) -> tuple[RunEntry, ...]:
+        """Every run, oldest first; one that cannot be read is listed with its problem, and so is a directory
+        that cannot be opened."""
+        with self._lock:
+            found = self._scan()
+        entries = [_entry(name, read) for name, (_, read) in found.items()]
+        return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
+
+    def report(self, run: str, baseline: str | None = None) -> Report:
+        """The `mpprof.report/1` document of a run, against a baseline run where one is named."""
+        mine = self._analysis(run)
+        against = self._analysis(baseline) if baseline and baseline != run else None
+        return documents.document(workflows.judge(mine, against))
+
+    def steps(self, run: str) -> StepTable | None:
+        return self._run(run).steps
+
+    def hardware(self, run: str) -> HardwareTable | None:
+        return self._run(run).hardware
+
+    def kernels(self, run: str) -> list[KernelRow]:
+        return cast("list[KernelRow]", workflows.rows_of(self._analysis(run), "kernels"))
+
+    def ops(self, run: str) -> list[OpRow]:
+        return cast("list[OpRow]", workflows.rows_of(self._analysis(run), "ops"))
+
+    def layers(self, run: str) -> list[LayerRow]:
+        return cast("list[LayerRow]", workflows.rows_of(self._analysis(run), "layers"))
+
+    def compare(self, runs: tuple[str, ...]) -> Comparison:
+        """The `mpprof.compare/1` document of two runs or more, in the order given."""
+        from mpprof.api.ladder import compare_analyses
+
+        return documents.compare_document(compare_analyses([self._analysis(run) for run in runs]))
+
+    def _scan(self) -> dict[str, tuple[Signature, Run | MpprofError]]:
+        """Reads what is new or changed; forgets what is gone."""
+        if self._refresh is not None and monotonic() - self._refreshed_s >= REFRESH_S:
+            self._refresh()
+            self._refreshed_s = monotonic()
+        found: dict[str, tuple[Signature, Run | MpprofError]] = {}
+        at = workflows.places(self.path)
+        for place in at:
+            signature = _signature(place.files)
+            known = self._runs.get(place.name)
+            if known is None or known[0] != signature:
+                known = signature, _attempt(place.read)
+            found[place.name] = known
+        for refused in closed_beside(self.path, at):
+            name = os.path.relpath(refused.where, self.path)
+            found[name] = ((), refused)
+        self._runs = found
+        return found
+
+    def _run(self, name: str) -> Run:
+        with self._lock:
+            known = self._runs.get(name) or self._scan().get(name)
+        if known is None:
+            raise NotFoundError(
+                f"no run named {name!r} here",
+                where=str(self.path),
+                next="Choose one of the runs that are listed",
+            )
+        read = known[1]
+        if isinstance(read, MpprofError):
+            raise read
+        return read
+
+    def _analysis(self, name: str) -> workflows.Analysis:
+        with self._lock:
+            self._scan()
+            run, signature = self._run(name), self._runs[name][0]
+            kept = self._analyses.get(name)
+            if kept is None or kept[0] != signature:
+                kept = signature, workflows.analyse(run)
+            self._analyses[name] = kept
+            self._analyses.move_to_end(name)
+            while len(self._analyses) > KEPT_ANALYSES:
+                self._analyses.popitem(last=False)
+            return kept[1]
+
+
+def _attempt(read: Callable[[], _T]) -> _T | MpprofError:
+    try:
+        return read()
+    except MpprofError as error:
+        return error
+
+
+def _entry(name: str, read: Run | MpprofError) -> RunEntry:
+    if isinstance(read, MpprofError):
+        return RunEntry(name, name, None, None, None, live=False, has_trace=False, problem=str(read))
+    facts, fit = read.facts, read.last_fit
+    return RunEntry(
+        id=name,
+        name=name,
+        policy=fit.policy.global_name if fit else None,
+        backend=facts.framework.get("backend") if facts else None,
+        created_unix_ns=facts.created_unix_ns if facts else None,
+        live=not read.finished,
+        has_trace=bool(read.traces),
+    )
+
+
+def _signature(files: tuple[Path, ...]) -> Signature:
+    signature = []
+    for file in files:
+        try:
+            stat = file.stat()
+        except OSError:  # gone between the listing and now: that is a change, too
+            continue
+        signature.append((str(file), stat.st_size, stat.st_mtime_ns))
+    return tuple(signature)

@@ -1,0 +1,412 @@
+"""Composes the rooms into what people ask for: analyse a loaded run, diagnose it, make its tables.
+
+The only module that knows both wings: the one that touches the world (store, traces) and the one that
+thinks (analysis, diagnosis). What a report of one trace does not need is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+from mpprof import traces
+from mpprof.analysis.breakdown import accounting, tensor_cores
+from mpprof.analysis.breakdown.compute_precision import compute_precision
+from mpprof.analysis.comparison import estimate
+from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
+from mpprof.analysis.layers import attribution
+from mpprof.analysis.memory import composition, saved
+from mpprof.analysis.steps import host_floor, validity
+from mpprof.analysis.steps import statistics as stepping
+from mpprof.diagnosis import engine
+from mpprof.diagnosis.signals import Case
+from mpprof.errors import UnableError, UnreadableError
+from mpprof.model.account import Account, Cell, ComputePrecision, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.finding import Diagnosis
+from mpprof.model.frozen import frozen
+from mpprof.model.kernels import Placements
+from mpprof.model.quantities import format_count
+from mpprof.model.run import Run
+from mpprof.model.steps import StepSummary
+from mpprof.model.trace import Trace
+from mpprof.runs.loading import (
+    Given,
+    Place,
+    Several,
+    load,
+    load_all,
+    load_at,
+    places,
+    runs,
+    why_no_trace_in,
+)
+from mpprof.traces.common import lazy_fetch
+
+if TYPE_CHECKING:
+    from mpprof.analysis.comparison.bounds import Proof
+    from mpprof.analysis.comparison.comparability import Side
+    from mpprof.model.document import MemoryItem, Row
+
+__all__ = [
+    "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "judge", "load",
+    "load_all", "load_at", "places", "rows_of", "runs", "side", "table_rows",
+]  # fmt: skip
+
+TableKind = Literal["kernels", "ops", "layers", "memory"]
+ANNOUNCED_BYTES = 2 << 20
+"""Of a longer step log the announced verdict is that of its beginning and its end: about ten thousand steps,
+which take a tenth of a second to read. A `fit` is not to end the later the longer its run is."""
+RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
+
+
+@frozen
+class Analysis:
+    """What was computed from one run. `trace_problem` says why there is no trace, or no account of it."""
+
+    run: Run
+    steps: StepSummary | None
+    trace: Trace | None
+    placements: Placements | None
+    ownership: attribution.Ownership | None
+    account: Account | None
+    tensor_core: TensorCoreShare | None
+    memory: MemoryAccount | None
+    peaks: DevicePeaks | None
+    trace_problem: str | None
+    computes: ComputePrecision
+
+
+# --- analysing ---------------------------------------------------------------------------------------------
+
+
+def analyse(run: Run, *, strict: bool = False) -> Analysis:
+    """Reads the run's latest trace, if it has one, and computes everything that needs no baseline.
+
+    A trace that cannot be read is a problem stated in the result where records remain to be judged, and
+    raises UnreadableError where nothing does, or where `strict` is set.
+    """
+    steps = stepping.summarise(run.steps, run.facts)
+    if steps is not None and run.steps is not None and run.workers:
+        steps = replace(steps, workers=stepping.by_worker({0: run.steps, **run.workers}))
+    trace, problem = _read(run, strict)
+    if trace is None:
+        peaks = _peaks(run, None)
+        computes = compute_precision(run)
+        return Analysis(run, steps, None, None, None, None, None, None, peaks, problem, computes)
+    run, counted = _counted(run, trace, strict)
+    placements = placement.place(trace, counted)
+    ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
+    placements = placement_host.by_layers(trace, placements, ownership)
+    placements = placement_norms.by_norms(trace, placements, ownership)
+    account: Account | None = None
+    try:
+        account = accounting.account(trace, placements, ownership, run)
+        account = replace(account, host_ns=host_floor.need_ns(trace, account))
+    except UnableError as error:
+        problem = error.what
+    cells = account.main.cells if account else accounting.cells_of_window(trace, placements, ownership)
+    units = _has_matrix_units(run, _device_of(trace, account))
+    return Analysis(
+        run=run,
+        steps=steps,
+        trace=trace,
+        placements=placements,
+        ownership=ownership,
+        account=account,
+        tensor_core=_tensor_core(account, cells, trace, placements, units),
+        memory=composition.at_peak(trace, ownership, steps),
+        peaks=_peaks(run, trace),
+        trace_problem=problem,
+        computes=compute_precision(run, cells),
+    )
+
+
+def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Counters]:
+    """What hardware counters said of kernels, where the run has a file of them. A damaged file is a warning
+    of the run, unless `strict`."""
+    if not (run.path / "mpprof" / "counters.json").is_file():
+        return run, {}
+    from mpprof import store
+    from mpprof.analysis.kernels import counters
+
+    try:
+        stored = store.read_counters(run.path)
+    except UnreadableError as error:
+        if strict:
+            raise
+        return replace(run, warnings=(*run.warnings, f"counters are left out: {error}")), {}
+    return run, counters.of_devices(stored, [device.facts for device in trace.devices])
+
+
+def _tensor_core(
+    account: Account | None,
+    cells: Sequence[Cell],
+    trace: Trace,
+    placements: Placements,
+    matrix_units: bool | None,
+) -> TensorCoreShare | None:
+    """Of the steps of the account, else of the whole window, whose `cells` are given; None without work."""
+    if account is None and not cells:
+        return None
+    share = tensor_cores.tensor_core_share(cells, on_host=trace.basis == "host", matrix_units=matrix_units)
+    if account is None:
+        share = replace(share, of="window")
+    if not any(verdict.strength == "counter" for verdict in placements.verdicts):
+        return share
+    return replace(share, verified_ratio=placement.verified_ratio(trace, placements))
+
+
+def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:
+    if not run.traces:
+        return None, _why_no_trace(run)
+    try:
+        return _trace(run.traces[-1], strict), None
+    except UnreadableError as error:
+        if strict or run.steps is None:
+            raise
+        return None, f"{error.where}: {error.what}" if error.where else error.what
+
+
+def _trace(path: Path, strict: bool) -> Trace:
+    """Read afresh, or from the cache where the format is slow to parse. Damage must be met to be refused,
+    so nothing is cached where `strict` is set."""
+    lazy_fetch.complete(path)
+    if strict or not traces.is_slow(path):
+        return traces.read(path, strict=strict)
+    from mpprof.traces.cache import entries
+
+    return entries.trace(path, traces.version(), lambda: traces.read(path))
+
+
+def _why_no_trace(run: Run) -> str:
+    if run.facts and run.facts.profile_windows:
+        window = run.facts.profile_windows[-1]
+        if window.status in ("done", "foreign"):
+            if window.trace is None:
+                return "the profiler window left no trace: its directory was not recorded"
+            return why_no_trace_in(run.path, window.trace)
+        return f"the profiler window left no trace: {window.status}"
+    if run.facts:
+        return run.facts.absent.get("profile_windows", "no profiler window was recorded")
+    return "no trace lies in this directory"
+
+
+def _peaks(run: Run, trace: Trace | None) -> DevicePeaks | None:
+    """Of the device that the trace names, completed by what the run recorded of it (its marketing name)."""
+    recorded = [facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu"]
+    for facts in recorded or ([trace.devices[0].facts] if trace and trace.devices else []):
+        if (peaks := device_peaks.peaks(facts)) is not None:
+            return peaks
+    return None
+
+
+# --- judging -----------------------------------------------------------------------------------------------
+
+
+@overload
+def diagnose(run: Given, baseline: Given | None = None, *, strict: bool = False) -> Diagnosis: ...
+@overload
+def diagnose(
+    run: Several, baseline: Given | None = None, *, strict: bool = False
+) -> tuple[Diagnosis, ...]: ...
+def diagnose(
+    run: Given | Several, baseline: Given | None = None, *, strict: bool = False
+) -> Diagnosis | tuple[Diagnosis, ...]:
+    """Return the whole judgement of a run or of the one at a path, against a baseline where one is given; of
+    a list one for each."""
+    base = None if baseline is None else analyse(load(baseline), strict=strict)
+    if isinstance(run, list | tuple):
+        return tuple(judge(analyse(load(each), strict=strict), base) for each in run)
+    return judge(analyse(load(run), strict=strict), base)
+
+
+def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = False) -> Diagnosis:
+    """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
+    speedup = _speedup(mine, baseline)
+    case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
+    case = replace(case, ladder=ladder)
+    judgement = engine.judge(case)
+    proof = _proof(mine, baseline)
+    warnings = (
+        *mine.run.warnings,
+        *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
+        *(mine.account.notes if mine.account else ()),
+        *validity.doubts(mine.run),
+        *judgement.warnings,
+    )
+    held = saved.against(mine.memory, mine.steps, baseline.steps if baseline else None)
+    absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
+    if held is not None:
+        absent.pop("memory", None)
+    diagnosis = Diagnosis(
+        run=mine.run,
+        steps=mine.steps,
+        account=mine.account,
+        tensor_core=mine.tensor_core,
+        speedup=judgement.speedup,
+        bounds=proof.bounds if proof else (),
+        memory=held,
+        findings=judgement.findings,
+        unable=judgement.unable,
+        clear=judgement.clear,
+        warnings=warnings,
+        absent=absent,
+        device=_main_device(mine),
+        computes=mine.computes,
+        whatif=judgement.whatif,
+    )
+    named = engine.cause(diagnosis)
+    return replace(
+        diagnosis,
+        verdict=engine.verdict(diagnosis),
+        cause=named.code if named else None,
+        explanation=engine.explanation(diagnosis),
+    )
+
+
+def _main_device(mine: Analysis) -> DeviceFacts | None:
+    return _device_of(mine.trace, mine.account) if mine.trace else None
+
+
+def _device_of(trace: Trace, account: Account | None) -> DeviceFacts | None:
+    """The device that the account is of, else the trace's first, as the trace states it."""
+    found, main = trace.devices, account.main.device if account else None
+    chosen = next((device for device in found if device.plane == main), found[0] if found else None)
+    return chosen.facts if chosen else None
+
+
+def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
+    """Whether the device has matrix units, by the trace and the run's facts; None: not known."""
+    if device is None:
+        return None
+    recorded = (facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu")
+    return device_peaks.has_matrix_units(device_peaks.completed(device, next(recorded, None)))
+
+
+def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Case:
+    return Case(
+        run=mine.run,
+        trace=mine.trace,
+        placements=mine.placements,
+        account=mine.account,
+        steps=mine.steps,
+        tensor_core=mine.tensor_core,
+        speedup=speedup,
+        memory=mine.memory,
+        peaks=mine.peaks,
+        trace_problem=mine.trace_problem,
+        baseline=baseline,
+        computes=mine.computes,
+    )
+
+
+def _proof(mine: Analysis, baseline: Analysis | None) -> Proof | None:
+    """What records alone prove, where no trace says where the matrix work ran; None where one does."""
+    if mine.peaks is None or (mine.tensor_core is not None and mine.tensor_core.ratio is not None):
+        return None
+    from mpprof.analysis.comparison import bounds
+
+    return bounds.from_records(mine.run, baseline.run if baseline else None, mine.peaks)
+
+
+def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
+    if baseline is not None:
+        from mpprof.analysis.comparison import comparability
+        from mpprof.analysis.comparison import speedup as comparing
+
+        sides = side(baseline), side(mine)
+        if (refused := comparability.refusal(*sides)) is not None:
+            return comparing.refused(baseline.run, refused)
+        return comparing.speedup(
+            mine.account,
+            baseline.account,
+            mixed_run=mine.run,
+            baseline_run=baseline.run,
+            peaks=mine.peaks,
+            other_card=comparability.other_card(*sides) is not None,
+        )
+    if mine.account is None:
+        return None
+    units = _has_matrix_units(mine.run, _main_device(mine))
+    return estimate.estimate(mine.account, mine.run, mine.peaks, matrix_units=units)
+
+
+def side(mine: Analysis) -> Side:
+    """What a run is, beside its step, where it is held against another."""
+    from mpprof.analysis.comparison.comparability import Side
+
+    return Side(mine.run, _main_device(mine), mine.peaks)
+
+
+_SAID_ELSEWHERE = ("allocations", "device", "kernels")
+"""What a trace lacks that `memory`, `tensor_core` and `time` give as their reason."""
+
+
+def _absent(mine: Analysis) -> dict[str, str]:
+    absent = dict(mine.run.facts.absent) if mine.run.facts else {"run": "a trace without mpprof's records"}
+    if mine.steps is None:
+        absent["steps"] = "no step log"
+    if mine.account is None:
+        absent["time"] = mine.trace_problem or "no account"
+    if mine.memory is None:
+        absent["memory"] = _why_no_memory(mine)
+    missing = mine.trace.missing if mine.trace else {}
+    return absent | {f"trace.{what}": why for what, why in missing.items() if what not in _SAID_ELSEWHERE}
+
+
+def _why_no_memory(mine: Analysis) -> str:
+    why = composition.why_not(mine.trace) if mine.trace is not None else mine.trace_problem
+    return why or "no allocations were recorded"
+
+
+def announce(root: str | Path) -> str:
+    """The verdict that the callback prints when `fit` ends, on the run of this very directory. It is that of
+    `mpprof report`, or says of how many steps it is."""
+    run = load_at(Path(root), most_bytes=ANNOUNCED_BYTES)
+    left_out = stepping.left_out(run.steps) if run.steps is not None else None
+    said = diagnose(run).verdict
+    if left_out is None:
+        return said
+    first, last = map(format_count, left_out)
+    return f"{said} That is of the first {first} and the last {last} steps."
+
+
+# --- tables ------------------------------------------------------------------------------------------------
+
+
+def table_rows(
+    run: Run,
+    kind: TableKind,
+    *,
+    by_stream: bool = False,
+    steps: tuple[int, int] | None = None,
+    strict: bool = False,
+) -> Sequence[Row]:
+    """Rows of a table command. Raises UnableError where the run has no trace to make them from."""
+    return rows_of(analyse(run, strict=strict), kind, by_stream=by_stream, steps=steps)
+
+
+def rows_of(
+    mine: Analysis, kind: TableKind, *, by_stream: bool = False, steps: tuple[int, int] | None = None
+) -> Sequence[Row]:
+    """Rows of a table, of what was already analysed."""
+    if mine.trace is None or mine.placements is None or mine.ownership is None:
+        raise UnableError(mine.trace_problem or "no trace", where=str(mine.run.path), next=RECORD_A_WINDOW)
+    if kind == "memory":
+        return _memory_rows(mine)
+    from mpprof.analysis.breakdown import rates, tables
+
+    if kind == "layers":
+        return tables.layers(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
+    known = rates.setting(mine.trace, mine.run)
+    make = tables.kernels if kind == "kernels" else tables.ops
+    return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps, known=known)
+
+
+def _memory_rows(mine: Analysis) -> list[MemoryItem]:
+    if mine.memory is None:
+        raise UnableError(_why_no_memory(mine), where=str(mine.run.path))
+    return [{"by": item.by, "name": item.name, "bytes": item.bytes} for item in mine.memory.at_peak]

@@ -1,0 +1,91 @@
+"""What several rules ask of the account's cells."""
+
+from __future__ import annotations
+
+from math import prod
+
+from mpprof.analysis.layers import kinds as layers
+from mpprof.analysis.layers.scopes import LOSS_SCOPES
+from mpprof.diagnosis import shapes
+from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
+from mpprof.model.account import Cell
+from mpprof.model.run import LayerFacts
+
+_LOSSES = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "LogSoftmax")
+
+
+def off_or_narrow(cell: Cell) -> bool:
+    """A matrix kernel on 16-bit operands that missed the matrix units, or reads them in narrow loads."""
+    sixteen = cell.precision in HALF_PRECISIONS or any(
+        dtype in ("half", "bfloat16", "f16", "bf16") for dtype, _ in shapes.tensors(cell.shapes or "")
+    )
+    if not sixteen or cell.family in ("depthwise", "rnn"):
+        return False
+    alignment = shapes.kernel_alignment(cell.kernel or "")
+    return cell.placement == "cuda_core" or (alignment is not None and alignment < shapes.ALIGNMENT)
+
+
+def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
+    """The sizes of this cell's work that are no multiple of 8; None where too few sizes are known to tell."""
+    cell = signals.cells[row]
+    sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
+    if sizes:
+        return shapes.unaligned(sizes)
+    layer = signals.layer(cell.layer)
+    own = (shapes.width(layer), shapes.last_axis(layer.input_shape)) if layer else (None,)
+    odd = shapes.unaligned(tuple(size for size in own if size is not None))
+    return odd if odd or None not in own else None
+
+
+def is_loss(cell: Cell) -> bool:
+    """Work of the loss in float32 that is no matrix work."""
+    if cell.category not in ("elementwise", "reduce", "other") or cell.precision not in ("fp32", "mixed"):
+        return False
+    scopes = (cell.op or "").replace("(", "/").replace(")", "/").split("/")
+    return cell.op_type in _LOSSES or not LOSS_SCOPES.isdisjoint(scopes)
+
+
+def gives_float32(layer: LayerFacts) -> bool:
+    """A layer with float32 output that is no entry to the model."""
+    return layer.output_dtype == "float32" and not layers.is_entry(layer)
+
+
+def activation_casts(signals: Signals) -> tuple[int, ...]:
+    """Rows of casts in 16-bit layers that are casts of no weight: what the layer is fed, and its gradient.
+    The first layer, which takes the data in, norms, and the model's end are left out."""
+    facts = known(signals.layers) or ()
+    first = next((layer.name for layer in facts if not layers.is_entry(layer)), None)
+    by_right = {first, *layers.head(facts), *(layer.name for layer in facts if layers.is_norm(layer))}
+    sizes = {
+        layer.name: _weights(layer)
+        for layer in facts
+        if layer.compute_dtype in HALF_DTYPES and layer.name not in by_right
+    }
+    found = signals.select(
+        lambda cell: (
+            cell.category == "cast"
+            and cell.layer in sizes
+            and bool(values := _values(cell.shapes))
+            and values not in sizes[cell.layer]
+        )
+    )
+    inside = {signals.cells[row].layer for row in found if _goes_up(signals.cells[row])}
+    return tuple(row for row in found if signals.cells[row].layer not in inside)
+
+
+def _goes_up(cell: Cell) -> bool:
+    """A cast to float32 on the way forward: what follows computes in it, within the layer or behind it. A
+    layer that is fed float32 casts it down, and up again only its gradient."""
+    kind = next((dtype for dtype, _ in shapes.tensors(cell.shapes or "")), "")
+    return cell.phase == "forward" and kind in ("half", "bfloat16", "f16", "bf16")
+
+
+def _weights(layer: LayerFacts) -> frozenset[int]:
+    """How many values its kernel and its bias may have, each by itself or together."""
+    parameters, bias = layer.parameters or 0, shapes.width(layer) or 0
+    return frozenset((parameters, parameters - bias, bias))
+
+
+def _values(text: str | None) -> int:
+    return max((prod(dims) for _, dims in shapes.tensors(text or "")), default=0)

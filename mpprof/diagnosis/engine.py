@@ -1,0 +1,344 @@
+"""The engine: ask every rule, settle whose cost is whose, and put the findings in order."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from mpprof.analysis.comparison import whatif
+from mpprof.diagnosis import claims as ledger
+from mpprof.diagnosis import rules as _rules
+from mpprof.diagnosis.explanation import explanation
+from mpprof.diagnosis.manual import codes, explain
+from mpprof.diagnosis.outcomes import REMAINDER, Claim, Clear, Found, Missing, Outcome, Rule, Unable, cost_ns
+from mpprof.diagnosis.remedies.choosing import sentence
+from mpprof.diagnosis.signals import NO_WORK, Case, Signals
+from mpprof.diagnosis.verdict import cause, verdict
+from mpprof.model import finding as noun
+from mpprof.model.account import Speedup
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ns, format_ratio
+
+__all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "verdict"]
+
+_SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
+_QUESTIONS_OF_PRINCIPLE = 4
+"""Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
+answered, a cost may mean something else. Idle and classes are then ranked by cost."""
+
+LOSS_RATIO = 0.05
+"""A twentieth of the step, lost for certain, is worth a warning."""
+REAL_RATIO = 0.5
+"""A normal cost is a loss all the same where the baseline shows that half of it or more need not be."""
+
+
+@frozen
+class Judgement:
+    """What all rules said. Every rule is in exactly one of `findings`, `unable` and `clear`.
+
+    `findings` in the order of the plan (`_ranked`); `unable` and `clear` in that of judgement. `speedup` is
+    the case's own with `unexplained_ns` set. `warnings`: rules that failed.
+    """
+
+    findings: tuple[noun.Finding, ...]
+    unable: tuple[noun.Unable, ...]
+    clear: tuple[str, ...]
+    speedup: Speedup | None
+    warnings: tuple[str, ...] = ()
+    whatif: noun.WhatIf | None = None
+
+
+def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = False) -> Judgement:
+    """Ask every rule (`rules.ALL` unless others are given) about `case`.
+
+    The order of `rules` changes nothing. A rule that raises becomes *unable* with a warning, because one
+    bug must not cost the whole report; with `strict` it raises, as it should in tests.
+    """
+    signals = Signals(case)
+    by_code = {rule.CODE: rule for rule in (_rules.ALL if rules is None else rules)}
+    warnings: list[str] = []
+    asked = sorted(by_code, key=ledger.order)
+    last = [code for code in asked if by_code[code].SPECIFICITY == REMAINDER]
+    answers = {
+        code: _ask(by_code[code], signals, warnings, strict=strict) for code in asked if code not in last
+    }
+    granted, displaced = _settle(
+        {code: answer for code, answer in answers.items() if isinstance(answer, Found)}, by_code, signals
+    )
+    for code in last:
+        signals.claimed = frozenset(claim.cell for claims in granted.values() for claim in claims)
+        answers[code] = answer = _ask(by_code[code], signals, warnings, strict=strict)
+        if isinstance(answer, Found):
+            granted[code] = tuple(claim for claim in answer.claims if claim.cell not in signals.claimed)
+    outcomes = {code: answers[code] for code in asked}
+    found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
+
+    shares = ledger.explain_gap(granted, signals.cells, case.speedup)
+    weighed = {
+        code: _weighed(by_code[code], outcome, granted[code], signals, shares)
+        for code, outcome in found.items()
+        if code not in displaced
+    }
+    plan = _plan(weighed.values(), signals)
+    place = {step.code: at for at, step in enumerate(plan.order)} if plan else {}
+    gains = {step.code: step.gain_ns for step in plan.order} if plan else {}
+    recovers = _recovered(weighed, gains, case)
+    findings = [
+        _finding(found[code], each, signals, gains.get(code), recovers.get(code), shares)
+        for code, each in weighed.items()
+    ]
+    unable = [
+        noun.Unable(code, displaced.get(code) or (outcome.reason if isinstance(outcome, Unable) else ""))
+        for code, outcome in outcomes.items()
+        if isinstance(outcome, Unable) or code in displaced
+    ]
+    ceilings = {code for code, each in weighed.items() if each.ceiling}
+    return Judgement(
+        findings=tuple(_ranked(findings, place, ceilings)),
+        unable=tuple(unable),
+        clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
+        speedup=_completed(case, recovers, shares, signals),
+        warnings=tuple(warnings),
+        whatif=plan,
+    )
+
+
+@frozen
+class _Weighed:
+    """A finding's weight, before it is known what its remedy gains beside the others. `cost_ns` as claimed in
+    the account (of a distorted window, too), `stated_ns` of a step without the profiler, `explained_ns` of
+    the gap; `ceiling`: what every healthy run of this kind has."""
+
+    rule: Rule
+    claims: tuple[Claim, ...]
+    severity: noun.Severity
+    cost_ns: float | None
+    stated_ns: float | None
+    explained_ns: float | None
+    ceiling: bool
+
+    @property
+    def remedy(self) -> whatif.Remedy:
+        host = self.rule.BOUND == "host"
+        return whatif.Remedy(self.rule.CODE, self.stated_ns or 0.0, host=host, ceiling=self.ceiling)
+
+
+def _weighed(
+    rule: Rule, outcome: Found, claims: tuple[Claim, ...], signals: Signals, shares: ledger.GapShares | None
+) -> _Weighed:
+    cost = cost_ns(claims, signals.cells) if claims else outcome.cost_ns
+    stated = cost * signals.undistorted if cost is not None and claims else cost
+    explained = shares.explained_ns.get(rule.CODE, 0.0) if shares and claims else None
+    severity = _severity(outcome, claims, signals) or "warning"
+    ceiling = severity == "info" and _is_ceiling(outcome, claims, signals, cost, explained)
+    if severity == "info" and not ceiling and _is_loss(outcome, cost, signals):
+        severity = "warning"
+    if severity == "error" and outcome.severity is None and outcome.claims and signals.distorted:
+        severity = "warning"  # the window is to be mended first: MP905
+    return _Weighed(rule, claims, severity, cost, stated, explained, ceiling)
+
+
+def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
+    """The remedies of all findings that hold time of the step."""
+    account = signals.case.account
+    if account is None:
+        return None
+    remedies = [each.remedy for each in weighed if each.claims and each.remedy.gain_ns > 0]
+    return whatif.plan(account.step_ns, account.host_ns, remedies)
+
+
+def _recovered(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], case: Case) -> dict[str, float]:
+    """By code, what of a remedy's gain this run had lost against the attainable step; the rest goes beyond
+    that. Where losses come to more than the way to the attainable step, because other parts were faster than
+    thought or because the host is a floor, each recovers the same share."""
+    above_ns = _above_attainable(case)
+    if above_ns is None:
+        return {}
+    lost = {
+        code: min(gain_ns, weighed[code].explained_ns or 0.0)
+        for code, gain_ns in gains.items()
+        if weighed[code].explained_ns is not None
+    }
+    total = sum(lost.values())
+    share = min(1.0, max(0.0, above_ns) / total) if total > 0 else 0.0
+    return {code: ns * share for code, ns in lost.items()}
+
+
+def _above_attainable(case: Case) -> float | None:
+    """This run's step less the attainable one; None where nothing is known to be attainable."""
+    attainable_ns = case.speedup.attainable_step_ns if case.speedup else None
+    return None if attainable_ns is None or case.account is None else case.account.step_ns - attainable_ns
+
+
+def _ranked(
+    findings: Sequence[noun.Finding], place: Mapping[str, int], ceilings: Container[str]
+) -> list[noun.Finding]:
+    """In the order of the plan: the remedies of causes, then of ceilings; then what gains no time.
+
+    What must be settled first, because a gain may mean something else until then (validity, ceiling, in
+    effect and skips), comes before all gains where it is an error, and before those of warnings as one.
+    """
+    causes = [found for found in findings if found.code in place and found.code not in ceilings]
+    mild = min((place[found.code] for found in causes if found.severity != "error"), default=len(place))
+
+    def rank(found: noun.Finding) -> tuple[int, float, int, tuple[int, str]]:
+        order = ledger.order(found.code)
+        tie = (_SEVERITY_RANK[found.severity], order)
+        if found.code in place:
+            return (3 if found.code in ceilings else 1, place[found.code], *tie)
+        if found.severity == "error":
+            return (0, 0, *tie)
+        if found.severity == "warning":
+            return (1, mild - 0.5, *tie) if order[0] < _QUESTIONS_OF_PRINCIPLE else (2, 0, *tie)
+        return (4, 0, *tie)
+
+    return sorted(findings, key=rank)
+
+
+def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> Outcome:
+    try:
+        return rule.judge(signals)
+    except Missing as missing:
+        return Unable(str(missing.absent))
+    except Exception as error:
+        if strict:
+            raise
+        warnings.append(f"{rule.CODE} {rule.SLUG} could not be judged: internal error {error!r}")
+        return Unable(f"internal error {error!r}")
+
+
+def _settle(
+    found: Mapping[str, Found], by_code: Mapping[str, Rule], signals: Signals
+) -> tuple[dict[str, tuple[Claim, ...]], dict[str, str]]:
+    """Share out the cells: (code -> its claims, code -> why it has nothing left to say).
+
+    A rule that loses so many cells that the rest is not worth saying is neither found nor clear: it can be
+    told once the other is remedied. What it did hold goes back to the others.
+    """
+    displaced: dict[str, str] = {}
+    while True:
+        wishes = {c: (by_code[c].SPECIFICITY, f.claims) for c, f in found.items() if c not in displaced}
+        granted = ledger.settle(wishes)
+        owner = {claim.cell: code for code, claims in granted.items() for claim in claims}
+        fresh = {}
+        for code in granted:
+            takers = {owner[claim.cell] for claim in found[code].claims} - {code}
+            if takers and found[code].scale and _severity(found[code], granted[code], signals) is None:
+                names = ", ".join(sorted(takers, key=ledger.order))
+                fresh[code] = f"what it would cost is part of {names} here; judge again once that is remedied"
+        if not fresh:
+            return granted, displaced
+        # The most entitled first, one at a time: what it held may lift another above its limit.
+        first = min(fresh, key=lambda code: (-by_code[code].SPECIFICITY, ledger.order(code)))
+        displaced[first] = fresh[first]
+
+
+def _severity(outcome: Found, claims: Sequence[Claim], signals: Signals) -> noun.Severity | None:
+    """The severity that is stated, or that the cost has on the rule's scale; None: not worth saying."""
+    if outcome.severity is not None or outcome.scale is None:
+        return outcome.severity or "warning"
+    cost = cost_ns(claims, signals.cells) if outcome.claims else outcome.cost_ns
+    if cost is None or signals.whole_ns <= 0:
+        return "warning"  # found on records alone, with nothing to hold it against
+    return outcome.scale.severity(cost / signals.whole_ns)
+
+
+def _finding(
+    outcome: Found,
+    weighed: _Weighed,
+    signals: Signals,
+    gain_ns: float | None,
+    recovers_ns: float | None,
+    shares: ledger.GapShares | None,
+) -> noun.Finding:
+    rule, account = weighed.rule, signals.case.account
+    stated, explained = weighed.stated_ns, weighed.explained_ns
+    step_ns = account.step_ns if account else None
+    remedies = (
+        (noun.Remedy(outcome.remedy),)
+        if outcome.remedy
+        else signals.remedies(rule.CODE, outcome.cases, outcome.values)
+    )
+    return noun.Finding(
+        code=rule.CODE,
+        slug=rule.SLUG,
+        title=rule.TITLE,
+        severity=weighed.severity,
+        confidence=_confidence(outcome, signals),
+        evidence=outcome.evidence,
+        remedy=sentence(remedies),
+        remedies=remedies,
+        summary=_filled_in(outcome.summary, stated, weighed.cost_ns, signals.whole_ns),
+        cost_ns_per_step=None if weighed.ceiling else stated,
+        cost_bytes=outcome.cost_bytes,
+        gap_ratio=explained / shares.gap_ns
+        if shares and explained is not None and shares.gap_ns > 0
+        else None,
+        lost_ratio=shares.lost_ratio(rule.CODE)
+        if shares and explained is not None and shares.lost_ns > 0
+        else None,
+        whatif_step_ns=_whatif(weighed.remedy, step_ns, signals)
+        if weighed.claims and step_ns and stated
+        else None,
+        layers=outcome.layers,
+        gain_ns_per_step=gain_ns,
+        recovers_ns_per_step=recovers_ns,
+    )
+
+
+def _is_ceiling(
+    outcome: Found, claims: Sequence[Claim], signals: Signals, cost: float | None, explained: float | None
+) -> bool:
+    """What every healthy run of this kind has, and the comparison (if there is one) does not show to be more.
+
+    A baseline that idles less shows nothing of the kind: its longer kernels hide the same launches."""
+    if outcome.scale is None or not outcome.scale.normal or not cost:
+        return False
+    idle = all(signals.cells[claim.cell].category in NO_WORK for claim in claims)
+    return idle or explained is None or explained < REAL_RATIO * cost
+
+
+def _is_loss(outcome: Found, cost: float | None, signals: Signals) -> bool:
+    """What is normal as a rule, but the baseline shows that here it need not be."""
+    if outcome.scale is None or not outcome.scale.normal or signals.whole_ns <= 0:
+        return False
+    return (cost or 0.0) >= LOSS_RATIO * signals.whole_ns
+
+
+def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:
+    """The rule's own, but low for costs out of a window in which steps took far longer than they do, and for
+    those of a single step, which may not be representative."""
+    doubtful = signals.distorted or signals.one_step
+    return "low" if outcome.claims and doubtful else outcome.confidence
+
+
+def _filled_in(summary: str, stated: float | None, cost: float | None, whole_ns: float) -> str:
+    # Not str.format: names of layers and kernels may hold braces.
+    ratio = cost / whole_ns if cost is not None and whole_ns else None
+    return summary.replace("{cost}", format_ns(stated)).replace("{share}", format_ratio(ratio))
+
+
+def _whatif(remedy: whatif.Remedy, step_ns: float, signals: Signals) -> float:
+    """The step with this finding's cells at what they could be, and nothing else remedied."""
+    account = signals.case.account
+    host_ns = account.host_ns if account else None
+    return min(step_ns, whatif.step_after(step_ns, host_ns, [remedy]))
+
+
+def _completed(
+    case: Case, recovers: Mapping[str, float], shares: ledger.GapShares | None, signals: Signals
+) -> Speedup | None:
+    """The comparison with what no remedy recovers of the way to the attainable step; where that is not known,
+    with what no claim explains of the plain difference. Without a measured baseline, how to record one."""
+    speedup = case.speedup
+    if speedup is not None and speedup.baseline == "estimated":
+        return replace(speedup, absent=(speedup.absent or {}) | {"observed": signals.how_to_compare})
+    if speedup is None or shares is None:
+        return speedup
+    above_ns = _above_attainable(case)
+    left = (
+        shares.gap_ns - sum(shares.explained_ns.values())
+        if above_ns is None
+        else above_ns - sum(recovers.values())
+    )
+    return replace(speedup, unexplained_ns=left, above_attainable_ns=above_ns)

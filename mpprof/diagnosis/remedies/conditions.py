@@ -1,0 +1,237 @@
+"""What remedies depend on in the evidence. Each condition is true only where it is known to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpprof.analysis.layers import kinds
+from mpprof.diagnosis.outcomes import known
+from mpprof.model.trace import HostKind
+
+if TYPE_CHECKING:
+    from mpprof.diagnosis.signals import Signals
+
+Condition = Callable[["Signals"], bool]
+
+AMPERE, VOLTA = (8, 0), (7, 0)
+MANY_PROGRAMS = 8
+"""A training step and the handling of its batch are a few compiled functions; eager JAX compiles one for each
+kind of op (our judgement)."""
+
+
+# ---- what it computes in
+
+
+def in_float32(signals: Signals) -> bool:
+    """Tell whether the run computes in float32."""
+    return signals.computes.kind == "float32"
+
+
+def in_16_bits(signals: Signals) -> bool:
+    """Tell whether the run computes in 16 bits or less, all or part of it."""
+    return signals.computes.narrow
+
+
+def in_float16(signals: Signals) -> bool:
+    """Tell whether the run computes in float16, whose range is narrow."""
+    return known(signals.compute_dtype) == "float16"
+
+
+def scales_dynamically(signals: Signals) -> bool:
+    """Tell whether a dynamic loss scale skips the steps that overflow."""
+    optimizer = known(signals.optimizer)
+    return optimizer is not None and bool(optimizer.dynamic)
+
+
+# ---- the card
+
+
+def lacks_bfloat16(signals: Signals) -> bool:
+    """Tell whether the card has no units for bfloat16."""
+    capability = known(signals.capability)
+    return signals.vendor == "nvidia" and capability is not None and capability < AMPERE
+
+
+def lacks_tensor_cores(signals: Signals) -> bool:
+    """Tell whether the card has no 16-bit matrix units."""
+    peaks, capability = known(signals.peaks), known(signals.capability)
+    if peaks is not None:
+        return not peaks.has_matrix_units
+    return signals.vendor == "nvidia" and capability is not None and capability < VOLTA
+
+
+def is_ampere(signals: Signals) -> bool:
+    """Tell whether the card is of compute capability 8.0 or later."""
+    capability = known(signals.capability)
+    return signals.vendor == "nvidia" and capability is not None and capability >= AMPERE
+
+
+def has_cudnn_8(signals: Signals) -> bool:
+    """Tell whether cuDNN is 8 or later; cards from Ampere on need that."""
+    facts = known(signals.facts)
+    version = str(facts.framework.get("cudnn", "")).partition(".")[0] if facts else ""
+    return is_ampere(signals) or (version.isdigit() and int(version) >= 8)
+
+
+# ---- how the step is run
+
+
+def compiled(signals: Signals) -> bool:
+    """Tell whether a compiler fuses the step's kernels: by the record, else by what ran."""
+    fit = known(signals.fit)
+    if fit is not None and fit.jit_compile is not None:
+        return bool(fit.jit_compile)
+    trace = signals.case.trace
+    if trace is None:
+        return False
+    return any(op.hlo is not None for op in trace.ops) or signals.named("Torch-Compiled Region", "triton_poi")
+
+
+def eager_jax(signals: Signals) -> bool:
+    """Tell whether JAX runs op by op: the host calls many compiled functions, each of one op."""
+    trace = signals.case.trace
+    texts = trace.strings if trace is not None else ()
+    return sum(text.startswith("PjitFunction(") for text in texts) > MANY_PROGRAMS
+
+
+def replays_graphs(signals: Signals) -> bool:
+    """Tell whether kernels ran in CUDA graphs or command buffers."""
+    trace = signals.case.trace
+    return trace is not None and bool((trace.kernels.graph >= 0).any())
+
+
+def several_steps_a_call(signals: Signals) -> bool:
+    """Tell whether `steps_per_execution` is above 1 already."""
+    fit = known(signals.fit)
+    return fit is not None and (fit.steps_per_execution or 1) > 1
+
+
+def fused_optimizer(signals: Signals) -> bool:
+    """Tell whether torch's optimizer updates in fused kernels already."""
+    return signals.named("FusedAdam", "FusedSgd", "_fused_adam", "_fused_sgd")
+
+
+# ---- the input
+
+
+def _input(signals: Signals, key: str) -> Any:
+    """Return what was recorded of the input under this key; None: nothing."""
+    fit = known(signals.fit)
+    return fit.input.get(key) if fit is not None else None
+
+
+def _operates(signals: Signals, *operations: str) -> bool:
+    """Tell whether the recorded pipeline has one of these operations."""
+    recorded = _input(signals, "operations")
+    return isinstance(recorded, list) and not set(operations).isdisjoint(map(str, recorded))
+
+
+def from_tf_data(signals: Signals) -> bool:
+    """Tell whether a `tf.data` pipeline feeds the training, whatever the backend."""
+    return bool(_input(signals, "kind") == "tf.data")
+
+
+def from_data_loader(signals: Signals) -> bool:
+    """Tell whether torch's DataLoader feeds the training, whatever the backend."""
+    return bool(_input(signals, "kind") == "DataLoader")
+
+
+def from_py_dataset(signals: Signals) -> bool:
+    """Tell whether a PyDataset (in Keras 2 a Sequence) feeds the training."""
+    return bool(_input(signals, "kind") == "PyDataset")
+
+
+def prefetches(signals: Signals) -> bool:
+    """Tell whether a Prefetch is in the input pipeline."""
+    return _operates(signals, "Prefetch") or signals.named("::Prefetch", "PrefetchConsume", "PrefetchProduce")
+
+
+def prefetches_to_device(signals: Signals) -> bool:
+    """Tell whether batches are sent to the device ahead of the step, as under a strategy."""
+    return signals.named("MultiDeviceIterator")
+
+
+def maps_in_parallel(signals: Signals) -> bool:
+    """Tell whether the pipeline maps with several calls at a time."""
+    return _operates(signals, "ParallelMap") or signals.named(
+        "::ParallelMap", "ParallelMapConsume", "ParallelMapProduce"
+    )
+
+
+def caches(signals: Signals) -> bool:
+    """Tell whether a cache is in the input pipeline."""
+    return _operates(signals, "Cache") or signals.named("::Cache", "::MemoryCache", "MemoryDatasetIterator")
+
+
+def loads_in_workers(signals: Signals) -> bool:
+    """Tell whether batches are made in processes or threads of their own."""
+    loaders, workers = _input(signals, "num_workers"), _input(signals, "workers")
+    several = (isinstance(loaders, int) and loaders > 0) or (isinstance(workers, int) and workers > 1)
+    return several or signals.named("_MultiProcessingDataLoaderIter")
+
+
+def pins_memory(signals: Signals) -> bool:
+    """Tell whether batches are copied from pinned memory, and none from pageable."""
+    pageable = signals.named("Pageable -> Device", "kind_src:pageable")
+    pinned = signals.named("Pinned -> Device", "kind_src:pinned")
+    return _input(signals, "pin_memory") is True or (pinned and not pageable)
+
+
+# ---- layouts
+
+
+def channels_last(signals: Signals) -> bool:
+    """Tell whether convolutions take their channels last: by the layers, by TensorFlow's ops, or by kernels
+    that nothing transposes for."""
+    recorded = {f.config.get("data_format") for f in known(signals.layers) or () if kinds.is_convolution(f)}
+    if recorded - {None}:
+        return recorded == {"channels_last"}
+    if signals.named("TransposeNHWCToNCHW", "BiasNHWC", "BiasGradNHWC"):
+        return True
+    return signals.named("_nhwc_", "nhwckrsc_nhwc") and not signals.named("nchwToNhwc", "nhwcToNchw")
+
+
+def layout_optimizer(signals: Signals) -> bool:
+    """Tell whether TensorFlow's LayoutOptimizer put the transposes in."""
+    return signals.named("-LayoutOptimizer")
+
+
+# ---- how it was recorded
+
+
+def recorded(signals: Signals) -> bool:
+    """Tell whether mpprof recorded the run: to record it once more brings nothing new."""
+    return signals.case.run.facts is not None
+
+
+def own_loop(signals: Signals) -> bool:
+    """Tell whether the steps are those of a recorded loop of the user's own."""
+    facts = signals.case.run.facts
+    return facts is not None and facts.framework.get("loop") == "custom"
+
+
+def own_window(signals: Signals) -> bool:
+    """Tell whether mpprof's own profile window made the trace, with its choice of tracers."""
+    facts = signals.case.run.facts if signals.case.trace is not None else None
+    return facts is not None and any(window.status == "done" for window in facts.profile_windows)
+
+
+def has_host_events(signals: Signals) -> bool:
+    """Tell whether the trace shows what the host ran or launched."""
+    trace = signals.case.trace
+    kinds = (HostKind.OP, HostKind.EXECUTOR, HostKind.LAUNCH)
+    return trace is not None and bool(np.isin(trace.host.kind, kinds).any())
+
+
+def from_nsys(signals: Signals) -> bool:
+    """Tell whether the trace is an export of Nsight Systems."""
+    return signals.case.trace is not None and signals.case.trace.source.format == "nsys"
+
+
+def few_steps(signals: Signals) -> bool:
+    """Tell whether the window holds five steps or fewer."""
+    account = signals.case.account
+    return account is not None and len(account.steps) <= 5

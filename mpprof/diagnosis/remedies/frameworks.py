@@ -1,0 +1,90 @@
+"""Which framework a run trains with: what its remedies are written for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from mpprof.model.run import RunFacts
+from mpprof.model.trace import Trace
+
+Framework = Literal[
+    "keras on tensorflow",
+    "tf_keras",
+    "keras on jax",
+    "keras on torch",
+    "tensorflow",
+    "jax",
+    "torch",
+    "unknown",
+]
+"""Keras 3 by its backend, Keras 2 (tf_keras, or tf.keras up to TensorFlow 2.15), or no Keras at all."""
+
+ANY: frozenset[Framework] = frozenset(get_args(Framework))
+KERAS_2: frozenset[Framework] = frozenset({"tf_keras"})
+KERAS_3: frozenset[Framework] = frozenset({"keras on tensorflow", "keras on jax", "keras on torch"})
+KERAS: frozenset[Framework] = KERAS_2 | KERAS_3
+ON_TENSORFLOW: frozenset[Framework] = frozenset({"keras on tensorflow", "tf_keras", "tensorflow"})
+ON_JAX: frozenset[Framework] = frozenset({"keras on jax", "jax"})
+ON_TORCH: frozenset[Framework] = frozenset({"keras on torch", "torch"})
+TENSORFLOW: frozenset[Framework] = frozenset({"tensorflow"})
+JAX: frozenset[Framework] = frozenset({"jax"})
+TORCH: frozenset[Framework] = frozenset({"torch"})
+UNKNOWN: frozenset[Framework] = frozenset({"unknown"})
+WITHOUT_KERAS: frozenset[Framework] = ANY - KERAS
+
+_OF_BACKEND: dict[str, tuple[Framework, Framework]] = {
+    "tensorflow": ("keras on tensorflow", "tensorflow"),
+    "jax": ("keras on jax", "jax"),
+    "torch": ("keras on torch", "torch"),
+}
+"""The framework with Keras and without it."""
+
+
+def of_model(run: RunFacts | None, trace: Trace | None, named: Callable[..., bool]) -> Framework:
+    """Return what the model is written in. `named`: whether a text of the trace holds any argument."""
+    if run is None:
+        return "unknown" if trace is None else _of_trace(trace, named)
+    with_keras, without = _backend(run)
+    if run.framework.get("loop") == "custom" and "keras" not in run.framework:
+        return without
+    return "tf_keras" if _is_keras_2(run) else with_keras
+
+
+def of_loop(run: RunFacts | None, model: Framework) -> Framework:
+    """Return what runs the loop: the model's framework; in a loop of the user's own the one below Keras."""
+    if run is None or run.framework.get("loop") != "custom":
+        return model
+    return _backend(run)[1]
+
+
+def keras_of(run: RunFacts | None, framework: Framework) -> str:
+    """Return the name under which this Keras is imported."""
+    if framework != "tf_keras":
+        return "keras"
+    return "tf_keras" if run is not None and run.framework.get("keras_package") == "tf_keras" else "tf.keras"
+
+
+def _backend(run: RunFacts) -> tuple[Framework, Framework]:
+    # Records from before the backend was stated are TensorFlow's.
+    return _OF_BACKEND.get(str(run.framework.get("backend", "tensorflow")), ("unknown", "unknown"))
+
+
+def _is_keras_2(run: RunFacts) -> bool:
+    framework = run.framework
+    return framework.get("keras_package") == "tf_keras" or str(framework.get("keras", "")).startswith("2.")
+
+
+def _of_trace(trace: Trace, named: Callable[..., bool]) -> Framework:
+    """Decide by names of host events, ops and kernels that only this framework writes."""
+    if named("PjitFunction(") or any(op.name.startswith("jit(") for op in trace.ops):
+        return "keras on jax" if named("Profiled batch") else "jax"
+    if named("aten::", "at::native::", "ProfilerStep#", "autograd::engine", "Torch-Compiled Region"):
+        return "torch"
+    if named("step_on_iterator", "step_on_data", "Profiled batch"):
+        return "keras on tensorflow"
+    if named("train_function"):  # Keras 3 gives it another name
+        return "tf_keras"
+    if named("IteratorGetNext", "ExecutorState", "EagerExecute", "EagerLocalExecute", "tensorflow::"):
+        return "tensorflow"
+    return "unknown"

@@ -1,0 +1,221 @@
+"""Remedies of MP3: the host, the input, launches and copies."""
+
+from __future__ import annotations
+
+from mpprof.diagnosis.remedies import conditions as its
+from mpprof.diagnosis.remedies.conditions import Condition
+from mpprof.diagnosis.remedies.frameworks import (
+    ANY,
+    JAX,
+    KERAS,
+    KERAS_2,
+    KERAS_3,
+    ON_JAX,
+    ON_TENSORFLOW,
+    ON_TORCH,
+    TORCH,
+    UNKNOWN,
+    WITHOUT_KERAS,
+)
+from mpprof.diagnosis.remedies.row import Row
+from mpprof.diagnosis.remedies.shared_rows import (
+    COMPILE,
+    KERAS_ON_JAX,
+    KERAS_ON_TORCH,
+    NOT_NVIDIA,
+    NVIDIA,
+    float32_for,
+    fused,
+    in_bfloat16,
+)
+
+_OF_ONE_BATCH = "dataset, batch_size=64"
+_Option = tuple[str, str, tuple[Condition, ...], tuple[Condition, ...]]
+"""Text, code to copy, and the conditions under which it helps and does not."""
+
+_TF_DATA: tuple[_Option, ...] = (
+    (
+        "parallelise the pipeline: data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)",
+        "data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)", (), (its.maps_in_parallel,),
+    ),
+    (".cache() what fits, before anything random", "data = data.cache()", (), (its.caches,)),
+    (".prefetch(tf.data.AUTOTUNE) last", "data = data.prefetch(tf.data.AUTOTUNE)", (), (its.prefetches,)),
+    (
+        "the pipeline prefetches already: less work for each example (decoded, smaller files), or more CPU cores",
+        "", (its.prefetches,), (),
+    ),
+)  # fmt: skip
+_DATA_LOADER: tuple[_Option, ...] = (
+    (
+        "make batches in other processes: DataLoader(..., num_workers=8, persistent_workers=True)",
+        f"data = DataLoader({_OF_ONE_BATCH}, num_workers=8, persistent_workers=True, pin_memory=True)",
+        (), (its.loads_in_workers,),
+    ),
+    (
+        "more num_workers, a larger prefetch_factor, and persistent_workers=True in the DataLoader",
+        f"data = DataLoader({_OF_ONE_BATCH}, num_workers=16, prefetch_factor=4, persistent_workers=True)",
+        (its.loads_in_workers,), (),
+    ),
+    ("pin_memory=True", f"data = DataLoader({_OF_ONE_BATCH}, pin_memory=True)", (), (its.pins_memory,)),
+)  # fmt: skip
+_PY_DATASET: tuple[_Option, ...] = (
+    (
+        "make batches in other processes, ahead of the step: a keras.utils.PyDataset with workers=8, "
+        "use_multiprocessing=True, max_queue_size=16",
+        "super().__init__(workers=8, use_multiprocessing=True, max_queue_size=16)", (), (its.loads_in_workers,),
+    ),
+    ("more workers and a larger max_queue_size of the PyDataset", "", (its.loads_in_workers,), ()),
+)  # fmt: skip
+_SEQUENCE: tuple[_Option, ...] = (
+    (
+        "make batches in other processes: fit(..., workers=8, use_multiprocessing=True)",
+        "model.fit(data, workers=8, use_multiprocessing=True)", (), (),
+    ),
+)  # fmt: skip
+_GRAIN: tuple[_Option, ...] = (
+    (
+        "make batches in other processes, ahead of the step: grain.DataLoader(..., worker_count=8)",
+        "data = grain.DataLoader(data_source=source, sampler=sampler, worker_count=8)", (), (),
+    ),
+)  # fmt: skip
+_FED = (
+    (ON_TENSORFLOW, (), (its.from_data_loader, its.from_py_dataset), _TF_DATA),
+    (ANY - ON_TENSORFLOW, (its.from_tf_data,), (), _TF_DATA),
+    (ON_TORCH, (), (its.from_tf_data, its.from_py_dataset), _DATA_LOADER),
+    (ANY - ON_TORCH, (its.from_data_loader,), (), _DATA_LOADER),
+    (KERAS_ON_JAX, (), (its.from_tf_data, its.from_data_loader), _PY_DATASET),
+    (ANY - KERAS_ON_JAX - KERAS_2, (its.from_py_dataset,), (), _PY_DATASET),
+    (KERAS_2, (its.from_py_dataset,), (), _SEQUENCE),
+    (JAX, (), (its.from_tf_data, its.from_data_loader), _GRAIN),
+)
+"""What usually feeds a training of each framework, and what is known to feed this one."""
+
+INPUT = (
+    *(
+        Row("MP301", on, text, snippet, when=(*known, *when), unless=(*other, *unless), loop=True)
+        for on, known, other, options in _FED
+        for text, snippet, when, unless in options
+    ),
+    Row("MP301", UNKNOWN, "make batches in parallel with the step and ahead of it", loop=True),
+    Row("MP301", ON_JAX | UNKNOWN, "store examples decoded and smaller", loop=True),
+    Row("MP310", ANY, "send uint8 instead of float32 and scale on the device", case="from outside"),
+    Row(
+        "MP310", ON_TENSORFLOW, "prefetch batches to the device",
+        'data = data.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))', "from outside",
+        unless=(its.prefetches_to_device,), loop=True,
+    ),
+    Row(
+        "MP310", TORCH, "pin_memory=True in the DataLoader, and .to(device, non_blocking=True)",
+        "x = x.to(device, non_blocking=True)", "from outside", unless=(its.pins_memory,), loop=True,
+    ),
+    Row(
+        "MP310", KERAS_ON_TORCH, "pin_memory=True in the DataLoader",
+        f"data = DataLoader({_OF_ONE_BATCH}, pin_memory=True)", "from outside", unless=(its.pins_memory,),
+        loop=True,
+    ),
+    Row(
+        "MP310", JAX, "jax.device_put the next batch while the step runs",
+        "batch = jax.device_put(next(batches))", "from outside", loop=True,
+    ),
+    Row("MP310", UNKNOWN, "copy from pinned memory, while the step before runs", case="from outside", loop=True),
+    Row(
+        "MP310", ANY,
+        "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and build their "
+        "results in place",
+        "mpprof ops {run}", "within",
+    ),
+    *fused("MP310", "may fuse them away", "within"),
+)  # fmt: skip
+
+LAUNCHES = (
+    *fused("MP302", "(fuses kernels)"),
+    Row(
+        "MP302", TORCH, 'mode="reduce-overhead" of torch.compile replays CUDA graphs',
+        'model = torch.compile(model, mode="reduce-overhead")', vendors=NVIDIA, unless=(its.replays_graphs,),
+        loop=True,
+    ),
+    Row(
+        "MP302", TORCH, 'mode="reduce-overhead" of torch.compile replays graphs of launches',
+        'model = torch.compile(model, mode="reduce-overhead")', vendors=NOT_NVIDIA, unless=(its.replays_graphs,),
+        loop=True,
+    ),
+    Row("MP302", ANY, "a larger batch"),
+    Row(
+        "MP302", KERAS - ON_TORCH, "steps_per_execution=16",
+        "model.compile(optimizer=model.optimizer, loss=model.loss, steps_per_execution=16)",
+        unless=(its.several_steps_a_call,), loop=True,
+    ),
+    Row(
+        "MP302", ON_TENSORFLOW, "TF_GPU_THREAD_MODE=gpu_private where the input pipeline competes for threads",
+        "TF_GPU_THREAD_MODE=gpu_private python train.py", loop=True,
+    ),
+    Row(
+        "MP303", ANY, "try twice the batch (and its learning rate), and compare examples per second",
+        "mpprof compare {run} RUN_WITH_TWICE_THE_BATCH",
+    ),
+    *fused("MP304"),
+    *in_bfloat16("MP304"),
+    Row(
+        "MP304", KERAS_3, "or a fixed loss_scale_factor with compile(auto_scale_loss=False)",
+        "optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)\n"
+        "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)",
+    ),
+    Row(
+        "MP304", KERAS_2, "or a fixed scale: LossScaleOptimizer(optimizer, dynamic=False, initial_scale=1024)",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3), dynamic=False, initial_scale=1024)",
+    ),
+    Row(
+        "MP304", TORCH, "fused=True in the optimizer, which un-scales within its update",
+        "optimizer = torch.optim.AdamW(model.parameters(), fused=True)", unless=(its.fused_optimizer,),
+    ),
+    Row("MP304", WITHOUT_KERAS, "or a fixed loss scale"),
+)  # fmt: skip
+
+HOST = (
+    Row(
+        "MP305", KERAS,
+        "do the work of callbacks every N steps or at the end of an epoch; fewer per-batch metrics", loop=True,
+    ),
+    Row(
+        "MP305", WITHOUT_KERAS,
+        "do what lies between two steps (logs, metrics, checkpoints) every N steps or at the end of an epoch",
+        loop=True,
+    ),
+    *float32_for(
+        "MP306", 'dtype="float32" for that layer, where its GPU kernel exists',
+        '{keras}.layers.Lambda(f, dtype="float32")', "that op, where its GPU kernel exists",
+    ),
+    *fused("MP306", "(compiles kernels of its own)"),
+    Row(
+        "MP306", ON_TENSORFLOW, "a newer TensorFlow; tf.debugging.set_log_device_placement(True) names such ops",
+        "tf.debugging.set_log_device_placement(True)",
+    ),
+    Row("MP306", ANY - ON_TENSORFLOW, "a newer framework, which may have the kernel"),
+    Row(
+        "MP307", ON_TENSORFLOW, "leave tf.config.experimental.enable_op_determinism() out where speed is measured"
+    ),
+    Row(
+        "MP307", ON_TORCH, "leave torch.use_deterministic_algorithms(True) out where speed is measured",
+        "torch.use_deterministic_algorithms(False)",
+    ),
+    Row("MP307", ON_JAX, "leave --xla_gpu_deterministic_ops=true out of XLA_FLAGS where speed is measured"),
+    Row("MP307", UNKNOWN, "switch deterministic ops off where speed is measured"),
+    Row(
+        "MP308", KERAS, "model.compile(..., run_eagerly=False)",
+        "model.compile(optimizer=model.optimizer, loss=model.loss, run_eagerly=False)",
+    ),
+    Row("MP308", WITHOUT_KERAS, "compile the step into a graph"),
+    Row(
+        "MP309", KERAS_3, "use_cudnn=False on the recurrent layer, if the rest is most of the step",
+        "keras.layers.LSTM(256, use_cudnn=False)", "recurrent",
+    ),
+    Row("MP309", KERAS_2 | WITHOUT_KERAS, "a recurrent layer that can be compiled", case="recurrent"),
+    Row("MP309", ANY, "preprocessing moved into the input pipeline", case="preprocessing"),
+    Row("MP309", KERAS - ON_TORCH, "a layer without ops that XLA lacks", case="layer"),
+    Row("MP309", WITHOUT_KERAS | ON_TORCH, "a layer that can be compiled", case="layer"),
+    Row("MP309", ANY, "no deterministic ops", case="determinism"),
+    Row("MP309", KERAS, "jit_compile=True", COMPILE, "obstacles"),
+    Row("MP309", WITHOUT_KERAS, "a compiled step", case="obstacles"),
+    Row("MP309", KERAS, "model.compile(..., jit_compile=True)", COMPILE),
+    Row("MP309", WITHOUT_KERAS, "a compiled step"),
+)  # fmt: skip

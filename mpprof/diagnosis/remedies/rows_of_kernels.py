@@ -1,0 +1,246 @@
+"""Remedies of MP4 (matrix products and convolutions), MP5 (the rest of the device's time) and MP6 (memory)."""
+
+from __future__ import annotations
+
+from mpprof.diagnosis.remedies import conditions as its
+from mpprof.diagnosis.remedies.frameworks import (
+    ANY,
+    JAX,
+    KERAS,
+    KERAS_2,
+    KERAS_3,
+    ON_JAX,
+    ON_TENSORFLOW,
+    ON_TORCH,
+    TENSORFLOW,
+    TORCH,
+    UNKNOWN,
+    WITHOUT_KERAS,
+)
+from mpprof.diagnosis.remedies.row import Row
+from mpprof.diagnosis.remedies.shared_rows import (
+    AMD,
+    KERAS_ON_TENSORFLOW,
+    NVIDIA,
+    float32_for,
+    fused,
+    newer_library,
+)
+
+_SIZES = (
+    (KERAS, "units, filters, batch and sequence length", "units"),
+    (WITHOUT_KERAS, "features, channels, batch and sequence length", "features"),
+)
+
+MATRIX = (
+    *(
+        Row(
+            "MP401", on, f"round {sizes} up to a multiple of {multiple}",
+            f"{name} = -(-{name} // {multiple}) * {multiple}", when=when, unless=unless,
+        )
+        for on, sizes, name in _SIZES
+        for multiple, when, unless in ((64, (its.is_ampere,), ()), (8, (), (its.is_ampere,)))
+    ),
+    Row(
+        "MP401", ANY, "round the widths of layers up to a multiple of {multiple}, and the batch with them",
+        case="tpu",
+    ),
+    Row(
+        "MP402", ANY, "pad the vocabulary to a multiple of 64: vocabulary = -(-vocabulary // 64) * 64",
+        "vocabulary = -(-vocabulary // 64) * 64",
+    ),
+    *(
+        Row(
+            "MP403", on,
+            "pad the images to 4 channels (with a stride of 2) or 8, or fold 2 x 2 pixels into channels", snippet,
+        )
+        for on, snippet in (
+            (KERAS, "images = {pad}(images, [[0, 0], [0, 0], [0, 0], [0, 1]])"),
+            (TORCH, "images = torch.nn.functional.pad(images, (0, 0, 0, 0, 0, 1))"),
+            (WITHOUT_KERAS - TORCH, ""),
+        )
+    ),
+    Row("MP404", ANY, "wider layers, a larger batch"),
+    *fused("MP404", "to fuse what surrounds them"),
+    *float32_for(
+        "MP406", 'DepthwiseConv2D(..., dtype="float32") for those layers',
+        '{keras}.layers.DepthwiseConv2D(3, dtype="float32")', "those convolutions",
+    ),
+    *newer_library("MP406"),
+    *fused("MP406"),
+    Row("MP407", ANY, "fewer groups with 8 or more channels each"),
+    *newer_library("MP407"),
+    *float32_for(
+        "MP407", 'or dtype="float32" for that layer',
+        '{keras}.layers.Conv2D(256, 3, groups=4, dtype="float32")', "those convolutions",
+    ),
+    Row("MP408", ANY, "cuDNN 8 or later", vendors=NVIDIA, unless=(its.has_cudnn_8,)),
+    Row("MP408", ANY, "a newer MIOpen", vendors=AMD),
+    Row(
+        "MP408", KERAS, 'try data_format="channels_first" and "channels_last"',
+        '{keras}.layers.Conv3D(64, 3, data_format="channels_first")',
+    ),
+    Row(
+        "MP408", TORCH, "try memory_format=torch.channels_last_3d",
+        "model = model.to(memory_format=torch.channels_last_3d)",
+    ),
+    Row("MP408", WITHOUT_KERAS - TORCH, "try both layouts: channels first and last"),
+    Row(
+        "MP409", ON_TENSORFLOW, "TF_CUDNN_WORKSPACE_LIMIT_IN_MB=8192",
+        "TF_CUDNN_WORKSPACE_LIMIT_IN_MB=8192 python train.py", vendors=NVIDIA,
+    ),
+    Row(
+        "MP409", ON_TORCH, "torch.backends.cudnn.benchmark = True", "torch.backends.cudnn.benchmark = True",
+        vendors=NVIDIA,
+    ),
+    Row(
+        "MP409", ANY, "MIOPEN_FIND_ENFORCE=3, which tries algorithms out once",
+        "MIOPEN_FIND_ENFORCE=3 python train.py", vendors=AMD,
+    ),
+    *newer_library("MP409"),
+    Row("MP409", ANY, "another batch size"),
+    Row("MP410", ANY, "use the layer's default arguments"),
+    Row(
+        "MP410", KERAS_3, "use_cudnn=True gives an error where they do not allow it",
+        "keras.layers.LSTM(256, use_cudnn=True)", vendors=NVIDIA,
+    ),
+    *fused("MP411"),
+    Row("MP411", ANY, "shorter sequences"),
+    Row(
+        "MP411", KERAS_ON_TENSORFLOW, "a backend with fused attention: KERAS_BACKEND=jax or torch",
+        "KERAS_BACKEND=jax python train.py",
+    ),
+    Row(
+        "MP411", TORCH, "torch.nn.functional.scaled_dot_product_attention, which is fused",
+        "out = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
+    ),
+    Row(
+        "MP411", JAX, "jax.nn.dot_product_attention, which may be fused",
+        "out = jax.nn.dot_product_attention(query, key, value)",
+    ),
+    Row(
+        "MP412", KERAS_3,
+        "find what casts the inputs of these ops to float32 (mpprof ops {run}), and compute in "
+        "self.compute_dtype there",
+        "x = keras.ops.cast(x, self.compute_dtype)",
+    ),
+    Row(
+        "MP412", KERAS_2,
+        "find what casts the inputs of these ops to float32 (mpprof ops {run}), and compute in "
+        "self.compute_dtype there",
+        "x = tf.cast(x, self.compute_dtype)",
+    ),
+    Row(
+        "MP412", TORCH,
+        "find what keeps the inputs of these ops in float32 (mpprof ops {run}), and put them inside "
+        "torch.autocast",
+        'with torch.autocast("cuda", dtype=torch.float16):\n    loss = loss_fn(model(x), y)',
+    ),
+    Row(
+        "MP412", WITHOUT_KERAS - TORCH,
+        "find what casts the inputs of these ops to float32 (mpprof ops {run})",
+    ),
+    Row("MP412", ANY, "none needed: no matrix unit takes such ops", case="never"),
+)  # fmt: skip
+
+LAYOUT = (
+    Row(
+        "MP405", KERAS_ON_TENSORFLOW, 'keras.config.set_image_data_format("channels_last")',
+        'keras.config.set_image_data_format("channels_last")', "convolutions", unless=(its.channels_last,),
+    ),
+    Row(
+        "MP405", KERAS_2, '{keras}.backend.set_image_data_format("channels_last")',
+        '{keras}.backend.set_image_data_format("channels_last")', "convolutions", unless=(its.channels_last,),
+    ),
+    Row(
+        "MP405", TENSORFLOW, 'data_format="NHWC" for the convolutions', case="convolutions",
+        unless=(its.channels_last,),
+    ),
+    Row(
+        "MP405", TORCH, "channels_last: model.to(memory_format=torch.channels_last), and the images alike",
+        "model = model.to(memory_format=torch.channels_last)\n"
+        "images = images.to(memory_format=torch.channels_last)",
+        "convolutions", unless=(its.channels_last,),
+    ),
+    Row("MP405", UNKNOWN, "images with their channels last", case="convolutions", unless=(its.channels_last,)),
+    Row(
+        "MP405", ON_TENSORFLOW,
+        "TensorFlow's layout optimizer put them in: it runs float32 convolutions with channels first, and leaves "
+        "those in 16 bits as they are",
+        case="convolutions", vendors=NVIDIA, when=(its.layout_optimizer, its.in_float32),
+        unless=(its.lacks_tensor_cores,),
+    ),
+    *fused("MP405", "chooses layouts for the whole step", "convolutions"),
+    Row("MP405", ANY, "no permuting of axes between convolutions", case="convolutions"),
+    *fused("MP405", "fuses them into their neighbours", "products"),
+    *(
+        Row("MP405", on, f"{how} on the tensors as they lie instead of a transpose before the product",
+            case="products")
+        for on, how in (
+            (KERAS_3, "keras.ops.einsum"), (KERAS_2 | TENSORFLOW, "tf.einsum"), (TORCH, "torch.einsum"),
+            (JAX, "jnp.einsum"), (UNKNOWN, "einsum"),
+        )
+    ),
+)  # fmt: skip
+
+REST = (
+    *fused("MP501", "fuses norms and their casts"),
+    Row(
+        "MP501", ANY,
+        "compiled, and still apart: fewer norms; those of frozen parts folded into their convolutions",
+        when=(its.compiled,),
+    ),
+    Row(
+        "MP501", JAX | UNKNOWN, "fewer norms; those of frozen parts folded into their convolutions",
+        unless=(its.compiled,),
+    ),
+    *fused("MP502", "fuses it"),
+    Row("MP502", ANY, "fewer separate activations, additions and dropouts"),
+    *fused("MP503", "fuses casts into their neighbours"),
+    Row("MP503", ANY, "fewer float32 layers"),
+    Row("MP503", ANY, "a larger batch"),
+    *fused("MP503", "fuses casts into their neighbours", "without the layers"),
+    Row("MP503", ANY, "fewer float32 layers", case="without the layers"),
+    *fused("MP504", "fuses it"),
+    Row(
+        "MP504", TORCH, "fused=True in the optimizer",
+        "optimizer = torch.optim.AdamW(model.parameters(), fused=True)", unless=(its.fused_optimizer,),
+    ),
+    Row(
+        "MP504", KERAS_3, "gradient_accumulation_steps, or a larger batch, spreads it",
+        "optimizer = keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4)",
+    ),
+    Row("MP504", ANY - KERAS_3, "a larger batch spreads it"),
+    Row(
+        "MP505", ANY - TORCH,
+        "a smaller table (hashed ids), an optimizer without slots, or an update of the touched rows alone",
+    ),
+    Row(
+        "MP505", TORCH, "torch.nn.Embedding(..., sparse=True) with torch.optim.SparseAdam; a smaller table",
+        "table = torch.nn.Embedding(rows, width, sparse=True)\n"
+        "optimizer = torch.optim.SparseAdam(table.parameters())",
+    ),
+    *fused("MP506", "fuses it"),
+    Row(
+        "MP506", KERAS, "clipnorm (per variable) instead of global_clipnorm, on the inner optimizer",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3, clipnorm=1.0))",
+    ),
+    Row(
+        "MP506", TORCH, "foreach=True in torch.nn.utils.clip_grad_norm_, which takes all gradients at once",
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)",
+    ),
+    Row("MP506", WITHOUT_KERAS - TORCH, "clipping per variable instead of by the global norm"),
+    Row("MP507", ANY, "compute the loss in chunks of the sequence"),
+    *fused("MP507"),
+    Row("MP507", ANY, "a smaller vocabulary"),
+    Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),
+    Row(
+        "MP602", ON_TENSORFLOW, "or set TF_FORCE_GPU_ALLOW_GROWTH=true",
+        "TF_FORCE_GPU_ALLOW_GROWTH=true python train.py",
+    ),
+    Row(
+        "MP602", ON_JAX, "or set XLA_PYTHON_CLIENT_PREALLOCATE=false",
+        "XLA_PYTHON_CLIENT_PREALLOCATE=false python train.py",
+    ),
+    Row("MP602", ON_TORCH, "or torch's own", "torch.cuda.max_memory_allocated()"),
+)  # fmt: skip

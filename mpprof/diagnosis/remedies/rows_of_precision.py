@@ -1,0 +1,249 @@
+"""Remedies of MP1 (is mixed precision in effect?), MP2 (numerics and loss scaling) and MP8 (the card)."""
+
+from __future__ import annotations
+
+from mpprof.diagnosis.remedies import conditions as its
+from mpprof.diagnosis.remedies.frameworks import (
+    ANY,
+    JAX,
+    KERAS,
+    KERAS_2,
+    KERAS_3,
+    ON_JAX,
+    ON_TENSORFLOW,
+    ON_TORCH,
+    TENSORFLOW,
+    TORCH,
+    UNKNOWN,
+    WITHOUT_KERAS,
+)
+from mpprof.diagnosis.remedies.row import Row
+from mpprof.diagnosis.remedies.shared_rows import (
+    ADAM_SCALED,
+    AMD,
+    NVIDIA,
+    OTHER_VENDORS,
+    SCALED,
+    in_bfloat16,
+    non_finite,
+)
+
+IN_EFFECT = (
+    Row(
+        "MP101", KERAS,
+        'call {set_policy}("{policy}") before the model is built (a loaded model keeps the policies it was '
+        "saved with: rebuild it and load its weights)",
+        '{set_policy}("{policy}")\nmodel = build_model()',
+    ),
+    Row("MP101", WITHOUT_KERAS, "set the type to compute in before the model is built"),
+    Row(
+        "MP102", KERAS, '{set_policy}("mixed_float16") before building, or {scaled_optimizer}(optimizer)',
+        SCALED,
+    ),
+    Row("MP102", TORCH, "scale the loss with torch.amp.GradScaler", 'scaler = torch.amp.GradScaler("cuda")'),
+    Row("MP102", WITHOUT_KERAS - TORCH, "multiply the loss by a scale, and divide the gradients by it"),
+    Row(
+        "MP103", KERAS_3,
+        "loss = optimizer.scale_loss(loss) before taking gradients, and no un-scaling of your own: "
+        "optimizer.apply does it",
+        "scaled = optimizer.scale_loss(loss)",
+    ),
+    Row(
+        "MP103", KERAS_2,
+        "optimizer.get_scaled_loss(loss) before taking gradients, and optimizer.get_unscaled_gradients once "
+        "after it",
+        "scaled = optimizer.get_scaled_loss(loss)\n"
+        "gradients = optimizer.get_unscaled_gradients(tape.gradient(scaled, variables))",
+    ),
+    Row(
+        "MP103", TORCH, "scaler.scale(loss).backward() before scaler.step(optimizer)",
+        "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+    ),
+    Row("MP103", WITHOUT_KERAS - TORCH, "multiply the loss by the scale before taking gradients"),
+    Row(
+        "MP104", KERAS_3,
+        "compute in self.compute_dtype with keras.ops instead of casting to float32; drop "
+        'dtype="float32" from the layer; keep float32 for the last activation only: '
+        'Activation("softmax", dtype="float32") after a Dense in 16 bits',
+        "x = keras.ops.cast(x, self.compute_dtype)",
+    ),
+    Row(
+        "MP104", KERAS_2,
+        'compute in self.compute_dtype instead of casting to float32; drop dtype="float32" from the layer; '
+        'keep float32 for the last activation only: Activation("softmax", dtype="float32") after a Dense in '
+        "16 bits",
+        "x = tf.cast(x, self.compute_dtype)",
+    ),
+    Row(
+        "MP104", TORCH, "keep the module inside torch.autocast: no .float() and no autocast(enabled=False) there",
+        'with torch.autocast("cuda", dtype=torch.float16):\n    loss = loss_fn(model(x), y)',
+    ),
+    Row("MP104", JAX, "compute in the type of the inputs: no .astype(jnp.float32) before the products"),
+    Row("MP104", TENSORFLOW | UNKNOWN, "compute in the type of the inputs instead of casting to float32"),
+    Row(
+        "MP105", KERAS, '{set_policy}("mixed_float16") before the model is built',
+        '{set_policy}("mixed_float16")\nmodel = build_model()',
+    ),
+    Row("MP105", WITHOUT_KERAS, "cast the inputs of the matrix products to 16 bits in the model itself"),
+    Row(
+        "MP106", KERAS,
+        'leave the last product in 16 bits and end with {keras}.layers.Activation("softmax", '
+        'dtype="float32"), or "linear" where the loss takes logits',
+        'outputs = {keras}.layers.Activation("softmax", dtype="float32")(x)',
+    ),
+    Row("MP106", TORCH, "compute the loss from outputs.float()", "loss = loss_fn(model(x).float(), y)"),
+    Row("MP106", JAX, "compute the loss from outputs.astype(jnp.float32)"),
+    Row("MP106", TENSORFLOW | UNKNOWN, "cast the outputs to float32 before the loss"),
+    Row(
+        "MP106", KERAS_3, 'let its call() end with keras.ops.cast(outputs, "float32")',
+        'outputs = keras.ops.cast(x, "float32")', "not recorded",
+    ),
+    Row(
+        "MP106", KERAS_2, "let its call() end with tf.cast(outputs, tf.float32)",
+        "outputs = tf.cast(x, tf.float32)", "not recorded",
+    ),
+    Row("MP106", WITHOUT_KERAS, "cast the outputs to float32 before the loss", case="not recorded"),
+    Row(
+        "MP107", KERAS, "use layers for ops between layers (Add, Multiply), or cast once where the tensor is made",
+        "x = {keras}.layers.Add()([a, b])",
+    ),
+    Row("MP107", WITHOUT_KERAS, "cast once where the tensor is made"),
+)  # fmt: skip
+
+LOSS_SCALING = (
+    *non_finite("MP201"),
+    Row("MP201", ANY, "put that layer in float32, or lower the learning rate"),
+    *in_bfloat16("MP201", "or "),
+    Row("MP202", KERAS, "LossScaleOptimizer(optimizer) with its dynamic scale", ADAM_SCALED),
+    Row(
+        "MP202", KERAS_3, "or loss_scale_factor=1024.0 with compile(auto_scale_loss=False)",
+        "optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)\n"
+        "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)",
+    ),
+    Row("MP202", TORCH, "torch.amp.GradScaler with its dynamic scale", 'scaler = torch.amp.GradScaler("cuda")'),
+    Row("MP202", WITHOUT_KERAS - TORCH, "a dynamic loss scale, or a fixed one of 1024"),
+    Row("MP203", ANY, "find out why no gradient ever overflows (is the backward pass float16 at all?)"),
+    Row(
+        "MP203", KERAS_3,
+        "a fixed scale stops the growth: keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15), "
+        "compile(auto_scale_loss=False)",
+        "optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)\n"
+        "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)",
+    ),
+    Row(
+        "MP203", KERAS_2,
+        "a fixed scale stops the growth: LossScaleOptimizer(optimizer, dynamic=False, initial_scale=2.0**15)",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3), dynamic=False, initial_scale=2.0**15)",
+    ),
+    Row(
+        "MP203", TORCH, "a long growth_interval of the GradScaler stops the growth",
+        'scaler = torch.amp.GradScaler("cuda", init_scale=2.0**15, growth_interval=10**9)',
+    ),
+    Row("MP203", WITHOUT_KERAS - TORCH, "a fixed scale stops the growth"),
+    Row(
+        "MP204", KERAS, "none needed; a lower initial_scale of the LossScaleOptimizer avoids them",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3), initial_scale=2.0**10)",
+    ),
+    Row(
+        "MP204", TORCH, "none needed; a lower init_scale of the GradScaler avoids them",
+        'scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10)',
+    ),
+    Row("MP204", WITHOUT_KERAS - TORCH, "none needed; a lower first loss scale avoids them"),
+    Row("MP205", ANY, "none needed"),
+    *non_finite("MP206"),
+    Row(
+        "MP206", ANY, "masks of -3e4 instead of -1e9, epsilons of 1e-4, float32 for exponentials and long sums",
+        when=(its.in_float16,),
+    ),
+    *(
+        Row(row.code, row.on, row.text, row.snippet, when=(its.in_float16,), unless=row.unless)
+        for row in in_bfloat16("MP206", "or ")
+    ),
+    Row("MP206", ANY, "a lower learning rate, or clipped gradients", unless=(its.in_float16,)),
+    Row("MP206", ANY, "load a checkpoint from before it", case="weights"),
+    Row(
+        "MP206", KERAS, "let a dynamic loss scale skip such steps: {scaled_optimizer}(optimizer)", ADAM_SCALED,
+        "weights", when=(its.in_float16,), unless=(its.scales_dynamically,),
+    ),
+)  # fmt: skip
+
+_WITHOUT_UNITS = tuple(
+    row
+    for code in ("MP801", "MP802")
+    for row in (
+        Row(
+            code, KERAS, '{set_policy}("float32"), unless the memory saved is what you need',
+            '{set_policy}("float32")', unless=(its.in_float32,),
+        ),
+        Row(
+            code, TORCH, "train in float32, without torch.autocast, unless the memory saved is what you need",
+            unless=(its.in_float32,),
+        ),
+        Row(
+            code, WITHOUT_KERAS - TORCH, "train in float32, unless the memory that 16 bits save is what you need",
+            unless=(its.in_float32,),
+        ),
+        Row(code, ANY, "none needed: this run is in float32, as it should be here", when=(its.in_float32,)),
+    )
+)  # fmt: skip
+_TRUE_FLOAT32 = "in one baseline run shows the gain over true float32"
+
+CARD = (
+    *_WITHOUT_UNITS,
+    Row("MP803", ANY, "none needed"),
+    Row(
+        "MP803", ON_TENSORFLOW, f"tf.config.experimental.enable_tensor_float_32_execution(False) {_TRUE_FLOAT32}",
+        "tf.config.experimental.enable_tensor_float_32_execution(False)", vendors=NVIDIA,
+    ),
+    Row(
+        "MP803", ON_JAX, f'jax.config.update("jax_default_matmul_precision", "highest") {_TRUE_FLOAT32}',
+        'jax.config.update("jax_default_matmul_precision", "highest")', vendors=NVIDIA,
+    ),
+    Row(
+        "MP803", ON_TORCH, f"torch.backends.cuda.matmul.allow_tf32 = False {_TRUE_FLOAT32}",
+        "torch.backends.cuda.matmul.allow_tf32 = False\ntorch.backends.cudnn.allow_tf32 = False", vendors=NVIDIA,
+    ),
+    Row(
+        "MP803", UNKNOWN, f"NVIDIA_TF32_OVERRIDE=0 {_TRUE_FLOAT32}", "NVIDIA_TF32_OVERRIDE=0 python train.py",
+        vendors=NVIDIA,
+    ),
+    Row(
+        "MP804", KERAS, '{set_policy}("mixed_float16")', '{set_policy}("mixed_float16")',
+        unless=(its.lacks_tensor_cores,),
+    ),
+    Row(
+        "MP804", TORCH, 'torch.autocast("cuda", dtype=torch.float16), with a GradScaler',
+        'torch.autocast("cuda", dtype=torch.float16)', unless=(its.lacks_tensor_cores,),
+    ),
+    Row("MP804", WITHOUT_KERAS - TORCH, "float16 with a loss scale", unless=(its.lacks_tensor_cores,)),
+    Row("MP804", ANY, "float32: this card has no 16-bit matrix units", when=(its.lacks_tensor_cores,)),
+    Row("MP805", ANY, "none: the ceiling is the data sheet's rate with float32 accumulation"),
+    Row(
+        "MP806", ANY, "train in float32 on this CPU; this run tests the set-up, not the speed", case="cpu"
+    ),
+    Row("MP806", KERAS, '{set_policy}("mixed_bfloat16")', '{set_policy}("mixed_bfloat16")', "tpu"),
+    Row("MP806", WITHOUT_KERAS, "bfloat16 in place of float16", case="tpu"),
+    Row(
+        "MP806", KERAS,
+        'compare "mixed_bfloat16" with "mixed_float16": which one is fast differs by card and library',
+        '{set_policy}("mixed_bfloat16")', "gpu",
+    ),
+    Row(
+        "MP806", WITHOUT_KERAS, "compare bfloat16 with float16: which one is fast differs by card and library",
+        case="gpu",
+    ),
+    Row(
+        "MP807", ANY,
+        "nvidia-smi -q -d PERFORMANCE shows why clocks fall; cooling, power cap, or locked clocks to compare",
+        "nvidia-smi -q -d PERFORMANCE,CLOCK", vendors=NVIDIA,
+    ),
+    Row(
+        "MP807", ANY, "rocm-smi shows clocks, temperature and power; cooling, power cap, or fixed clocks to compare",
+        "rocm-smi --showclocks --showtemp --showpower", vendors=AMD,
+    ),
+    Row(
+        "MP807", ANY, "watch the device's clocks, temperature and power; cooling, or a higher power cap",
+        vendors=OTHER_VENDORS,
+    ),
+    Row("MP807", ANY, "see what else runs on this machine, and compare runs made one after the other", case="cpu"),
+)  # fmt: skip

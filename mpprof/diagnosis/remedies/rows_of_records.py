@@ -1,0 +1,308 @@
+"""Remedies of MP9 (is the measurement valid?), and what to record where something is missing."""
+
+from __future__ import annotations
+
+from mpprof.diagnosis.remedies import conditions as its
+from mpprof.diagnosis.remedies.frameworks import (
+    ANY,
+    JAX,
+    KERAS,
+    ON_JAX,
+    ON_TENSORFLOW,
+    ON_TORCH,
+    TENSORFLOW,
+    TORCH,
+    UNKNOWN,
+    WITHOUT_KERAS,
+)
+from mpprof.diagnosis.remedies.row import Row
+from mpprof.diagnosis.remedies.shared_rows import AMD, KERAS_ON_TORCH, NOT_NVIDIA, NVIDIA
+
+_EXTRA_RUN = "profile one extra run"
+_NO_BUFFERS = "XLA_FLAGS=--xla_gpu_enable_command_buffer="
+
+VALIDITY = (
+    Row(
+        "MP901", ANY, "train longer, with batches of one shape; look for recompilation (MP902) and drift (MP807)",
+        case="never settled",
+    ),
+    Row(
+        "MP901", ANY, "profile later steps: profile_steps=({first}, {last})",
+        '{recorder}("logs/run", profile_steps=({first}, {last}))', "early window",
+    ),
+    Row("MP901", ANY, "compare the median of the steady steps (shown here), and train longer", case="mostly"),
+    Row(
+        "MP901", ANY,
+        "leave the first epoch out of comparisons; the median of the steady steps is shown here",
+        case="first epoch",
+    ),
+    Row(
+        "MP902", ON_TENSORFLOW, "constant shapes: .batch(n, drop_remainder=True), padding to a few lengths",
+        "data = data.batch(64, drop_remainder=True)", loop=True,
+    ),
+    Row(
+        "MP902", ON_TORCH, "constant shapes: DataLoader(..., drop_last=True), padding to a few lengths",
+        "data = DataLoader(dataset, batch_size=64, drop_last=True)", loop=True,
+    ),
+    Row(
+        "MP902", ON_JAX | UNKNOWN, "constant shapes: no smaller last batch, padding to a few lengths", loop=True
+    ),
+    Row(
+        "MP902", TENSORFLOW, "reduce_retracing=True in tf.function",
+        "train_step = tf.function(train_step, reduce_retracing=True)", loop=True,
+    ),
+    Row(
+        "MP902", TORCH, "torch.compile(model, dynamic=True)", "model = torch.compile(model, dynamic=True)",
+        when=(its.compiled,), loop=True,
+    ),
+    Row(
+        "MP902", KERAS, "jit_compile=False",
+        "model.compile(optimizer=model.optimizer, loss=model.loss, jit_compile=False)", when=(its.compiled,),
+        loop=True,
+    ),
+    Row(
+        "MP903", KERAS, "time between two waits for the device, as MPProfilerCallback does",
+        unless=(its.recorded,), loop=True,
+    ),
+    Row("MP903", KERAS, "take the step time of the trace", when=(its.recorded,), loop=True),
+    Row(
+        "MP903", TORCH, "wait for the device: StepRecorder(..., wait=torch.cuda.synchronize)",
+        'StepRecorder("logs/run", wait=torch.cuda.synchronize)', loop=True,
+    ),
+    Row(
+        "MP903", JAX, "wait for the device: StepRecorder(..., wait=lambda: jax.block_until_ready(params))",
+        'StepRecorder("logs/run", wait=lambda: jax.block_until_ready(params))', loop=True,
+    ),
+    Row(
+        "MP903", TENSORFLOW | UNKNOWN, "time between two waits for the device, as StepRecorder does", loop=True
+    ),
+    Row("MP904", KERAS - ON_TORCH, "none needed; steps_per_execution=1 shows single steps"),
+    Row("MP904", WITHOUT_KERAS | ON_TORCH, "none needed"),
+    Row("MP905", ANY, "record the window again while nothing else runs", case="load"),
+    Row("MP905", ANY, "profile fewer steps", unless=(its.few_steps,)),
+    Row("MP905", ANY, "read the shares of the window, and the times of the other steps"),
+    Row(
+        "MP905", KERAS, "let {recorder} open the window: its tracers are light",
+        '{recorder}("logs/run", profile_steps="auto")', unless=(its.own_window,), loop=True,
+    ),
+    Row(
+        "MP905", ON_TENSORFLOW, "no Python tracer, and host tracer level 2 or lower",
+        "options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)",
+        unless=(its.own_window,), loop=True,
+    ),
+    Row(
+        "MP905", ON_JAX, "no Python tracer, and host tracer level 2 or lower",
+        "options = jax.profiler.ProfileOptions()\noptions.python_tracer_level = 0",
+        unless=(its.own_window,), loop=True,
+    ),
+    Row(
+        "MP905", ON_TORCH, "no stacks, shapes or memory in torch.profiler.profile",
+        "torch.profiler.profile(with_stack=False, record_shapes=False, profile_memory=False)",
+        unless=(its.own_window,), loop=True,
+    ),
+    Row(
+        "MP906", KERAS, 'record the baseline with {set_policy}("float32")', '{set_policy}("float32")',
+        "mixed baseline",
+    ),
+    Row("MP906", TORCH, "record the baseline in float32, without torch.autocast", case="mixed baseline"),
+    Row("MP906", WITHOUT_KERAS - TORCH, "record the baseline in float32", case="mixed baseline"),
+    Row(
+        "MP906", ANY, "name them the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
+        "mpprof report {baseline} --baseline {run}", "swapped",
+    ),
+    Row(
+        "MP906", KERAS, 'record the baseline with the same script and only {set_policy}("float32") changed',
+        '{set_policy}("float32")', "unlike", when=(its.in_16_bits,),
+    ),
+    Row(
+        "MP906", TORCH, "record the baseline with the same script, without torch.autocast alone", case="unlike",
+        when=(its.in_16_bits,),
+    ),
+    Row(
+        "MP906", WITHOUT_KERAS - TORCH, "record the baseline with the same script, in float32 and nothing else "
+        "changed", case="unlike", when=(its.in_16_bits,),
+    ),
+    Row(
+        "MP906", ANY, "record both with the same script, with nothing but their precision changed",
+        case="unlike", unless=(its.in_16_bits,),
+    ),
+    Row(
+        "MP906", ANY, "none needed where it is what the rung is about; else change one thing at a time",
+        case="ladder",
+    ),
+    Row("MP907", ANY, "mpprof kernels RUN shows them", "mpprof kernels {run}"),
+    Row(
+        "MP907", ANY, "mpprof verify -- CMD decides by hardware counters", "mpprof verify -- python train.py",
+        vendors=NVIDIA,
+    ),
+    Row("MP908", ANY, "run `mpprof doctor`", "mpprof doctor"),
+    Row(
+        "MP908", ANY,
+        "permit profiling (NVreg_RestrictProfilingToAdminUsers=0, or --cap-add=SYS_ADMIN in a container) and put "
+        "CUPTI on LD_LIBRARY_PATH",
+        "export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/usr/local/cuda/extras/CUPTI/lib64", vendors=NVIDIA,
+    ),
+    Row(
+        "MP908", ANY,
+        "see that ROCm's tracing library (rocprofiler-sdk or roctracer) is installed, and that you are in the "
+        "groups render and video",
+        "groups", vendors=AMD,
+    ),
+    Row("MP908", ANY, "let no other profiler run meanwhile"),
+    Row(
+        "MP908", ANY, "record again with: nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
+        "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node python train.py", "nsys", vendors=NVIDIA,
+    ),
+    Row("MP908", ANY, "record again, with the device's kernels", case="nsys", vendors=NOT_NVIDIA),
+    Row("MP909", ANY, "profile fewer steps (five are enough)", unless=(its.few_steps,)),
+    Row("MP909", ANY, "copy the file whole"),
+    Row(
+        "MP910", ANY,
+        'train longer, or open the window earlier: {recorder}("logs/run", profile_steps=(12, 16))',
+        '{recorder}("logs/run", profile_steps=(12, 16))',
+    ),
+    Row(
+        "MP910", ANY, "mpprof doctor shows what the profiler lacks on this machine; then record again",
+        "mpprof doctor", "failed",
+    ),
+    Row(
+        "MP910", ANY, 'ask for one: {recorder}("logs/run", profile_steps="auto")',
+        '{recorder}("logs/run", profile_steps="auto")', "not asked",
+    ),
+    Row("MP911", ANY, "train for at least {enough} steady steps (about {twice} in all)"),
+    Row(
+        "MP911", KERAS - ON_TORCH,
+        "make epochs of several calls: smaller batches, fewer steps_per_execution, or steps_per_epoch={enough} "
+        "with data.repeat()",
+        "model.fit(data.repeat(), steps_per_epoch={enough})", "epochs of one call",
+    ),
+    Row(
+        "MP911", WITHOUT_KERAS | ON_TORCH, "make epochs of several calls: smaller batches", case="epochs of one call"
+    ),
+    Row(
+        "MP912", ON_TENSORFLOW | ON_JAX, f"{_EXTRA_RUN} with {_NO_BUFFERS} set before the backend starts",
+        f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys,),
+    ),
+    Row(
+        "MP912", TORCH, f'{_EXTRA_RUN} without graphs: torch.compile without mode="reduce-overhead"',
+        "model = torch.compile(model)", unless=(its.from_nsys,),
+    ),
+    Row("MP912", UNKNOWN | KERAS_ON_TORCH, f"{_EXTRA_RUN} without graphs", unless=(its.from_nsys,)),
+    Row(
+        "MP912", ANY, f"{_EXTRA_RUN} with nsys profile --cuda-graph-trace=node",
+        "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node python train.py", vendors=NVIDIA,
+        when=(its.from_nsys,),
+    ),
+)  # fmt: skip
+
+_SO_THAT = "so that the run's facts are recorded"
+_ROUND_THE_LOOP = f'put {{recorder}}("logs/run") round the training loop {_SO_THAT}'
+_LOOP = """with {recorder}("logs/run") as recorder:
+    for batch in recorder.batches(data):
+        with recorder.step():
+            train_step(batch)"""
+
+RECORDS = (
+    Row(
+        "record run", KERAS, f'train with {{recorder}}("logs/run") {_SO_THAT}',
+        'model.fit(data, callbacks=[{recorder}("logs/run")])', unless=(its.recorded,), loop=True,
+    ),
+    Row(
+        "record run", WITHOUT_KERAS, _ROUND_THE_LOOP, _LOOP, unless=(its.recorded,), loop=True,
+    ),
+    Row(
+        "record model", UNKNOWN, 'put {recorder}("logs/run", model=model) round the training loop',
+        '{recorder}("logs/run", model=model)', unless=(its.recorded,),
+    ),
+    Row(
+        "record model", KERAS, 'give it the model: StepRecorder("logs/run", model=model, optimizer=optimizer)',
+        'StepRecorder("logs/run", model=model, optimizer=optimizer)', when=(its.recorded, its.own_loop),
+    ),
+    Row(
+        "record model", KERAS, f'train with {{recorder}}("logs/run") {_SO_THAT}',
+        'model.fit(data, callbacks=[{recorder}("logs/run")])', unless=(its.recorded,),
+    ),
+    Row(
+        "record window", ANY, 'record a profile window: {recorder}("logs/run", profile_steps="auto")',
+        '{recorder}("logs/run", profile_steps="auto")', unless=(its.own_window,), loop=True,
+    ),
+    Row(
+        "record host events", ON_TENSORFLOW, "record host events too (host tracer level 2)",
+        "options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2)", unless=(its.has_host_events, its.own_window, its.from_nsys),
+        loop=True,
+    ),
+    Row(
+        "record host events", ON_JAX, "record host events too (host tracer level 2)",
+        "options = jax.profiler.ProfileOptions()\noptions.host_tracer_level = 2", unless=(its.has_host_events, its.own_window, its.from_nsys),
+        loop=True,
+    ),
+    Row(
+        "record host events", ON_TORCH, "record the CPU's activities too",
+        "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+        unless=(its.has_host_events, its.own_window, its.from_nsys), loop=True,
+    ),
+    Row(
+        "record host events", ANY, "record the host's calls too: nsys profile --trace=cuda,nvtx,osrt",
+        "nsys profile --trace=cuda,nvtx,osrt python train.py", vendors=NVIDIA, when=(its.from_nsys,), unless=(its.has_host_events,),
+    ),
+    Row(
+        "record without graphs", ON_TENSORFLOW | ON_JAX, f"record once with {_NO_BUFFERS}",
+        f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys,),
+    ),
+    Row(
+        "record other precision", ANY,
+        "record the same training in mixed precision: mpprof report MIXED_RUN --baseline THIS_RUN",
+        "mpprof report MIXED_RUN --baseline {run}", when=(its.in_float32,),
+    ),
+    Row(
+        "record other precision", ANY,
+        "record the same training in float32 and name it: mpprof report RUN --baseline FLOAT32_RUN",
+        "mpprof report {run} --baseline FLOAT32_RUN", when=(its.in_16_bits,),
+    ),
+    Row(
+        "record other precision", KERAS,
+        'Record the same training with {set_policy}("mixed_float16") before the model is built, then run: mpprof '
+        "report logs/mixed --baseline {run}",
+        "mpprof report logs/mixed --baseline {run}", "how", when=(its.in_float32,),
+    ),
+    Row(
+        "record other precision", TORCH,
+        'Record the same steps under torch.autocast("cuda", dtype=torch.bfloat16), on the same card, then run: '
+        "mpprof report MIXED --baseline {run}",
+        "mpprof report MIXED --baseline {run}", "how", when=(its.in_float32,),
+    ),
+    Row(
+        "record other precision", WITHOUT_KERAS - TORCH,
+        "Record the same steps in 16 bits on the same card, then run: mpprof report MIXED --baseline {run}",
+        "mpprof report MIXED --baseline {run}", "how", when=(its.in_float32,),
+    ),
+    Row(
+        "record other precision", KERAS,
+        'Record one: put {set_policy}("float32") before the model is built, train for two epochs with '
+        '{recorder}("logs/float32") and the same batch size, then run: mpprof report {run} --baseline '
+        "logs/float32",
+        "mpprof report {run} --baseline logs/float32", "how", when=(its.in_16_bits,),
+    ),
+    Row(
+        "record other precision", TORCH,
+        "Record the same steps in float32, without torch.autocast, on the same card, then run: mpprof report "
+        "{run} --baseline FLOAT32; {recorder} records the step times for an error bar too",
+        "mpprof report {run} --baseline FLOAT32", "how", when=(its.in_16_bits,),
+    ),
+    Row(
+        "record other precision", WITHOUT_KERAS - TORCH,
+        "Record the same steps in float32 on the same card, then run: mpprof report {run} --baseline FLOAT32; "
+        "{recorder} records the step times for an error bar too",
+        "mpprof report {run} --baseline FLOAT32", "how", when=(its.in_16_bits,),
+    ),
+    Row(
+        "record other precision", ANY, "record it once in float32 and once in 16 bits",
+        "mpprof report MIXED --baseline FLOAT32", unless=(its.in_float32, its.in_16_bits),
+    ),
+    Row(
+        "record other precision", ANY,
+        "Record it once in float32 and once in 16 bits, each with {recorder}(logdir), which keeps the policy; then "
+        "run: mpprof report MIXED --baseline FLOAT32",
+        "mpprof report MIXED --baseline FLOAT32", "how", unless=(its.in_float32, its.in_16_bits),
+    ),
+)  # fmt: skip

@@ -1,0 +1,97 @@
+"""What several causes are remedied by: rows made for each of them, and groups of frameworks and cards."""
+
+from __future__ import annotations
+
+from mpprof.diagnosis.remedies import conditions as its
+from mpprof.diagnosis.remedies.frameworks import (
+    ANY,
+    JAX,
+    KERAS,
+    ON_JAX,
+    ON_TENSORFLOW,
+    ON_TORCH,
+    TENSORFLOW,
+    TORCH,
+    UNKNOWN,
+    WITHOUT_KERAS,
+    Framework,
+)
+from mpprof.diagnosis.remedies.row import ANY_VENDOR, Row
+from mpprof.model.device import Vendor
+
+NVIDIA: frozenset[Vendor] = frozenset({"nvidia"})
+AMD: frozenset[Vendor] = frozenset({"amd"})
+NOT_NVIDIA: frozenset[Vendor] = ANY_VENDOR - NVIDIA
+OTHER_VENDORS: frozenset[Vendor] = ANY_VENDOR - NVIDIA - AMD
+KERAS_ON_TENSORFLOW: frozenset[Framework] = frozenset({"keras on tensorflow"})
+KERAS_ON_JAX: frozenset[Framework] = frozenset({"keras on jax"})
+KERAS_ON_TORCH: frozenset[Framework] = frozenset({"keras on torch"})
+
+COMPILE = "model.compile(optimizer=model.optimizer, loss=model.loss, jit_compile=True)"
+SCALED = (
+    "optimizer = {scaled_optimizer}(model.optimizer)\nmodel.compile(optimizer=optimizer, loss=model.loss)"
+)
+ADAM_SCALED = "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3))"
+
+
+def fused(code: str, what: str = "", case: str = "") -> tuple[Row, ...]:
+    """Return a compiler that fuses kernels, by framework; `what` it does to this cause."""
+    rows = (
+        (KERAS, "jit_compile=True", COMPILE, (), (its.compiled,)),
+        (
+            TENSORFLOW, "@tf.function(jit_compile=True) on the step",
+            "train_step = tf.function(train_step, jit_compile=True)", (), (its.compiled,),
+        ),
+        (TORCH, "torch.compile(model)", "model = torch.compile(model)", (), (its.compiled,)),
+        (JAX, "one jax.jit around the whole step", "train_step = jax.jit(train_step)", (its.eager_jax,), ()),
+    )  # fmt: skip
+    return tuple(
+        Row(code, on, f"{how} {what}".rstrip(), snippet, case, when=when, unless=unless, loop=True)
+        for on, how, snippet, when, unless in rows
+    )
+
+
+def in_bfloat16(code: str, start: str = "") -> tuple[Row, ...]:
+    """Return bfloat16 in place of float16; `start` joins it with the remedy before."""
+    rows = (
+        (KERAS, "mixed_bfloat16", '{set_policy}("mixed_bfloat16")'),
+        (TORCH, "bfloat16", 'torch.autocast("cuda", dtype=torch.bfloat16)'),
+        (WITHOUT_KERAS - TORCH, "bfloat16", ""),
+    )
+    return tuple(
+        Row(code, on, f"{start}{name} where the device has it", snippet, unless=(its.lacks_bfloat16,))
+        for on, name, snippet in rows
+    )
+
+
+def non_finite(code: str) -> tuple[Row, ...]:
+    """Return what names the op that gives the first value that is not finite."""
+    rows = (
+        (ON_TENSORFLOW, "tf.debugging.enable_check_numerics()"),
+        (ON_JAX, 'jax.config.update("jax_debug_nans", True)'),
+        (ON_TORCH, "torch.autograd.set_detect_anomaly(True)"),
+    )
+    found = "find the first value that is not finite"
+    named = tuple(Row(code, on, f"{found} with {call}", call, loop=True) for on, call in rows)
+    return (*named, Row(code, UNKNOWN, found, loop=True))
+
+
+def float32_for(code: str, keras: str, snippet: str, other: str) -> tuple[Row, ...]:
+    """Return float32 for a part of a model in 16 bits; nothing in a run that is float32 as a whole."""
+    unless = (its.in_float32,)
+    return (
+        Row(code, KERAS, keras, snippet, unless=unless),
+        Row(
+            code, TORCH, f'torch.autocast("cuda", enabled=False) around {other}',
+            'with torch.autocast("cuda", enabled=False):\n    x = layer(x.float())', unless=unless,
+        ),
+        Row(code, WITHOUT_KERAS - TORCH, f"float32 for {other}", unless=unless),
+    )  # fmt: skip
+
+
+def newer_library(code: str) -> tuple[Row, ...]:
+    """Return a newer library of convolutions, by the card."""
+    return (
+        Row(code, ANY, "a newer cuDNN", vendors=NVIDIA),
+        Row(code, ANY, "a newer MIOpen", vendors=AMD),
+    )

@@ -1,0 +1,164 @@
+"""Matrix work of a 16-bit run ran off the Tensor Cores, and no narrower cause explains it.
+
+What it means
+    The run computes in 16 bits, and part of its matrix work still ran on ordinary arithmetic, or in TF32.
+    What keeps it there is none of the known causes (MP104, MP401 to MP410), or what would tell was not
+    recorded.
+
+How we know
+    The kernels' placement and precision, less all that other causes claim: three percent of the step or more.
+    Each is given the best explanation there is: from the types and sizes of its op's inputs, the policy of
+    its layer, and the kernel's own name. The commonest: a layer that computes in float16 by its policy, and a
+    kernel that multiplies float32, because something cast its inputs.
+
+What it costs
+    Its time against that of 16-bit kernels on Tensor Cores, where such a rate is known; else no cost is
+    stated, and the time of these kernels is all there is.
+
+What to do
+    Find the op, and what it is fed with:
+
+        mpprof ops RUN --sort total_ns
+        x = keras.ops.cast(x, self.compute_dtype)
+
+When to ignore
+    Where those ops are meant to compute in float32, or could never use Tensor Cores (depthwise convolutions,
+    products with a vector).
+
+Sources
+    Seen in a 16-bit run with 63 % of its step in float32 kernels, of which no narrower cause was true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpprof.analysis.kernels import eligibility
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.outcomes import REMAINDER, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
+from mpprof.model.account import Cell
+from mpprof.model.finding import Severity
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ns, format_ratio
+
+CODE, SLUG, TITLE = (
+    "MP412",
+    "unexplained-fallback",
+    "Matrix work ran off the Tensor Cores, and no narrower cause explains it",
+)
+SPECIFICITY = REMAINDER
+BOUND = "device"
+
+SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+NOTABLE_RATIO = 0.03
+"""From three percent of the step on no such time is passed over, whatever it could be."""
+_MOST_REASONS = 2
+
+
+@frozen
+class _Reason:
+    """Why an op ran where it did. `never`: no Tensor Core could have taken it."""
+
+    text: str
+    never: bool = False
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return Unable("the run used no GPU")
+    need(signals.gpu_account)
+    if not signals.computes.narrow:
+        return Clear("the run does not compute in 16 bits")
+    if signals.half == "bf16" and not eligibility.multiplies("bf16", known(signals.capability)):
+        return Clear("this card has no units for bfloat16 (MP804)")
+    rows = _left(signals)
+    ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
+    if ratio < NOTABLE_RATIO:
+        return Clear(f"matrix work off the Tensor Cores of no known cause takes {format_ratio(ratio)}")
+    reasons: dict[_Reason, list[int]] = {}
+    for row in sorted(rows, key=lambda row: -signals.cells[row].ns_per_step):
+        reasons.setdefault(_reason(signals, signals.cells[row]), []).append(row)
+    possible = [row for reason, own in reasons.items() if not reason.never for row in own]
+    best = known(attainable.matrix(signals, possible))
+    if best is not None and signals.cost_ratio(best.claims) < SCALE.info_ratio:
+        best = None
+    shown = sorted(reasons.items(), key=lambda item: -signals.time(tuple(item[1])))
+    heaviest = max(rows, key=lambda row: signals.cells[row].ns_per_step)
+    return Found(
+        summary=(
+            f"{format_ns(signals.time(rows))} of matrix work a step ({format_ratio(ratio)}) "
+            f"did not run in 16 bits on {signals.matrix_units}, and no narrower cause explains it: "
+            + "; ".join(f"{_names(signals, own)}: {reason.text}" for reason, own in shown[:_MOST_REASONS])
+        ),
+        evidence=(
+            evidence.ratio("such matrix work in the step", ratio, NOTABLE_RATIO),
+            evidence.text("heaviest kernel", signals.cells[heaviest].kernel),
+            *((evidence.text("attainable value from", best.source),) if best else ()),
+        ),
+        cases=("never",) if not possible else ("",),
+        confidence=best.confidence if best else "low",
+        scale=SCALE if best else None,
+        severity=None if best else _by_share(signals, tuple(possible)),
+        claims=best.claims if best else (),
+        layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
+    )
+
+
+def _left(signals: Signals) -> tuple[int, ...]:
+    """The matrix work not in 16 bits on matrix units that no cause claims, nor the rest of its layer."""
+    taken = {
+        (cell.layer, cell.precision)
+        for cell in (signals.cells[row] for row in signals.claimed)
+        if cell.category == "matmul" and cell.layer
+    }
+    return tuple(
+        row
+        for row in signals.not_in_16_bits
+        if row not in signals.claimed
+        and (signals.cells[row].layer, signals.cells[row].precision) not in taken
+    )
+
+
+def _by_share(signals: Signals, rows: tuple[int, ...]) -> Severity:
+    """Where no cost is known, the time itself is the most that it can be."""
+    ratio = signals.time(rows) / signals.whole_ns
+    return "warning" if ratio >= SCALE.error_ratio else "info"
+
+
+def _names(signals: Signals, rows: list[int]) -> str:
+    cells = [signals.cells[row] for row in rows]
+    return evidence.listed([cell.layer or cell.op or cell.kernel or "an op without a name" for cell in cells])
+
+
+def _reason(signals: Signals, cell: Cell) -> _Reason:
+    """The best explanation that types, sizes, policy and name give."""
+    facts = signals.layer(cell.layer)
+    dtype = facts.compute_dtype if facts else None
+    product = eligibility.product_of_shapes(
+        cell.op_type or "", eligibility.parse_shapes(cell.shapes or ""), cell.family or "other"
+    )
+    if cell.family == "depthwise" or product is not None:
+        product = product or eligibility.Product("depthwise", cell.inputs or "unknown")
+        judged = eligibility.judge(
+            replace(product, compute_dtype=dtype or ""),
+            capability=known(signals.capability), tensor_cores=True,
+        )  # fmt: skip
+        if judged.answer == "could_never":
+            return _Reason(judged.reasons[0][1], never=True)
+        if judged.answer == "could":
+            return _Reason(judged.reasons[0][1])
+    ran = "a TF32 kernel ran" if cell.precision == "tf32" else f"an {cell.precision} kernel ran"
+    if cell.inputs in HALF_PRECISIONS and cell.precision not in HALF_PRECISIONS:
+        return _Reason(f"the inputs of its op are {cell.inputs}, but {ran}")
+    if cell.precision in HALF_PRECISIONS:
+        return _Reason("16-bit operands, of sizes that are not known, in an ordinary kernel")
+    if cell.precision in (None, "unknown"):
+        return _Reason("a kernel off the Tensor Cores ran, whose name does not tell its type")
+    if dtype in HALF_DTYPES:
+        return _Reason(f"{dtype} by its policy, but {ran}")
+    if dtype is not None:
+        return _Reason(f"{dtype} by its policy")
+    return _Reason(
+        f"{ran}, and {'the policy of its layer was not recorded' if cell.layer else 'its layer is not known'}"
+    )

@@ -1,0 +1,69 @@
+"""Why profiled steps take longer than the others: by the steps around them, which nobody profiled."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.frozen import frozen
+
+NEAR_STEPS = 5
+"""So many steps before the window, and after it, tell how long steps took at that time."""
+STILL_LONGER = 1.25
+"""Steps that take a quarter more than a steady one are not steady."""
+
+Reason = Literal["profiler", "warm-up", "load", "unknown"]
+
+
+@frozen
+class Around:
+    """How long the steps beside the window took, in the median; None where none of them has a time. The one
+    next to it on either side is left out: the profiler starts and stops in it."""
+
+    before_ns: float | None
+    after_ns: float | None
+
+
+def profiled_ns(signals: Signals) -> float | None:
+    """A profiled step without the time in which it was compiled anew (MP902), which no profiler adds."""
+    account = known(signals.account)
+    if account is None:
+        return None
+    return account.window_ns - signals.time(signals.select(lambda cell: cell.category == "idle_compile"))
+
+
+def reason(signals: Signals) -> Reason:
+    """What makes profiled steps longer than steady ones: steps beside them that are as steady ones leave the
+    profiler; else it is warm-up where steady steps come later, and the load of the machine where not."""
+    account, summary, beside = known(signals.account), known(signals.summary), around(signals)
+    if account is None or summary is None or not summary.median_ns or beside is None:
+        return "unknown"
+    limit_ns = STILL_LONGER * summary.median_ns
+    known_ns = [ns for ns in (beside.before_ns, beside.after_ns) if ns is not None]
+    if not known_ns:
+        return "unknown"
+    if min(known_ns) <= limit_ns:
+        return "profiler"
+    first = summary.first_steady
+    return "warm-up" if first is None or max(account.steps) < first else "load"
+
+
+def around(signals: Signals) -> Around | None:
+    """The times of the steps beside the window; None where the log or the steps' numbers do not tell them."""
+    account, table = known(signals.account), known(signals.table)
+    if account is None or table is None or not account.steps or min(account.steps) < 0:
+        return None
+    timed = (table.interval_ns > 0) & ~table.profiled
+    first, last = min(account.steps), max(account.steps)
+    if table.profiled.any():
+        first, last = int(table.step[table.profiled].min()), int(table.step[table.profiled].max())
+    per_step = table.interval_ns / table.covers
+
+    def middle(low: int, high: int) -> float | None:
+        rows = timed & (table.step >= low) & (table.step <= high)
+        return float(np.median(per_step[rows])) if rows.any() else None
+
+    return Around(middle(first - 1 - NEAR_STEPS, first - 2), middle(last + 2, last + 1 + NEAR_STEPS))

@@ -1,0 +1,80 @@
+"""Words that several sentences share: what a class of time is called, and what keeps a speedup low."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpprof.model.account import AttainableRange, Class, Limit, LimitKind
+from mpprof.model.quantities import format_ns, format_ratio, format_speedup
+
+CLASS_WORDS: dict[Class, str] = {
+    "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work", "reduce": "sums",
+    "gather_scatter": "lookups", "cast": "casts", "layout": "layout changes", "optimizer": "the optimizer",
+    "loss_scale": "loss scaling", "other": "other work", "unknown": "unidentified work",
+    "comm": "communication", "copy": "copies", "idle_input": "waiting for input",
+    "idle_launch": "waiting for launches", "idle_sync": "waits of the host", "idle_compile": "compiling",
+    "idle_between_steps": "the loop between steps", "idle_other": "idling for no recorded cause",
+    "profiling": "the profiler",
+}  # fmt: skip
+LOW_SPEEDUP = 2.0
+"""An attainable speedup below it wants an explanation: 16 bits are known for more."""
+LEAST_RATIO, ENOUGH_RATIO, MOST_LIMITS = 0.15, 0.5, 2
+"""Parts of a seventh of the attainable step or more are named, until they are half of it together."""
+_WHY: dict[LimitKind, str] = {
+    "float32": "which stays in float32",
+    "memory": "which is bound by memory and at most twice as fast in 16 bits",
+    "short": "of kernels under 5 µs, which are bound by their launch",
+    "wait": "which precision does not shorten",
+    "same": "which stays as it is",
+}
+
+
+def listed(parts: Sequence[str]) -> str:
+    """ "a, b and c"; "nothing stands out" of none."""
+    if len(parts) < 2:
+        return "".join(parts) or "nothing stands out"
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def limiting(limits: Sequence[Limit], step: str = "the float32 step") -> str:
+    """What keeps the attainable speedup low, as a clause: "61.0 % of the float32 step is the optimizer, which
+    stays in float32"; empty where nothing is known of it."""
+    whole = sum(limit.best_ns for limit in limits)
+    named: list[Limit] = []
+    for limit in limits:
+        so_far = sum(other.best_ns for other in named)
+        if len(named) == MOST_LIMITS or so_far >= ENOUGH_RATIO * whole or limit.best_ns < LEAST_RATIO * whole:
+            break
+        named.append(limit)
+    said = [_limit(limit) for limit in named]
+    if not said:
+        return ""
+    if named[0].kind == "host":
+        return said[0]
+    return f"{said[0].replace(' is ', f' of {step} is ', 1)}{''.join(f', and {more}' for more in said[1:])}"
+
+
+def _limit(limit: Limit) -> str:
+    if limit.kind == "host":
+        return f"the host needs {format_ns(limit.best_ns)} for each step"
+    part = f"{format_ratio(limit.ratio)} is {CLASS_WORDS[limit.category]}"
+    if limit.kind == "tf32":
+        times = format_speedup(limit.ns_per_step / limit.best_ns)
+        return f"{part} that runs on Tensor Cores in TF32 already, at most {times} as fast in 16 bits"
+    if limit.kind == "compute":
+        return f"{part}, {format_speedup(limit.ns_per_step / limit.best_ns)} as fast at best"
+    return f"{part}, {_WHY[limit.kind]}"
+
+
+def attainable_range(found: AttainableRange, *, one_step: bool, units: str) -> str:
+    """What 16 bits could make of a float32 run, as a clause."""
+    if found.eligible_ratio > 0.0:
+        share = f"{format_ratio(found.eligible_ratio)} of the device's time could use {units}"
+    else:
+        share = f"nothing that the device does could use {units}"
+    low, high = format_speedup(found.low), format_speedup(found.high)
+    span = low if low == high else f"{low.removesuffix('x')} to {high}"
+    rests = "a range, from one profiled step" if one_step else "a range: nothing was recorded in 16 bits"
+    said = f"{share}, and {span} is attainable ({rests})"
+    why = limiting(found.limits, "the step") if found.high < LOW_SPEEDUP else ""
+    return f"{said}, because {why}" if why else said

@@ -1,0 +1,617 @@
+"""The types of the JSON documents `mpprof.report/1` and `mpprof.compare/1`, and of the tables' rows.
+
+`report.schema` generates both JSON Schemas from these types. A string in `Annotated` is a key's description
+there, a pair a keyword of the schema. Keys that were added after version 0.1 are `NotRequired`. Only type
+checkers and `report.schema` import this file, so it costs a report nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from mpprof.model.account import Class, ComputeEvidence, ComputeKind, LimitKind, Phase
+from mpprof.model.finding import Confidence, Severity
+from mpprof.model.kernels import Family, Placement, Precision, Strength
+
+Number = float
+Reading = float | Literal["NaN", "Infinity", "-Infinity"]
+"""A number that need not be finite. In the schema every number is one: a stored document may hold them."""
+Code = Annotated[str, ("pattern", "^MP[0-9]{3}$")]
+Count = Annotated[int, ("minimum", 0)]
+Interval = Annotated[list[Number], ("minItems", 2), ("maxItems", 2)]
+Sentences = Annotated[list[str], ("maxItems", 3)]
+
+# --- mpprof.report/1 ---------------------------------------------------------------------------------------
+
+
+class Report(TypedDict):
+    """One run: where the time of a step goes, why, and what each remedy would give back. Null: not known,
+    with the reason in `absent`. Keys may be added within a version; none is renamed or removed."""
+
+    schema: Literal["mpprof.report/1"]
+    run: Run
+    steps: Annotated[Steps | None, "The step log; null where there is none."]
+    time: Annotated[Time | None, "The account of a step."]
+    tensor_core: TensorCore | None
+    speedup: Speedup | None
+    bounds: Annotated[list[Bound], "What records alone prove."]
+    memory: Memory | None
+    findings: Annotated[list[Finding], "Worst first."]
+    unable: Annotated[list[Unable], "Causes that could not be judged: not the same as clear."]
+    clear: list[Code]
+    warnings: list[str]
+    absent: Annotated[
+        dict[str, str],
+        "Field to reason, nested fields by their path; `trace.…`: what the trace's format or file does not "
+        "hold.",
+    ]
+    verdict: Annotated[str, "One sentence."]
+    cause: NotRequired[Annotated[Code | None, "The finding that the verdict names."]]
+    explanation: NotRequired[
+        Annotated[
+            Sentences, "Up to three sentences for who must mend it: where the step goes, why, what to do."
+        ]
+    ]
+    whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order that pays first."]]
+    facts: NotRequired[
+        Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
+    ]
+
+
+class Facts(TypedDict):
+    step_ns: Annotated[Number | None, "This run's step, as in `time`, else as in `steps`."]
+    baseline_step_ns: Annotated[Number | None, "The measured baseline's, for as many examples."]
+    observed: Annotated[Number | None, "Speedup over the measured baseline."]
+    attainable: Annotated[
+        Number | None,
+        "Speedup that this card allows with everything but precision as in the baseline: "
+        "speedup.expected_with_host, where it is known, else speedup.expected.",
+    ]
+    attainable_step_ns: Annotated[Number | None, "The step at the attainable speedup."]
+    unexplained_ns: Annotated[
+        Number | None, "What no cause recovers of this run's step less the attainable one."
+    ]
+    after_remedies_ns: Annotated[
+        Number | None, "The step after all remedies, which may be below the attainable one."
+    ]
+    limited_by: Annotated[Literal["host", "device"] | None, "What limits the step after all remedies."]
+    causes: Annotated[
+        list[Cause],
+        "The findings that cost time or come before all that do, in the order in which to mend them.",
+    ]
+
+
+class Cause(TypedDict):
+    code: Code
+    slug: str
+    gain_ns_per_step: Annotated[
+        Number | None, "Of the step, after the causes before it; null: to be settled first, costs no time."
+    ]
+    recovers_ns_per_step: Annotated[Number | None, "Of the gain, what lies above the attainable step."]
+    step_ns: Annotated[Number | None, "The step once it and those before it are mended."]
+
+
+class Run(TypedDict):
+    name: str
+    policy: Annotated[str | None, "The process' global policy."]
+    backend: str | None
+    device: Annotated[str | None, "The main device's name."]
+    jit_compile: bool | str | None
+    batch_size: Annotated[int | None, "Global, over all devices."]
+    id: str
+    compute_dtype: Annotated[str | None, "The model's own, which may differ from the policy."]
+    computes_in: NotRequired[Annotated[ComputesIn, "What the run computes in, and what tells it."]]
+
+
+class ComputesIn(TypedDict):
+    kind: ComputeKind
+    dtype: Annotated[str | None, "The 16-bit type, else the wide one; null: not known."]
+    by: Annotated[
+        ComputeEvidence,
+        "The recorded policy, the input types of the matrix ops, or the share of matrix kernel time.",
+    ]
+    ratio: Annotated[Number | None, "Of the matrix time in 16 bits or less, where that decided."]
+    text: Annotated[str, "For people."]
+    reason: str
+
+
+class Steps(TypedDict):
+    count: Count
+    steady: Annotated[Count, "Neither warm-up, profiled, nor an epoch's edge."]
+    median_ns: Annotated[Number | None, "Of the steady steps."]
+    p95_ns: Number | None
+    skipped: Annotated[int | None, "Optimizer updates skipped."]
+    skipped_ratio: Number | None
+    loss_scale: LossScale | None
+    peak_memory_bytes: int | None
+    interval_ns: Annotated[Interval | None, "95 % confidence interval of the median."]
+    first_steady: Annotated[int | None, "Step at which warm-up has ended."]
+    workers: NotRequired[
+        Annotated[list[Worker], "Each worker's own step times, where several trained together; else empty."]
+    ]
+
+
+class LossScale(TypedDict):
+    first: Reading
+    last: Reading
+    min: Reading
+    max: Reading
+
+
+class Worker(TypedDict):
+    worker: Count
+    count: Count
+    median_ns: Number | None
+    p95_ns: Number | None
+
+
+class Time(TypedDict):
+    basis: Annotated[
+        Literal["wall", "window", "device", "host"],
+        "What step_ns rests on: steady unprofiled steps (wall), the profiler window (window, device), or ops "
+        "on the host's threads (host: no accelerator).",
+    ]
+    step_ns: Annotated[Number, "The step: function_ns and idle_between_steps_ns, where they are known."]
+    function_ns: NotRequired[
+        Annotated[Number | None, "The training function's work: a step without what lies between two steps."]
+    ]
+    idle_between_steps_ns: NotRequired[
+        Annotated[
+            Number | None, "From a step's end to the next one's beginning; null: not known, see `absent`."
+        ]
+    ]
+    between_steps: NotRequired[
+        Annotated[
+            list[BetweenSteps] | None,
+            "What the loop and its callbacks do between two steps, per step, longest on the host first.",
+        ]
+    ]
+    wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
+    window_ns: Annotated[Number, "The mean profiled step."]
+    device_ns: Annotated[Number, "Busy time of the main device per step."]
+    slices: Annotated[list[Slice], "Of the main device; classes without time are left out."]
+    devices: Annotated[list[Device], "All of them, the main device first."]
+    device: Annotated[str, "The main device, as the trace names it."]
+    window_steps: Annotated[Count, "Whole steps in the profiler window."]
+    step_source: Annotated[str, "How steps were told apart."]
+    notes: Annotated[list[str], "What was left out or shifted."]
+
+
+class BetweenSteps(TypedDict):
+    name: Annotated[str, "In plain words, with the names of the events behind it."]
+    host_ns: Annotated[Number, "On the host between two steps."]
+    device_ns: Annotated[Number, "Of the device's work launched there."]
+
+
+class Device(TypedDict):
+    device: str
+    step_ns: Number
+    slices: list[Slice]
+    busy_ns: Number
+
+
+_Classed = TypedDict("_Classed", {"class": Class})  # `class` cannot be an attribute's name
+
+
+class Slice(_Classed):
+    ns_per_step: Annotated[
+        Number,
+        "Time that belongs to this class alone. The slices sum to the step within 1 ns; `profiling` may be "
+        "negative.",
+    ]
+    ratio: Annotated[Number, "Of the step."]
+    hidden_ns_per_step: Annotated[
+        Number, "Time of this class behind work of a class that goes first; in no sum."
+    ]
+    by: Annotated[list[MatmulShare], "Only of matmul: parts that sum to the slice."]
+    causes: NotRequired[
+        Annotated[
+            list[IdleCause],
+            "Only of idle classes: what is known of parts of it; of the rest of idle_other nothing is known.",
+        ]
+    ]
+
+
+class IdleCause(TypedDict):
+    cause: Annotated[str, "What the device waited for."]
+    ns_per_step: Number
+
+
+class MatmulShare(TypedDict):
+    placement: Placement
+    precision: Precision
+    ns_per_step: Number
+    transforms_ns_per_step: NotRequired[
+        Annotated[
+            Number,
+            "Of it, Winograd, FFT and im2col transforms of convolutions: helpers that multiply nothing.",
+        ]
+    ]
+
+
+class TensorCore(TypedDict):
+    matmul_ns_per_step: Number
+    ratio: Annotated[Number | None, "Of matrix time."]
+    reason: Annotated[str | None, "Why there is no ratio."]
+    by_precision: Annotated[dict[Precision, Number], "Nanoseconds per step on matrix units."]
+    fallback_ns_per_step: Annotated[Number, "Matrix work on ordinary arithmetic."]
+    unknown_ratio: Annotated[Number, "Of the device's kernel time."]
+    verified_ratio: NotRequired[
+        Annotated[Number, "Of matrix time: what hardware counters decided. Left out where none were read."]
+    ]
+    of: NotRequired[
+        Annotated[
+            Literal["window"],
+            "No step can be told apart: the times are of the whole profiler window. Left out where they are "
+            "of a step.",
+        ]
+    ]
+    unit: NotRequired[Annotated[Placement, "Beside `of`: which matrix unit it is a share of."]]
+
+
+class Speedup(TypedDict):
+    baseline: Literal["measured", "estimated"]
+    baseline_id: str | None
+    observed: Number | None
+    interval: Annotated[Interval | None, "95 % confidence."]
+    expected: Annotated[Number | None, "What this device could reach."]
+    expected_with_host: Annotated[Number | None, "The same, with the host's need per step as the floor."]
+    ceiling: Annotated[Number | None, "By peak rates."]
+    estimated: Annotated[
+        EstimatedSpeedup | None, "Never measured: a range over what float32 would have taken."
+    ]
+    slices: list[GapSlice]
+    unexplained_ns: Annotated[
+        Number | None,
+        "What no remedy recovers of above_attainable_ns; without an expectation, of gap_ns.",
+    ]
+    baseline_step_ns: Number | None
+    reach_ns: Annotated[Number | None, "The step that could be reached."]
+    gap_ns: Annotated[Number | None, "step_ns - reach_ns."]
+    per_example: NotRequired[
+        Annotated[bool, "The batches differ: the baseline's times are scaled to this run's batch."]
+    ]
+    lost_ns: NotRequired[
+        Annotated[
+            Number | None,
+            "What parts of the step take above their reach: gap_ns = lost_ns - gained_ns.",
+        ]
+    ]
+    gained_ns: NotRequired[Annotated[Number | None, "What other parts take below it."]]
+    baseline_dtype: NotRequired[Annotated[str | None, "What the baseline's records say it computes in."]]
+    attainable: NotRequired[
+        Annotated[
+            AttainableRange | None,
+            "What this card allows: of a measured pair (both ends alike, but from a single step a range), or "
+            "of a float32 run in 16 bits (a range).",
+        ]
+    ]
+    limits: NotRequired[
+        Annotated[list[Limit], "What the attainable step consists of, and why it becomes no shorter."]
+    ]
+    above_attainable_ns: NotRequired[
+        Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
+    ]
+
+
+class AttainableRange(TypedDict):
+    low: Number
+    high: Number
+    eligible_ratio: Annotated[
+        Number | None, "Share of the float32 run's device time that could use matrix units in 16 bits."
+    ]
+    assumptions: list[str]
+
+
+class Limit(_Classed):
+    kind: Annotated[
+        LimitKind,
+        "Stays in float32; bound by memory; in TF32 already; matrix work at its best; bound by launching; a "
+        "wait; stays the same; the host needs as long.",
+    ]
+    ns_per_step: Annotated[Number, "In the float32 step."]
+    best_ns: Annotated[Number, "In the attainable one."]
+    ratio: Annotated[Number, "Of the float32 step."]
+
+
+class EstimatedSpeedup(TypedDict):
+    low: Number
+    high: Number
+    assumptions: list[str]
+
+
+class GapSlice(_Classed):
+    layer: Annotated[
+        str | None,
+        "Of a kernel for several layers the one of its matrix work, else of most of its work.",
+    ]
+    ns_per_step: Annotated[Number, "now - baseline / ratio; the slices sum to the gap."]
+    baseline_ns: Number
+    mixed_ns: Number
+    ratio: Annotated[Number, "What this device could reach for that role."]
+    ratio_source: str
+    added_ns: NotRequired[
+        Annotated[Number, "Work that 16 bits bring in every healthy run; no part of the gap."]
+    ]
+
+
+class Bound(TypedDict):
+    statement: str
+    value: Number
+    unit: str
+    assumptions: list[str]
+
+
+class Memory(TypedDict):
+    peak_bytes: int
+    at_peak: Annotated[list[MemoryItem], "Each division sums to the peak as far as it is known."]
+    saved_bytes: int | None
+    reachable_bytes: int | None
+
+
+class MemoryItem(TypedDict):
+    by: Literal["dtype", "op", "layer", "kind"]
+    name: str
+    bytes: int
+
+
+class Finding(TypedDict):
+    code: Annotated[Code, "Stable: `mpprof explain CODE`."]
+    slug: str
+    title: str
+    severity: Severity
+    confidence: Confidence
+    cost_ns_per_step: Number | None
+    cost_bytes: int | None
+    gap_ratio: Annotated[
+        Number | None, "What it explains over gap_ns; above 1 where other parts gained time."
+    ]
+    evidence: list[Evidence]
+    remedy: str
+    remedies: NotRequired[Annotated[list[Remedy], "What `remedy` says, one by one."]]
+    whatif_step_ns: Annotated[Number | None, "The step once it is remedied."]
+    summary: Annotated[str, "One sentence with the numbers in it; may be empty."]
+    layers: list[str]
+    lost_ratio: NotRequired[
+        Annotated[Number | None, "What it explains of the time lost against the reach: 0 to 1."]
+    ]
+    gain_ns_per_step: NotRequired[
+        Annotated[
+            Number | None,
+            "What its remedy gains of a step after those before it in whatif.order, by which findings are "
+            "ordered; null: no part of that plan.",
+        ]
+    ]
+    recovers_ns_per_step: NotRequired[
+        Annotated[
+            Number | None,
+            "Of the gain, what this run lost against the attainable step: the sum over all findings and "
+            "speedup.unexplained_ns are the step less the attainable one.",
+        ]
+    ]
+
+
+class Evidence(TypedDict):
+    name: str
+    value: Annotated[Reading | str | bool | None, "Measured."]
+    unit: Annotated[str, "ns, bytes, ratio, count, speedup, text, ..."]
+    limit: Annotated[Reading | str | None, "What the value was held against."]
+
+
+class Remedy(TypedDict):
+    text: str
+    snippet: Annotated[str | None, "Code to copy, Python or shell."]
+
+
+class Unable(TypedDict):
+    code: Code
+    reason: str
+
+
+class WhatIf(TypedDict):
+    order: list[WhatIfStep]
+    best_step_ns: Number
+    floor: Floor
+
+
+class WhatIfStep(TypedDict):
+    code: Code
+    step_ns: Annotated[Number, "The step with this remedy and all before it."]
+    gain_ns: Number
+    hidden_ns: Annotated[Number, "What of its gain stays hidden behind the host."]
+
+
+class Floor(TypedDict):
+    by: Literal["host", "device"]
+    host_ns: Number | None
+
+
+# --- mpprof.compare/1 --------------------------------------------------------------------------------------
+
+
+class Comparison(TypedDict):
+    """Two runs, or a ladder of many in the order given. `runs` are reports of schema mpprof.report/1."""
+
+    schema: Literal["mpprof.compare/1"]
+    runs: Annotated[list[Report], ("minItems", 2)]
+    steps: list[Rung]
+    kernels: list[KernelChange]
+    batches: NotRequired[
+        Annotated[
+            list[Batches],
+            "Runs of one model and type at several batch sizes, smallest first: what their step times tell.",
+        ]
+    ]
+
+
+_RungEnds = TypedDict(  # `from` cannot be an attribute's name
+    "_RungEnds", {"from": Annotated[Count, "Row of `runs`."], "to": Annotated[Count, "Row of `runs`."]}
+)
+FromTo = TypedDict("FromTo", {"from": Number | None, "to": Number | None})
+
+
+class Rung(_RungEnds):
+    observed: Number | None
+    expected: Number | None
+    interval: Interval | None
+    slices: list[GapSlice]
+    findings: list[Finding]
+    expected_with_host: Number | None
+    ceiling: Number | None
+    gap_ns: Number | None
+    unexplained_ns: Number | None
+    labels: Annotated[list[str], "In which respects the two are unlike; empty: comparable."]
+    refused: Annotated[str | None, "Why they cannot be compared."]
+    absent: dict[str, str]
+    per_example: NotRequired[Annotated[bool, "The batches differ: times are compared per example."]]
+    examples_per_s: NotRequired[FromTo]
+    lost_ns: NotRequired[
+        Annotated[
+            Number | None,
+            "What parts of the step take above their reach: gap_ns = lost_ns - gained_ns.",
+        ]
+    ]
+    gained_ns: NotRequired[Annotated[Number | None, "What other parts take below it."]]
+    above_attainable_ns: NotRequired[
+        Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
+    ]
+    cards: NotRequired[Annotated[str | None, "What two different cards can do at their peaks."]]
+    explanation: NotRequired[
+        Annotated[Sentences, "Up to three sentences on the later run against the earlier."]
+    ]
+    notes: NotRequired[Annotated[list[str], "What makes the parts of the two runs hard to compare."]]
+    matching: NotRequired[
+        Annotated[
+            Matching | None,
+            "How much of two runs was aligned, as shares of the time of each run's ops, and the ops that "
+            "only one has.",
+        ]
+    ]
+
+
+class Matching(TypedDict):
+    by_op_ratio: FromTo
+    by_layer_ratio: FromTo
+    only_from: list[OpTime]
+    only_to: list[OpTime]
+
+
+class OpTime(TypedDict):
+    op: str
+    ns_per_step: Number
+
+
+class KernelChange(TypedDict):
+    key: str
+    by: Literal["name", "op"]
+    from_ns: Annotated[Number | None, "Per step; null: not in that run."]
+    to_ns: Number | None
+    step: Annotated[Count, "Row of `steps`."]
+
+
+class Batches(TypedDict):
+    runs: list[int]
+    batch_sizes: list[int]
+    ns_per_example: list[Number]
+    spread_ratio: Annotated[Number | None, "The largest time per example over the smallest, less 1."]
+    fixed_ns: Annotated[Number | None, "What a step takes whatever its size."]
+    utilization_ratio: Annotated[Number | None, "The highest median on record."]
+    statements: list[str]
+
+
+# --- rows of the tables ------------------------------------------------------------------------------------
+
+Row = Mapping[str, Any]
+"""A row of any table, for what goes by the names of its columns (`report.tables.KEYS`)."""
+
+
+class Reason(TypedDict):
+    code: str
+    text: str
+
+
+class KernelRow(TypedDict):
+    """A row of `mpprof kernels`: a kernel name of one op, with one verdict on where it ran."""
+
+    device: str
+    name: str
+    op: str | None
+    layer: str | None
+    placement: Placement
+    precision: Precision
+    family: Family | None
+    reason: Reason
+    calls: int
+    total_ns: int
+    ratio: float
+    strength: Strength
+    flops_per_s: float | None
+    stream: NotRequired[str]
+
+
+class Eligibility(TypedDict):
+    """Whether the matrix work of an op could use Tensor Cores, and why not; None for an op without any."""
+
+    eligible: Literal["did", "could", "could_never", "unknown"] | None
+    eligible_reason: Reason | None
+
+
+class Rates(TypedDict):
+    """How fast an op was; None for what shapes or the card's peaks do not tell."""
+
+    flops_per_call: float | None
+    bytes_per_call: float | None
+    flops_per_s: float | None
+    bytes_per_s: float | None
+    roofline_ratio: float | None
+    bound: Literal["compute", "memory"] | None
+
+
+class OpRow(Eligibility, Rates):
+    """A row of `mpprof ops`."""
+
+    device: str
+    op: str | None
+    type: str | None
+    layer: str | None
+    phase: Phase
+    calls: int
+    total_ns: int
+    ratio: float
+    matmul_ns: int
+    tensor_core_ratio: float | None
+    placement: Placement
+    precision: Precision
+    placement_ns: dict[Placement, int]
+    precision_ns: dict[Precision, int]
+    spans: NotRequired[list[Span]]
+    stream: NotRequired[str]
+
+
+class Span(TypedDict):
+    layer: str | None
+    ratio: float
+
+
+_LayerClass = TypedDict("_LayerClass", {"class": str | None})
+
+
+class LayerRow(_LayerClass):
+    """A row of `mpprof layers`."""
+
+    device: str
+    layer: str | None
+    compute_dtype: str | None
+    calls: int
+    total_ns: int
+    ratio: float
+    forward_ns: int
+    backward_ns: int
+    other_ns: int
+    matmul_ns: int
+    tensor_core_ratio: float | None
+    fused_ns: int
+    shared_ns: NotRequired[int]
+    layers: NotRequired[list[str]]
+    stream: NotRequired[str]

@@ -1,0 +1,99 @@
+"""The one line at the end of a training, with a verdict where somebody gives one."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from mpprof.model.shell import quoted
+from mpprof.record.run_with_timeout import FAILURES, aside, in_own_process
+from mpprof.store import find_runs, formats
+
+log = logging.getLogger("mpprof")
+
+Announce = Callable[[Path], str | None]
+
+AUDIT = "mpprof.api.auditing:announce"
+
+PATIENCE_SECONDS = 60.0
+"""A verdict on the largest traces takes seconds; `fit` is not delayed longer than this."""
+
+ANNOUNCE = "mpprof.api.workflows:announce"
+"""Where the verdict comes from: a name, resolved when needed, so that recording imports no judgement."""
+
+
+def last_line(announce: Announce | str | None, root: Path, summary: Callable[..., str]) -> str:
+    """What was recorded, the verdict, and the command that shows more. `summary` is asked for a median step
+    time only where no verdict states one: two figures of one thing are one too many."""
+    sentence = verdict(announce, root)
+    said = summary(median=sentence is None)
+    return _in_one_line(filter(None, [f"mpprof: {said}.", sentence, f"More: {command(root)}"]))
+
+
+def verdict(announce: Announce | str | None, root: Path) -> str | None:
+    """Return the sentence, or None: judging is an extra, and its failure is no failure of recording. What is
+    given by its name runs in a process of its own; a function is run here, and left behind if it hangs."""
+    try:
+        if announce is None:
+            return None
+        sentence: str | None
+        if isinstance(announce, str):
+            sentence = in_own_process(announce, root, deadline_s=PATIENCE_SECONDS)
+        else:
+            sentence = aside(announce, root, deadline_s=PATIENCE_SECONDS)
+        return sentence
+    except FAILURES as error:  # see above; `mpprof report` will say what is wrong
+        log.debug("no verdict", exc_info=error)
+        return None
+
+
+def audit_lines(model: Any, batch_size: int | None) -> list[str]:
+    """What to say of the model before its first step; nothing where looking it over fails: it is an extra."""
+    try:
+        return list(aside(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
+    except FAILURES as error:  # see above
+        log.debug("no audit", exc_info=error)
+        return []
+
+
+def _named(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def command(root: Path) -> str:
+    """What shows more of the run in this very directory, as it can be pasted into a shell. Where other runs
+    lie below it, the directory of its records is named, which holds no other."""
+    try:
+        found = aside(find_runs, root)
+    except FAILURES:  # it cannot be looked through now
+        found = ()
+    several = root in found and len(found) > 1
+    return f"mpprof report {quoted(_near(formats.folder_of(root) if several else root))}"
+
+
+def _near(path: Path) -> str:
+    """From the working directory, where it lies there."""
+    try:
+        near = path.is_relative_to(Path.cwd())
+    except OSError:  # the working directory is gone
+        near = False
+    shown = os.path.relpath(path) if near else str(path)
+    return os.path.join(os.curdir, shown) if shown.startswith("-") else shown
+
+
+def _in_one_line(parts: Iterable[str]) -> str:
+    return " ".join(parts).replace("\r", " ").replace("\n", " ")
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Print; where nobody can read it any more (stdout is closed), nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in lines:
+            print(line, flush=True)

@@ -1,0 +1,193 @@
+"""What is recorded of one `fit`: policy, optimizer, batch size, and how Keras will run the steps."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from types import FrameType
+from typing import Any
+
+from mpprof.record.backends.base import Absent
+from mpprof.record.facts.dataset import batch_size_of_adapter, batch_size_of_pipeline, describe_input
+from mpprof.record.keras_compat import global_policy, keras_of, steps_per_execution
+
+Facts = dict[str, Any]
+
+
+def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, batch: int | None) -> Facts:
+    """One entry of run.json's `fits`. `first_step` counts from 1 over all fits; `batch`: the global size.
+    `model`: which one it trained; of several only the last is described, in run.json's own `model`."""
+    optimizer = getattr(model, "optimizer", None)
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return _known(
+        {
+            "fit": fit,
+            "model": getattr(model, "name", None),
+            "first_step": first_step,
+            "initial_epoch": initial_epoch,
+            "policy": policy_facts(model),
+            "optimizer": optimizer_facts(optimizer),
+            "batch_size": batch,
+            "jit_compile": getattr(model, "jit_compile", None),
+            "run_eagerly": getattr(model, "run_eagerly", None),
+            "steps_per_execution": steps_per_execution(model),
+            "gradient_accumulation_steps": getattr(inner, "gradient_accumulation_steps", None) or 1,
+        }
+    )
+
+
+def policy_facts(model: Any) -> Facts:
+    """The process' policy and the model's own types."""
+    keras = keras_of(model)  # a loop without Keras has no policy
+    return _known(
+        {
+            "global": None if keras is None else global_policy(keras),
+            "compute_dtype": getattr(model, "compute_dtype", None),
+            "variable_dtype": getattr(model, "variable_dtype", None),
+        }
+    )
+
+
+def optimizer_facts(optimizer: Any) -> Facts:
+    """Class, loss scaling and clipping. `dynamic` only where there is a loss scale; `fixed_scale` where the
+    optimizer multiplies by a constant."""
+    if optimizer is None:
+        return {}
+    inner = getattr(optimizer, "inner_optimizer", None)
+    applies = optimizer if inner is None else inner
+    clipping = {
+        name: float(value)
+        for name in ("clipnorm", "global_clipnorm", "clipvalue")
+        if (value := getattr(applies, name, None)) is not None
+    }
+    fixed = getattr(applies, "loss_scale_factor", None)
+    if getattr(optimizer, "dynamic", None) is False:  # Keras 2: a LossScaleOptimizer may hold a fixed scale
+        fixed, inner_scales = optimizer.initial_scale, False
+    else:
+        inner_scales = inner is not None
+    return _known(
+        {
+            "class": type(optimizer).__name__,
+            "inner": None if inner is None else type(inner).__name__,
+            "dynamic": True if inner_scales else (False if fixed is not None else None),
+            "initial_scale": _float(getattr(optimizer, "initial_scale", None)),
+            "growth_steps": getattr(optimizer, "dynamic_growth_steps", None),
+            "fixed_scale": _float(fixed),
+            "clipping": clipping or None,
+        }
+    )
+
+
+def batch_size_of_running_fit() -> int | Absent:
+    """The batch size of the `fit` that is calling us.
+
+    Keras tells callbacks neither the batch size nor the data, and a data set knows its own only in its
+    adapter: the epoch iterator in `fit`'s frame, further up this very call stack, has it.
+    """
+    variables = _variables_of_running_fit()
+    if "epoch_iterator" in variables:
+        return batch_size_of_adapter(getattr(variables["epoch_iterator"], "data_adapter", None))
+    if "data_handler" in variables:
+        return _batch_size_of_keras_2(variables["data_handler"])
+    return Absent("there is no fit of Keras that states it")
+
+
+def input_of_running_fit() -> Facts:
+    """Return what feeds the `fit` that is calling us (see `describe_input`); empty where it is not known."""
+    variables = _variables_of_running_fit()
+    if "epoch_iterator" in variables:
+        adapter = getattr(variables["epoch_iterator"], "data_adapter", None)
+    else:
+        adapter = getattr(variables.get("data_handler"), "_adapter", None)
+    if "Array" in type(adapter).__name__ or "TensorLike" in type(adapter).__name__:
+        return {"kind": "arrays"}
+    for name in ("_dataloader", "py_dataset", "_keras_sequence", "_dataset"):
+        if found := describe_input(getattr(adapter, name, None)):
+            return found
+    return {}
+
+
+def callbacks_of_running_fit() -> list[Any]:
+    """All callbacks of the `fit` that is calling us, in order; empty where there is none."""
+    found = getattr(_variables_of_running_fit().get("callbacks"), "callbacks", None)
+    return list(found) if isinstance(found, list) else []
+
+
+def running_fit() -> Any:
+    """What stands for the `fit` that is calling us: the list of its callbacks, which Keras makes anew for
+    each one. None where there is none."""
+    found = _variables_of_running_fit().get("callbacks")
+    return found if hasattr(found, "callbacks") else None
+
+
+def thread_of(fit: Any) -> int | None:
+    """The thread in which this `fit` (see `running_fit`) runs. None: it has ended, by whatever it was."""
+    for thread, top in sys._current_frames().items():
+        frame: FrameType | None = top
+        while frame is not None:
+            if frame.f_code.co_name == "fit" and frame.f_locals.get("callbacks") is fit:
+                return thread
+            frame = frame.f_back
+    return None
+
+
+class Evaluation(Enum):
+    """From where Keras' `evaluate` calls us."""
+
+    OF_FIT = "fit's own, or a callback's between epochs"
+    WITHIN_EPOCH = "a callback's, as a batch begins or has ended"
+    ALONE = "there is no fit"
+
+
+def running_evaluation() -> Evaluation:
+    """Which one calls us; `OF_FIT` where none does."""
+    frame: FrameType | None = sys._getframe(1)
+    evaluates = within = False
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name == "fit":
+            return Evaluation.WITHIN_EPOCH if within else Evaluation.OF_FIT
+        within |= evaluates and name in _BATCH_HOOKS
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        evaluates |= name == "evaluate" and package in ("keras", "tf_keras")
+        frame = frame.f_back
+    return Evaluation.ALONE if evaluates else Evaluation.OF_FIT
+
+
+_BATCH_HOOKS = frozenset({"on_train_batch_begin", "on_train_batch_end"})
+
+
+def _variables_of_running_fit() -> dict[str, Any]:
+    """The local variables of Keras' `fit` further up this call stack; empty where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(14):
+        if frame is None:
+            break
+        names = frame.f_code.co_varnames
+        if frame.f_code.co_name == "fit" and ("epoch_iterator" in names or "data_handler" in names):
+            return dict(frame.f_locals)
+        frame = frame.f_back
+    return {}
+
+
+def _batch_size_of_keras_2(handler: Any) -> int | Absent:
+    """From its adapter, or of a data set from the shape of its elements."""
+    adapter = getattr(handler, "_adapter", None)
+    size = batch_size_of_adapter(adapter)
+    if isinstance(size, int) or adapter is None:
+        return size
+    dataset = adapter.get_dataset()
+    specification = dataset.element_spec
+    while isinstance(specification, tuple | list) and specification:
+        specification = specification[0]
+    shape = getattr(specification, "shape", None) or (None,)
+    found = shape[0] or batch_size_of_pipeline(dataset)
+    return int(found) if found else size
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _known(facts: Facts) -> Facts:
+    return {key: value for key, value in facts.items() if value is not None}

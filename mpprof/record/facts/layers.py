@@ -1,0 +1,240 @@
+"""The walk over a Keras model's layers: what a cause may later depend on, and nothing bulky."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import math
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mpprof.record.facts.layer_source import arguments
+
+Facts = dict[str, Any]
+
+LAYERS = "model.layers"
+"""Where a run says in `absent` that not all layers are described."""
+
+MOST_LAYERS = 10_000
+"""Of one model that are described. One takes about a tenth of a millisecond, all of them a second at most."""
+
+CONFIG = (
+    "units", "filters", "kernel_size", "strides", "padding", "dilation_rate", "groups", "data_format",
+    "depth_multiplier", "activation", "recurrent_activation", "use_bias", "num_heads", "key_dim",
+    "value_dim", "head_dim", "num_query_heads", "num_key_value_heads", "input_dim", "output_dim",
+    "vocabulary_size", "axis", "rate", "recurrent_dropout", "dropout", "return_sequences", "unroll",
+    "reset_after", "go_backwards", "equation", "output_shape", "pool_size", "flash_attention",
+    "quantization_mode", "lora_rank", "merge_mode", "max_tokens", "fused", "momentum", "epsilon", "seed",
+    "use_cudnn", "mask_zero",
+)  # fmt: skip
+ATTRIBUTES = ("use_cudnn", "quantization_mode")  # of which Keras' own get_config says nothing
+
+
+def model_facts(model: Any, *, written: bool = False) -> Facts:
+    """run.json's `model`. `parameters` of a layer include those of the layers inside it; shapes and
+    output types are left out where the model does not state them (subclassed models). `written`: each layer
+    also as its constructor's `arguments`, which `run.json` does not hold. `layers_left_out`: how many layers
+    beyond `MOST_LAYERS` there are, if any."""
+    with warnings.catch_warnings(), _tensorflow_left_alone():
+        warnings.simplefilter("ignore")  # of lambdas that would not survive being saved: nothing is saved
+        found = walk(model)
+        layers = [
+            {**layer_facts(path, layer), **({"arguments": arguments(layer)} if written else {})}
+            for path, layer in itertools.islice(found, MOST_LAYERS)
+        ]
+    facts: Facts = {
+        "name": getattr(model, "name", None),
+        "class": type(model).__name__,
+        "parameters": _ask(model.count_params) if getattr(model, "built", False) else None,
+        "trainable_parameters": _ask(lambda: _trainable(model)) if getattr(model, "built", False) else None,
+        "layers": layers,
+        "layers_left_out": sum(1 for _ in found) or None,
+        "outputs": _ask(lambda: [_output(tensor) for tensor in model.outputs]),
+        "train_step": _train_step(model),
+    }
+    return _known(facts)
+
+
+@contextlib.contextmanager
+def _tensorflow_left_alone() -> Iterator[None]:
+    """Of whatever Keras 3 serialises for a `get_config` it asks whether it is TensorFlow's, and imports
+    TensorFlow for it: seconds and hundreds of megabytes in a training on JAX or torch, which needs none."""
+    serialization: Any = sys.modules.get("keras.src.saving.serialization_lib")
+    lazy = getattr(serialization, "tf", None)
+    if "tensorflow" in sys.modules or type(lazy).__name__ != "LazyModule":
+        yield
+        return
+    serialization.tf = types.SimpleNamespace(available=False)
+    try:
+        yield
+    finally:
+        serialization.tf = lazy
+
+
+def layers_not_described(facts: Facts) -> str | None:
+    """What to say where a model's facts do not hold all of its layers."""
+    if "layers_left_out" not in facts:
+        return None
+    left_out = facts["layers_left_out"]
+    return f"{left_out:,} of {left_out + MOST_LAYERS:,} layers are not described"
+
+
+def _trainable(model: Any) -> int:
+    """Fewer than all where layers are frozen, quantised, or trained through LoRA."""
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def _output(tensor: Any) -> Facts:
+    """Which layer gives one of the model's outputs, and in which type."""
+    history = tensor._keras_history
+    made_by = getattr(history, "operation", None) or history.layer  # Keras 3, Keras 2
+    return {"layer": str(made_by.name), "dtype": None if _says_nothing(made_by) else _text(tensor.dtype)}
+
+
+def _says_nothing(layer: Any) -> bool:
+    """A Lambda of Keras 3 states its own compute type as that of its output, whatever its function gives."""
+    return type(layer).__name__ == "Lambda" and _package(type(layer)) == "keras"
+
+
+def _train_step(model: Any) -> str | None:
+    """ "own" where the model's class overrides train_step, "clips" where its source clips gradients."""
+    step = getattr(type(model), "train_step", None)
+    if step is None or step.__module__.partition(".")[0] in ("keras", "tf_keras"):
+        return None
+    source = _ask(lambda: inspect.getsource(step)) or ""
+    return "clips" if "clip_by_" in source or ".clip(" in source else "own"
+
+
+def walk(model: Any) -> Iterator[tuple[str, Any]]:
+    """All layers below a model with their paths, `encoder/dense_1`, outer before inner, each once."""
+    seen = {id(model)}
+    stack = [("", layer) for layer in reversed(_children(model))]
+    while stack:
+        prefix, layer = stack.pop()
+        if id(layer) in seen:
+            continue
+        seen.add(id(layer))
+        path = f"{prefix}{layer.name}"
+        yield path, layer
+        stack.extend((f"{path}/", child) for child in reversed(_children(layer)))
+
+
+def _children(layer: Any) -> list[Any]:
+    inner = getattr(layer, "_layers", None)
+    if inner is None:  # Keras 2 keeps them among everything it tracks
+        inner = [
+            one for one in getattr(layer, "_self_tracked_trackables", ()) if hasattr(one, "count_params")
+        ]
+        inner += getattr(layer, "cells", None) or ()  # tracked as one list
+    return list(inner)
+
+
+def layer_facts(path: str, layer: Any) -> Facts:
+    """One entry of run.json's `model.layers`."""
+    policy = getattr(layer, "dtype_policy", None)
+    facts: Facts = {
+        "name": path,
+        "class": type(layer).__name__,
+        "base": _base(type(layer)),
+        "module": _package(type(layer)),
+        "compute_dtype": _text(_ask(lambda: layer.compute_dtype)),
+        "variable_dtype": _text(_ask(lambda: layer.variable_dtype)),
+        "output_dtype": None if _says_nothing(layer) else _ask(lambda: _dtype(layer.output)),
+        "input_dtype": _ask(lambda: _dtype(layer.input)),
+        "dtype_policy": _text(getattr(policy, "name", None)),
+        "config": _config(layer),
+        "input_shape": _ask(lambda: _shape(layer.input)),
+        "output_shape": _ask(lambda: _shape(layer.output)),
+        "parameters": _ask(layer.count_params) if getattr(layer, "built", False) else None,
+        "trainable": _ask(lambda: bool(layer.trainable)),
+        "supports_jit": getattr(layer, "supports_jit", None),
+        "masked": _ask(lambda: _masked(layer)) or None,
+    }
+    return _known(facts)
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _base(kind: type) -> str | None:
+    """The layer of Keras' own that a class of the user's derives from; None of Keras' own classes, and of one
+    that has nothing but being a layer or a model from it."""
+    if _package(kind) in _KERAS:
+        return None
+    base = next((one.__name__ for one in kind.__mro__ if _package(one) in _KERAS), None)
+    return None if base in ("Layer", "Model", "Functional", "Sequential") else base
+
+
+_KERAS = ("keras", "tf_keras")
+
+
+def _config(layer: Any) -> Facts:
+    """The part of the configuration that a cause may depend on, attributes where there is no config."""
+    config = _ask(layer.get_config)
+    if not isinstance(config, dict):
+        config = {key: getattr(layer, key) for key in CONFIG if hasattr(layer, key)}
+    config = {**{key: getattr(layer, key) for key in ATTRIBUTES if hasattr(layer, key)}, **config}
+    return {key: _simple(config[key]) for key in CONFIG if key in config and config[key] is not None}
+
+
+def _simple(value: Any) -> Any:
+    """Numbers, names and shapes as they are; a serialised object by its class."""
+    if isinstance(value, dict):
+        name = value.get("class_name")
+        inner = value.get("config")
+        return inner if name == "function" and isinstance(inner, str) else name
+    if isinstance(value, list | tuple):
+        return [_simple(item) for item in value[:16]]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:200]
+
+
+def _masked(layer: Any) -> bool:
+    """Whether a recurrent layer is fed a mask: by an Embedding with `mask_zero` or a Masking before it."""
+    if not hasattr(layer, "return_sequences"):
+        return False
+    inputs = layer.input if isinstance(layer.input, list | tuple) else [layer.input]
+    return getattr(layer, "input_mask", None) is not None or any(_mask(one) is not None for one in inputs)
+
+
+def _mask(tensor: Any) -> Any:
+    """Keras 3 keeps a mask with the tensor that it belongs to."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def _shape(tensor: Any) -> Any:
+    if isinstance(tensor, list | tuple):
+        return [_shape(item) for item in tensor]
+    if isinstance(tensor, dict):
+        return [_shape(item) for item in tensor.values()]
+    return [None if size is None else int(size) for size in tensor.shape]
+
+
+def _dtype(tensor: Any) -> str | None:
+    if isinstance(tensor, dict):
+        tensor = list(tensor.values())
+    if isinstance(tensor, list | tuple):
+        names = {_dtype(item) for item in tensor}
+        return names.pop() if len(names) == 1 else None
+    return _text(tensor.dtype)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(getattr(value, "name", value))
+
+
+def _ask(question: Callable[[], Any]) -> Any:
+    """The answer, None where the layer has none: Keras raises many kinds of errors for a question that a
+    layer cannot answer, and a layer of the user's own may raise any."""
+    try:
+        return question()
+    except Exception:  # noqa: BLE001 - see above; what is not stated is left out
+        return None
+
+
+def _known(facts: Facts) -> Facts:
+    return {key: value for key, value in facts.items() if value is not None}

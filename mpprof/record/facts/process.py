@@ -1,0 +1,95 @@
+"""The facts of the process: framework, settings, devices, distribution, and what cannot be known."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from mpprof.record.backends.base import Absent, Facts, Probe
+from mpprof.record.facts import machine
+from mpprof.record.facts.graph_rewrite import LOG_PATH, rewrite_facts
+from mpprof.record.facts.weights import non_finite_weights
+from mpprof.record.keras_compat import KERAS_2, keras_of
+from mpprof.record.recorder import Recorder
+from mpprof.record.run_with_timeout import aside
+
+NO_LOG_PATH = (
+    f"set {LOG_PATH} to a directory before TensorFlow starts, or put the training's log into the run as "
+    "mpprof/graph_rewrite.log"
+)
+NO_GRAPHS = (
+    "TensorFlow saved no graph since the run began: it rewrites for GPUs alone, and each graph only once"
+)
+
+
+def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
+    """Ask the probe, and write its answers into the recorder's facts and its absences into `absent`."""
+    for part, question in (("settings", probe.settings), ("distribution", lambda: probe.distribution(model))):
+        for key, value in (recorder.attempt(part, _answers, question) or {}).items():
+            if isinstance(value, Absent):
+                recorder.absent[key] = value.reason
+            else:
+                recorder.facts[key] = value
+    recorder.facts["devices"] = recorder.attempt("devices", _devices, probe)
+    memory = recorder.attempt("memory", _memory, probe)
+    if isinstance(memory, Absent):
+        recorder.absent["memory"] = memory.reason
+
+
+def describe_rewrite(recorder: Recorder) -> None:
+    """At the end of a fit: what the graph rewrite for mixed precision did, where it was asked for."""
+    asked = recorder.facts.get("graph_rewrite")
+    if not asked:
+        return
+    facts = aside(rewrite_facts, asked, recorder.facts["created_unix_ns"] / 1e9)
+    if facts:
+        recorder.facts["graph_rewrite_result"] = facts
+    if "graphs" in facts:
+        recorder.absent.pop("graph_rewrite_result", None)
+    else:
+        recorder.absent["graph_rewrite_result"] = NO_GRAPHS if os.environ.get(LOG_PATH) else NO_LOG_PATH
+
+
+def describe_weights(recorder: Recorder, model: Any) -> None:
+    """At the end of a fit, into its facts: which weights are no numbers any more. `model`: or a loop, which
+    has one."""
+    framework = recorder.facts.get("framework") or {}
+    if framework.get("loop") and framework.get("backend") == "jax":
+        recorder.absent["non_finite_weights"] = "a JAX loop holds its weights itself"
+        return
+    # Not aside: TensorFlow starts anew in each thread, and has crashed where that could not open files.
+    found = non_finite_weights(getattr(model, "model", model))
+    if found is not None and recorder.facts.get("fits"):
+        recorder.facts["fits"][-1]["non_finite_weights"] = found
+
+
+def _answers(question: Callable[[], Facts]) -> Facts:
+    """Raises TypeError where the answer is none."""
+    return dict(question())
+
+
+def _memory(probe: Probe) -> list[Facts] | Absent:
+    """Raises TypeError where the answer is none."""
+    memory = probe.memory()
+    if not isinstance(memory, list | Absent):
+        raise TypeError(f"{memory!r} is no state of an allocator")
+    return memory
+
+
+def _devices(probe: Probe) -> list[Facts]:
+    return aside(lambda: [*machine.with_nvml(probe.devices()), machine.cpu()])
+
+
+def framework_facts(probe: Probe, model: Any = None) -> Facts:
+    """run.json's `framework`; Keras only where it is in use: that of the model."""
+    keras = keras_of(model)
+    facts = {
+        "keras": getattr(keras, "__version__", None),
+        "keras_package": KERAS_2 if keras is not None and keras.__name__ == KERAS_2 else None,
+        "backend": probe.backend,
+        "python": platform.python_version(),
+        **probe.framework(),
+    }
+    return {key: value for key, value in facts.items() if value is not None}

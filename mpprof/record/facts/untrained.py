@@ -1,0 +1,56 @@
+"""A model's facts without training it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from mpprof.errors import UsageError
+from mpprof.model.run import Run
+from mpprof.record.backends import probe_for
+from mpprof.record.backends.base import Absent
+from mpprof.record.facts.fit import fit_facts
+from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
+from mpprof.record.facts.process import framework_facts
+from mpprof.record.keras_compat import KERAS_2, keras_of
+from mpprof.store import formats
+from mpprof.store.facts import facts_of
+
+
+def run_of(model: Any, batch_size: int | None = None) -> Run:
+    """A run that has not begun: the facts of `model` and of how it was compiled, no steps.
+
+    Raises `UsageError` where `model` is no Keras model."""
+    if not hasattr(model, "count_params"):
+        raise UsageError(
+            f"{type(model).__name__} is no Keras model", next="Give a model, compiled if it shall be trained"
+        )
+    probe = probe_for(_backend(model))
+    devices = probe.devices()
+    settings = {k: v for k, v in probe.settings().items() if not isinstance(v, Absent)}
+    distribution = {k: v for k, v in probe.distribution(model).items() if not isinstance(v, Absent)}
+    record = {
+        "run_id": "audit",
+        "created_unix_ns": time.time_ns(),
+        "framework": framework_facts(probe, model),
+        **settings,
+        **distribution,
+        "devices": devices,
+        "model": model_facts(model, written=True),
+        "fits": [fit_facts(model, 1, 1, None, batch_size)],
+        "absent": {"steps": "the model has not been trained yet"},
+    }
+    if too_many := layers_not_described(record["model"]):
+        record["absent"][LAYERS] = too_many
+    name = str(record["model"].get("name") or "model")
+    facts = facts_of(formats.plain(record))
+    return Run(name, Path(), facts, None, None, None, (), True)
+
+
+def _backend(model: Any) -> str:
+    """That of Keras 3; Keras 2 knows TensorFlow alone."""
+    keras = keras_of(model)
+    if keras is None or keras.__name__ == KERAS_2:
+        return "tensorflow"
+    return str(keras.backend.backend())

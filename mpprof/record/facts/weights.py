@@ -1,0 +1,37 @@
+"""Whether a model's weights are still numbers when a training has ended.
+
+A fixed loss scale skips no step, and a loss need not show it: a ReLU makes 0 of a weight that is NaN."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from mpprof.record.keras_compat import KERAS_2, keras_of
+
+MOST_NAMED = 20
+
+
+def non_finite_weights(model: Any) -> list[str] | None:
+    """The paths of weights that hold a NaN or an infinity, the first 20 of them; None where `model` has no
+    weights to look at. Reads every weight once."""
+    weights = getattr(model, "weights", None)
+    keras = keras_of(model)
+    if not weights or keras is None:
+        return None
+    finite = _finite_in_keras_2 if keras.__name__ == KERAS_2 else _finite
+    floats = [weight for weight in weights if "float" in str(weight.dtype)]
+    found = (str(getattr(weight, "path", weight.name)) for weight in floats if not finite(weight))
+    return list(itertools.islice(found, MOST_NAMED))
+
+
+def _finite(weight: Any) -> bool:
+    import keras
+
+    return bool(keras.ops.all(keras.ops.isfinite(weight)))
+
+
+def _finite_in_keras_2(weight: Any) -> bool:
+    import tensorflow as tf
+
+    return bool(tf.reduce_all(tf.math.is_finite(weight)))

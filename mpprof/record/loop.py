@@ -1,0 +1,447 @@
+"""`StepRecorder`: the same records from a training loop of one's own, with or without Keras."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from mpprof.errors import UsageError
+from mpprof.record.alarms import Seen, checked
+from mpprof.record.arguments import (
+    checked_announce,
+    checked_batch_size,
+    checked_callable,
+    checked_logdir,
+)
+from mpprof.record.backends import PROBES, Probe, probe_for
+from mpprof.record.backends.base import Absent, Facts
+from mpprof.record.end_of_fit import ANNOUNCE, Announce, last_line, tell
+from mpprof.record.facts.dataset import describe_input
+from mpprof.record.profile.signals import SignalledWish, checked_signal
+from mpprof.record.profile.window import Plan, ProfileSteps
+from mpprof.record.recorder import Recorder, warn_once
+from mpprof.record.session import ASYNCHRONOUS_NOTE, FitSession
+from mpprof.record.step_line import Line
+
+T = TypeVar("T")
+
+_ALARMING = frozenset({"loss", "loss_scale", "skipped"})
+
+RESERVED = frozenset(
+    {"kind", "step", "fit", "epoch", "batch", "covers", "t_ns", "synced", "profiled", "memory", "interval_ns"}
+    | {"interval_calls", "duration_ns", "dispatch_ns", "gap_ns"}
+)
+"""Keys of a step line that are not the loop's to give."""
+
+NO_PROFILER = "not wanted: without a framework (backend=) there is no profiler"
+SKIPS_ARE_READ = "update(skipped=…) is ignored: skipped steps are read from the optimizer's own counters"
+
+HOST_NOTE = (
+    "A loop of the user's own, timed on the host from step begin to step begin. If a step's block does not "
+    "wait for the device, this is the time of the dispatch; only over many steps it is the device's."
+)
+
+
+class StepRecorder:
+    """Record a training loop.
+
+        with StepRecorder("logs/run1", optimizer=optimizer) as recorder:
+            for x, y in recorder.batches(data):
+                with recorder.step():
+                    loss = train_step(x, y)
+                recorder.update(loss=float(loss))
+
+    Args:
+        logdir: as for `MPProfilerCallback`.
+        model, optimizer: Keras objects, if there are any: the model's layers are described, and loss scale
+            and skipped steps are read from the optimizer's variables. A JAX loop holds these itself and
+            hands them over after each step (and before the first, where they are not new):
+            `update(optimizer_variables=…)`. Without an optimizer give `update(loss_scale=…, skipped=…)`: with
+            torch's GradScaler its `get_scale()`, and 1 where that fell at `scaler.update()`. Where a
+            LossScaleOptimizer's own counters are read, `skipped` is ignored, which is said once.
+        wait: waits for the device where a step's block does not, e.g. `torch.cuda.synchronize` or
+            `lambda: jax.block_until_ready(params)`. It is called every `read_every` steps, and step times are
+            then means between two waits.
+        backend: "tensorflow", "jax" or "torch"; None takes Keras' or the one that is imported.
+        batch_size: global, for the record.
+        profile_steps, read_every, hardware, verbose, announce, stop_on, window_signal, clock: as for
+            `MPProfilerCallback`. An alarm of `stop_on` sets `stop_requested`, which the loop may look at.
+
+    No failure in here stops the loop. Raises `UsageError` on wrong arguments, on a step within a step or
+    before the recorder was entered, and where it is entered again; steps after its end are not recorded,
+    which is said once.
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        *,
+        model: Any = None,
+        optimizer: Any = None,
+        wait: Callable[[], Any] | None = None,
+        backend: str | None = None,
+        batch_size: int | None = None,
+        profile_steps: ProfileSteps = "auto",
+        read_every: int = 16,
+        hardware: bool = True,
+        verbose: int = 1,
+        announce: Announce | str | None = ANNOUNCE,
+        stop_on: str | Iterable[str] = (),
+        window_signal: int | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        plan = Plan.of(profile_steps)
+        stopping = checked(stop_on)
+        checked_callable("wait", wait)
+        self._recorder = Recorder(
+            checked_logdir(logdir), hardware=hardware, clock=checked_callable("clock", clock)
+        )
+        self._loop = _Loop(model, optimizer if optimizer is not None else getattr(model, "optimizer", None))
+        name = backend or _loaded_backend()
+        if name != "none" and name not in PROBES:
+            raise UsageError(f"no backend {name!r}", next=f"Give one of {', '.join(PROBES)}")
+        probe = probe_for(name)
+        if name == "none" and plan is not None and plan.auto:
+            plan = None  # there is no profiler
+        size = checked_batch_size(batch_size)
+        self._session = _LoopSession(self._recorder, probe, plan, read_every, wait, size, stopping)
+        self._session.observer.stop = self._request_stop
+        if (number := checked_signal(window_signal)) is not None:
+            self._session.signalled = SignalledWish(number, self._session.profiling.wish)
+        self.stop_requested = False  # by an alarm of `stop_on`: the loop's own matter to obey
+        self._verbose, self._announce, self._clock = verbose, checked_announce(announce), clock
+        self._batch = self._epoch = 0
+        self._in_step = self._entered = self._ended = False
+        self._values: dict[str, Any] = {}
+        self._said: set[str] = set()
+
+    def _request_stop(self) -> None:
+        self.stop_requested = True
+
+    @property
+    def root(self) -> Path | None:
+        """The directory of this run. None before the recorder was entered."""
+        return self._recorder.root if self._recorder.facts else None
+
+    def __enter__(self) -> StepRecorder:
+        if self._entered:
+            raise UsageError("a recorder is entered again", next="Make a new StepRecorder for each training")
+        self._entered = True
+        self._attempt(self._session.open, self._loop)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._attempt(self._session.finish, "finished" if kind is None else "interrupted")
+        if self._verbose and self._recorder.on:
+            tell([last_line(self._announce, self._recorder.root, self._session.summary)])
+        self._recorder.close()
+        self._ended = True
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Around one optimizer step."""
+        if self._in_step:
+            raise UsageError("a step within a step", next="Leave the block of recorder.step() first")
+        if not self._entered:
+            raise UsageError(
+                "a step of a recorder that was not entered", next="Write: with StepRecorder(…) as recorder:"
+            )
+        if self._ended:
+            self._say_once("a step after the recorder has ended is not recorded")
+        self._in_step = True
+        try:
+            self._attempt(self._session.begin, self._batch)
+            yield
+            self._attempt(self._session.end, None)
+            self._batch += 1
+            self._give()
+        finally:
+            self._in_step = False
+
+    def update(self, **values: Any) -> None:
+        """What the loop knows of the current step, or of the last one: `loss`, `loss_scale`, `skipped`
+        (updates skipped since it was given last). Other names are kept in the record as numbers. A value
+        that lies on a device is fetched, which waits for it. `optimizer_variables` are looked at only on the
+        steps that are read (see `read_every`). None: not known on this step. A value that is no number is
+        said once, and its name no longer kept.
+
+        After `epoch()`, within `validation()` and behind it this is still of the last step, whose line is
+        written by then: what is told goes into a line of its own (kind `update`), and readers put it into the
+        step's. Before the first step and after the recorder's end there is nothing that it could be of
+        (but for `optimizer_variables` before the first), which is said once."""
+        self._values.update(values)
+        if self._in_step:
+            return
+        if self._ended:
+            self._values.clear()
+            self._say_once("an update after the recorder has ended is not recorded")
+        elif self._give() and not self._session.calls.step:
+            self._say_once("an update before the first step is of no step, and not recorded")
+
+    def batches(self, data: Iterable[T]) -> Iterator[T]:
+        """Iterate over `data`, recording the wait for each batch as the next step's `input_wait_ns`."""
+        self._attempt(self._session.describe_data, data)
+        iterator = iter(data)
+        while True:
+            begin = self._clock()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            self._session.waited_for_batch(self._clock() - begin)
+            yield batch
+
+    def epoch(self) -> None:
+        """A new epoch begins: batches are counted from 0, and what lies before belongs to no interval."""
+        self._attempt(self._session.end_epoch)
+        self._epoch, self._batch = self._epoch + 1, 0
+        self._attempt(self._session.start_epoch, self._epoch)
+
+    @contextlib.contextmanager
+    def validation(self) -> Iterator[None]:
+        """Around a validation: its time is recorded and belongs to no step."""
+        self._attempt(self._session.start_validation)
+        try:
+            yield
+        finally:
+            self._attempt(self._session.end_validation)
+            self._attempt(self._session.start_epoch, self._epoch)
+
+    def _give(self) -> bool:
+        """Hand on what was told; whether that were values."""
+        values, self._values = self._values, {}
+        variables = values.pop("optimizer_variables", None)
+        if variables is not None:
+            self._attempt(self._session.take, list(variables))
+        if values:
+            self._attempt(self._session.add, values)
+        return bool(values)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            warn_once("mpprof: %s", text)
+
+    def _attempt(self, work: Callable[..., None], *arguments: Any) -> None:
+        if self._recorder.works("recording"):
+            self._recorder.attempt("recording", work, *arguments)
+            if not self._recorder.works("recording"):  # a profiler must not run on
+                self._recorder.attempt("closing", self._session.abandon)
+
+
+class _Loop:
+    """Stands where `fit` has its model."""
+
+    steps_per_execution = 1
+
+    def __init__(self, model: Any, optimizer: Any) -> None:
+        self.model, self.optimizer = model, optimizer
+
+
+def _loaded_backend() -> str:
+    keras = sys.modules.get("keras")
+    if keras is not None and hasattr(keras, "backend"):
+        return str(keras.backend.backend())
+    return next((name for name in PROBES if name in sys.modules), "none")
+
+
+class _LoopSession(FitSession):
+    """Steps of a loop: begins and ends are seen on every backend, and waiting is the loop's own matter."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        probe: Probe,
+        plan: Plan | None,
+        read_every: int,
+        wait: Callable[[], Any] | None,
+        batch_size: int | None,
+        stop_on: frozenset[str],
+    ) -> None:
+        super().__init__(recorder, probe, plan, read_every, stop_on)
+        self.queues = False
+        self.runs_behind = wait is not None
+        self._device_wait = wait
+        self._loop_batch_size = batch_size
+        self._wait_for_batch_ns: int | None = None
+        self._scale_at = self._skipped_at = 0  # the step for which the loop gave them last
+
+    def open(self, loop: _Loop) -> None:
+        self.start_fit(loop, None)
+        self.start_epoch(0)
+
+    def finish(self, reason: str) -> None:
+        self.end_epoch()
+        if self.in_fit:
+            self._end_fit(reason)
+
+    def goes_on(self) -> bool:
+        """Its end is always told; a recorder that nobody holds any more has ended."""
+        return self.model is not None
+
+    def waited_for_batch(self, wait_ns: int) -> None:
+        self._wait_for_batch_ns = wait_ns
+
+    def end(self, logs: dict[str, Any] | None) -> None:
+        before = self.calls.step
+        super().end(logs)
+        line = self.calls.pending
+        if line is None:
+            return
+        if self._wait_for_batch_ns is not None:
+            line.input_wait_ns, self._wait_for_batch_ns = self._wait_for_batch_ns, None
+            self.recorder.absent.pop("input_wait_ns", None)
+        if self.runs_behind and self.profiling.window is None and self._waits(before, self._clock()):
+            self._wait(line)
+
+    def add(self, values: dict[str, Any]) -> None:
+        """Into the line of the step that ended last, or where that is written already into one of its own."""
+        line = self.calls.pending or self._late_line()
+        if line is None:
+            return
+        before = line.skipped or 0
+        taken = [
+            name
+            for name, value in values.items()
+            if value is not None  # else the loop does not know it on this step
+            and self.recorder.attempt(f"update.{name}", self._add, line, name, value)
+        ]
+        if not _ALARMING.isdisjoint(taken):
+            self._look_at_given(line, taken, before)
+        self._put_late(line)
+
+    def _late_line(self) -> Line | None:
+        """What comes after the last step's line was written; None where no step has run."""
+        calls = self.calls
+        return Line(calls.step, calls.fit, calls.epoch, 0, 1) if calls.step and self._active() else None
+
+    def _put_late(self, line: Line) -> None:
+        if line is self.calls.pending:
+            return
+        told = {name: getattr(line, name) for name in ("loss", "loss_scale", "skipped", "input_wait_ns")}
+        values = {name: value for name, value in told.items() if value is not None} | (line.values or {})
+        if values:
+            t_ns = self._clock() - self.recorder.zero_ns
+            self.recorder.put({"kind": "update", "step": line.step, "t_ns": t_ns, **values})
+
+    def _look_at_given(self, line: Line, taken: list[str], skipped_before: int) -> None:
+        """Whether what the loop has given gives reason for an alarm."""
+        loss = line.loss if "loss" in taken else None
+        if taken == ["loss"] and loss is not None and math.isfinite(loss):
+            return  # as nearly always
+        skipped = scale = None
+        span = 0
+        if "loss_scale" in taken:
+            scale = line.loss_scale
+            # Where the optimizer is read, its own readings count the steps at a scale.
+            span, self._scale_at = 0 if self.observer.counts_skips else line.step - self._scale_at, line.step
+        if "skipped" in taken:
+            skipped = (line.skipped or 0) - skipped_before
+            span, self._skipped_at = line.step - self._skipped_at, line.step
+        self.observer.alarm(Seen(line.step, span, skipped, scale, loss))
+
+    def _add(self, line: Line, name: str, value: Any) -> bool:
+        """Whether it was taken. Raises where the value is no number, or the name is one of the recorder's
+        own."""
+        if name in RESERVED:
+            raise UsageError(f"update({name}=…) is the recorder's own", next="Choose another name")
+        if name == "skipped":
+            if self.observer.counts_skips:
+                self._ignore_skips()
+                return False
+            count = int(value)
+            self.observer.leave_skips()
+            line.skipped = (line.skipped or 0) + count
+            self.observer.skipped = (self.observer.skipped or 0) + count
+        elif name == "input_wait_ns":
+            line.input_wait_ns = int(value)
+        elif name in ("loss", "loss_scale"):
+            setattr(line, name, float(value))
+            self.observer.scale_told |= name == "loss_scale"
+        else:
+            line.values = {**(line.values or {}), name: float(value)}
+            return True
+        self.recorder.absent.pop(name, None)
+        return True
+
+    def _ignore_skips(self) -> None:
+        if "update.skipped" not in self.recorder.absent:
+            self.recorder.absent["update.skipped"] = SKIPS_ARE_READ
+            warn_once("mpprof: %s", SKIPS_ARE_READ)
+
+    def take(self, variables: list[Any]) -> None:
+        """The optimizer's variables after the step that ended last, or before the first one."""
+        optimizer, line = self.model.optimizer, self.calls.pending or self._late_line()
+        if optimizer is None or not self._active():
+            return
+        if line is None:
+            self.observer.start_counting(optimizer, self.probe.handed(optimizer, variables))
+        elif self.observer.schedule.due(line.step - 1, line.step):
+            reading = self.probe.handed(optimizer, variables)
+            if reading is not None:
+                self.recorder.absent.pop("skipped", None)
+                if reading.loss_scale is not None:
+                    self.recorder.absent.pop("loss_scale", None)
+                self.observer.note(line, reading)
+                self.observer.look_at(line)
+                self._put_late(line)
+
+    def _wait_for_device(self) -> None:
+        if self._device_wait is not None:
+            self._device_wait()
+
+    def _find_counters(self, *, begins: bool) -> None:
+        reason = None
+        if self.model.optimizer is None:
+            reason = "no optimizer was given: pass optimizer=, or update(loss_scale=…, skipped=…)"
+        elif self.probe.backend == "jax":
+            # What its own variables hold is the state before the first step, and nothing later.
+            reason = "a JAX loop holds the optimizer's state itself: give update(optimizer_variables=…)"
+            if begins:
+                super()._find_counters(begins=True)
+                self.observer.read_nothing()
+        if reason is None:
+            super()._find_counters(begins=begins)
+        else:
+            self.recorder.absent.setdefault("skipped", reason)
+            self.recorder.absent.setdefault("loss_scale", reason)
+
+    def _timing(self) -> Facts:
+        basis = "asynchronous" if self.runs_behind else "host"
+        return {"basis": basis, "note": ASYNCHRONOUS_NOTE if self.runs_behind else HOST_NOTE}
+
+    def _explain_absences(self) -> None:
+        absent = self.recorder.absent
+        absent["input_wait_ns"] = "recorded where the loop iterates over recorder.batches(data)"
+        if self.probe.backend == "none" and not self.profiling.wanted:
+            absent["profile_windows"] = NO_PROFILER
+
+    def _framework(self) -> Facts:
+        return {**super()._framework(), "loop": "custom"}
+
+    def _batch(self) -> int | Absent:
+        return self._loop_batch_size or Absent("not given: pass batch_size=")
+
+    def _describe_input(self) -> None:
+        """A loop's data is known once it iterates over it: see `describe_data`."""
+
+    def describe_data(self, data: Any) -> None:
+        """Record what the loop iterates over, where that states how it makes batches."""
+        if found := self.recorder.attempt("input", describe_input, data):
+            self._fit_facts["input"] = found
+
+    def _describe_model(self) -> None:
+        if self.model.model is not None:
+            self._describe_layers(self.model.model)
+        else:
+            self._described = True
+            self.recorder.absent["model"] = "no model was given"

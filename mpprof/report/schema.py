@@ -1,0 +1,126 @@
+"""Generates the two JSON Schemas from the types of `model.document`: `python -m mpprof.report.schema`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from mpprof.model import document
+from mpprof.model.account import Class
+from mpprof.model.kernels import Placement, Precision
+
+Schema = dict[str, Any]
+DOCUMENTS: dict[str, Any] = {"report": document.Report, "compare": document.Comparison}
+NON_FINITE = ("NaN", "Infinity", "-Infinity")
+
+_PLAIN = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}
+_SHARED: dict[Any, tuple[str, Schema]] = {
+    float: (
+        "number",
+        {
+            "description": "A number; what is not finite is a string, because JSON has no word for it.",
+            "anyOf": [{"type": "number"}, {"enum": list(NON_FINITE)}],
+        },
+    ),
+    Class: (
+        "class",
+        {"description": "The role of the work, or the kind of idle time.", "enum": list(get_args(Class))},
+    ),
+    Precision: ("precision", {"enum": list(get_args(Precision))}),
+    Placement: ("placement", {"enum": list(get_args(Placement))}),
+}
+"""Types that go by a name of their own in `$defs`; every TypedDict but the document itself does, too."""
+
+
+def generated(name: str) -> Schema:
+    """Return the JSON Schema of "report" or "compare"."""
+    defs: dict[str, Schema] = {}
+    body = _object(DOCUMENTS[name], defs)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"mpprof.{name}/1",
+        "title": f"mpprof {name}, version 1",
+        **body,
+        "$defs": dict(sorted(defs.items())),
+    }
+
+
+def text(name: str) -> str:
+    """Return the JSON Schema as its file holds it."""
+    return json.dumps(generated(name), indent=1, ensure_ascii=False) + "\n"
+
+
+def path(name: str) -> Path:
+    """Return where the schema lies, beside this file."""
+    return Path(__file__).with_name(f"{name}.schema.json")
+
+
+def _object(kind: Any, defs: dict[str, Schema]) -> Schema:
+    hints = get_type_hints(kind, include_extras=True)
+    described = {"description": " ".join(kind.__doc__.split())} if kind.__doc__ else {}
+    return described | {
+        "type": "object",
+        "required": [key for key, hint in hints.items() if get_origin(hint) is not NotRequired],
+        "properties": {key: _schema(hint, defs) for key, hint in hints.items()},
+    }
+
+
+def _schema(hint: Any, defs: dict[str, Schema]) -> Schema:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is NotRequired:
+        return _schema(args[0], defs)
+    if origin is Annotated:
+        keywords = dict(("description", note) if isinstance(note, str) else note for note in args[1:])
+        return _schema(args[0], defs) | keywords
+    if hint in _SHARED:
+        name, shared = _SHARED[hint]
+        defs[name] = shared
+        return {"$ref": f"#/$defs/{name}"}
+    if is_typeddict(hint):
+        return _named(hint, defs)
+    if origin is Literal:
+        return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
+    if origin in (Union, UnionType):
+        return _any_of(args, defs)
+    if origin is list:
+        return {"type": "array", "items": _schema(args[0], defs)}
+    if origin is dict:
+        keys = {} if args[0] is str else {"propertyNames": _schema(args[0], defs)}
+        return {"type": "object", **keys, "additionalProperties": _schema(args[1], defs)}
+    return {"type": _PLAIN[hint]}
+
+
+def _named(kind: Any, defs: dict[str, Schema]) -> Schema:
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    if name not in defs:
+        defs[name] = {}  # holds the place, should the type hold itself
+        defs[name] = _object(kind, defs)
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _any_of(members: tuple[Any, ...], defs: dict[str, Schema]) -> Schema:
+    """A number may always be one that is not finite; the plain types share one `type`."""
+    members = tuple(each for each in members if get_args(each) != NON_FINITE)
+    plain = [_PLAIN[each] for each in members if each in _PLAIN]
+    found = [_schema(each, defs) for each in members if each not in _PLAIN]
+    if plain:
+        found.append({"type": plain if len(plain) > 1 else plain[0]})
+    return found[0] if len(found) == 1 else {"anyOf": found}
+
+
+if __name__ == "__main__":
+    for each in DOCUMENTS:
+        path(each).write_text(text(each), encoding="utf-8")

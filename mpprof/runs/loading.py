@@ -1,0 +1,406 @@
+"""From a path to runs: where they lie, which one is meant, its records and its traces."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from mpprof import traces
+from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError, UsageError
+from mpprof.model.run import Run
+from mpprof.model.steps import StepTable
+from mpprof.traces.common import file_head
+
+if TYPE_CHECKING:
+    from mpprof.store import Records
+
+Given = str | os.PathLike[str] | Run
+"""What a run is given by: its path, or the run itself."""
+Several = list[Any] | tuple[Any, ...]
+"""Of `Given`; a `Sequence` would take a path's letters for its items."""
+
+GIVE_A_PATH = "Give a log directory or a trace file"
+CHECK = "Check its permissions"
+_MOST_NAMED = 3
+"""Of directories or files, in a warning or an error."""
+_MOST_LOOKED_AT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run lies: `root` holds records, or is a lone trace file. Its reading rests on `files`."""
+
+    name: str
+    root: Path
+    files: tuple[Path, ...]
+    nested: tuple[Path, ...] = ()  # run roots under this one
+    found: bool = False  # a lone trace that was found in a directory, not named by the user
+
+    def read(self, most_bytes: int | None = None) -> Run:
+        """Reads the records, of a longer log than `most_bytes` its beginning and its end; raises
+        UnreadableError, TooNewError."""
+        return _recorded(self, most_bytes) if self.root.is_dir() else _lone(self)
+
+
+def places(path: Path) -> tuple[Place, ...]:
+    """Every place under a path that holds a run: directories with records, else lone traces.
+
+    A file is one run without records, unless it is one of a run's records; what lies at an address (https,
+    s3, gs) is fetched. Empty where there is nothing; raises NotFoundError for a missing path.
+    """
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise UnreadableError(f"cannot be reached: {error.strerror}", where=str(path), next=CHECK) from error
+    if not there:
+        path = _fetched(path)
+    if path.is_file() and not _is_record(path):
+        return (Place(path.name, path, (path,)),)
+    if not path.is_dir() and not path.is_file():
+        raise UnreadableError("is no regular file and no directory", where=str(path), next=f"{GIVE_A_PATH}.")
+    from mpprof import store
+
+    roots = store.find_runs(path)
+    if not roots:
+        lone = ((file.relative_to(path).as_posix(), file) for file in traces.find_traces(path))
+        return tuple(Place(name, file, (file,), found=True) for name, file in lone)
+    if not roots[0].is_relative_to(path):
+        return (_place(roots[0], path, store.find_runs(roots[0])),)  # the path is that of a run's records
+    return tuple(_place(root, path, roots) for root in roots)
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a file is one of the records that stand for their run."""
+    if path.absolute().parent.name != "mpprof":
+        return False
+    from mpprof import store
+    from mpprof.store import formats
+
+    known = (formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE)
+    return path.name in known and bool(store.find_runs(path))
+
+
+def _fetched(path: Path) -> Path:
+    """The local copy of what lies at an address. Raises NotFoundError for a path that is none."""
+    from mpprof.traces.cache import entries
+    from mpprof.traces.remote import fetch
+
+    address = fetch.address_of(path)
+    if address is None:
+        raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_PATH)
+    return fetch.fetch(address, entries.folder_for_now() / "fetched")
+
+
+def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
+    # `under` may also be the directory of a run's records, or one of them.
+    below = root != under and root.is_relative_to(under)
+    own = root.name if root.name not in ("", "..") else root.resolve().name
+    name = root.relative_to(under).as_posix() if below else own
+    nested = tuple(other for other in roots if other != root and other.is_relative_to(root))
+    records = tuple(sorted((root / "mpprof").glob("*.json*")))
+    found = tuple(f for f in traces.find_traces(root) if not any(f.is_relative_to(other) for other in nested))
+    return Place(name, root, (*records, *found), nested)
+
+
+def runs(path: str | Path) -> tuple[Run, ...]:
+    """Every run under a path, oldest first; traces without records in the order of `traces.find_traces`.
+
+    Directories beside them that cannot be opened are a warning of each. Raises NotFoundError where there is
+    no path or no run, UnreadableError also where directories that may hold one cannot be opened.
+    """
+    path = Path(path)
+    at = places(path)
+    said = _said_of(closed_beside(path, at))
+    found = [_warned(place.read(), said) for place in at]
+    if not found:
+        raise _nothing(path)
+    return tuple(sorted(found, key=_created_unix_ns))
+
+
+def _created_unix_ns(run: Run) -> int:
+    return run.facts.created_unix_ns if run.facts else 0
+
+
+def _nothing(path: Path) -> MpprofError:
+    """Why no run was found under a path."""
+    if refused := closed(path):
+        more = f", and {len(refused) - 1} more directories" if len(refused) > 1 else ""
+        return UnreadableError(f"{refused[0].what}{more}", where=refused[0].where, next=refused[0].next)
+    doubtful, shut = _looked_into(path)
+    for what, names in (
+        ("no mpprof records and no trace here, and links to directories are not followed", _links(path)),
+        ("no mpprof records and no trace here by its name", doubtful),
+    ):
+        if names:
+            next_ = f"Give {'it' if len(names) == 1 else 'one of them'} itself: {_few(names)}"
+            return NotFoundError(what, where=str(path), next=next_)
+    if shut:
+        what = f"no mpprof records and no trace here by its name, and what cannot be opened: {_few(shut)}"
+        return UnreadableError(what, where=str(path), next=CHECK)
+    return NotFoundError(
+        "no mpprof records and no trace here",
+        where=str(path),
+        next="Train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
+    )
+
+
+def _links(path: Path) -> list[str]:
+    """Links to directories under a directory."""
+    below = (Path(folder, name) for folder, names, _ in os.walk(path) for name in sorted(names))
+    return [each.relative_to(path).as_posix() for each in below if os.path.islink(each)]
+
+
+def _looked_into(path: Path) -> tuple[list[str], list[str]]:
+    """Of the first hundred files under a directory those that are traces by their first bytes, though not by
+    their names, and those that may not be opened."""
+    found, shut = [], []
+    for file in islice(_files(path), _MOST_LOOKED_AT):
+        name = file.relative_to(path).as_posix()
+        try:
+            if file.is_file() and traces.reader_of("", file_head.of(file)) is not None:
+                found.append(name)
+        except PermissionError:
+            shut.append(name)
+        except OSError:
+            continue
+    return found, shut
+
+
+def _files(path: Path) -> Iterator[Path]:
+    for folder, below, names in os.walk(path):
+        below.sort()
+        yield from (Path(folder, name) for name in sorted(names))
+
+
+def _few(names: Sequence[str]) -> str:
+    return _one_line(", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else ""))
+
+
+def closed(path: Path) -> tuple[UnreadableError, ...]:
+    """The directories at or below a path that cannot be opened or looked through, each as the error that
+    says so. Empty for a file."""
+    refused: list[tuple[str, str]] = []
+
+    def note(error: OSError) -> None:
+        if error.errno not in (errno.ENOTDIR, errno.ENOENT):  # a file; gone since it was listed
+            refused.append((str(error.filename), error.strerror or str(error)))
+
+    for folder, names, _ in os.walk(path, onerror=note):
+        if not os.access(folder, os.X_OK):
+            refused.append((folder, os.strerror(errno.EACCES)))
+            names.clear()
+    return tuple(
+        UnreadableError(f"cannot be opened: {why}", where=where, next=CHECK) for where, why in sorted(refused)
+    )
+
+
+def closed_beside(path: Path, at: Sequence[Place]) -> tuple[UnreadableError, ...]:
+    """Those of `closed` that are in none of the runs found under the path; what is in a run is its own
+    warning."""
+    roots = [place.root for place in at if place.root.is_dir()]
+    return tuple(
+        each for each in closed(path) if not any(Path(each.where).is_relative_to(root) for root in roots)
+    )
+
+
+def _said_of(refused: Sequence[UnreadableError]) -> tuple[str, ...]:
+    """The first three, and how many more."""
+    said = [f"passed over: {each.where} {each.what}" for each in refused[:_MOST_NAMED]]
+    more = len(refused) - len(said)
+    return (*said, f"passed over: {more} more directories that cannot be opened") if more else tuple(said)
+
+
+def _warned(run: Run, said: Sequence[str]) -> Run:
+    return replace(run, warnings=(*run.warnings, *said)) if said else run
+
+
+@overload
+def load(path: Given, *, run: str | None = None) -> Run: ...
+@overload
+def load(path: Several, *, run: str | None = None) -> tuple[Run, ...]: ...
+def load(path: Given | Several, *, run: str | None = None) -> Run | tuple[Run, ...]:
+    """Return the one run at a path; `run` picks among several by name or id, or "latest". A loaded run is
+    returned as it is, and of a list one run for each.
+
+    Where a run is picked by its name, others that cannot be read do not matter. Raises NotFoundError,
+    UnreadableError, UsageError, or SeveralRunsError where a choice is needed.
+    """
+    if isinstance(path, list | tuple):
+        return tuple(load(each, run=run) for each in path)
+    if isinstance(path, Run):
+        return path
+    path = as_path(path)
+    if run is not None and run != "latest":
+        named = [place for place in places(path) if place.name == run]
+        if named:
+            return named[-1].read()
+    if run is None:
+        return _only(path)
+    found = runs(path)
+    if run == "latest":
+        return found[-1]
+    chosen = [each for each in found if run in (each.name, each.run_id)]
+    if not chosen:
+        names = "\n".join("  " + _one_line(each.name) for each in found)
+        raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"The runs are:\n{names}")
+    return chosen[-1]
+
+
+def load_all(given: Given | Several) -> tuple[Run, ...]:
+    """Return every run that is meant: a loaded one, all at a path (oldest first), or those of a list of
+    either. Raises as `load` does."""
+    if isinstance(given, list | tuple):
+        return tuple(run for each in given for run in load_all(each))
+    return (given,) if isinstance(given, Run) else runs(as_path(given))
+
+
+def as_path(given: object) -> Path:
+    """Return a path as one. Raises UsageError for what is none."""
+    if isinstance(given, str | os.PathLike):
+        return Path(given)
+    raise UsageError(f"a {type(given).__name__} is no run", next="Give a path, or what load() returns")
+
+
+def load_at(root: Path, *, most_bytes: int | None = None) -> Run:
+    """The run whose own records lie at `root`, whatever other runs lie below it; of a longer log than
+    `most_bytes` its beginning and its end. Raises NotFoundError, UnreadableError, TooNewError."""
+    from mpprof import store
+
+    return _place(root, root, store.find_runs(root)).read(most_bytes)
+
+
+def _only(path: Path) -> Run:
+    """The one run at a path. Raises SeveralRunsError with all of them, those that cannot be read last."""
+    at = places(path)
+    if not at:
+        raise _nothing(path)
+    refused = closed_beside(path, at)
+    if len(at) == 1:
+        return _warned(at[0].read(), _said_of(refused))
+    found: list[Run] = []
+    unreadable: list[str] = []
+    for place in at:
+        try:
+            found.append(place.read())
+        except MpprofError as error:
+            unreadable.append(f"{_one_line(place.name)} (cannot be read: {_one_line(str(error))})")
+    lines = [*(_one_line(run.name) for run in sorted(found, key=_created_unix_ns)), *unreadable]
+    listed = "\n".join(f"  {line}" for line in (*lines, *_said_of(refused)))
+    raise SeveralRunsError(
+        f"{len(at)} runs lie here",
+        where=str(path),
+        next=f"Choose one with --run NAME, or --run latest:\n{listed}",
+    )
+
+
+def _one_line(name: str) -> str:
+    return name.replace("\n", "\\n")
+
+
+def _lone(place: Place) -> Run:
+    return Run(
+        name=place.name, path=place.root, facts=None, steps=None, validations=None, hardware=None,
+        traces=(place.root,), finished=True, warnings=_choice((place.root,)) if place.found else (),
+    )  # fmt: skip
+
+
+def _choice(found: tuple[Path, ...]) -> tuple[str, ...]:
+    """What the reader has to say of choosing the last of these traces among several formats."""
+    said = traces.choice(found[-1]) if found else None
+    return (said,) if said else ()
+
+
+def _recorded(place: Place, most_bytes: int | None = None) -> Run:
+    from mpprof import store
+
+    records = store.read_records(place.root, most_bytes=most_bytes)
+    found = _traces_of(place, records)
+    workers, said = _workers(place.root, most_bytes)
+    return Run(
+        name=place.name,
+        path=place.root,
+        facts=records.facts,
+        steps=records.steps,
+        validations=records.validations,
+        hardware=records.hardware,
+        traces=found,
+        finished=records.finished,
+        warnings=(
+            *records.warnings,
+            *_unended(records),
+            *said,
+            *_choice(found),
+            *_said_of(_closed_in(place)),
+        ),
+        workers=workers,
+    )
+
+
+def _unended(records: Records) -> tuple[str, ...]:
+    return () if records.finished else ("the log tells no end of the training: it was killed, or still runs",)
+
+
+def _closed_in(place: Place) -> list[UnreadableError]:
+    """Directories of this run, and of no run under it, that cannot be opened."""
+    return [
+        each
+        for each in closed(place.root)
+        if not any(Path(each.where).is_relative_to(other) for other in place.nested)
+    ]
+
+
+def _workers(root: Path, most_bytes: int | None) -> tuple[dict[int, StepTable], tuple[str, ...]]:
+    """The step logs of the workers beside the first. One that cannot be read is a warning."""
+    from mpprof import store
+
+    logs: dict[int, StepTable] = {}
+    warnings: list[str] = []
+    for worker in store.further_workers(root):
+        try:
+            records = store.read_records(root, worker=worker, most_bytes=most_bytes)
+        except MpprofError as error:
+            warnings.append(f"worker {worker}: {error}")
+            continue
+        warnings += records.warnings
+        if records.steps is not None:
+            logs[worker] = records.steps
+    return logs, tuple(warnings)
+
+
+def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
+    """The windows that run.json names; without any, what lies under the root and under no other run."""
+    windows = records.facts.profile_windows if records.facts else ()
+    folders = [place.root / window.trace for window in windows if window.trace]
+    # A window's folder may be gone; and a run.json from elsewhere must not point outside its own run.
+    inside = [folder for folder in folders if os.path.exists(folder) and _is_inside(folder, place.root)]
+    host = next((window.host for window in reversed(windows) if window.host), None)
+    named = [file for folder in inside for file in traces.find_traces(folder, host=host)]
+    return tuple(named) or tuple(f for f in place.files if f.parent != place.root / "mpprof")
+
+
+def _is_inside(folder: Path, root: Path) -> bool:
+    """Also False for what is out of reach: `closed` says so."""
+    try:
+        return folder.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a loop of links is the latter in Python 3.11 and 3.12
+        return False
+
+
+def why_no_trace_in(root: Path, folder: str) -> str:
+    """Why the trace of a window that a run recorded into this folder of its own is not read."""
+    if not _is_inside(root / folder, root):
+        why = f"{_one_line(folder)} leads out of the run, and is not followed"
+        return f"the trace of the profiler window is out of reach: {why}"
+    if refused := closed(root / folder):
+        return f"the trace of the profiler window is out of reach: {refused[0]}"
+    names = [file.relative_to(root / folder).as_posix() for file in _files(root / folder)]
+    if not names:
+        return f"the trace of the profiler window is gone: nothing lies in {folder}"
+    _, shut = _looked_into(root / folder)
+    unknown = f" (what cannot be opened: {_few(shut)})" if shut else ""
+    return f"the trace of the profiler window is gone: no trace lies in {folder}, only {_few(names)}{unknown}"

@@ -1,0 +1,322 @@
+"""PyTorch's profiler (Kineto): Chrome events become a trace.
+
+Categories and argument names: pytorch/kineto `output_json.cpp` and its activity types; the spellings of
+torch 1.8 (`Kernel`, `Operator`, `Runtime`) are read as well. Times are microseconds with up to three
+decimals, counted from `baseTimeNanoseconds` where the file states one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.device import DeviceFacts, Vendor
+from mpprof.model.trace import HostKind, WorkKind
+from mpprof.traces.chrome.json import Event, nanoseconds
+from mpprof.traces.chrome.kineto_args import details, graph_of, shapes
+from mpprof.traces.common.columns import Interner
+
+Int64 = NDArray[np.int64]
+
+WORK = {
+    "kernel": WorkKind.KERNEL, "gpu_memcpy": WorkKind.MEMCPY, "gpu_memset": WorkKind.MEMSET,
+    "memcpy": WorkKind.MEMCPY, "memset": WorkKind.MEMSET,
+    "concurrent_kernel": WorkKind.KERNEL,
+}  # fmt: skip
+OPS = frozenset(("cpu_op", "operator"))
+CALLS = frozenset(
+    (
+        "cuda_runtime",
+        "cuda_driver",
+        "runtime",
+        "driver",
+        "xpu_runtime",
+        "privateuse1_runtime",
+        "privateuse1_driver",
+    )
+)
+NOTES = frozenset(("user_annotation", "overhead"))
+MODULE = "nn.Module: "
+"""Of a module's forward call: a frame of the Python tracer, or a range that our window puts round it."""
+OPTIMIZER = "Optimizer.step#"
+LOSS_SCALE = "LossScaleOptimizer"
+"""What an op's name begins with in an optimizer's step, or in what Keras puts round it to scale the loss."""
+STEP = "ProfilerStep#"
+_OPTIMIZERS = re.compile(r"(?:^|/)keras/src/optimizers/(\w+)\.py\(\d+\): apply$")
+"""The frame of Keras' own optimizers, which work without torch's `Optimizer.step` annotation."""
+OWN_STEP = "mpprof_step#"
+"""Our step marker in a trace that somebody else recorded, whose steps may be numbered otherwise."""
+
+_LARGEST = (1 << 62) - 1
+_LONGEST_FRAME = 256
+
+
+@dataclass
+class WorkRows:
+    """Intervals on devices, in the order of the file."""
+
+    kind: list[int] = field(default_factory=list)
+    name: list[int] = field(default_factory=list)
+    device: list[int] = field(default_factory=list)
+    stream: list[int] = field(default_factory=list)
+    start_ns: list[int] = field(default_factory=list)
+    duration_ns: list[int] = field(default_factory=list)
+    correlation: list[int] = field(default_factory=list)
+    external: list[int] = field(default_factory=list)
+    details: list[int] = field(default_factory=list)
+    bytes: list[int] = field(default_factory=list)
+    graph: list[int] = field(default_factory=list)
+
+
+@dataclass
+class HostRows:
+    """What host threads did, in the order of the file: ops, calls, notes, module frames, memory events."""
+
+    what: list[str] = field(default_factory=list)
+    """ "op", "call", "note", "range", "module", "frame" (an optimizer's), "memory"."""
+    thread: list[int] = field(default_factory=list)
+    name: list[int] = field(default_factory=list)
+    start_ns: list[int] = field(default_factory=list)
+    duration_ns: list[int] = field(default_factory=list)
+    correlation: list[int] = field(default_factory=list)
+    external: list[int] = field(default_factory=list)
+    sequence: list[int] = field(default_factory=list)  # joins an op with its backward; -1
+    shapes: list[int] = field(default_factory=list)
+    memory: dict[int, tuple[int, int, int, int, int]] = field(default_factory=dict)
+    """By row: address, bytes (negative: freed), total, reserved, device (-1: the host)."""
+
+
+@dataclass
+class Collected:
+    """Everything of a file that is kept, before it is put into tables."""
+
+    strings: Interner = field(default_factory=Interner)
+    work: WorkRows = field(default_factory=WorkRows)
+    host: HostRows = field(default_factory=HostRows)
+    threads: dict[tuple[object, object], int] = field(default_factory=dict)
+    thread_names: dict[tuple[object, object], str] = field(default_factory=dict)
+    projected: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Steps that Kineto projects onto a device: device, number, start, duration."""
+    python_frames: int = 0
+    timeless: int = 0
+    negative: int = 0
+    unpaired: int = 0
+
+
+def clean(text: str) -> str:
+    """A name that can be encoded again: what was no UTF-8 becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogateescape" if _escaped(text) else "replace").decode("utf-8", "replace")
+
+
+def _escaped(text: str) -> bool:
+    return all(not 0xD800 <= ord(char) <= 0xDFFF or 0xDC80 <= ord(char) <= 0xDCFF for char in text)
+
+
+def collect(events: Iterable[Event]) -> Collected:
+    """Sort the events into columns; whatever is no event of a profiler is left out."""
+    found = Collected()
+    for event in events:
+        phase = event.get("ph")
+        if phase == "X":
+            _interval(found, event)
+        elif phase == "i":
+            if event.get("name") == "[memory]":
+                _memory(found, event)
+        elif phase == "M":
+            _label(found, event)
+        elif phase in ("B", "E"):
+            found.unpaired += 1
+    return found
+
+
+def _interval(found: Collected, event: Event) -> None:
+    category, name, args = event.get("cat"), event.get("name"), event.get("args")
+    if not isinstance(category, str) or not isinstance(name, str):
+        return
+    category = category.lower()
+    args = args if isinstance(args, dict) else {}
+    if category in WORK:
+        _work(found, event, WORK[category], name, args)
+    elif category in OPS:
+        _host(found, event, "op", name, args)
+    elif category in CALLS:
+        _host(found, event, "call", name, args)
+    elif category in NOTES:
+        _note(found, event, name, args)
+    elif category == "gpu_user_annotation":
+        if (number := step_number(name)) >= 0 and (times := _times(found, event)) is not None:
+            found.projected.append((whole(args.get("device", event.get("pid"))), number, *times))
+    elif category == "python_function":
+        found.python_frames += 1
+        if name.startswith(MODULE):
+            _host(found, event, "module", name.removeprefix(MODULE), args)
+        elif match := _OPTIMIZERS.search(name[-_LONGEST_FRAME:]):
+            scaled = match[1] == "loss_scale_optimizer"
+            _host(found, event, "frame", LOSS_SCALE if scaled else OPTIMIZER, args)
+
+
+def _note(found: Collected, event: Event, name: str, args: dict[str, Any]) -> None:
+    if name.startswith(MODULE):
+        _host(found, event, "module", name.removeprefix(MODULE), args)
+    else:
+        _host(found, event, "note", name, args)
+
+
+def _times(found: Collected, event: Event) -> tuple[int, int] | None:
+    start, duration = nanoseconds(event.get("ts")), nanoseconds(event.get("dur", 0))
+    if start is None or duration is None:
+        found.timeless += 1
+        return None
+    if duration < 0:
+        found.negative += 1
+    return start, max(0, duration)
+
+
+def whole(value: object) -> int:
+    """An id or a size; -1 for what is none. Ids are written as numbers or, by old versions, as text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value <= _LARGEST else -1
+
+
+def _work(found: Collected, event: Event, kind: WorkKind, name: str, args: dict[str, Any]) -> None:
+    times = _times(found, event)
+    device = whole(args.get("device", event.get("pid")))
+    if times is None or device < 0 or device > 1 << 20:
+        found.timeless += times is not None
+        return
+    rows = found.work
+    rows.kind.append(kind)
+    rows.name.append(found.strings(clean(name)))
+    rows.device.append(device)
+    rows.stream.append(whole(args.get("stream", event.get("tid"))))
+    rows.start_ns.append(times[0])
+    rows.duration_ns.append(times[1])
+    rows.correlation.append(whole(args.get("correlation")))
+    rows.external.append(whole(args.get("External id", args.get("external id"))))
+    text = details(args)
+    rows.details.append(found.strings(text) if text else -1)
+    rows.bytes.append(whole(args.get("bytes", args.get("Bytes"))) if kind is not WorkKind.KERNEL else -1)
+    rows.graph.append(graph_of(args))
+
+
+def _host(found: Collected, event: Event, what: str, name: str, args: dict[str, Any]) -> None:
+    times = _times(found, event)
+    if times is None:
+        return
+    rows = found.host
+    rows.what.append(what)
+    rows.thread.append(_thread(found, event))
+    rows.name.append(found.strings(clean(name)))
+    rows.start_ns.append(times[0])
+    rows.duration_ns.append(times[1])
+    rows.correlation.append(whole(args.get("correlation")) if what == "call" else -1)
+    rows.external.append(whole(args.get("External id", args.get("external id"))))
+    rows.sequence.append(whole(args.get("Sequence number")))
+    text = shapes(args) if what == "op" else ""
+    rows.shapes.append(found.strings(clean(text)) if text else -1)
+
+
+def _memory(found: Collected, event: Event) -> None:
+    start, args = nanoseconds(event.get("ts")), event.get("args")
+    if start is None or not isinstance(args, dict):
+        found.timeless += 1
+        return
+    size = args.get("Bytes")
+    if not isinstance(size, int) or abs(size) > _LARGEST:
+        return
+    rows = found.host
+    # Device Type 0 is the CPU (c10/core/DeviceType.h).
+    device = whole(args.get("Device Id")) if args.get("Device Type") != 0 else -1
+    rows.memory[len(rows.what)] = (
+        whole(args.get("Addr")),
+        size,
+        whole(args.get("Total Allocated")),
+        whole(args.get("Total Reserved")),
+        min(device, 1 << 20),
+    )
+    _host(found, {**event, "dur": 0}, "memory", "[memory]", {})
+
+
+def _thread(found: Collected, event: Event) -> int:
+    key = _key(event)
+    return found.threads.setdefault(key, len(found.threads))
+
+
+def _key(event: Event) -> tuple[object, object]:
+    pid, tid = event.get("pid"), event.get("tid")
+    return (
+        pid if isinstance(pid, (int, str)) else None,
+        tid if isinstance(tid, (int, str)) else None,
+    )
+
+
+def _label(found: Collected, event: Event) -> None:
+    args = event.get("args")
+    if event.get("name") == "thread_name" and isinstance(args, dict) and isinstance(args.get("name"), str):
+        found.thread_names[_key(event)] = clean(args["name"]).strip()
+
+
+# --- devices -----------------------------------------------------------------------------------------------
+
+
+def device_facts(properties: object) -> dict[int, DeviceFacts]:
+    """By id, what `deviceProperties` states of each card; empty where the file has none."""
+    found: dict[int, DeviceFacts] = {}
+    for entry in properties if isinstance(properties, list) else ():
+        if not isinstance(entry, dict) or (id := whole(entry.get("id"))) < 0 or len(found) >= 1024:
+            continue
+        name = clean(entry["name"]) if isinstance(entry.get("name"), str) else None
+        major, minor = whole(entry.get("computeMajor")), whole(entry.get("computeMinor"))
+        vendor = _vendor(name or "", has_capability=major > 0)
+        known = vendor == "nvidia" and major > 0 and minor >= 0  # AMD states its gfx number there
+        found[id] = DeviceFacts(
+            kind="gpu",
+            name=name or None,
+            vendor=vendor,
+            compute_capability=(major, minor) if known else None,
+            memory_bytes=_positive(entry.get("totalGlobalMem")),
+            sm_count=_positive(entry.get("numSms")),
+        )
+    return found
+
+
+def _positive(value: object) -> int | None:
+    number = whole(value)
+    return number if number > 0 else None
+
+
+def _vendor(name: str, *, has_capability: bool) -> Vendor:
+    lower = name.lower()
+    if any(word in lower for word in ("amd", "radeon", "instinct", "gfx")):
+        return "amd"
+    if "intel" in lower:
+        return "intel"
+    known = ("nvidia", "tesla", "geforce", "quadro", "titan")
+    return "nvidia" if any(word in lower for word in known) or has_capability else "unknown"
+
+
+def step_number(name: str) -> int:
+    """The number of a `ProfilerStep#5`, -1 for another name."""
+    return whole(name.removeprefix(STEP)) if name.startswith(STEP) else -1
+
+
+def own_step_number(name: str) -> int:
+    """The number of a `mpprof_step#5`, -1 for another name."""
+    return whole(name.removeprefix(OWN_STEP)) if name.startswith(OWN_STEP) else -1
+
+
+def note_kind(name: str, by_name: HostKind) -> HostKind:
+    """What an annotation means where its name is one of PyTorch's own."""
+    if name.startswith("enumerate(DataLoader)"):
+        return HostKind.INPUT
+    if name.startswith(("Optimizer.step", "Optimizer.zero_grad", "DistributedDataParallel.")):
+        return HostKind.EXECUTOR
+    return HostKind.OTHER if by_name is HostKind.OP else by_name

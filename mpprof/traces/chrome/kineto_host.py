@@ -1,0 +1,247 @@
+"""The host's side of a Kineto trace: which op every event lies in, and under which modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable, Op, TraceDevice
+from mpprof.traces.chrome.kineto import (
+    LOSS_SCALE,
+    OPTIMIZER,
+    OWN_STEP,
+    STEP,
+    Collected,
+    HostRows,
+    note_kind,
+    own_step_number,
+    step_number,
+)
+from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.names import host_kind
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+
+_EVALUATE = "autograd::engine::evaluate_function: "
+_DEEPEST = 24
+_LONGEST = 200
+"""Scopes of one op, and characters of a scope, that are kept: names in a file may be hostile."""
+
+Path = tuple[str, ...]
+Scope = tuple[Path, str]
+"""Modules, outermost first; and the gradient function or optimizer step, "" for none."""
+
+
+@dataclass
+class Ops:
+    """Rows of distinct ops, in the order of first use."""
+
+    rows: dict[tuple[Scope, str], int] = field(default_factory=dict)
+
+    def row(self, scope: Scope, name: str) -> int:
+        return self.rows.setdefault((scope, name), len(self.rows))
+
+    def table(self) -> tuple[Op, ...]:
+        """`Dense_1/AddmmBackward0 aten::mm`: modules, then the gradient function or the optimizer, the op."""
+        return tuple(Op(_name(scope, type), type) for scope, type in self.rows)
+
+
+def _name(scope: Scope, type: str) -> str:
+    path, role = scope
+    plain = type.removeprefix(_EVALUATE)
+    return "/".join((*path, plain if role in ("", plain) else f"{role} {plain}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Per row of HostRows, in the order of the file: the op that it lies in (itself, for an op), and that
+    op's shapes; rows of `Trace.strings`. `modules` says whether any module frame was seen."""
+
+    op: Int32
+    shapes: Int32
+    order: Int64  # by thread, start, longest first
+    modules: bool
+
+
+@dataclass(slots=True)
+class _Frame:
+    end_ns: int
+    scope: Scope
+    op: int
+    shapes: int
+
+
+def nest(rows: HostRows, ops: Ops, strings: Interner) -> Nest:
+    """Walk each thread's events as a stack. An op's scopes are the modules around it; those of a backward
+    op are its forward op's (joined by sequence number), with the name of the gradient function."""
+    n = len(rows.what)
+    thread, start = np.array(rows.thread, np.int64), np.array(rows.start_ns, np.int64)
+    order = np.lexsort((-np.array(rows.duration_ns, np.int64), start, thread))
+    op, shapes = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    texts = strings.texts()
+    forward: dict[int, Path] = {}
+    stack: list[_Frame] = []
+    current, modules = -1, False
+    for row in _forward_first(rows, order, texts):
+        begin = rows.start_ns[row]
+        if rows.thread[row] != current:
+            current = rows.thread[row]
+            stack.clear()
+        while stack and stack[-1].end_ns <= begin:
+            stack.pop()
+        around = stack[-1] if stack else _Frame(0, ((), ""), -1, -1)
+        frame = _Frame(begin + rows.duration_ns[row], around.scope, around.op, around.shapes)
+        what = rows.what[row]
+        if what in ("op", "note", "module", "frame", "range"):
+            name = texts[rows.name[row]][:_LONGEST]
+            sequence = rows.sequence[row]
+            frame.scope = _scope(what, name, around.scope, forward.get(sequence))
+            modules = modules or what == "module"
+            if what == "range":  # an annotation of the user's is an op and a scope at once
+                frame.op = ops.row(around.scope, name.replace("/", "_"))
+            elif what == "op":
+                if sequence >= 0 and not name.startswith(_EVALUATE):
+                    # Every op carries the number of the next gradient to be made: the last one made it.
+                    forward[sequence] = around.scope[0]
+                frame.op = ops.row(frame.scope, name)
+                frame.shapes = rows.shapes[row]
+            if len(stack) < 10_000:
+                stack.append(frame)
+        op[row], shapes[row] = frame.op, frame.shapes
+    return Nest(op, shapes, order, modules)
+
+
+def _forward_first(rows: HostRows, order: Int64, texts: tuple[str, ...]) -> list[int]:
+    """The rows thread by thread, those threads last that run backward: they need the forward's scopes."""
+    backward = {
+        rows.thread[row]
+        for row in order.tolist()
+        if rows.what[row] == "op" and texts[rows.name[row]].startswith(_EVALUATE)
+    }
+    late = np.isin(np.array(rows.thread, np.int64)[order], list(backward))
+    return [*order[~late].tolist(), *order[late].tolist()]
+
+
+def _scope(what: str, name: str, around: Scope, forward: Path | None) -> Scope:
+    """The scope within an event of this kind and name."""
+    path, role = around
+    if what == "op":
+        if not name.startswith(_EVALUATE):
+            return around
+        return (path if forward is None else forward), name.removeprefix(_EVALUATE)
+    if what in ("note", "frame"):
+        return (path, name) if name.startswith((OPTIMIZER, LOSS_SCALE)) else around
+    return (*path, name.replace("/", "_"))[:_DEEPEST], role
+
+
+def host_table(found: Collected, nested: Nest) -> tuple[HostTable, Int64]:
+    """The table of ops, calls and annotations, and the row of each HostRows row in it (-1: left out).
+
+    Frames serve as scopes only, and memory events have a table of their own.
+    """
+    rows = found.host
+    kept = np.array([what not in ("module", "frame", "memory") for what in rows.what], np.bool_)
+    order = nested.order[kept[nested.order]]
+    place = np.full(len(rows.what), -1, np.int64)
+    place[order] = np.arange(len(order))
+    name = np.array(rows.name, np.int32)
+    kinds = _kinds(found)
+    kind = np.array([kinds[what, row] for what, row in zip(rows.what, rows.name, strict=True)] or [], np.int8)
+    table = HostTable(
+        thread=np.array(rows.thread, np.int32)[order],
+        start_ns=np.array(rows.start_ns, np.int64)[order],
+        duration_ns=np.array(rows.duration_ns, np.int64)[order],
+        kind=kind[order],
+        name=name[order],
+        op=nested.op[order],
+        correlation=np.array(rows.correlation, np.int64)[order],
+    )
+    return table, place
+
+
+def _kinds(found: Collected) -> dict[tuple[str, int], HostKind]:
+    texts = found.strings.texts()
+    kinds: dict[tuple[str, int], HostKind] = {}
+    for what, row in set(zip(found.host.what, found.host.name, strict=True)):
+        name = texts[row]
+        by_name = host_kind(name)
+        if what == "op":
+            kind = HostKind.INPUT if name.startswith("enumerate(DataLoader)") else HostKind.OP
+        elif what == "call":
+            kind = by_name
+        elif name.startswith((STEP, OWN_STEP)):
+            kind = HostKind.MARKER
+        else:
+            kind = note_kind(name, by_name)
+        kinds[what, row] = kind
+    return kinds
+
+
+def markers(found: Collected, table: HostTable, devices: Sequence[TraceDevice], zero_ns: int) -> MarkerTable:
+    """`ProfilerStep#N`, by start: of the host, and as Kineto projects it onto a device (family
+    "steps_line": from the first work launched under it to the end of the last). Also our own (family
+    "mpprof"), in a trace that somebody else recorded."""
+    texts = found.strings.texts()
+    at = np.flatnonzero(table.kind == HostKind.MARKER)
+    rows = [
+        (start, start + duration, *_step(found.strings, texts[name]), thread, -1)
+        for start, duration, name, thread in zip(
+            table.start_ns[at].tolist(), table.duration_ns[at].tolist(), table.name[at].tolist(),
+            table.thread[at].tolist(), strict=True,
+        )
+    ]  # fmt: skip
+    row_of = {device.ordinal: row for row, device in enumerate(devices)}
+    line = found.strings("steps_line") if found.projected else -1
+    rows += [
+        (start - zero_ns, start - zero_ns + duration, number, line, -1, row_of[device])
+        for device, number, start, duration in found.projected
+        if device in row_of
+    ]
+    rows.sort()
+    columns = np.array(rows, np.int64).reshape(-1, 6)
+    return MarkerTable(
+        number=columns[:, 2].copy(),
+        start_ns=columns[:, 0].copy(),
+        end_ns=columns[:, 1].copy(),
+        thread=columns[:, 4].astype(np.int32),
+        family=columns[:, 3].astype(np.int32),
+        device=columns[:, 5].astype(np.int32),
+    )
+
+
+def _step(strings: Interner, name: str) -> tuple[int, int]:
+    """A marker's number, and the row of its family."""
+    own = own_step_number(name)
+    return (step_number(name), strings("torch")) if own < 0 else (own, strings("mpprof"))
+
+
+def allocations(found: Collected, nested: Nest, zero_ns: int) -> AllocationTable:
+    """`[memory]` events, by time. A negative size frees; the allocator is named after its device."""
+    rows = found.host
+    at = sorted(rows.memory, key=lambda row: rows.start_ns[row])
+    values = np.array([rows.memory[row] for row in at], np.int64).reshape(-1, 5)
+    names = {
+        device: found.strings(f"GPU_{device}_caching" if device >= 0 else "cpu")
+        for device in sorted(set(values[:, 4].tolist()))
+    }
+    n = len(at)
+    absent, no_text = np.full(n, -1, np.int64), np.full(n, -1, np.int32)
+    return AllocationTable(
+        time_ns=np.array([rows.start_ns[row] for row in at], np.int64) - zero_ns,
+        free=values[:, 1] < 0,
+        allocator=np.array([names[device] for device in values[:, 4].tolist()], np.int32),
+        bytes=np.abs(values[:, 1]),
+        live_bytes=values[:, 2],
+        peak_bytes=absent,
+        reserved_bytes=values[:, 3],
+        available_bytes=absent,
+        address=values[:, 0],
+        dtype=no_text,
+        shapes=no_text,
+        op=nested.op[at] if n else no_text,
+        region=no_text,
+    )

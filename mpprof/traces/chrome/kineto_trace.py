@@ -1,0 +1,234 @@
+"""A trace from what was collected of a Kineto file: devices, kernels, launches, steps, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.device import DeviceFacts
+from mpprof.model.trace import (
+    CopyKind,
+    HostKind,
+    HostTable,
+    KernelTable,
+    Stream,
+    Trace,
+    TraceDevice,
+    TraceSource,
+    WorkKind,
+)  # fmt: skip
+from mpprof.traces.chrome import kineto_host as hosts
+from mpprof.traces.chrome.kineto import Collected, clean, device_facts, whole
+from mpprof.traces.chrome.kineto_cpu import working
+from mpprof.traces.common import columns, overlaps
+from mpprof.traces.common.columns import constant
+from mpprof.traces.common.hlo import Modules
+from mpprof.traces.common.launches import join_launches, take
+from mpprof.traces.common.names import copy_kind
+from mpprof.traces.common.ops import Ops as XplaneOps
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+
+_ABSOLUTE_NS = 10**17
+"""Times above it count from 1970, smaller ones from `baseTimeNanoseconds` or from nothing known."""
+
+
+def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> Trace:
+    """The trace, its times counted from its first event. Without a device its kernels are the host's ops that
+    do the work (basis "host"). Has no events where the file had none that a profiler writes."""
+    zero = min((*found.work.start_ns, *found.host.start_ns), default=0)
+    ops = hosts.Ops()
+    nested = hosts.nest(found.host, ops, found.strings)
+    host, place = hosts.host_table(found, nested)
+    host = replace(host, start_ns=host.start_ns - zero)
+    facts = device_facts(header.get("deviceProperties"))
+    side = _device_side(found, facts, zero)
+    devices, streams, kernels = side.devices, side.streams, side.kernels
+    basis = "device" if devices else "host"
+    if devices:
+        kernels = _with_ops(side, found, nested, host)
+        kernels, kinds = join_launches(kernels, host, XplaneOps(Modules(()), found.strings), found.strings)
+        host = replace(host, kind=kinds)
+        kernels = _with_shapes(kernels, nested, place)
+    else:
+        devices = (TraceDevice("/host:CPU", 0, DeviceFacts(kind="cpu")),)
+        kernels, streams = _host_side(host, nested, place, found.strings.texts())
+    marks = hosts.markers(found, host, devices, zero)
+    memory = hosts.allocations(found, nested, zero)
+    return Trace(
+        source=source,
+        origin_unix_ns=_origin(header, zero),
+        devices=devices,
+        streams=streams,
+        threads=_thread_names(found),
+        ops=ops.table(),
+        kernels=kernels,
+        host=host,
+        markers=marks,
+        allocations=memory,
+        basis=basis,
+        strings=found.strings.texts(),
+        warnings=tuple(_warnings(found, kernels, basis)),
+        missing=_missing(found, nested, basis, len(marks), len(memory)),
+    )
+
+
+def _origin(header: dict[str, Any], zero: int) -> int | None:
+    base = whole(header.get("baseTimeNanoseconds"))
+    if base > 0:
+        return base + zero
+    return zero if zero > _ABSOLUTE_NS else None
+
+
+def _thread_names(found: Collected) -> tuple[str, ...]:
+    return tuple(found.thread_names.get(key) or clean(f"thread {key[1]}") for key in found.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class _Devices:
+    devices: tuple[TraceDevice, ...]
+    streams: tuple[Stream, ...]
+    kernels: KernelTable
+    external: Int64  # per kernel: its external id
+
+
+def _device_side(found: Collected, facts: dict[int, DeviceFacts], zero: int) -> _Devices:
+    """The cards that did something (all of them where none did), their streams, and what ran there."""
+    rows = found.work
+    number = np.array(rows.device, np.int64)
+    used = np.unique(number).tolist()
+    shown = used or sorted(facts)
+    devices = tuple(
+        TraceDevice(f"/device:GPU:{one}", one, facts.get(one, DeviceFacts(kind="gpu"))) for one in shown
+    )
+    device = np.searchsorted(np.array(shown, np.int64), number).astype(np.int32)
+    of_file = np.array(rows.stream, np.int64)
+    pairs = sorted(set(zip(device.tolist(), of_file.tolist(), strict=True)))
+    streams = tuple(Stream(at, stream, f"stream {stream}") for at, stream in pairs)
+    row_of = {pair: row for row, pair in enumerate(pairs)}
+    n = len(number)
+    texts = found.strings.texts()
+    copies = {row: copy_kind(texts[row].replace(" ", "")) for row in set(rows.name)}
+    kind = np.array(rows.kind, np.int8)
+    copy = np.array([copies[row] for row in rows.name], np.int8)
+    table = KernelTable(
+        device=device,
+        stream=np.array(
+            [row_of[pair] for pair in zip(device.tolist(), of_file.tolist(), strict=True)], np.int32
+        ),
+        start_ns=np.array(rows.start_ns, np.int64) - zero,
+        duration_ns=np.array(rows.duration_ns, np.int64),
+        kind=kind,
+        name=np.array(rows.name, np.int32),
+        op=np.full(n, -1, np.int32),
+        correlation=np.array(rows.correlation, np.int64),
+        launch=np.full(n, -1, np.int32),
+        shapes=np.full(n, -1, np.int32),
+        details=np.array(rows.details, np.int32),
+        copy=np.where(kind == WorkKind.MEMCPY, copy, np.int8(CopyKind.NONE)),
+        bytes=np.array(rows.bytes, np.int64),
+        graph=np.array(rows.graph, np.int64),
+        group=np.full(n, -1, np.int64),
+    )
+    order = np.lexsort((table.start_ns, table.device))
+    return _Devices(devices, streams, take(table, order), np.array(rows.external, np.int64)[order])
+
+
+def _with_ops(side: _Devices, found: Collected, nested: hosts.Nest, host: HostTable) -> KernelTable:
+    """Kernels without a launch in the file take the op that their external id names.
+
+    Old versions write the correlation id there, which says nothing of the op. Kernels with a launch get
+    the op around it, which is the innermost one.
+    """
+    kernels, external, rows = side.kernels, side.external, found.host
+    ids = np.array(rows.external, np.int64)
+    is_op = np.array([what == "op" for what in rows.what], np.bool_)
+    by_id = columns.join(external, np.where(is_op, ids, -1))
+    launched = columns.join(kernels.correlation, host.correlation) >= 0
+    usable = (by_id >= 0) & ~launched & (external != kernels.correlation)
+    op = np.full(len(kernels), -1, np.int32)
+    op[usable] = nested.op[by_id[usable]]
+    return replace(kernels, op=op)
+
+
+def _with_shapes(kernels: KernelTable, nested: hosts.Nest, place: Int64) -> KernelTable:
+    """The shapes of the op around each kernel's launch."""
+    of_host = np.full(int(place.max(initial=-1)) + 2, -1, np.int32)
+    kept = np.flatnonzero(place >= 0)
+    of_host[place[kept]] = nested.shapes[kept]
+    return replace(kernels, shapes=of_host[kernels.launch])  # launch -1 finds the last, which is -1
+
+
+def _host_side(
+    host: HostTable, nested: hosts.Nest, place: Int64, texts: tuple[str, ...]
+) -> tuple[KernelTable, tuple[Stream, ...]]:
+    """The ops of each thread that do the work as kernels: no card is in this trace."""
+    rows = np.flatnonzero(host.kind == HostKind.OP)
+    work = np.zeros(len(rows), np.bool_)
+    thread = host.thread[rows]
+    used = np.unique(thread)
+    starts = np.flatnonzero(np.diff(thread, prepend=-1)).tolist()  # rows stand thread by thread
+    for first, last in pairwise([*starts, len(rows)]):
+        at = rows[first:last]
+        names = [texts[name] for name in host.name[at].tolist()]
+        work[first:last] = working(host.start_ns[at], host.duration_ns[at], names)
+    rows = rows[work]
+    n = len(rows)
+    of_host = np.full(len(host) + 1, -1, np.int32)
+    kept = np.flatnonzero(place >= 0)
+    of_host[place[kept]] = nested.shapes[kept]
+    table = KernelTable(
+        device=np.zeros(n, np.int32),
+        stream=np.searchsorted(used, host.thread[rows]).astype(np.int32),
+        start_ns=host.start_ns[rows],
+        duration_ns=host.duration_ns[rows],
+        kind=np.full(n, WorkKind.KERNEL, np.int8),
+        name=host.name[rows],
+        op=host.op[rows],
+        correlation=constant(-1, n),
+        launch=rows.astype(np.int32),
+        shapes=of_host[rows],
+        details=constant(-1, n, np.int32),
+        copy=constant(CopyKind.NONE, n, np.int8),
+        bytes=constant(-1, n),
+        graph=constant(-1, n),
+        group=constant(-1, n),
+    )
+    streams = tuple(Stream(0, one, f"thread {one}") for one in used.tolist())
+    return take(table, np.argsort(table.start_ns, kind="stable")), streams
+
+
+def _warnings(found: Collected, kernels: KernelTable, basis: str) -> list[str]:
+    said = []
+    if found.timeless:
+        said.append(f"{found.timeless} events have no usable time or device and were left out")
+    if found.negative:
+        said.append(f"{found.negative} events have a negative duration, taken as 0")
+    if found.unpaired:
+        said.append(f"{found.unpaired} events state only a begin or an end (ph B, E) and were left out")
+    if basis == "device":
+        said += overlaps.warnings(kernels)
+    return said
+
+
+def _missing(found: Collected, nested: hosts.Nest, basis: str, marks: int, memory: int) -> dict[str, str]:
+    missing = {
+        "hlo": "Kineto records no compiled programs",
+        "clock": "Kineto states neither the card's clock nor its memory bandwidth",
+    }
+    if basis == "host":
+        missing["device"] = "no accelerator in this trace: kernels are the host's ops"
+    if not memory:
+        missing["allocations"] = "the trace holds no allocator events (profile with profile_memory=True)"
+    if not marks:
+        missing["markers"] = "no ProfilerStep marker (call profiler.step() after each step)"
+    if not any(row >= 0 for row in found.host.shapes):
+        missing["shapes"] = "no shapes and types of the ops' inputs (profile with record_shapes=True)"
+    if not nested.modules:
+        missing["layers"] = "no module frames (profile with with_stack=True)"
+    return missing

@@ -1,0 +1,56 @@
+"""Chrome traces (`*.pt.trace.json.gz`, `*.trace.json.gz`): PyTorch's Kineto, and what TensorFlow exported."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mpprof.errors import UnreadableError
+from mpprof.model.trace import Trace
+from mpprof.traces.common.kinds import Kind
+
+_WORDS = ((b'"traceEvents"',), (b'"ph"', b'"ts"'), (b'"deviceProperties"',))
+"""A file that begins with all of one of these is a Chrome trace: Kineto's may tell of the cards at length
+before the first event."""
+_CATEGORY = re.compile(rb'"cat"\s*:|"deviceProperties"')
+"""Kineto gives each interval a category, and describes the cards first; TensorFlow does neither."""
+_INTERVAL = re.compile(rb'"ph"\s*:\s*"X"')
+
+
+class ChromeReader:
+    """Reads `*.trace.json` and `*.trace.json.gz` of PyTorch and TensorFlow."""
+
+    kinds: tuple[Kind, ...] = (
+        Kind("kineto", ends=(".pt.trace.json", ".pt.trace.json.gz"), may_end=(".json.gz", "trace.json")),
+        Kind("chrome", ends=(".trace.json", ".trace.json.gz")),
+    )
+
+    def recognises(self, head: bytes) -> bool:
+        """JSON in which members of a Chrome trace come first."""
+        begins = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1] in (b"{", b"[")
+        return begins and any(all(word in head for word in words) for words in _WORDS)
+
+    def claims(self, name: str) -> bool:
+        return name.endswith((".json.gz", ".json"))
+
+    def kind_of(self, name: str, head: bytes) -> str:
+        """Kineto by what it alone writes, or by its name where nothing shows TensorFlow's."""
+        kineto, chrome = (kind.name for kind in self.kinds)
+        named = name.endswith(self.kinds[0].ends) and not _INTERVAL.search(head)
+        return kineto if named or _CATEGORY.search(head) else chrome
+
+    def holds_trace(self, path: Path) -> bool:
+        """The first bytes tell."""
+        return True
+
+    def slow_from_bytes(self, *, packed: bool) -> int | None:
+        """About 50 MB of text are parsed a second."""
+        return 1 << 20 if packed else 16 << 20
+
+    def read(self, path: Path, *, strict: bool) -> Trace:
+        """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
+        if path.stat().st_size == 0:
+            raise UnreadableError("the file is empty", where=str(path), next="Record the trace again")
+        from mpprof.traces.chrome import dialects  # what another format does not need is not imported for it
+
+        return dialects.read(path, strict=strict)

@@ -1,0 +1,31 @@
+"""The first bytes of a file, unpacked: a format is recognised by them, whatever the file is called."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+HEAD_BYTES = 1 << 16
+GZIP = b"\x1f\x8b"
+SQLITE = b"SQLite format 3\x00"
+
+
+def of(path: Path) -> bytes:
+    """What `within` makes of the file's first bytes. Raises OSError."""
+    return within(first_bytes(path))
+
+
+def first_bytes(path: Path) -> bytes:
+    """The file's first 64 KiB as they are. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)
+
+
+def within(raw: bytes) -> bytes:
+    """At most 64 KiB of what these first bytes of a file hold, unpacked; empty where that cannot be done."""
+    if not raw.startswith(GZIP):
+        return raw[:HEAD_BYTES]
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(raw, HEAD_BYTES)
+    except zlib.error:
+        return b""

@@ -1,0 +1,431 @@
+"""Compiled modules inside a trace (`/host:metadata`, stat `hlo_proto`), read without TensorFlow or jaxlib.
+
+Field numbers: xla/service/hlo.proto and xla/xla_data.proto. Nothing is read before an instruction of the
+module is asked for. FLOPs follow the definition that XLA's HloCostAnalysis uses, two per multiply-add;
+for a convolution every tap is counted, also those that fall on padding.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.trace import HloInstruction
+from mpprof.traces.common import walk
+from mpprof.traces.common.planes import Bytes, RawPlane, one, text
+
+DTYPES = {
+    1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16",
+    11: "f32", 12: "f64", 13: "tuple", 14: "opaque", 15: "c64", 16: "bf16", 17: "token", 18: "c128",
+    19: "f8e5m2", 20: "f8e4m3fn", 21: "s4", 22: "u4", 23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz",
+    25: "f8e4m3fnuz", 26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4", 32: "f4e2m1fn", 33: "f8e8m0fnu",
+}  # fmt: skip
+"""PrimitiveType in xla/xla_data.proto, in HLO's spelling."""
+
+_DEPTH = 8
+"""How deep calls inside fusions are followed; XLA nests two or three."""
+_MAX_CALLED = 4096
+"""Instructions listed inside one fusion or call."""
+_LISTINGS = 8
+"""How often an instruction is listed inside others, on average over a module: XLA calls a fused computation
+from one place. A module whose computations call each other at will would be listed for ever."""
+_MAX_RANK, _MAX_SIZE = 16, 1 << 48
+"""Dimensions of a shape and elements along one that are read; the products of any two shapes are finite."""
+
+_DIGIT = re.compile("[0-9]{1,3}")
+_NO_SYMBOL = re.compile(r"[^A-Za-z0-9_]")
+_ALL = (1 << 64) - 1
+Field = tuple[int, int, int, int]  # number, wire, value or start, size
+
+_NAMES = ("hlo_proto", "Hlo Proto", "HLO Proto")
+
+
+def _fields(buffer: Bytes, start: int, end: int) -> list[Field]:
+    found = walk.scan(buffer, one(start), one(end), _ALL)
+    return list(zip(*(column.tolist() for column in found[1:5]), strict=True))
+
+
+def _varints(buffer: Bytes, fields: Iterable[Field], number: int) -> list[int]:
+    """A repeated integer field, packed or not."""
+    values: list[int] = []
+    for found, wire, value, size in fields:
+        if found != number:
+            continue
+        if wire == 0:
+            values.append(value)
+        elif wire == 2:
+            values += _packed(buffer[value : value + size].tobytes())
+    return values
+
+
+def _packed(raw: bytes) -> list[int]:
+    values, value, shift = [], 0, 0
+    for byte in raw:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            values.append((value & (1 << 64) - 1) - (1 << 64 if value >> 63 & 1 else 0))
+            value = shift = 0
+        elif shift >= 70:
+            break
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An array's element type and dimensions; of a tuple its parts. Of one that cannot be, nothing."""
+
+    dtype: str = ""
+    dims: tuple[int, ...] = ()
+    parts: tuple[Shape, ...] = ()
+
+    @property
+    def array(self) -> Shape:
+        """The array itself, or the first part of a tuple (library calls return result and scratch)."""
+        return self.parts[0].array if self.parts else self
+
+
+def _shape(buffer: Bytes, start: int, end: int, depth: int = 0) -> Shape:
+    fields = _fields(buffer, start, end)
+    dtype = next((value for number, wire, value, _ in fields if (number, wire) == (2, 0)), 0)
+    dims = tuple(_varints(buffer, fields, 3))
+    if len(dims) > _MAX_RANK or not all(0 <= size < _MAX_SIZE for size in dims):
+        return Shape()
+    parts: tuple[Shape, ...] = ()
+    if depth < _DEPTH:
+        parts = tuple(
+            _shape(buffer, value, value + size, depth + 1)
+            for number, wire, value, size in fields
+            if (number, wire) == (4, 2)
+        )
+    return Shape(DTYPES.get(dtype, f"type{dtype}" if dtype else ""), dims, parts)
+
+
+@dataclass
+class _Instruction:
+    """An instruction as its proto states it."""
+
+    id: int = 0
+    name: str = ""
+    opcode: str = ""
+    op_name: str = ""
+    shape: Shape = field(default_factory=Shape)
+    operands: list[int] = field(default_factory=list)
+    called: list[int] = field(default_factory=list)
+    custom_call: str = ""
+    dot: list[Field] | None = None
+    convolution: list[Field] | None = None
+    window: list[Field] | None = None
+    precision: str = ""
+    backend_config: str = ""
+
+
+@dataclass
+class _Module:
+    """The index of one HloModuleProto: extents of instructions by name and id, of computations by id."""
+
+    buffer: Bytes
+    name: str
+    by_name: dict[str, tuple[int, int]]
+    by_id: dict[int, tuple[int, int]]
+    computations: dict[int, list[tuple[int, int]]]
+    parsed: dict[int, _Instruction] = field(default_factory=dict)
+    built: dict[str, HloInstruction] = field(default_factory=dict)
+    listings: int = 0  # of instructions inside others that are left
+
+    @cached_property
+    def by_kernel(self) -> dict[str, str]:
+        """The instruction by the name that XLA gives to its kernel; not where two would have the same."""
+        found: dict[str, list[str]] = {}
+        for name in self.by_name:
+            found.setdefault(_NO_SYMBOL.sub("_", name), []).append(name)
+        return {kernel: names[0] for kernel, names in found.items() if len(names) == 1}
+
+    def __post_init__(self) -> None:
+        self.listings = _LISTINGS * (len(self.by_id) + _LISTINGS)
+
+
+class Modules:
+    """All modules of a trace. An instruction is found by program id and name, else by the module's name."""
+
+    def __init__(self, planes: Sequence[RawPlane]) -> None:
+        self._planes = [plane for plane in planes if plane.name.startswith("/host:metadata")]
+        self._extents: dict[tuple[str, int], tuple[Bytes, int, int]] | None = None
+        self._by_name: dict[str, tuple[Bytes, int, int]] = {}
+        self._modules: dict[int, _Module] = {}
+
+    def __bool__(self) -> bool:
+        """Whether the trace may hold any."""
+        return bool(self._planes)
+
+    def instruction(self, module: str, program: int, name: str) -> HloInstruction | None:
+        """The instruction, or None where the trace holds no such module or instruction."""
+        index = self._indexed(self._find(module, program))
+        name = name.removeprefix("%")
+        if index is None or name not in index.by_name:
+            return None
+        if name not in index.built:
+            index.built[name] = _build(index, _parse(index, *index.by_name[name]), 0)
+        return index.built[name]
+
+    def of_kernel(self, module: str, program: int, kernel: str) -> tuple[str, int, str] | None:
+        """Module, program and name of the instruction whose kernel is called so. Without module and program:
+        of all that are in the trace, if one alone has it."""
+        kernel = kernel.removesuffix(".kd")  # as AMD's compiler ends the names of kernels
+        if module or program >= 0:
+            index = self._indexed(self._find(module, program))
+            own = index.by_kernel.get(kernel) if index else None
+            return (module, program, own) if own else None
+        self._find("", -1)
+        found = []
+        for (name, id), place in (self._extents or {}).items():
+            index = self._indexed(place) if name else None
+            if index and kernel in index.by_kernel:
+                found.append((name, id, index.by_kernel[kernel]))
+        return found[0] if len(found) == 1 else None
+
+    def _indexed(self, place: tuple[Bytes, int, int] | None) -> _Module | None:
+        if place is None:
+            return None
+        if place[1] not in self._modules:
+            self._modules[place[1]] = _index(*place)
+        return self._modules[place[1]]
+
+    def _find(self, module: str, program: int) -> tuple[Bytes, int, int] | None:
+        if self._extents is None:
+            self._extents = {}
+            for plane in self._planes:
+                self._list(plane)
+        return (
+            self._extents.get((module, program))
+            or self._extents.get(("", program))
+            or self._by_name.get(module)
+        )
+
+    def _list(self, plane: RawPlane) -> None:
+        """Where the protos lie. The plane's event metadata is one module each: id the program, name
+        `module(program)`."""
+        assert self._extents is not None
+        starts, ends, owner = plane.metadata_stats
+        stats = walk.scan(plane.buffer, starts, ends, 1 << 1 | 1 << 6)
+        wanted = {id for name in _NAMES if (id := plane.stat_ids.get(name)) is not None}
+        keys = {
+            int(parent): int(value)
+            for parent, number, value in zip(stats.parent, stats.number, stats.value, strict=True)
+            if number == 1
+        }
+        for parent, number, value, size in zip(
+            stats.parent.tolist(),
+            stats.number.tolist(),
+            stats.value.tolist(),
+            stats.size.tolist(),
+            strict=True,
+        ):
+            if number != 6 or size < 0 or keys.get(parent) not in wanted:
+                continue
+            row = int(owner[parent])
+            full, program = plane.metadata_names[row], int(plane.metadata_ids[row])
+            name = full.rpartition("(")[0] or full
+            where = (plane.buffer, value, value + size)
+            self._extents[name, program] = where
+            self._extents.setdefault(("", program), where)
+            self._by_name.setdefault(name, where)
+            self._by_name.setdefault(full, where)
+
+
+def _messages(
+    fields: walk.Fields, number: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    rows = (fields.number == number) & (fields.wire == 2)
+    starts = fields.value[rows]
+    return starts, starts + fields.size[rows], fields.parent[rows]
+
+
+def _index(buffer: Bytes, start: int, end: int) -> _Module:
+    proto = walk.scan(buffer, one(start), one(end), 1 << 1)
+    module_start, module_end, _ = _messages(proto, 1)
+    module = walk.scan(buffer, module_start, module_end, 1 << 1 | 1 << 3)
+    names, name_ends, _ = _messages(module, 1)
+    starts, ends, _ = _messages(module, 3)
+    computation = walk.scan(buffer, starts, ends, 1 << 2 | 1 << 5)
+    ids = np.zeros(len(starts), np.int64)
+    stated = (computation.number == 5) & (computation.wire == 0)
+    ids[computation.parent[stated]] = computation.value[stated]
+    begin, stop, owner = _messages(computation, 2)
+    instruction = walk.scan(buffer, begin, stop, 1 << 1 | 1 << 35)
+    own = np.zeros(len(begin), np.int64)
+    stated = (instruction.number == 35) & (instruction.wire == 0)
+    own[instruction.parent[stated]] = instruction.value[stated]
+    spans = list(zip(begin.tolist(), stop.tolist(), strict=True))
+    computations: dict[int, list[tuple[int, int]]] = {id: [] for id in ids.tolist()}
+    for span, parent in zip(spans, owner.tolist(), strict=True):
+        computations[int(ids[parent])].append(span)
+    by_name = {}
+    texts, text_ends, named = _messages(instruction, 1)
+    for a, b, parent in zip(texts.tolist(), text_ends.tolist(), named.tolist(), strict=True):
+        by_name[text(buffer, a, b)] = spans[parent]
+    name = text(buffer, int(names[0]), int(name_ends[0])) if len(names) else ""
+    return _Module(buffer, name, by_name, dict(zip(own.tolist(), spans, strict=True)), computations)
+
+
+def _parse(module: _Module, start: int, end: int) -> _Instruction:
+    if start in module.parsed:
+        return module.parsed[start]
+    buffer = module.buffer
+    fields = _fields(buffer, start, end)
+    made = _Instruction()
+    for number, wire, value, size in fields:
+        stop = value + size
+        if wire == 0 and number == 35:
+            made.id = value
+        elif wire != 2:
+            continue
+        elif number == 1:
+            made.name = text(buffer, value, stop)
+        elif number == 2:
+            made.opcode = text(buffer, value, stop)
+        elif number == 3:
+            made.shape = _shape(buffer, value, stop)
+        elif number == 7:
+            made.op_name = next(
+                (text(buffer, v, v + s) for n, w, v, s in _fields(buffer, value, stop) if (n, w) == (2, 2)),
+                "",
+            )
+        elif number == 15:
+            made.window = _fields(buffer, value, stop)
+        elif number == 16:
+            made.convolution = _fields(buffer, value, stop)
+        elif number == 28:
+            made.custom_call = text(buffer, value, stop)
+        elif number == 30:
+            made.dot = _fields(buffer, value, stop)
+        elif number == 51:
+            made.precision = _precision(buffer, _fields(buffer, value, stop))
+        elif number == 43:
+            made.backend_config = text(buffer, value, min(stop, value + (1 << 16)))
+    made.operands = _varints(buffer, fields, 36)
+    made.called = _varints(buffer, fields, 38)
+    module.parsed[start] = made
+    return made
+
+
+def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
+    operands = [
+        _parse(module, *module.by_id[id]).shape.array if id in module.by_id else Shape()
+        for id in made.operands
+    ]
+    inner: list[HloInstruction] = []
+    if depth < _DEPTH and made.opcode in ("fusion", "call", "async-start"):
+        for id in made.called:
+            for span in module.computations.get(id, ()):
+                if len(inner) >= _MAX_CALLED or module.listings <= 0:
+                    break
+                module.listings -= 1
+                inner.append(_build(module, _parse(module, *span), depth + 1))
+    flops = _flops(module.buffer, made, operands)
+    if flops is None and inner:
+        known = [i.flops for i in inner if i.flops is not None]
+        flops = sum(known) if known else None
+    shape = made.shape.array
+    return HloInstruction(
+        module=module.name,
+        name=made.name,
+        opcode=made.opcode,
+        op_name=made.op_name,
+        dtype=shape.dtype,
+        shape=shape.dims,
+        operand_dtypes=tuple(o.dtype for o in operands),
+        operand_shapes=tuple(o.dims for o in operands),
+        called=tuple(inner),
+        custom_call=made.custom_call,
+        flops=flops,
+        operands=_sources(module, made) if depth == 0 else (),
+        precision=made.precision,
+    )
+
+
+def _precision(buffer: Bytes, config: list[Field]) -> str:
+    """The highest precision that a PrecisionConfig asks for one of the operands (xla_data.proto)."""
+    asked = max(_varints(buffer, config, 1), default=-1)
+    return {0: "default", 1: "high", 2: "highest"}.get(asked, "")
+
+
+def _sources(module: _Module, made: _Instruction) -> tuple[str, ...]:
+    """Names of the instructions whose work `made` reads, seen through those that only pass a value on."""
+    names = []
+    for id in made.operands:
+        for _ in range(_DEPTH):
+            if id not in module.by_id:
+                break
+            source = _parse(module, *module.by_id[id])
+            if source.opcode not in ("get-tuple-element", "bitcast") or not source.operands:
+                names.append(source.name)
+                break
+            id = source.operands[0]
+    return tuple(names)
+
+
+def _flops(buffer: Bytes, made: _Instruction, operands: Sequence[Shape]) -> float | None:
+    """Of a dot, a convolution, or a library call that is one; None for everything else."""
+    if made.opcode == "dot" and made.dot is not None and operands:
+        return _dot_flops(made.shape.array.dims, operands[0].dims, _varints(buffer, made.dot, 1))
+    if made.opcode == "convolution" and len(operands) > 1:
+        return _convolution_flops(buffer, made, made.shape.array.dims, operands[1].dims)
+    if made.opcode == "custom-call" and operands:
+        target = made.custom_call.lower()
+        if "gemm" in target or "matmul" in target:
+            contracting = _contracting(made.backend_config)
+            if contracting is not None:
+                return _dot_flops(made.shape.array.dims, operands[0].dims, contracting)
+        if "__cudnn$conv" in target and len(operands) > 1:
+            return _cudnn_flops(buffer, made, operands)
+    return None
+
+
+def _dot_flops(result: Sequence[int], left: Sequence[int], contracting: Sequence[int]) -> float | None:
+    if len(contracting) > _MAX_RANK or any(not 0 <= d < len(left) for d in contracting):
+        return None
+    return 2.0 * prod(result) * prod(left[d] for d in contracting)
+
+
+def _convolution_flops(
+    buffer: Bytes, made: _Instruction, result: Sequence[int], kernel: Sequence[int]
+) -> float | None:
+    """2 x outputs x taps x input features per group (the kernel's own input feature dimension)."""
+    if made.convolution is None:
+        return None
+    feature = next((v for n, w, v, _ in made.convolution if (n, w) == (3, 0)), 0)
+    spatial = _varints(buffer, made.convolution, 6)
+    if len(spatial) > _MAX_RANK or any(not 0 <= d < len(kernel) for d in (feature, *spatial)):
+        return None
+    return 2.0 * prod(result) * kernel[feature] * prod(kernel[d] for d in spatial)
+
+
+def _cudnn_flops(buffer: Bytes, made: _Instruction, operands: Sequence[Shape]) -> float | None:
+    """The two gradients do the work of the forward convolution, with the roles of the tensors exchanged."""
+    result, target = made.shape.array.dims, made.custom_call
+    if "BackwardInput" in target:
+        return _convolution_flops(buffer, made, operands[0].dims, operands[1].dims)
+    if "BackwardFilter" in target:
+        return _convolution_flops(buffer, made, operands[1].dims, result)
+    return _convolution_flops(buffer, made, result, operands[1].dims)
+
+
+def _contracting(config: str) -> list[int] | None:
+    """The contracted dimensions of a library gemm's left side, from its `backend_config`."""
+    try:
+        stated = json.loads(config)
+    except (ValueError, RecursionError):
+        return None
+    stated = stated.get("gemm_backend_config", stated) if isinstance(stated, dict) else {}
+    dims = stated.get("dot_dimension_numbers") if isinstance(stated, dict) else None
+    listed = dims.get("lhs_contracting_dimensions") if isinstance(dims, dict) else None
+    digits = [str(d) for d in listed] if isinstance(listed, list) else [""]
+    return [int(d) for d in digits] if all(_DIGIT.fullmatch(d) for d in digits) else None

@@ -1,0 +1,137 @@
+"""Launches: which host event enqueued a kernel, by correlation id."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.frozen import frozen
+from mpprof.model.trace import CopyKind, HostKind, HostTable, KernelTable, WorkKind
+from mpprof.traces.common import columns
+from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.names import copy_kind
+from mpprof.traces.common.ops import Ops
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Int8 = NDArray[np.int8]
+
+
+def take(table: KernelTable, rows: NDArray[np.integer]) -> KernelTable:
+    """These rows of a table."""
+    return KernelTable(*(getattr(table, name)[rows] for name in columns.names(KernelTable)))
+
+
+@frozen
+class Hosts:
+    """Which of several hosts in one file a device or a thread is of, -1 none: per row of `Trace.devices` and
+    of `Trace.threads`. Correlation ids are a process' own: two hosts use the same."""
+
+    of_device: Int64
+    of_thread: Int64
+
+    def keys(self, kernels: KernelTable, host: HostTable) -> tuple[Int64, Int64]:
+        """Correlation ids of kernels and host events that agree only within a host."""
+        if not self.of_device.any() and not self.of_thread.any():
+            return kernels.correlation, host.correlation
+        return (
+            _apart(kernels.correlation, self.of_device[kernels.device]),
+            _apart(host.correlation, self.of_thread[host.thread]),
+        )
+
+
+def _apart(correlation: Int64, number: Int64) -> Int64:
+    small = correlation < 1 << 48  # a larger one is no id that CUPTI or a profiler gave
+    apart = np.where((correlation >= 0) & small, correlation + (number << 48), correlation)
+    return np.where(number >= 0, apart, -1)
+
+
+def join_launches(
+    kernels: KernelTable, host: HostTable, ops: Ops, strings: Interner, hosts: Hosts | None = None
+) -> tuple[KernelTable, Int8]:
+    """Find the host event that enqueued each kernel, by correlation id.
+
+    Newer collectors give the launch the kernel's own name, so a host event with a kernel's correlation id
+    is a launch (or the enqueuing of a copy) whatever it is called: the second result is `host.kind` with
+    that put right. A kernel that names no op takes that of its launch or of the op event around it; a
+    copy that does not state its direction takes it from the call that enqueued it; and what the launch of a
+    graph enqueued ran in a graph.
+    """
+    keys, to = hosts.keys(kernels, host) if hosts else (kernels.correlation, host.correlation)
+    launch = _first_by_time(keys, to, host.start_ns)
+    rows = np.flatnonzero(launch >= 0)
+    kinds = host.kind.copy()
+    if not len(rows):
+        return kernels, kinds
+    at = launch[rows]
+    copies = kernels.kind[rows] != WorkKind.KERNEL
+    blocking = np.isin(kinds[at], (HostKind.SYNC, HostKind.COPY))
+    kinds[at] = np.where(
+        blocking, kinds[at], np.where(copies, np.int8(HostKind.COPY), np.int8(HostKind.LAUNCH))
+    )
+    texts = strings.texts()
+    copy = kernels.copy
+    unstated = rows[(copy[rows] == CopyKind.OTHER)]
+    if len(unstated):
+        copy = copy.copy()
+        names = host.name[launch[unstated]]
+        distinct = columns.distinct(names)
+        copy[unstated] = columns.replace(names, distinct, [copy_kind(texts[r]) for r in distinct], np.int8)
+    op = kernels.op
+    nameless = rows[op[rows] < 0]
+    if len(nameless):
+        op = op.copy()
+        op[nameless] = _op_around(host, launch[nameless])
+    graph = _graphs(kernels.graph, host.name, launch, rows, texts)
+    return replace(kernels, launch=launch, copy=copy, op=op, graph=graph), kinds
+
+
+def _first_by_time(keys: Int64, to: Int64, start_ns: Int64) -> Int32:
+    """Return for each key the row of the earliest event that has it, -1 where there is none.
+
+    Of several events with one key, the order of the file's lines must not choose."""
+    rows = np.flatnonzero(to >= 0)
+    rows = rows[np.argsort(start_ns[rows], kind="stable")]
+    found = columns.join(keys, to[rows])
+    return np.where(found >= 0, rows[found], -1).astype(np.int32) if len(rows) else found
+
+
+_GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+
+
+def _graphs(graph: Int64, names: Int32, launch: Int32, rows: Int64, texts: tuple[str, ...]) -> Int64:
+    """The graph of each kernel: 0, one of unknown number, where the launch alone tells that it ran in one
+    (Kineto before torch 2.0, TensorFlow before it wrote `cuda_graph_id`)."""
+    telling = [row for row, text in enumerate(texts) if text.startswith(_GRAPH_LAUNCHES)]
+    if not telling:
+        return graph
+    unstated = rows[graph[rows] < 0]
+    graph = graph.copy()
+    graph[unstated[np.isin(names[launch[unstated]], telling)]] = 0
+    return graph
+
+
+_DEPTH = 8
+"""How many op events back the one around a launch is looked for."""
+
+
+def _op_around(host: HostTable, rows: Int32) -> Int32:
+    """The op of these host events, or of the innermost op event around them on the same thread."""
+    found = host.op[rows].copy()
+    candidates = np.flatnonzero((host.op >= 0) & np.isin(host.kind, (HostKind.OP, HostKind.EXECUTOR)))
+    if not len(candidates):
+        return found
+    at = np.searchsorted(candidates, rows) - 1
+    for _ in range(_DEPTH):
+        row = candidates[np.maximum(at, 0)]
+        around = (
+            (found < 0)
+            & (at >= 0)
+            & (host.thread[row] == host.thread[rows])
+            & (host.start_ns[row] + host.duration_ns[row] >= host.start_ns[rows])
+        )
+        found = np.where(around, host.op[row], found)
+        at = at - 1
+    return found.astype(np.int32)

@@ -1,0 +1,211 @@
+"""What names in a trace mean: host events, threads, lines that converters derive, allocator types."""
+
+from __future__ import annotations
+
+import re
+
+from mpprof.model.trace import CopyKind, HostKind
+
+ACCELERATOR = re.compile(r"^/device:(?P<kind>GPU|TPU):(?P<ordinal>\d{1,9})\b(?! SparseCore)")
+"""Planes of accelerators. Other device planes (`/device:CUSTOM:…`) hold no work, and those of a TPU's
+SparseCores no work of its matrix unit."""
+
+HOST = re.compile(r"^/host:(CPU\d*(?: \d+)?|CUPTI|ROCTRACER|ROCTX|python-tracer|TPU-runtime)$")
+"""Planes of a host's threads (xplane_schema.h)."""
+METADATA = "/host:metadata"
+ENVIRONMENT = "Task Environment"
+
+
+def is_read(plane: str) -> bool:
+    """Whether a plane of this name is of a kind that a training's profile has."""
+    known = plane.startswith(METADATA) or plane == ENVIRONMENT
+    return known or bool(ACCELERATOR.match(plane) or HOST.match(plane))
+
+
+DERIVED_LINE_IDS = range(0xDEADBEEF, 0xDEADBEEF + 16)
+"""Ids that XProf gives to lines it derives (`kThreadIdDerivedMin` in xplane_schema.h)."""
+
+DERIVED_LINES = frozenset(
+    (
+        "Steps", "TensorFlow Ops", "TensorFlow Name Scope", "XLA Ops", "XLA Modules", "XLA TraceMe",
+        "XLA Overlay", "Framework Ops", "Framework Name Scope", "Source code", "Source Code",
+        "Host Offload Ops", "Launch Stats", "Kernel Launch", "Async XLA Ops", "Sparse Core Steps",
+        "Sparse Core Modules", "Sparse Core Ops",
+    )
+)  # fmt: skip
+TPU_WORK_LINES = frozenset(("XLA Ops", "Async XLA Ops"))
+"""On a TPU plane these are no derivation: the hardware's own record of what ran."""
+
+
+def derived_name(name: str) -> str | None:
+    """Which of DERIVED_LINES a line's name says it is; None for other names. XProf 2.24 derives lines for
+    each stream, and names it: `XLA Ops - from #16`."""
+    line = name.partition(" - from #")[0]
+    return line if line in DERIVED_LINES else None
+
+
+def is_derived(line_id: int, name: str) -> bool:
+    return line_id & 0xFFFFFFFF in DERIVED_LINE_IDS or derived_name(name) is not None
+
+
+OP = re.compile(r"^(?P<name>[^\s].*):(?P<type>[A-Z_][A-Za-z0-9_]*)$", re.DOTALL)
+"""How TensorFlow writes an op in a trace: `name:Type` (tsl/profiler `TfOpFullname`)."""
+
+_KINDS: tuple[tuple[HostKind, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        (HostKind.OTHER, r"^\$"),  # the Python tracer's frames
+        (HostKind.EXECUTOR, r":_(Host)?(Send|Recv)$"),  # "IteratorGetNext/_1:_Send" copies the batch
+        (HostKind.LAUNCH, r"^(cu|cuda|hip)\w*Launch(?!HostFunc)"),
+        (HostKind.SYNC, r"^(cu|cuda|hip)\w*(Synchronize|StreamWait\w*Value)|^(cu|cuda|hip)Memcpy(?!.*Async)"),
+        (
+            HostKind.COPY,
+            r"^(cu|cuda|hip)(Memcpy|Memset)|^Mem(cpy|set)([HDP]2?[HDP]|\w*Async)?$|^EagerCopyToDevice",
+        ),
+        (
+            HostKind.COMPILE,
+            r"[Cc]ompil(?!ed)|[Aa]utotun|HloPass|trace_to_jaxpr|lower_jaxpr|ptxas|nvlink|LLVM|"
+            r"^(cu|hip)Module(Load|GetFunction)|^(cu|hip)(Library|Link)|XlaBuilder",
+        ),
+        (
+            HostKind.SYNC,
+            r"::Await\b|[Bb]lock_?([Uu]ntil|[Hh]ost)|^Wait\b|WaitFor|ToLiteral|TFE_TensorHandleResolve|"
+            r"np\.asarray|__array__|Semaphore",
+        ),
+        (
+            HostKind.INPUT,
+            r"(?<!^MultiDevice)IteratorGetNext|IteratorResource|PrefetchConsume|^DeviceIterator|get_next",
+        ),
+        (
+            HostKind.INPUT_PIPELINE,
+            r"^Iterator::|(Produce|Consume)$|^MakeIterator|CapturedFunction|^(tf_)?data_service|BufferResize|"
+            r"^MultiDeviceIterator",
+        ),
+        (
+            HostKind.EXECUTOR,
+            r"^Executor|^FunctionRun|^Eager|^KernelAndDeviceFunc|^TFE_|^Pjit|P[Jj][Rr]t|^ThunkExecutor|"
+            r"Executable|^Thunks::|XLA GPU module|^ParseArguments|^BufferSequencing|^ThenExecute|^Xla|"
+            r"^RemoteCall|^Handle input|^AllocateOutput|^Build buffer|^MakeOutput|^RecordUsage|"
+            r"^Resolve constant|^ValidateInput|^DevicePut|^PythonRefManager|^tf\.function|^ProcessAsync|"
+            r"^BaseCollective|^Schedule",
+        ),
+    )
+)
+
+
+_KERAS = r"(?:train_function|one_step_on_iterator|multi_step_on_iterator)"
+_CALL = r"^(?:(?:Eager(?:Local)?Execute: )?__inference_{0}_\d+|{0})$"
+_FUNCTIONS = (
+    ("function", re.compile(_CALL.format(_KERAS))),
+    (
+        "function",
+        re.compile(r"^PjitFunction\((?!\w*(?:eval|test|valid|predict|infer))\w*(?:train|step)\w*\)$"),
+    ),
+    ("call", re.compile(_CALL.format(r"_?(?:distributed_)?train_step"))),
+)
+_BEGIN = (
+    "Eager",
+    "__inference_",
+    "PjitFunction",
+    "train",
+    "_train",
+    "distributed_",
+    "one_step",
+    "multi_step",
+)
+"""Calls of the training function. Keras 2 calls `train_function`, Keras 3 `one_step_on_iterator` or
+`multi_step_on_iterator`; the executor's own event in it bears the compiled function's name."""
+
+
+def function_family(name: str) -> str | None:
+    """Which family of calls of a training function an event of this name is: "function" (Keras on
+    TensorFlow, a jitted step on JAX), "call" (a `tf.function` of a loop of the user's own); None for another
+    event."""
+    if not name.startswith(_BEGIN):
+        return None
+    return next((family for family, pattern in _FUNCTIONS if pattern.match(name[:_LONGEST])), None)
+
+
+TRANSFERS = (":_Send", ":_Recv", ":_HostSend", ":_HostRecv")
+"""How the names of ops end that hand a value to another device or thread: code of the executor, no op's
+work."""
+
+_LONGEST = 512
+"""Characters of a name that are looked at: no pattern may take long over a name that fills a file."""
+
+
+_WAITS = tuple(pattern for kind, pattern in _KINDS if kind in (HostKind.INPUT, HostKind.INPUT_PIPELINE))
+
+
+def may_be_input(name: str) -> bool:
+    """Whether `host_kind` may be INPUT or INPUT_PIPELINE: asked of every op, most of which are neither."""
+    return any(pattern.search(name[:_LONGEST]) for pattern in _WAITS)
+
+
+def host_kind(name: str) -> HostKind:
+    """What a host event of this name does; what its thread and its stats add is the reader's."""
+    name = name[:_LONGEST]
+    if name.startswith("$"):
+        return HostKind.OTHER
+    for kind, pattern in _KINDS:
+        if pattern.search(name):
+            return kind
+    return HostKind.OP if OP.match(name) else HostKind.OTHER
+
+
+_COPY_NAME = re.compile(r"[Mm]em[Cc](?:o?)py(?:Peer|[A-Za-z]*?(?P<a>[HDP])2?(?:to)?(?P<b>[HDP]))")
+_BY_LETTERS = {
+    "HD": CopyKind.HOST_TO_DEVICE,
+    "DH": CopyKind.DEVICE_TO_HOST,
+    "DD": CopyKind.DEVICE_TO_DEVICE,
+    "PP": CopyKind.PEER,
+}
+
+
+def copy_kind(name: str) -> CopyKind:
+    """The direction that a copy's name states: MemcpyH2D, hipMemcpyDtoHAsync, cuMemcpyPeer."""
+    match = _COPY_NAME.search(name[:_LONGEST])
+    if match is None:
+        return CopyKind.OTHER
+    if match["a"] is None:
+        return CopyKind.PEER
+    return _BY_LETTERS.get(match["a"] + match["b"], CopyKind.OTHER)
+
+
+_BYTES = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
+
+
+def bytes_of(details: str) -> int:
+    """The size in `memcpy_details` or `memset_details`, -1 where none is stated."""
+    match = _BYTES.search(details[:_LONGEST])
+    return min(int(match[1]), 2**63 - 1) if match else -1
+
+
+_ENDS = {"pageable": "H", "pinned": "H", "unified": "U", "device": "D", "array": "D", "device_static": "D"}
+_KIND_SRC = re.compile(r"kind_src:(\S+)")
+_KIND_DST = re.compile(r"kind_dst:(\S+)")
+
+
+def copy_kind_of_details(details: str) -> CopyKind | None:
+    """The direction in `memcpy_details` (`kind_src:pinned kind_dst:device …`), None where none is stated."""
+    details = details[:_LONGEST]
+    source, target = _KIND_SRC.search(details), _KIND_DST.search(details)
+    if source is None or target is None:
+        return None
+    return _BY_LETTERS.get(_ENDS.get(source[1], "?") + _ENDS.get(target[1], "?"))
+
+
+DATA_TYPES = {
+    1: "float", 2: "double", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64",
+    9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128", 19: "half", 20: "resource",
+    21: "variant", 22: "uint32", 23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn",
+    29: "int4", 30: "uint4",
+}  # fmt: skip
+"""TensorFlow's DataType (tensorflow/core/framework/types.proto), spelled as in `tensor_shapes`."""
+
+CALLS = re.compile(
+    r"^((Stateful|Stateless)?(Partitioned)?Call|StatefulPartitionedCall|(Stateless)?(If|While|Case)|"
+    r"RemoteCall|_?Xla(Launch|Run|Compile)\w*|SymbolicGradient|_Arg|_Retval|_(Host)?(Send|Recv)|NoOp|"
+    r"\w*Iterator\w*|\w*Optional\w*)$"
+)
+"""Op types that only call others, move a value between threads or wait for input: no work of their own."""

@@ -1,0 +1,78 @@
+"""The table of ops that a trace names, built while its planes are read."""
+
+from __future__ import annotations
+
+from mpprof.model.trace import Op
+from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.hlo import Modules
+from mpprof.traces.common.names import OP
+
+NO_OP = frozenset(("", "XlaModule", "XlaModule:"))
+"""What XLA's annotation says where it names no op of the framework."""
+
+
+class Ops:
+    """Rows of distinct ops, in the order of first use. -1 is "no op"."""
+
+    def __init__(self, modules: Modules, strings: Interner) -> None:
+        self.modules = modules
+        self.strings = strings
+        self._rows: dict[tuple[str, str, str, str, int], int] = {}
+        self._ops: list[Op] = []
+
+    def table(self) -> tuple[Op, ...]:
+        return tuple(self._ops)
+
+    def named(self, text: str) -> int:
+        """The row of `scope/name:Type`, as TensorFlow writes it; an annotation's `#…#` tail is dropped."""
+        text = text.partition("#")[0]
+        if text in NO_OP:
+            return -1
+        match = OP.match(text)
+        name, type = (match["name"], match["type"]) if match else (text.removesuffix(":"), "")
+        return self._row((name, type, "", "", -1), None)
+
+    def of_hlo(self, instruction: str, module: str, program: int, name: str) -> int:
+        """The row of an HLO instruction; `name` is the framework's name for it where the event states one."""
+        key = (name, "", instruction, module, program)
+        if key in self._rows:
+            return self._rows[key]
+        hlo = self.modules.instruction(module, program, instruction)
+        if hlo is None:
+            return self._row(key, Op(name or instruction, ""))
+        # Of a fusion the event may state only what the names inside it begin with.
+        stated = hlo.op_name if hlo.op_name.startswith(name) else name
+        return self._row(key, Op(stated or instruction, hlo.opcode, hlo))
+
+    def without_instruction(self) -> dict[int, tuple[str, int]]:
+        """Rows that name something in a compiled program which is none of its instructions, such as a
+        command buffer: the module and program."""
+        return {
+            row: (module, program)
+            for (_, _, instruction, module, program), row in self._rows.items()
+            if instruction and self._ops[row].hlo is None
+        }
+
+    def resolve(
+        self, tf_op: str, annotation: str, name: str, hlo_op: str, hlo_module: str, program: int
+    ) -> int:
+        """The op of a device event by what its stats say; the framework's own op comes first."""
+        for stated in (tf_op, annotation):
+            text = stated.partition("#")[0]
+            if text in NO_OP:
+                continue
+            if not hlo_op:
+                return self.named(text)
+            match = OP.match(text)
+            scope = match["name"] if match else text.removesuffix(":")
+            return self.of_hlo(hlo_op, hlo_module, program, scope)
+        if hlo_op:
+            return self.of_hlo(hlo_op, hlo_module, program, name)
+        return self.named(name)
+
+    def _row(self, key: tuple[str, str, str, str, int], op: Op | None) -> int:
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = len(self._ops)
+            self._ops.append(op or Op(key[0], key[1]))
+        return row

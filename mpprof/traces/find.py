@@ -1,0 +1,222 @@
+"""Which files of a directory are traces, and which of them is read where one session left several.
+
+The rule: a directory is one session. Its traces are the files with a trace's name, or, in a directory that a
+profiler laid out and where no file has one, those with a trace's bytes. Where they are of several formats,
+only those of the first of these count: xspace, Kineto's chrome trace, another chrome trace, nsys; a format is
+what the bytes show, and one that only names claim comes after all others. An exported Nsight Systems file
+stands for the report beside it. Among sessions the newest is the last. Of several hosts in one session, the
+host that wrote the records is the last, else the first by name whose bytes are a trace's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PurePath, PurePosixPath
+
+from mpprof.errors import NotFoundError
+from mpprof.traces import formats
+from mpprof.traces.common import lazy_fetch
+from mpprof.traces.formats import RANKS, Known
+
+PERFETTO = "perfetto_trace"
+"""How JAX names its export for Perfetto (`create_perfetto_trace=True`), whatever the host."""
+_MOST_LOOKED_AT = 100
+"""Files of a directory whose names are no trace's, by their bytes."""
+_MOST_TO_SAY = 8
+"""Files elsewhere that are looked into for no more than to say what lies beside the trace that is read."""
+
+
+def find_traces(path: Path, *, host: str | None = None) -> tuple[Path, ...]:
+    """Trace files under a directory, oldest session first; or the file itself. The last is the one to read.
+
+    Of a directory that holds traces of several formats, those of one format, and of several hosts' traces
+    that of `host` last: `in_order` has the rule.
+    Empty: there is none. Raises NotFoundError where the path does not exist.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise NotFoundError("no such file or directory", where=str(path))
+    if path.is_file():
+        return (path,)
+    return tuple(in_order(traces_under(path), host))
+
+
+def traces_under(folder: Path) -> list[Path]:
+    """The traces of every session under a directory, in no order."""
+    return [file for root, _, names in os.walk(folder) for file in _chosen(Path(root), names)]
+
+
+def _chosen(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Of the files of one directory those of its first format."""
+    named, others = _parted(names)
+    files = _known(folder, named) or (_known(folder, others) if is_session(folder) else {})
+    first = _first_format(files.values())
+    return [file for file, known in files.items() if known.kind == first]
+
+
+def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The names that may be a trace's, and of others as many as are looked into."""
+    ordered = sorted(names)
+    others = (name for name in ordered if formats.perhaps(name) is None and not _is_hidden(name))
+    return [name for name in ordered if formats.perhaps(name)], list(islice(others, _MOST_LOOKED_AT))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(".")
+
+
+def _known(folder: Path, names: Iterable[str]) -> dict[Path, Known]:
+    found = ((folder / name, formats.of(folder / name)) for name in names)
+    return {file: known for file, known in found if known is not None}
+
+
+def _first_format(found: Iterable[Known]) -> str | None:
+    """What the bytes show counts before what names claim."""
+    ranked = sorted((known.why != "", RANKS.index(known.kind)) for known in found)
+    return RANKS[ranked[0][1]] if ranked else None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What counts of the names of one directory elsewhere (`chosen`), and what does not."""
+
+    chosen: dict[str, Known]
+    beside: dict[str, Known]
+
+
+def of_listing(names: Iterable[str], look: Callable[[list[str]], dict[str, Known]]) -> Iterator[Listed]:
+    """The rule for names (with slashes) of files that lie elsewhere. `look` looks into files and gives those
+    that are traces, by bytes or by name; it is asked only where something turns on the answer."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        folders.setdefault(name.rpartition("/")[0], []).append(name)
+    for folder, inside in folders.items():
+        named, others = _parted(inside)
+        found = _named_in(named, look)
+        if not found.chosen and is_session(PurePosixPath(folder)):
+            found = _split(look(others))
+        yield found
+
+
+def _named_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
+    ranks: dict[int, list[str]] = {}
+    for name in names:
+        ranks.setdefault(RANKS.index(str(formats.perhaps(name))), []).append(name)
+    stems = {_stem(name) for name in names if formats.by_name(name) == "xspace"}
+    several = len({formats.perhaps(name) for name in names if not _is_export(name, stems)}) > 1
+    found: dict[str, Known] = {}
+    passed: set[str] = set()
+    for rank in sorted(ranks):
+        doubted = [name for name in ranks[rank] if several or formats.by_name(name) is None]
+        found |= {name: Known(RANKS[rank]) for name in ranks[rank] if name not in doubted}
+        found |= look(doubted)
+        passed |= set(doubted) - set(found)
+        if any(not known.why for known in found.values()):
+            break
+    listed = _split(found)
+    rest = [
+        name for name in names if name not in found and name not in passed and not _is_export(name, stems)
+    ]
+    unsure = [name for name in rest if formats.by_name(name) is None]
+    shown = look(unsure[:_MOST_TO_SAY])  # nothing but what is said of them turns on it
+    unseen = {name: Known(str(formats.perhaps(name)), "not looked into") for name in unsure[_MOST_TO_SAY:]}
+    sure = {name: Known(str(formats.by_name(name))) for name in rest if name not in unsure}
+    return Listed(listed.chosen, listed.beside | sure | shown | unseen)
+
+
+def _split(found: dict[str, Known]) -> Listed:
+    first = _first_format(found.values())
+    return Listed(
+        {name: known for name, known in found.items() if known.kind == first},
+        {name: known for name, known in found.items() if known.kind != first},
+    )
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].partition(".")[0]
+
+
+def _is_export(name: str, stems: set[str]) -> bool:
+    """Whether this is the same profile as an xspace trace of one of these hosts, written for a viewer
+    (`host.trace.json.gz` or JAX's `perfetto_trace.json.gz` beside `host.xplane.pb`)."""
+    stem = _stem(name)
+    return bool(stems) and (stem == PERFETTO or (stem in stems and formats.by_name(name) == "chrome"))
+
+
+def is_session(folder: PurePath) -> bool:
+    """Whether a profiler laid this directory out, one file per host: `plugins/profile/<time>`."""
+    return folder.parent.name == "profile" and folder.parent.parent.name == "plugins"
+
+
+def in_order(files: Iterable[Path], host: str | None = None) -> list[Path]:
+    """Sessions by their newest file; within one the hosts by name, backwards, those whose bytes show a trace
+    after others, and `host` last. Files of a directory that is no session by time, then by name."""
+    changed = {file: file.stat().st_mtime_ns for file in files}
+    newest: dict[Path, int] = {}
+    for file, time in changed.items():
+        newest[file.parent] = max(time, newest.get(file.parent, time))
+
+    def place(file: Path) -> tuple[int, str, bool, bool]:
+        if is_session(file.parent):
+            known = formats.of(file)
+            shows = known is not None and not known.why
+            return newest[file.parent], str(file.parent), formats.host_of(file.name) == host, shows
+        return changed[file], str(file), False, False
+
+    return sorted(sorted(changed, key=lambda file: file.name, reverse=True), key=place)
+
+
+def choice(path: Path) -> str | None:
+    """Words for what lies unread beside this trace, of another format or of another host; None for nothing.
+
+    An export of the very same profile for a viewer is no choice, and neither is a report beside its export.
+    """
+    mine = formats.of(path)
+    if mine is None:
+        return None
+    hosts, others, unnamed = [], [], []
+    for name, known in _beside(path):
+        why = f" ({known.why})" if known.why else ""
+        if formats.perhaps(name) is None:
+            unnamed.append(name)
+        elif known.kind == mine.kind:
+            hosts.append((formats.host_of(name) or name) + why)
+        elif not _is_the_same(path.name, mine.kind, name, known.kind):
+            others.append(name + (why if known.kind != "nsys report" else ""))
+    said = []
+    if formats.perhaps(path.name) is None:
+        said.append(f"{path.name} was read: by its bytes it is a trace, though not by its name")
+    if hosts and is_session(path.parent):
+        own = formats.host_of(path.name) or path.name
+        said.append(f"of this session's hosts, {own} was read, and not: {_few(hosts)}")
+    if others:
+        said.append(
+            f"this {mine.kind} trace was read; of another format beside it, and not read: {_few(others)}"
+        )
+    if unnamed:
+        said.append(f"a trace by its bytes, though not by its name, and not read: {_few(unnamed)}")
+    return "; ".join(said) or None
+
+
+def _is_the_same(mine: str, kind: str, name: str, other: str) -> bool:
+    """Whether what lies beside is the same profile in another format."""
+    if kind == "nsys":
+        return other == "nsys report"
+    return kind == "xspace" and _is_export(name, {_stem(mine)})
+
+
+def _beside(path: Path) -> Iterator[tuple[str, Known]]:
+    """Name and kind of each other trace of this directory, here and where it was listed."""
+    listed = lazy_fetch.beside(path.parent)
+    yield from sorted(listed.items(), key=lambda each: each[0])
+    named, others = _parted(file.name for file in path.parent.iterdir())
+    for file, known in _known(path.parent, [*named, *others]).items():
+        if file != path and file.name not in listed:
+            yield file.name, known
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,258 @@
+"""Devices, streams and what ran on them, from an export of Nsight Systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.device import DeviceFacts
+from mpprof.model.grouping import groups
+from mpprof.model.trace import CopyKind, KernelTable, Stream, TraceDevice, WorkKind
+from mpprof.traces.common import columns
+from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.launches import take
+from mpprof.traces.nsys.sqlite import Database
+
+Int64 = NDArray[np.int64]
+
+LATEST_NS = 1 << 61
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+_COPIES = {
+    1: ("MemcpyH2D", CopyKind.HOST_TO_DEVICE), 2: ("MemcpyD2H", CopyKind.DEVICE_TO_HOST),
+    3: ("MemcpyH2A", CopyKind.HOST_TO_DEVICE), 4: ("MemcpyA2H", CopyKind.DEVICE_TO_HOST),
+    5: ("MemcpyA2A", CopyKind.DEVICE_TO_DEVICE), 6: ("MemcpyA2D", CopyKind.DEVICE_TO_DEVICE),
+    7: ("MemcpyD2A", CopyKind.DEVICE_TO_DEVICE), 8: ("MemcpyD2D", CopyKind.DEVICE_TO_DEVICE),
+    9: ("MemcpyH2H", CopyKind.OTHER), 10: ("MemcpyP2P", CopyKind.PEER),
+    11: ("Unified memory H2D", CopyKind.HOST_TO_DEVICE), 12: ("Unified memory D2H", CopyKind.DEVICE_TO_HOST),
+    13: ("Unified memory D2D", CopyKind.PEER),
+}  # fmt: skip
+"""ENUM_CUDA_MEMCPY_OPER of the export (CUpti_ActivityMemcpyKind in cupti_activity.h)."""
+
+_COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+_KERNEL = (
+    *_COMMON, "demangledName", "shortName", "graphId", "registersPerThread", "staticSharedMemory",
+    "dynamicSharedMemory", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+)  # fmt: skip
+
+
+@dataclass
+class Work:
+    """The device's side of an export. `processes` numbers them for `correlations`; times are the file's."""
+
+    devices: tuple[TraceDevice, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    kernels: KernelTable = field(default_factory=lambda: _table([]))
+    processes: dict[int, int] = field(default_factory=dict)
+    first_ns: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one table: its common columns, and what differs."""
+
+    common: dict[str, Int64]
+    kind: WorkKind
+    name: Int64
+    details: Int64
+    copy: Int64
+    bytes: Int64
+    graph: Int64
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+def correlations(numbers: Int64, process: Int64, processes: dict[int, int]) -> Int64:
+    """One number for each pair of process and correlation id, which is unique in its process only."""
+    found, which = np.unique(process, return_inverse=True)
+    place = np.array([processes.setdefault(one, len(processes)) for one in found.tolist()], np.int64)[which]
+    known = (numbers >= 0) & (numbers < 1 << 40) & (place < 1 << 20)
+    return np.where(known, place << 40 | numbers, -1)
+
+
+def read(database: Database, strings: Interner) -> Work:
+    """Kernels, copies, memsets and whole graphs of every device. Empty where the export has none."""
+    parts = [
+        _kernels(database, strings), _copies(database, strings), _memsets(database, strings),
+        _graphs(database, strings),
+    ]  # fmt: skip
+    merged = {c: np.concatenate([part.common[c] for part in parts]) for c in _COMMON}
+    start, end = merged["start"], merged["end"]
+    good = (start >= 0) & (start < LATEST_NS) & (end < LATEST_NS) & (merged["deviceId"] >= 0)
+    keep = np.flatnonzero(good)
+    work = Work()
+    if len(keep) < len(good):
+        work.warnings.append(
+            f"{len(good) - len(keep)} events have no usable time or device and were left out"
+        )
+    negative = int((end[keep] < start[keep]).sum())
+    if negative:
+        work.warnings.append(f"{negative} events have a negative duration, taken as 0")
+    if len(parts[3]):
+        work.warnings.append(
+            f"{len(parts[3])} CUDA graphs were recorded as a whole: what ran in them is not known "
+            "(record with --cuda-graph-trace=node)"
+        )
+    number = _gpu_numbers(database, merged, keep)
+    work.devices = _devices(database, np.unique(number).tolist())
+    ordinals = np.array([device.ordinal for device in work.devices], np.int64)
+    device = np.searchsorted(ordinals, number)
+    stream, work.streams = _streams(merged, keep, device)
+    n = len(keep)
+
+    def of(name: str) -> Int64:
+        return np.concatenate([getattr(part, name) for part in parts])[keep]
+
+    kind = np.concatenate([np.full(len(part), part.kind, np.int8) for part in parts])[keep]
+    absent = np.full(n, -1)
+    number = correlations(merged["correlationId"][keep], merged["globalPid"][keep], work.processes)
+    table = _table(
+        [
+            device, stream, start[keep], np.maximum(0, end[keep] - start[keep]), kind, of("name"), absent,
+            number, absent, absent, of("details"), of("copy"), of("bytes"), of("graph"), absent,
+        ]
+    )  # fmt: skip
+    work.kernels = take(table, np.lexsort((table.start_ns, table.device)))
+    work.first_ns = int(table.start_ns.min()) if n else 0
+    return work
+
+
+def _table(values: Sequence[NDArray[np.integer]]) -> KernelTable:
+    types = ("i4", "i4", "i8", "i8", "i1", "i4", "i4", "i8", "i4", "i4", "i4", "i1", "i8", "i8", "i8")
+    values = values or [np.empty(0, np.int64)] * len(types)
+    return KernelTable(*(value.astype(type) for value, type in zip(values, types, strict=True)))
+
+
+# --- tables ------------------------------------------------------------------------------------------------
+
+
+def _named(database: Database, ids: Int64, strings: Interner) -> Int64:
+    """Rows of strings for ids of StringIds."""
+    values = columns.distinct(ids)
+    texts = database.texts("StringIds", "id", "value", values.tolist())
+    return columns.replace(
+        ids, values, [strings(texts.get(id, "(name lost)")) for id in values.tolist()], np.int64
+    )
+
+
+def _kernels(database: Database, strings: Interner) -> _Part:
+    table = database.numbers(KERNELS, _KERNEL)
+    ids = np.where(table["demangledName"] >= 0, table["demangledName"], table["shortName"])
+    dimensions = [table[c] for c in _KERNEL[10:]]
+    group, first = groups(dimensions, len(ids))
+    texts = [strings(_details([int(column[row]) for column in dimensions])) for row in first.tolist()]
+    details = np.array(texts, np.int64)[group] if len(ids) else np.empty(0, np.int64)
+    graph = np.where(table["graphId"] > 0, table["graphId"], -1)
+    return _Part(
+        {c: table[c] for c in _COMMON}, WorkKind.KERNEL, _named(database, ids, strings), details,
+        np.full(len(ids), CopyKind.NONE, np.int64), np.full(len(ids), -1), graph,
+    )  # fmt: skip
+
+
+def _details(values: list[int]) -> str:
+    """Spelled as in an xplane's `kernel_details`."""
+    regs, static, dynamic, *sizes = values
+    grid, block = (",".join(map(str, part)) for part in (sizes[:3], sizes[3:]))
+    return f"regs:{regs} static_shared:{static} dynamic_shared:{dynamic} grid:{grid} block:{block}"
+
+
+def _copies(database: Database, strings: Interner) -> _Part:
+    table = database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", (*_COMMON, "bytes", "copyKind"))
+    kinds = columns.distinct(table["copyKind"])
+    known = [_COPIES.get(kind, ("Memcpy", CopyKind.OTHER)) for kind in kinds.tolist()]
+    names = columns.replace(table["copyKind"], kinds, [strings(name) for name, _ in known], np.int64)
+    ways = columns.replace(table["copyKind"], kinds, [int(way) for _, way in known], np.int64)
+    none = np.full(len(names), -1)
+    return _Part({c: table[c] for c in _COMMON}, WorkKind.MEMCPY, names, none, ways, table["bytes"], none)
+
+
+def _memsets(database: Database, strings: Interner) -> _Part:
+    table = database.numbers("CUPTI_ACTIVITY_KIND_MEMSET", (*_COMMON, "bytes"))
+    n = len(table["bytes"])
+    none = np.full(n, -1)
+    name = np.full(n, strings("Memset") if n else -1)
+    return _Part({c: table[c] for c in _COMMON}, WorkKind.MEMSET, name, none, none, table["bytes"], none)
+
+
+def _graphs(database: Database, strings: Interner) -> _Part:
+    """Graphs that were traced as one interval: their kernels are in no table."""
+    table = database.numbers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_COMMON, "graphId"))
+    n = len(table["graphId"])
+    none = np.full(n, -1)
+    name = np.full(n, strings("(CUDA graph as a whole)") if n else -1)
+    graph = np.maximum(0, table["graphId"])
+    return _Part({c: table[c] for c in _COMMON}, WorkKind.KERNEL, name, none, none, none, graph)
+
+
+# --- devices -----------------------------------------------------------------------------------------------
+
+
+def _gpu_numbers(database: Database, merged: dict[str, Int64], keep: Int64) -> Int64:
+    """The machine's number of each row's card: a process may see its cards under numbers of its own."""
+    own, process = merged["deviceId"][keep], (merged["globalPid"][keep] >> 24) & 0xFFFFFF
+    table = database.numbers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
+    gpu_of = {
+        (pid, cuda): gpu
+        for gpu, cuda, pid in zip(*(table[c].tolist() for c in ("gpuId", "cudaId", "pid")), strict=True)
+        if gpu >= 0
+    }
+    if not gpu_of:
+        return own
+    pairs = zip(process.tolist(), own.tolist(), strict=True)
+    return np.array([gpu_of.get(pair, pair[1]) for pair in pairs], np.int64)
+
+
+def _devices(database: Database, used: list[int]) -> tuple[TraceDevice, ...]:
+    """The cards that did something, all of them where none did."""
+    table = database.numbers(
+        "TARGET_INFO_GPU",
+        ("id", "computeMajor", "computeMinor", "totalMemory", "smCount", "clockRate", "memoryBandwidth"),
+    )
+    names = database.texts("TARGET_INFO_GPU", "id", "name")
+    row_of = {id: row for row, id in enumerate(table["id"].tolist()) if id >= 0}
+    driver = _driver(database)
+    found = []
+    for ordinal in used or sorted(row_of)[:64]:
+        row = row_of.get(ordinal)
+        facts = DeviceFacts(kind="gpu", vendor="nvidia", driver=driver)
+        if row is not None:
+            value = {c: int(table[c][row]) if table[c][row] > 0 else None for c in table}
+            major = value["computeMajor"]
+            facts = DeviceFacts(
+                kind="gpu",
+                name=names.get(ordinal) or None,
+                vendor="nvidia",
+                compute_capability=(major, max(0, int(table["computeMinor"][row]))) if major else None,
+                memory_bytes=value["totalMemory"],
+                sm_count=value["smCount"],
+                sm_clock_khz=value["clockRate"] // 1000 if value["clockRate"] else None,
+                memory_bandwidth_bytes_per_s=float(value["memoryBandwidth"])
+                if value["memoryBandwidth"]
+                else None,
+                driver=driver,
+            )
+        found.append(TraceDevice(f"/device:GPU:{ordinal}", ordinal, facts))
+    return tuple(found)
+
+
+def _driver(database: Database) -> str | None:
+    names = database.column("TARGET_INFO_SYSTEM_ENV", "name")
+    values = database.column("TARGET_INFO_SYSTEM_ENV", "value")
+    return dict(zip(names, values, strict=False)).get("NvDriverVersion") or None
+
+
+def _streams(
+    merged: dict[str, Int64], keep: Int64, device: NDArray[np.integer]
+) -> tuple[NDArray[np.integer], tuple[Stream, ...]]:
+    """Streams by device, process and context: their numbers are unique within these only."""
+    parts = [device.astype(np.int64), *(merged[c][keep] for c in ("globalPid", "contextId", "streamId"))]
+    group, first = groups(parts, len(keep))
+    streams = [
+        Stream(int(device[row]), int(parts[3][row]), f"stream {int(parts[3][row])}") for row in first.tolist()
+    ]
+    return group, tuple(streams)

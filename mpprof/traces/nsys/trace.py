@@ -1,0 +1,248 @@
+"""An export of Nsight Systems becomes a trace.
+
+Tables and columns: the "SQLite Schema Reference" of NVIDIA's Nsight Systems documentation; a column that an
+older or newer version lacks is missing, not wrong. Memory is about 4 times the file's size (170 MB for
+39 MB); whatever the bytes say, it stays below 64 times that plus 100 MB.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.errors import UnreadableError
+from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceSource, WorkKind
+from mpprof.traces.chrome.kineto import Collected
+from mpprof.traces.chrome.kineto_host import Ops, host_table, nest
+from mpprof.traces.common.hlo import Modules
+from mpprof.traces.common.launches import join_launches
+from mpprof.traces.common.ops import Ops as XplaneOps
+from mpprof.traces.nsys import device as nsys_device
+from mpprof.traces.nsys.sqlite import ERRORS, Database, missing_bytes, opened, words
+from mpprof.traces.xspace.allocations import allocation_table
+
+Int64 = NDArray[np.int64]
+
+RECORD = "Record with: nsys profile --trace=cuda,nvtx --cuda-graph-trace=node"
+
+_PUSH_POP, _START_END = 59, 60
+_STEP = re.compile(
+    r"^(?:mpprof_step|ProfilerStep|Profiled batch|(?:train(?:ing)?[ _]?)?(?:step|iter(?:ation)?|batch))"
+    r"(?:[ _#:=]*(?P<number>\d{1,18}))?$",
+    re.IGNORECASE,
+)
+_TORCH_OP = re.compile(r"^(?P<name>[^,]{1,200}), (?:op_id|seq) = (?:-?\d+)")
+_SEQUENCE = re.compile(r", seq = (\d{1,18})")
+_HLO_OP = re.compile(r"#.*?hlo_op=([^,#]{1,200})")
+_HLO_NAME = re.compile(r"[#,]name=([^,#]{1,500})")
+_VERSIONED = re.compile(r"_v\d+$")
+_PROCESS = ~0xFFFFFF
+"""A global thread id without its lower 24 bits is its process' global id."""
+
+
+def read(path: Path, *, strict: bool) -> Trace:
+    """An export as a trace. Raises UnreadableError where nothing usable is left, with `strict` for damage."""
+    source = TraceSource(path, "nsys", path.stat().st_size, path.name.removesuffix(".sqlite") or None)
+    try:
+        with opened(path) as database:
+            return _checked(*_read(database, source), strict=strict)
+    except ERRORS as error:
+        raise UnreadableError(
+            f"no readable SQLite file: {'; '.join((*_cut(path), words(error)))}",
+            where=str(path),
+            next="Export the report again: nsys export --type sqlite",
+        ) from error
+
+
+def looks_like_trace(path: Path) -> bool:
+    """Whether a `.sqlite` of any name is an export of Nsight Systems."""
+    try:
+        with opened(path) as database:
+            return "StringIds" in database.tables
+    except ERRORS:
+        return False
+
+
+def _cut(path: Path) -> list[str]:
+    missing = missing_bytes(path)
+    return [f"the file ends at byte {missing[0]} of {missing[1]}"] if missing else []
+
+
+def _checked(trace: Trace, damages: list[str], *, strict: bool) -> Trace:
+    where = str(trace.source.path)
+    if damages and strict:
+        raise UnreadableError(damages[0], where=where, next="Without --strict what is whole is read")
+    if not (len(trace.kernels) or len(trace.host)):
+        why = f"no event is left: {damages[0]}" if damages else "it holds no CUDA activity and no NVTX range"
+        raise UnreadableError(why, where=where, next=RECORD)
+    return replace(trace, warnings=(*damages, *trace.warnings))
+
+
+def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
+    damages = _cut(database.path)
+    if "StringIds" not in database.tables:
+        raise UnreadableError(
+            "is no export of Nsight Systems: it has no table StringIds",
+            where=str(database.path),
+            next="Give the file that `nsys export --type sqlite` wrote",
+        )
+    found = Collected()
+    work = nsys_device.read(database, found.strings)
+    marks = _ranges(database, found)
+    _calls(database, found, work.processes)
+    zero = min(work.first_ns, min(found.host.start_ns, default=work.first_ns))
+    ops = Ops()
+    nested = nest(found.host, ops, found.strings)
+    host, _ = host_table(found, nested)
+    host = replace(host, start_ns=host.start_ns - zero)
+    kernels = replace(work.kernels, start_ns=work.kernels.start_ns - zero)
+    kernels, kinds = join_launches(kernels, host, XplaneOps(Modules(()), found.strings), found.strings)
+    damages += database.damages
+    missing = {
+        "allocations": "Nsight Systems records no allocator of a framework",
+        "hlo": "Nsight Systems records no compiled programs",
+        "shapes": "NVTX ranges state no shapes and types of an op's inputs",
+    }
+    if not any(what in ("op", "range") for what in found.host.what):
+        missing["ops"] = "no NVTX range: kernels have no op (record with --trace=cuda,nvtx)"
+    if not marks:
+        missing["markers"] = 'no NVTX range that names a step, such as "step 12"'
+    if why := _why_no_kernel(database, kernels):
+        missing["kernels"] = why
+    if not any(device.facts.name for device in work.devices):
+        missing["facts"] = "the export states nothing of the card (no TARGET_INFO_GPU)"
+    trace = Trace(
+        source=source,
+        origin_unix_ns=_origin(database, zero),
+        devices=work.devices,
+        streams=work.streams,
+        threads=_thread_names(database, found),
+        ops=ops.table(),
+        kernels=kernels,
+        host=replace(host, kind=kinds),
+        markers=_markers(marks, found, zero),
+        allocations=allocation_table(None, None),
+        basis="device",
+        strings=found.strings.texts(),
+        warnings=tuple(work.warnings),
+        missing=missing,
+    )
+    return trace, damages
+
+
+def _why_no_kernel(database: Database, kernels: KernelTable) -> str | None:
+    """An export has only the tables that something was recorded for."""
+    if (kernels.kind == WorkKind.KERNEL).any():
+        return None
+    if nsys_device.KERNELS in database.tables:
+        return f"the export's table of kernels ({nsys_device.KERNELS}) holds none that can be read"
+    return (
+        f"the export has no table of kernels ({nsys_device.KERNELS}): CUDA was not traced (--trace=cuda), or "
+        "no kernel ran while it was"
+    )
+
+
+def _origin(database: Database, zero: int) -> int | None:
+    """Unix time of the trace's zero: the session's start is known on both clocks, by older versions as 0."""
+    start = database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs", "systemClockNs"))
+    if not len(start["utcEpochNs"]) or start["utcEpochNs"][0] <= 0:
+        return None
+    return int(start["utcEpochNs"][0]) + zero - max(0, int(start["systemClockNs"][0]))
+
+
+# --- the host ----------------------------------------------------------------------------------------------
+
+
+def _thread_names(database: Database, found: Collected) -> tuple[str, ...]:
+    ids = [int(str(key[1])) for key in found.threads]
+    table = database.numbers("ThreadNames", ("globalTid", "nameId"))
+    name_of = dict(zip(table["globalTid"].tolist(), table["nameId"].tolist(), strict=True))
+    wanted = [name_of[id] for id in ids if id in name_of]
+    texts = database.texts("StringIds", "id", "value", wanted)
+    return tuple(f"{texts.get(name_of.get(id, -1)) or 'thread'} {id & 0xFFFFFF}".strip() for id in ids)
+
+
+def _add(found: Collected, what: str, tid: int, name: str, start: int, end: int) -> None:
+    rows = found.host
+    rows.what.append(what)
+    rows.thread.append(found.threads.setdefault((None, tid), len(found.threads)))
+    rows.name.append(found.strings(name))
+    rows.start_ns.append(start)
+    rows.duration_ns.append(max(0, end - start))
+    rows.correlation.append(-1)
+    rows.external.append(-1)
+    rows.sequence.append(-1)
+    rows.shapes.append(-1)
+
+
+def _usable(start: Int64, end: Int64) -> NDArray[np.bool_]:
+    limit = nsys_device.LATEST_NS
+    return np.asarray((start >= 0) & (start < limit) & (end >= start) & (end < limit))
+
+
+def _calls(database: Database, found: Collected, processes: dict[int, int]) -> None:
+    """Calls of the CUDA runtime and driver, with the same correlation numbers as the kernels have."""
+    table = database.numbers(
+        "CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId")
+    )
+    keep = np.flatnonzero(_usable(table["start"], table["end"]))
+    names = database.texts("StringIds", "id", "value", set(table["nameId"].tolist()))
+    numbers = nsys_device.correlations(
+        table["correlationId"][keep], table["globalTid"][keep] & _PROCESS, processes
+    )
+    columns = (table[c][keep].tolist() for c in ("start", "end", "globalTid", "nameId"))
+    for start, end, tid, name, number in zip(*columns, numbers.tolist(), strict=True):
+        _add(found, "call", tid, _VERSIONED.sub("", names.get(name, "(unnamed call)")), start, end)
+        found.host.correlation[-1] = number
+
+
+def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, int]]:
+    """NVTX ranges: ops of PyTorch (`emit_nvtx`) and XLA, scopes of anybody; and the steps among them, as
+    (start, end, number, thread)."""
+    table = database.numbers("NVTX_EVENTS", ("start", "end", "eventType", "textId", "globalTid"))
+    own = database.column("NVTX_EVENTS", "text")
+    texts = database.texts("StringIds", "id", "value", set(table["textId"].tolist()))
+    nested, crossing = table["eventType"] == _PUSH_POP, table["eventType"] == _START_END
+    rows = np.flatnonzero((nested | crossing) & _usable(table["start"], table["end"]))
+    marks = []
+    columns = (table[c][rows].tolist() for c in ("start", "end", "textId", "globalTid"))
+    for row, start, end, text, tid in zip(rows.tolist(), *columns, strict=True):
+        name = (own[row] if row < len(own) else "") or texts.get(text, "")
+        if match := _STEP.match(name):
+            _add(found, "note", tid, name, start, end)
+            number = -1 if match["number"] is None else int(match["number"])
+            marks.append((start, end, number, found.host.thread[-1]))
+        elif name and nested[row]:
+            what, plain = _meaning(name)
+            _add(found, what, tid, plain, start, end)
+            if sequence := _SEQUENCE.search(name[:400]):
+                found.host.sequence[-1] = int(sequence[1])
+    return marks
+
+
+def _meaning(name: str) -> tuple[str, str]:
+    """What a range is, and its name without numbers that only tell calls apart."""
+    if match := _TORCH_OP.match(name):
+        return "op", match["name"]
+    if hlo := _HLO_OP.search(name[:2000]):
+        stated = _HLO_NAME.search(name[:2000])
+        return "range", stated[1] if stated else hlo[1]
+    return "range", name[:500]
+
+
+def _markers(marks: list[tuple[int, int, int, int]], found: Collected, zero: int) -> MarkerTable:
+    marks.sort()
+    columns = np.array(marks, np.int64).reshape(-1, 4)
+    family = found.strings("nvtx") if marks else -1
+    return MarkerTable(
+        number=columns[:, 2].copy(),
+        start_ns=columns[:, 0] - zero,
+        end_ns=columns[:, 1] - zero,
+        thread=columns[:, 3].astype(np.int32),
+        family=np.full(len(marks), family, np.int32),
+        device=np.full(len(marks), -1, np.int32),
+    )

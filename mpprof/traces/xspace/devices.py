@@ -1,0 +1,218 @@
+"""Device planes of an xplane file: their streams and what ran on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.device import DeviceFacts
+from mpprof.model.frozen import frozen
+from mpprof.model.grouping import groups
+from mpprof.model.trace import CopyKind, KernelTable, Stream, WorkKind
+from mpprof.traces.common import columns
+from mpprof.traces.common.columns import Interner, constant
+from mpprof.traces.common.launches import take
+from mpprof.traces.common.names import (
+    TPU_WORK_LINES,
+    bytes_of,
+    copy_kind,
+    copy_kind_of_details,
+    derived_name,
+    is_derived,
+)
+from mpprof.traces.common.ops import Ops
+from mpprof.traces.common.planes import RawLine, RawPlane
+from mpprof.traces.xspace.events import PlaneEvents, read_events
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Int8 = NDArray[np.int8]
+
+_INTS = ("correlation_id", "group_id", "cuda_graph_id", "command_buffer_id", "program_id", "bytes")
+_OP_TEXTS = ("tf_op", "annotation", "level 0", "name", "hlo_op", "hlo_module")
+_SHAPES = ("tensor_shapes", "shape", "shape_with_layout")
+_DETAILS = ("kernel_details", "Kernel_details", "memcpy_details", "memset_details")
+_TEXTS = (*_OP_TEXTS, *_SHAPES, *_DETAILS)
+
+
+@frozen
+class StepsLine:
+    """The events of a `Steps` line, which a converter derived for one device."""
+
+    device: int
+    number: Int64
+    start_ns: Int64
+    end_ns: Int64
+
+
+@dataclass
+class DeviceReader:
+    """Reads device planes one by one into `parts`, KernelTables of one device each."""
+
+    strings: Interner
+    ops: Ops
+    shift_ns: int
+    parts: list[KernelTable] = field(default_factory=list)
+    steps: list[StepsLine] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    damages: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, plane: RawPlane, device: int, facts: DeviceFacts, streams: list[Stream]) -> None:
+        tpu = facts.kind == "tpu"
+        real: list[RawLine] = []
+        derived: list[RawLine] = []
+        for line in plane.lines:
+            if tpu and (line.name in TPU_WORK_LINES or derived_name(line.name) is None):
+                real.append(line)
+            else:
+                (derived if is_derived(line.id, line.name) else real).append(line)
+        self._steps(plane, [line for line in derived if derived_name(line.name) == "Steps"], device)
+        if plane.cut and not plane.metadata_names:
+            return
+        if derived and not real and any(line.end > line.start + 32 for line in derived):
+            self.warnings.append(
+                f"plane {plane.name} holds no stream, only lines that a converter derived: no kernel read"
+            )
+        events = read_events(plane, real, _INTS, _TEXTS, self.strings, self.shift_ns)
+        self.warnings += events.warnings
+        self.damages += events.damages
+        self.notes += events.notes
+        # Lines of one id are one timeline (xplane.proto).
+        rows: dict[int, int] = {}
+        for line in real:
+            if line.id not in rows:
+                rows[line.id] = len(streams)
+                streams.append(Stream(device, line.id, line.name or f"Stream #{line.id}"))
+        self.parts.append(self._kernels(events, device, [rows[line.id] for line in real], nested=tpu))
+
+    def _kernels(
+        self, events: PlaneEvents, device: int, streams: Sequence[int], *, nested: bool
+    ) -> KernelTable:
+        n = len(events)
+        kind, copy, size = self._work(events)
+        table = KernelTable(
+            device=constant(device, n, np.int32),
+            stream=events.per_line(streams),
+            start_ns=events.start_ns,
+            duration_ns=events.duration_ns,
+            kind=kind,
+            name=events.name,
+            op=self._ops(events),
+            correlation=events.number("correlation_id"),
+            launch=constant(-1, n, np.int32),
+            shapes=events.first_text(_SHAPES),
+            details=events.first_text(_DETAILS),
+            copy=copy,
+            bytes=size,
+            graph=events.first_number(("cuda_graph_id", "command_buffer_id")),
+            group=events.number("group_id"),
+        )
+        if nested:  # a TPU's op line holds loops around the ops that they run
+            order = np.lexsort((-table.duration_ns, table.start_ns, table.stream))
+            table = take(table, order)
+            keep = columns.leaves(table.start_ns, table.duration_ns, table.stream)
+            table = take(table, np.flatnonzero(keep))
+        return table
+
+    def _ops(self, events: PlaneEvents) -> Int32:
+        keys = [events.text(name) for name in _OP_TEXTS]
+        program = events.number("program_id")
+        group, first = groups([*keys, program], len(events))
+        texts = self.strings.texts()
+
+        def at(column: Int32, row: int) -> str:
+            return texts[column[row]] if column[row] >= 0 else ""
+
+        rows = []
+        for row in first.tolist():
+            tf_op, annotation, level, name, hlo_op, module = (at(key, row) for key in keys)
+            rows.append(self.ops.resolve(tf_op, level or annotation, name, hlo_op, module, int(program[row])))
+        return np.array(rows, np.int32)[group]
+
+    def _work(self, events: PlaneEvents) -> tuple[Int8, Int8, Int64]:
+        """Kind, direction and bytes, decided per distinct pair of name and details."""
+        copies, sets = events.text("memcpy_details"), events.text("memset_details")
+        group, first = groups([events.name, copies, sets], len(events))
+        texts = self.strings.texts()
+        kinds, ways, sizes = [], [], []
+        for row in first.tolist():
+            name = texts[events.name[row]]
+            kind, way = work_kind(name, has_copy=copies[row] >= 0, has_set=sets[row] >= 0)
+            details = texts[copies[row]] if copies[row] >= 0 else texts[sets[row]] if sets[row] >= 0 else ""
+            if kind is WorkKind.MEMCPY and way is CopyKind.OTHER:
+                way = copy_kind_of_details(details) or way
+            kinds.append(kind)
+            ways.append(way)
+            sizes.append(bytes_of(details) if kind is not WorkKind.KERNEL else -1)
+        return (
+            np.array(kinds, np.int8)[group],
+            np.array(ways, np.int8)[group],
+            np.array(sizes, np.int64)[group],
+        )
+
+    def _steps(self, plane: RawPlane, lines: list[RawLine], device: int) -> None:
+        if not lines:
+            return
+        events = read_events(
+            plane, lines, ("group_id", "step_num"), ("step_name",), self.strings, self.shift_ns
+        )
+        names = events.text("step_name")
+        names = np.where(names >= 0, names, events.name)
+        texts = self.strings.texts()  # taken last: text() above interns the step names
+        number = np.array([_whole(texts[row]) if row >= 0 else -1 for row in names.tolist()], np.int64)
+        self.steps.append(StepsLine(device, number, events.start_ns, events.start_ns + events.duration_ns))
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+_SET_NAME = re.compile(r"^Memset(?![_a-z])")
+_COPY_NAME = re.compile(r"^Memcpy(?![_a-z])")
+
+
+def work_kind(name: str, *, has_copy: bool, has_set: bool) -> tuple[WorkKind, CopyKind]:
+    """What an event of this name is; AMD's runtime copies and fills with kernels of its own."""
+    lower = name.lower()
+    if has_set or _SET_NAME.match(name) or "rocclr_fillbuffer" in lower:
+        return WorkKind.MEMSET, CopyKind.NONE
+    if has_copy or _COPY_NAME.match(name):
+        return WorkKind.MEMCPY, copy_kind(name)
+    if "rocclr_copybuffer" in lower or "rocclr_copyimage" in lower:
+        return WorkKind.MEMCPY, CopyKind.OTHER
+    return WorkKind.KERNEL, CopyKind.NONE
+
+
+def kernel_table(parts: list[KernelTable]) -> KernelTable:
+    """The tables of several devices as one, each sorted by start."""
+    ordered = []
+    for part in parts:
+        if columns.is_ordered(part.start_ns, constant(0, len(part))):
+            ordered.append(part)
+        else:
+            ordered.append(take(part, np.argsort(part.start_ns, kind="stable")))
+    if len(ordered) == 1:
+        return ordered[0]
+    return KernelTable(
+        *(
+            np.concatenate([getattr(part, name) for part in ordered]).astype(_DTYPES[name], copy=False)
+            if ordered
+            else np.empty(0, _DTYPES[name])
+            for name in columns.names(KernelTable)
+        )
+    )
+
+
+_DTYPES = {
+    name: np.dtype(dtype)
+    for name, dtype in zip(
+        columns.names(KernelTable),
+        ("i4", "i4", "i8", "i8", "i1", "i4", "i4", "i8", "i4", "i4", "i4", "i1", "i8", "i8", "i8"),
+        strict=True,
+    )
+}

@@ -1,0 +1,58 @@
+"""Kernels that ran in an XLA command buffer: whose instruction they are, where their name proves it.
+
+A command buffer is launched as one, so its kernels carry the buffer's name (`command_buffer_3`) or none in
+place of their instruction's. XLA names a kernel after its fusion, which leads back to it; but equal fusions
+share the first one's kernel. So a name counts only where it comes once in each launch, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.trace import KernelTable, WorkKind
+from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.ops import Ops
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+
+def with_instructions(kernels: KernelTable, ops: Ops, strings: Interner) -> KernelTable:
+    """The table with the ops of such kernels; those of the others stay as they are."""
+    if not ops.modules:
+        return kernels
+    programs = ops.without_instruction()
+    inside = np.isin(kernels.op, list(programs)) | ((kernels.op < 0) & (kernels.graph >= 0))
+    rows = np.flatnonzero(inside & (kernels.kind == WorkKind.KERNEL) & (kernels.correlation >= 0))
+    if not len(rows):
+        return kernels
+    rows = rows[_once_in_each_launch(kernels, rows) & _nowhere_else(kernels, rows)]
+    op, texts = kernels.op.copy(), strings.texts()
+    pairs, group = np.unique(np.stack([kernels.op[rows], kernels.name[rows]]), axis=1, return_inverse=True)
+    for at, (of_buffer, name) in enumerate(pairs.T.tolist()):
+        module, program = programs.get(of_buffer, ("", -1))
+        found = ops.modules.of_kernel(module, program, texts[name])
+        if found is not None:
+            module, program, instruction = found
+            op[rows[group.reshape(-1) == at]] = ops.of_hlo(instruction, module, program, "")
+    return replace(kernels, op=op)
+
+
+def _once_in_each_launch(kernels: KernelTable, rows: Int64) -> Bool:
+    """By name. A launch is what shares a correlation id; where each kernel has one of its own, nothing shows
+    how often a name comes in one."""
+    _, launch, size = np.unique(kernels.correlation[rows], return_inverse=True, return_counts=True)
+    name = kernels.name[rows]
+    _, pair, count = np.unique(np.stack([launch, name]), axis=1, return_inverse=True, return_counts=True)
+    repeated = count[pair.reshape(-1)] > 1
+    return (size[launch] > 1) & ~np.isin(name, name[repeated])
+
+
+def _nowhere_else(kernels: KernelTable, rows: Int64) -> Bool:
+    """By name: whether all kernels of it have the same op, the buffer that `rows` carry."""
+    pairs = np.unique(np.stack([kernels.name, kernels.op]), axis=1)
+    names, uses = np.unique(pairs[0], return_counts=True)
+    return ~np.isin(kernels.name[rows], names[uses > 1])

@@ -1,0 +1,389 @@
+"""XSpace, the profile of TensorFlow, JAX and XLA (`*.xplane.pb`), read without protobuf.
+
+Field and stat names: tsl/profiler/protobuf/xplane.proto and xprof/utils/xplane_schema.h. Memory stays
+below 64 times the file's size plus 100 MB, whatever the bytes say. Of a gzip file it is the size of what it
+unpacks to, which is held once and is at most MAX_RATIO times the file's.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.errors import UnreadableError
+from mpprof.model import limits
+from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
+from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
+from mpprof.traces.common import gzip_recovery, walk
+from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.hlo import Modules
+from mpprof.traces.common.kinds import Kind
+from mpprof.traces.common.launches import Hosts, join_launches
+from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, HOST, is_read
+from mpprof.traces.common.ops import Ops
+from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
+from mpprof.traces.xspace import cpu, hosts, profiles
+from mpprof.traces.xspace.devices import DeviceReader, kernel_table
+from mpprof.traces.xspace.graphs import with_instructions
+
+Bytes = NDArray[np.uint8]
+
+SLOW_BYTES = 4 << 20
+"""From here on it is said if the walk is not compiled."""
+
+MAX_UNPACKED = 1 << 32
+MAX_RATIO = 50
+"""A gzip file that unpacks to more than this many times its size is taken for a bomb (xplanes reach 30). What
+it unpacks to is held in memory: with a larger ratio that alone could break the bound stated above."""
+
+_VENDORS: dict[str, Vendor] = {"nvidia": "nvidia", "amd": "amd", "google": "google", "intel": "intel"}
+_FIRST_PLANE = re.compile(
+    rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12(?P<size>[\x01-\x7f])(?=[/#\w])"
+)
+"""`XSpace.planes` (1), its length; in it `XPlane.id` (1), if any, and `XPlane.name` (2), its length."""
+_MOST_NAMED = 4
+
+
+class XSpaceReader:
+    """Reads `*.xplane.pb` and `*.xplane.pb.gz`."""
+
+    kinds: tuple[Kind, ...] = (Kind("xspace", ends=(".xplane.pb", ".xplane.pb.gz")),)
+
+    def recognises(self, head: bytes) -> bool:
+        """By its first field: a plane, which begins with its name, before which its id may stand."""
+        match = _FIRST_PLANE.match(head)
+        return match is not None and head[match.end() : match.end() + match["size"][0]].isascii()
+
+    def claims(self, name: str) -> bool:
+        return name.endswith((".pb", ".pb.gz"))
+
+    def kind_of(self, name: str, head: bytes) -> str:
+        return self.kinds[0].name
+
+    def holds_trace(self, path: Path) -> bool:
+        """The first bytes tell."""
+        return True
+
+    def slow_from_bytes(self, *, packed: bool) -> int | None:
+        """Never: an xplane is walked as fast as a cache is read."""
+        return None
+
+    def read(self, path: Path, *, strict: bool) -> Trace:
+        """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
+        notes: list[str] = []
+        size = path.stat().st_size
+        if size == 0:
+            raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
+        with path.open("rb") as file:
+            head = file.read(2)
+            if head == b"\x1f\x8b":
+                buffer = _unpack(path, size, notes)
+                return _assemble(buffer, path, size, notes, strict=strict)
+            # Not closed by hand: the mapping goes with the last array on it, also when an error is raised.
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if hasattr(mmap, "MADV_SEQUENTIAL"):  # not on Windows
+                mapped.madvise(mmap.MADV_SEQUENTIAL)
+        return _assemble(
+            np.frombuffer(mapped, np.uint8),
+            path,
+            size,
+            notes,
+            strict=strict,
+            release=partial(_give_back, mapped),
+        )
+
+
+def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
+    """The unpacked bytes, of a damaged file as far as they go."""
+    limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
+    unpacked = bytearray()  # grows in place: parts that are joined would be held twice
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    with path.open("rb") as file:
+        packed = file.read(1 << 16)
+        try:
+            while packed:
+                before = stream.copy()
+                unpacked += stream.decompress(packed, 1 << 20)
+                if len(unpacked) > limit:
+                    raise UnreadableError(
+                        f"unpacks to more than {MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB",
+                        where=str(path),
+                        next="This is no profile; if it is, unpack it with gunzip and read the result.",
+                    )
+                packed = stream.unconsumed_tail or stream.unused_data or file.read(1 << 16)
+                if stream.eof and packed:  # several members in a row are one file
+                    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            problem = "" if stream.eof else "it ends too early"
+        except zlib.error as error:
+            problem = str(error)
+            unpacked += gzip_recovery.before_damage(before, packed)
+    if problem:
+        notes.append(f"the compressed file is damaged after {len(unpacked)} unpacked bytes: {problem}")
+    return np.frombuffer(unpacked, np.uint8)
+
+
+@dataclass
+class _Parts:
+    """What is collected over the planes of a file."""
+
+    strings: Interner = field(default_factory=Interner)
+    devices: list[TraceDevice] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    damages: list[str] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _give_back(mapped: mmap.mmap) -> None:
+    if hasattr(mapped, "madvise"):  # not on Windows
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _assemble(
+    buffer: Bytes,
+    path: Path,
+    size: int,
+    notes: list[str],
+    *,
+    strict: bool,
+    release: Callable[[], None] = _nothing,
+) -> Trace:
+    """`release` gives the pages of the file that were read back to the system; they can be read again."""
+    space = read_space(buffer)
+    parts = _Parts()
+    named = [plane for plane in space.planes if plane.name]
+    if not named:
+        damaged = f"it is not laid out as an xplane file (byte {space.damage})"
+        raise UnreadableError(
+            f"no profile: {damaged if space.damage >= 0 else 'it holds no plane'}",
+            where=str(path),
+            next="Give a *.xplane.pb file that TensorFlow, JAX or XLA wrote.",
+        )
+    parts.damages += notes
+    if not walk.COMPILED and len(buffer) > SLOW_BYTES:
+        walk.say_slow()
+    _report_damage(space, len(buffer), parts)
+    known = [plane for plane in named if is_read(plane.name)]
+    parts.notes += _passed_over(plane.name for plane in named if plane.lines and not is_read(plane.name))
+    layout = profiles.layout(known, space.hostnames)
+    parts.warnings += layout.warnings
+    parts.notes += layout.notes
+    usable = layout.planes
+    ops = Ops(Modules(usable), parts.strings)
+    origin, shift = _origin(usable)
+
+    reader = DeviceReader(parts.strings, ops, shift)
+    for plane in usable:
+        match = ACCELERATOR.match(plane.name)
+        if match:
+            device = TraceDevice(plane.name, int(match["ordinal"]), _facts(plane, match["kind"]))
+            parts.devices.append(device)
+            reader.add(plane, len(parts.devices) - 1, device.facts, parts.streams)
+    release()
+    host = hosts.read(usable, [place.first for place in layout.places], parts.strings, ops, shift)
+    release()
+    parts.warnings += [*reader.warnings, *host.warnings]
+    parts.damages += [*reader.damages, *host.damages]
+    parts.notes += [*reader.notes, *host.notes]
+    basis = "device"
+    if parts.devices:
+        kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
+        of = _hosts_of_devices(layout, kernels, host, parts)
+        kernels, kinds = join_launches(kernels, host.table, ops, parts.strings, of)
+        table = host.with_kinds(kinds)
+    else:
+        basis = "host"
+        host, kernels = _without_device(layout, host, ops, parts)
+        table = host.table
+    if not len(host.allocations.time_ns):
+        parts.missing["allocations"] = "the trace holds no allocator events"
+    if parts.damages:
+        what = " ".join(parts.damages[0].partition(";")[0].split())  # planes may have any name
+        if strict:
+            raise UnreadableError(what, where=str(path), next="Without --strict what is whole is read.")
+        if not (len(kernels) or len(table) or len(host.allocations.time_ns)):
+            raise UnreadableError(
+                f"no event is left: {what}", where=str(path), next="Record the trace again."
+            )
+    for plane in usable:
+        _session_facts(plane, parts)
+    return Trace(
+        source=TraceSource(path, "xspace", size, _host_name(space, path)),
+        origin_unix_ns=origin,
+        devices=tuple(parts.devices),
+        streams=tuple(parts.streams),
+        threads=host.threads,
+        ops=ops.table(),
+        kernels=kernels,
+        host=table,
+        markers=host.markers(reader.steps, parts.strings),
+        allocations=host.allocations,
+        basis=basis,
+        strings=parts.strings.texts(),
+        warnings=(
+            *_texts_of("error", space.errors),
+            *_texts_of("warning", space.warnings),
+            *parts.damages,
+            *parts.warnings,
+        ),
+        missing=parts.missing,
+        thread_hosts=host.numbers if any(host.numbers) else (),
+        notes=tuple(parts.notes),
+    )
+
+
+def _without_device(
+    layout: profiles.Layout, host: hosts.Host, ops: Ops, parts: _Parts
+) -> tuple[hosts.Host, KernelTable]:
+    """The ops of the executor as kernels, of each host that the file names."""
+    # One machine may well have two such planes: only where the file names several hosts are they theirs.
+    numbers = host.numbers if len(set(layout.hostnames)) > 1 else ()
+    labels = profiles.labels(range(max(numbers, default=0) + 1), layout.hostnames, layout.count)
+    parts.devices += [
+        TraceDevice(f"{label}/host:CPU", 0, DeviceFacts(kind="cpu"), number)
+        for number, label in enumerate(labels)
+    ]
+    kernels, streams = cpu.kernels(host, ops, parts.strings, numbers=numbers)
+    parts.streams += streams
+    parts.missing["device"] = "no accelerator in this trace: kernels are the ops of the host's executor"
+    if not len(kernels):
+        parts.missing["kernels"] = (
+            "the trace holds no op that ran: older versions of XLA run a program on the CPU as one and "
+            "record none of its parts, and a trace made without the host tracer has no ops"
+        )
+    return replace(host, numbers=numbers), kernels
+
+
+def _hosts_of_devices(
+    layout: profiles.Layout, kernels: KernelTable, host: hosts.Host, parts: _Parts
+) -> Hosts:
+    """The host of each device and thread; the devices are named after theirs where there are several."""
+    of_thread = np.array(host.numbers, np.int64)
+    if layout.count == 1:
+        return Hosts(np.zeros(len(parts.devices), np.int64), of_thread)
+    numbers = set(host.numbers)
+    of_hosts: dict[int, profiles.Place] = {}
+    devices = []
+    for plane, place in zip(layout.planes, layout.places, strict=True):
+        if ACCELERATOR.match(plane.name):
+            devices.append(place)
+        elif HOST.match(plane.name) and plane.lines and place.first in numbers:
+            before = of_hosts.get(place.first, place)
+            of_hosts[place.first] = profiles.Place(place.first, max(place.last, before.last))
+    found = profiles.launchers(devices, of_hosts, kernels, host.table, of_thread)
+    labels = profiles.labels(found.profile, layout.hostnames, layout.count)
+    parts.devices[:] = [
+        replace(device, plane=f"{label}{device.plane}", host=number)
+        for device, label, number in zip(parts.devices, labels, found.host, strict=True)
+    ]
+    doubtful = [parts.devices[row].plane for row, doubt in enumerate(found.doubtful) if doubt]
+    if doubtful:
+        parts.warnings.append(
+            f"which of the hosts in the file launched the work of {', '.join(doubtful[:_MOST_NAMED])}"
+            f"{' and others' if len(doubtful) > _MOST_NAMED else ''} cannot be told: "
+            "several fit as well, or none; no launch or step marker was joined with it. Read each host's "
+            "own file"
+        )
+    return Hosts(np.array(found.host, np.int64), of_thread)
+
+
+def _passed_over(planes: Iterable[str]) -> list[str]:
+    names = list(dict.fromkeys(planes))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return [f"planes of other kinds were not read: {', '.join(names[:_MOST_NAMED])}{more}"] if names else []
+
+
+def _texts_of(kind: str, texts: tuple[str, ...]) -> list[str]:
+    return [f"the profiler's own {kind}: {text}" for text in dict.fromkeys(texts) if text.strip()]
+
+
+def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:
+    if space.damage >= 0:
+        cut = space.planes and space.planes[-1].cut
+        where = f"in plane {space.planes[-1].name or '(unnamed)'}, which begins" if cut else "there"
+        parts.damages.append(
+            f"the file is cut off or damaged: {where} at byte {space.damage} of {size}; "
+            "what is whole was read"
+        )
+    for plane in space.planes:
+        if plane.lines_left_out:
+            parts.damages.append(f"plane {plane.name}: {plane.lines_left_out} lines were left out: too many")
+        if plane.damage >= 0 and not plane.cut:
+            parts.damages.append(f"plane {plane.name or '(unnamed)'} is damaged at byte {plane.damage}")
+        if plane.cut and plane.lines and not plane.metadata_names:
+            parts.damages.append(
+                f"plane {plane.name} is cut off before its table of names: its {len(plane.lines)} lines "
+                "are left out, because nothing in them can be named"
+            )
+
+
+def _origin(planes: Sequence[RawPlane]) -> tuple[int | None, int]:
+    """When the trace's time 0 was (Unix ns; None unknown), and what to take off line timestamps."""
+    started = None
+    for plane in planes:
+        if plane.name == ENVIRONMENT:
+            started = limits.unix_ns(plane.stats.get("profile_start_time"))
+    stamps = [line.timestamp_ns for plane in planes for line in plane.lines if line.timestamp_ns > 0]
+    if stamps and min(stamps) > limits.EARLIEST_UNIX_NS:
+        zero = started if started is not None and started <= min(stamps) else min(stamps)
+        return zero, zero
+    return started, 0
+
+
+def _host_name(space: RawSpace, path: Path) -> str | None:
+    if space.hostnames and space.hostnames[0]:
+        return space.hostnames[0]
+    return path.name.removesuffix(".gz").removesuffix(".xplane.pb") or None
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _facts(plane: RawPlane, kind: str) -> DeviceFacts:
+    """Stat names of device planes: xplane_schema.h (`GetStatTypeMap`), written by the CUPTI, ROCm and TPU
+    collectors. The clock is in kHz, memory in bytes, bandwidth in bytes per second."""
+    stats = plane.stats
+    vendor_text = str(stats.get("device_vendor", "")).lower()
+    vendor: Vendor = _VENDORS.get(vendor_text, "unknown")
+    major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
+    if vendor == "unknown":
+        vendor = (
+            "google" if kind == "TPU" else "nvidia" if not vendor_text and isinstance(major, int) else vendor
+        )
+    name = stats.get("gpu_device_name") or stats.get("device_type_string") or stats.get("device_type")
+    bandwidth = _number(stats.get("memory_bandwidth"))
+    device: DeviceKind = "tpu" if kind == "TPU" else "gpu"
+    return DeviceFacts(
+        kind=device,
+        name=name if isinstance(name, str) and name else None,
+        vendor=vendor,
+        compute_capability=(major, minor) if isinstance(major, int) and isinstance(minor, int) else None,
+        memory_bytes=_number(stats.get("memory_size")),
+        sm_count=_number(stats.get("core_count")),
+        sm_clock_khz=_number(stats.get("clock_rate")),
+        memory_bandwidth_bytes_per_s=float(bandwidth) if bandwidth else None,
+    )
+
+
+def _session_facts(plane: RawPlane, parts: _Parts) -> None:
+    """What the profiler says of itself: events it dropped."""
+    for name in ("dropped_traces", "num_dropped_events", "CUPTI dropped"):
+        value = plane.stats.get(name)
+        if value not in (None, "", 0):
+            parts.warnings.append(
+                f"plane {plane.name}: the profiler dropped events ({name}: {str(value)[:200]})"
+            )

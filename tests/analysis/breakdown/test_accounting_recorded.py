@@ -1,0 +1,137 @@
+"""The account of real traces closes, and what is known of them comes out."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpprof import store, traces
+from mpprof.analysis.breakdown.accounting import account
+from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
+from mpprof.analysis.kernels import placement
+from mpprof.analysis.layers import attribution
+from mpprof.errors import UnableError
+from mpprof.model.account import Account
+from mpprof.model.run import Run
+
+ROOT = Path(__file__).resolve().parents[3]
+SHARED = ROOT.parent / "shared" / "data" / "traces"
+SAMPLES = ROOT / "sample_traces"
+RECORDED = sorted(SHARED.glob("*/*.xplane.pb"))
+NO_STEPS = {"jax08_gemm", "cyclops"}
+"""Neither markers nor a sequence of kernels that repeats."""
+
+needs_shared = pytest.mark.skipif(not RECORDED, reason="the recorded traces of ../shared/data are not here")
+
+
+def account_of(path: Path, run: Run | None = None) -> Account:
+    trace = traces.read(path)
+    model = run.facts.model if run is not None and run.facts is not None else None
+    found = account(trace, placement.place(trace), attribution.attribute(trace, model), run)
+    for device in found.devices:
+        assert math.fsum(s.ns_per_step for s in device.slices) == pytest.approx(device.step_ns, abs=1e-3)
+        assert math.fsum(c.ns_per_step for c in device.cells) == pytest.approx(device.step_ns, abs=1e-3)
+        assert all(s.ns_per_step >= 0 for s in device.slices if s.category != "profiling")
+        assert 0 < device.busy_ns <= device.step_ns + 1e-6 or run is not None
+    return found
+
+
+@needs_shared
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.partition(".")[0])
+def test_every_recorded_trace_closes_or_says_why_not(path: Path) -> None:
+    if path.name.partition(".")[0] in NO_STEPS:
+        with pytest.raises(UnableError, match="no step can be told apart"):
+            account_of(path)
+        return
+    found = account_of(path)
+    assert found.basis == "window"
+    assert found.trace_basis == "device"
+
+
+@needs_shared
+def test_the_bert_window_holds_no_matrix_kernel_and_says_so() -> None:
+    found = account_of(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
+    assert {d.device for d in found.devices} == {"/device:GPU:4", "/device:GPU:6"}
+    assert found.step_source == "steps_line"
+    share = tensor_core_share(found.main.cells)
+    assert share.ratio is None
+    assert share.reason == "no matrix work was seen in the window"
+    # Kernels and copies of the main device lie one after another or overlap: never more than their sum.
+    assert found.main.busy_ns <= math.fsum(c.busy_ns_per_step for c in found.main.cells) + 1e-6
+
+
+@needs_shared
+def test_matrix_cores_of_another_vendor_are_counted_by_their_name() -> None:
+    found = account_of(SHARED / "mi300-jax" / "jax08_attention.xplane.pb")
+    assert found.step_source == "period"
+    share = tensor_core_share(found.main.cells)
+    assert share.ratio == 1
+    assert {s.placement for s in found.main.slices[0].by} == {"matrix_core"}
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_a_fresh_recording_of_keras_closes(backend: str, tmp_path: Path) -> None:
+    script = """
+import sys
+import keras, numpy as np
+from mpprof import MPProfilerCallback
+layers = [keras.Input((64,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(4)]
+model = keras.Sequential(layers)
+model.compile(loss="mse", optimizer="adam")
+x, y = np.ones((960, 64), "float32"), np.ones((960, 4), "float32")
+callback = MPProfilerCallback(sys.argv[1], profile_steps=(40, 47))
+model.fit(x, y, batch_size=16, epochs=1, verbose=0, callbacks=[callback])
+"""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    subprocess.run(command, env=environment, check=True, capture_output=True, cwd=ROOT, timeout=300)
+    records = store.read_records(tmp_path)
+    run = Run(
+        "fresh", tmp_path, records.facts, records.steps, records.validations, records.hardware,
+        traces.find_traces(tmp_path), records.finished,
+    )  # fmt: skip
+    found = account_of(run.traces[-1], run)
+    assert (found.basis, found.trace_basis, found.step_source) == ("wall", "host", "function")
+    if found.function_ns is None:  # on a busy machine the profiled steps may lie far apart
+        assert found.absent["function_ns"]
+        return
+    assert found.between_ns is not None
+    assert found.function_ns + found.between_ns == pytest.approx(found.step_ns, abs=1e-3)
+    assert set(found.steps) <= set(range(40, 48))
+    assert any(cell.category == "matmul" and cell.ns_per_step > 0 for cell in found.main.cells)
+
+
+@pytest.mark.parametrize(
+    "root", sorted(p.parent for p in SAMPLES.glob("*/origin.json")), ids=lambda p: p.name
+)
+def test_every_sample_closes_on_its_wall_time(root: Path) -> None:
+    records = store.read_records(root)
+    run = Run(
+        root.name, root, records.facts, records.steps, records.validations, records.hardware,
+        traces.find_traces(root), records.finished,
+    )  # fmt: skip
+    if not run.traces:
+        pytest.skip("this sample has no trace")
+    if "truncated" in root.name and not len(traces.read(run.traces[-1]).kernels):
+        with pytest.raises(UnableError, match="no kernel is in the trace"):
+            account_of(run.traces[-1], run)
+        return
+    found = account_of(run.traces[-1], run)
+    assert found.basis == "wall"
+    # Cut off before the host's plane, steps are still told apart by what the kernels repeat.
+    assert found.step_source == ("period" if "truncated" in root.name else "function")
+    assert found.step_ns == found.wall_ns
+    if root.name.startswith("recorded-cpu"):
+        assert found.trace_basis == "host"
+        assert tensor_core_share(found.main.cells).ratio is None
+    if "input-bound" in root.name and "mixed" in root.name:
+        waits = next(s for s in found.main.slices if s.category == "idle_input")
+        assert waits.ratio > 0.3
+    if "launch-bound" in root.name and "mixed" in root.name:
+        assert next(s for s in found.main.slices if s.category == "idle_launch").ratio > 0.5

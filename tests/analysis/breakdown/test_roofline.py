@@ -1,0 +1,62 @@
+"""Operations and bytes of ops, and the roof over them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpprof.analysis.breakdown.roofline import Cost, cost, roof, weighed
+from mpprof.analysis.layers.attribution import attribute
+from mpprof.model.account import Cell
+from mpprof.model.trace import HloInstruction, Op
+from tests.analysis.pieces import V100, account_of, layer, model, run_of, trace_of
+
+
+def test_a_matrix_product_from_its_shapes() -> None:
+    found = cost(Op("x/MatMul", "MatMul"), "(half[32,128];half[128,64])", family="gemm")
+    assert found.flops == 2 * 32 * 128 * 64
+
+
+def test_elementwise_work_is_its_bytes() -> None:
+    found = cost(Op("x/Relu", "Relu"), "(half[1000])", family="elementwise")
+    assert (found.flops, found.bytes) == (None, 4000)
+
+
+def test_a_convolution_from_its_recorded_layer() -> None:
+    facts = layer("c", "Conv2D", output_shape=[None, 4, 4, 8], parameters=224, config={"filters": 8})
+    found = cost(
+        Op("x", "Conv2D"), "(half[2,4,4,3];half[3,3,3,8])", family="conv_dgrad", layer=facts, batch=2
+    )
+    assert found.flops == 2 * 16 * 216 * 2
+
+
+def test_hlo_says_both() -> None:
+    dot = HloInstruction("m", "dot", "dot", "", "f32", (4, 8), ("f16", "f16"), ((4, 2), (2, 8)), flops=128.0)
+    assert cost(Op("dot", "dot", dot), family="gemm") == Cost(128.0, 32 * 4 + 8 * 2 + 16 * 2)
+
+
+@pytest.mark.parametrize(("shapes"), ["", "rubbish", "(half[?,3])", "(s32[4])"])
+def test_unknown_shapes_are_unknown(shapes: str) -> None:
+    assert cost(Op("x", "Relu"), shapes, family="elementwise") == Cost(None, None)
+
+
+def test_the_roof_is_the_larger_of_both() -> None:
+    compute = roof(Cost(125e9, 9e6), "tensor_core", "fp16", V100)
+    memory = roof(Cost(125e6, 9e6), "tensor_core", "fp16", V100)
+    assert compute is not None
+    assert memory is not None
+    assert (compute.bound, compute.least_ns) == ("compute", pytest.approx(1e6))
+    assert (memory.bound, memory.least_ns) == ("memory", pytest.approx(1e4))
+    assert roof(Cost(1e9, None), "cuda_core", "fp32", V100).least_ns == pytest.approx(1e9 / 15.7e3)  # type: ignore[union-attr]
+    assert roof(Cost(1e9, 1e9), "cuda_core", "fp32", None) is None
+    assert roof(Cost(None, None), "cuda_core", "fp32", V100) is None
+
+
+def test_cells_are_weighed_per_step() -> None:
+    op = Op("model/dense/MatMul", "MatMul")
+    cell = Cell(
+        "matmul", 10.0, 10.0, 3.0, op=op.name, layer="dense", family="gemm", shapes="(half[2,4];half[4,8])"
+    )
+    trace, facts = trace_of([op]), model("dense", name="model")
+    found = weighed(account_of([cell]), trace, attribute(trace, facts), run_of("r", "float16", facts))
+    assert found.main.cells[0].flops_per_step == 3 * 2 * 2 * 4 * 8
+    assert found.devices[0] is found.main

@@ -1,0 +1,114 @@
+"""What 16 bits could make of a float32 run, and what keeps an attainable speedup low."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpprof.analysis.comparison.estimate import estimate
+from mpprof.analysis.comparison.potential import potential
+from mpprof.analysis.comparison.speedup import speedup
+from mpprof.model.account import Cell
+from tests.analysis.comparison.test_speedup import B_RUN, M_RUN, fp16, fp32, matmul
+from tests.analysis.pieces import A100, V100, account_of
+
+MS = 1e6
+
+
+def idle(ms: float, category: str = "idle_launch") -> Cell:
+    return Cell(category, ms * MS)  # type: ignore[arg-type]
+
+
+def work(category: str, ms: float, calls: float = 1.0, layer: str | None = "dense") -> Cell:
+    return Cell(
+        category, ms * MS, ms * MS, calls, kernel="k", layer=layer, phase="forward", family="elementwise",
+        placement="not_matmul", precision="fp32",
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def test_a_float32_run_has_a_range_and_its_share_of_matrix_work() -> None:
+    """40 ms of products (2 to 7 times by the card's table), 30 of elementwise work (1 to 2), 30 that stay."""
+    account = account_of([fp32("dense", 40 * MS), work("elementwise", 30), work("optimizer", 30)])
+    found = potential(account, V100)
+    assert found.low == pytest.approx(100 / (20 + 30 + 30))
+    assert found.high == pytest.approx(100 / (40 / 7 + 15 + 30))
+    assert found.eligible_ratio == pytest.approx(0.4)
+    assert [(limit.category, limit.kind) for limit in found.limits] == [
+        ("optimizer", "float32"), ("elementwise", "memory"), ("matmul", "compute"),
+    ]  # fmt: skip
+
+
+def test_launch_overhead_leaves_next_to_nothing_to_gain() -> None:
+    """Of 11.4 ms the device works 0.8, in kernels of 4 µs."""
+    short = replace(fp32("dense", 0.3 * MS), calls_per_step=75.0)
+    account = account_of([short, work("elementwise", 0.5, 125), idle(10.6)])
+    found = potential(account, V100)
+    assert (found.low, found.high) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert (found.limits[0].category, found.limits[0].kind) == ("idle_launch", "wait")
+    assert found.eligible_ratio == pytest.approx(0.3 / 0.8)
+
+
+def test_tf32_and_what_is_bound_by_memory_become_twice_as_fast_at_most() -> None:
+    tf32 = matmul("dense", 60 * MS, "tf32", "tensor_core")
+    found = potential(account_of([tf32, work("norm", 40)]), A100)
+    assert (found.low, found.high) == (pytest.approx(1.0), pytest.approx(2.0))
+    assert found.limits[0].kind == "tf32"
+    assert found.eligible_ratio == pytest.approx(0.6)
+
+
+def test_the_hosts_need_is_a_floor_and_then_the_one_limit() -> None:
+    account = replace(account_of([fp32("dense", 90 * MS), idle(10)]), host_ns=80 * MS)
+    found = potential(account, V100)
+    assert found.high == pytest.approx(100 / 80)
+    assert [(limit.kind, limit.best_ns) for limit in found.limits] == [("host", 80 * MS)]
+
+
+def test_without_peaks_products_may_take_no_time_at_all_and_that_is_the_limit() -> None:
+    found = potential(account_of([fp32("dense", 50 * MS), work("optimizer", 50)]), None)
+    assert found.low == pytest.approx(100 / 75)
+    assert found.high == pytest.approx(100 / (50 + 0.002), rel=1e-3)
+    assert "its peaks are not known" in found.assumptions[0]
+
+
+def test_one_step_is_said_to_be_one() -> None:
+    account = account_of([fp32("dense", 50 * MS)], steps=1)
+    assert any("one profiled step" in text for text in potential(account, V100).assumptions)
+
+
+@pytest.mark.parametrize(
+    ("run", "units", "said"),
+    [
+        (B_RUN, True, ""),
+        (B_RUN, False, "this device has no matrix units"),
+        (B_RUN, None, "it is not known whether this device has matrix units"),
+        (M_RUN, True, "needs a measured baseline"),
+    ],
+)
+def test_it_is_said_of_float32_runs_on_cards_that_could(run, units, said) -> None:  # type: ignore[no-untyped-def]
+    found = estimate(account_of([fp32("dense", 50 * MS)]), run, V100, matrix_units=units)
+    assert (found.potential is not None) is (said == "")
+    assert (found.absent or {}).get("attainable", "") == said
+
+
+def test_a_pair_of_single_steps_has_a_range_and_no_expectation() -> None:
+    before = account_of([fp32("dense", 60 * MS), work("optimizer", 40)], steps=1)
+    after = account_of([fp16("dense", 10 * MS), work("optimizer", 40)], steps=1)
+    found = speedup(after, before, mixed_run=M_RUN, baseline_run=B_RUN, peaks=V100)
+    assert (found.observed, found.expected, found.attainable) == (None, None, None)
+    assert found.potential is not None
+    assert (found.potential.low, found.potential.high) == pytest.approx((100 / 70, 100 / (60 / 7 + 40)))
+    assert "single profiled step" in (found.absent or {})["expected"]
+    assert found.gap_ns == pytest.approx(-50 * MS)  # the plain difference
+
+
+def test_what_a_measured_expectation_consists_of() -> None:
+    """61 % of the float32 step is the optimizer: no more than 1.5x, whatever the products do."""
+    before = account_of([fp32("dense", 39 * MS), work("optimizer", 61, layer=None)])
+    after = account_of([fp16("dense", 6 * MS), work("optimizer", 61, layer=None)])
+    found = speedup(after, before, mixed_run=M_RUN, baseline_run=B_RUN, peaks=V100)
+    assert found.expected == pytest.approx(100 / 67)
+    first, second = found.limits
+    assert (first.category, first.kind, first.ratio) == ("optimizer", "float32", pytest.approx(0.61))
+    assert (second.kind, second.best_ns) == ("compute", pytest.approx(6 * MS))
+    assert sum(limit.best_ns for limit in found.limits) == pytest.approx(found.attainable_ns)

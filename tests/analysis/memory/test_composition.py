@@ -1,0 +1,123 @@
+"""What was live at the peak, on allocator events put together by hand and on recorded ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpprof.analysis.layers import attribution
+from mpprof.analysis.memory import composition
+from mpprof.model.account import MemoryAccount
+from tests.builders.trace import TraceBuilder
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "traces"
+
+
+def at_peak(b: TraceBuilder) -> MemoryAccount | None:
+    found = composition.at_peak(b.build(), b.ownership(), None)
+    if found is not None:
+        closes(found)
+    return found
+
+
+def closes(found: MemoryAccount) -> None:
+    for by in ("dtype", "op", "layer", "kind"):
+        assert sum(item.bytes for item in found.at_peak if item.by == by) == found.peak_bytes
+    assert all(item.bytes > 0 for item in found.at_peak)
+
+
+def items(found: MemoryAccount | None, by: str) -> dict[str, int]:
+    assert found is not None
+    return {item.name: item.bytes for item in found.at_peak if item.by == by}
+
+
+def test_the_live_set_at_the_peak() -> None:
+    b = TraceBuilder()
+    relu, grad, none = (
+        {"op": "d/Relu", "layer": "d", "phase": "forward"},
+        {"op": "g", "phase": "backward"},
+        {},
+    )
+    b.allocation(1, 100, 1100, address=1, dtype="half", region="output", **relu)  # type: ignore[arg-type]
+    b.allocation(2, 50, 1150, address=2, dtype="float", region="temp", **relu)  # type: ignore[arg-type]
+    b.allocation(3, 50, 1100, address=2, free=True)
+    b.allocation(4, 200, 1300, address=2, dtype="float", **grad)  # type: ignore[arg-type]
+    b.allocation(5, 300, 1000, address=7, free=True)  # older than the window
+    b.allocation(6, 400, 1400, address=3, region="temp", **none)  # the peak
+    b.allocation(7, 400, 1000, address=3, free=True)
+    found = at_peak(b)
+    assert found is not None
+    assert found.peak_bytes == 1400
+    assert items(found, "kind") == {
+        "held before the window": 700, "workspace": 400, "gradients": 200, "activations": 100,
+    }  # fmt: skip
+    assert items(found, "dtype") == {"unknown": 1100, "float": 200, "half": 100}
+    assert items(found, "op") == {"unknown": 1100, "g": 200, "d/Relu": 100}
+    assert items(found, "layer") == {"unknown": 1300, "d": 100}
+    assert (found.saved_bytes, found.reachable_bytes) == (None, None)
+
+
+def test_the_fullest_device_allocator_is_taken_and_the_hosts_never() -> None:
+    b = TraceBuilder()
+    b.allocation(1, 10, 10_000, address=1, allocator="gpu_host_bfc")
+    b.allocation(1, 10, 10_000, address=1, allocator="cpu")
+    assert at_peak(b) is None
+    assert "of the host only" in (composition.why_not(b.build()) or "")
+    b.allocation(1, 10, 500, address=1, allocator="GPU_0_bfc")
+    b.allocation(2, 10, 700, address=1, allocator="GPU_1_bfc")
+    found = at_peak(b)
+    assert found is not None
+    assert found.peak_bytes == 700
+
+
+def test_no_events_say_why() -> None:
+    trace = TraceBuilder().build()
+    assert composition.why_not(trace) == "the trace holds no allocator events"
+    assert composition.at_peak(trace, TraceBuilder().ownership(), None) is None
+
+
+def test_lost_frees_make_everything_unknown_and_not_more_than_the_peak() -> None:
+    b = TraceBuilder()
+    b.allocation(1, 600, 600, address=1, dtype="half")
+    b.allocation(2, 600, 700, address=2, dtype="half")  # the free of the first is not in the trace
+    assert items(at_peak(b), "dtype") == {"unknown": 700}
+
+
+def test_many_names_are_drawn_together() -> None:
+    b = TraceBuilder()
+    for n in range(500):
+        b.allocation(n, 10, 10 * (n + 1), address=n, op=f"op{n}")
+    found = items(at_peak(b), "op")
+    assert len(found) == 201
+    assert found["300 smaller ones"] == 3000
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 50)), max_size=60), st.integers(0, 100))
+def test_whatever_is_allocated_the_items_sum_to_the_peak(moves: list[tuple[int, int]], before: int) -> None:
+    b, held, live = TraceBuilder(), {}, before
+    for time, (address, size) in enumerate(moves):
+        free = address in held
+        size = held.pop(address) if free else size
+        live += -size if free else size
+        if not free:
+            held[address] = size
+        b.allocation(time, size, live, address=address, free=free, dtype="half", op=f"op{address}")
+    found = at_peak(b)
+    assert (found is None) == (not moves)
+    if found is not None and before:
+        assert items(found, "kind")["held before the window"] == before
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the recorded traces of ../shared/data are not here")
+def test_a_recorded_bert_on_v100() -> None:
+    from mpprof import traces
+
+    trace = traces.read(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
+    found = composition.at_peak(trace, attribution.attribute(trace, None), None)
+    assert found is not None
+    closes(found)
+    assert found.peak_bytes < 16 << 30
+    assert items(found, "dtype").get("half", 0) > 0

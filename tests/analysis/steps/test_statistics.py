@@ -1,0 +1,237 @@
+"""Steady steps, their median and how sure it is, on step logs put together by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import comb
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpprof.analysis.steps import statistics as stepping
+from mpprof.model.steps import ABSENT, StepTable
+
+MS = 1_000_000
+
+
+def table(interval_ms: list[float], **columns: Any) -> StepTable:
+    """One epoch of one fit, a row per interval; a negative interval is one that was not measured."""
+    n = len(interval_ms)
+    interval = np.array([round(v * MS) if v >= 0 else ABSENT for v in interval_ms], np.int64)
+    absent, zeros, no = np.full(n, ABSENT), np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    base = StepTable(
+        step=np.arange(1, n + 1), fit=np.ones(n, np.int64), epoch=zeros, batch=np.arange(n),
+        covers=np.ones(n, np.int64), t_ns=np.cumsum(np.maximum(interval, 0)), interval_ns=interval,
+        duration_ns=absent, gap_ns=absent, input_wait_ns=absent, dispatch_ns=absent, synced=no, profiled=no,
+        loss=np.full(n, np.nan), loss_known=no, loss_scale=np.full(n, np.nan), loss_scale_known=no,
+        skipped=absent, peak_bytes=absent, live_bytes=absent,
+    )  # fmt: skip
+    return replace(base, **{name: np.array(values) for name, values in columns.items()})
+
+
+def noisy(n: int, level: float = 10.0, seed: int = 3, spread: float = 0.02) -> list[float]:
+    return (level * np.exp(np.random.default_rng(seed).normal(0, spread, n))).tolist()
+
+
+# --- warm-up -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slow", [[4000.0], [4000.0, 30, 30], [900, 90, 50, 30, 20, 15, 13]])
+def test_warm_up_ends_at_the_change(slow: list[float]) -> None:
+    assert stepping.warm_up(np.array(slow + noisy(100))) == len(slow)
+
+
+def test_a_steady_run_has_no_warm_up_and_one_slow_step_in_it_is_none() -> None:
+    values = np.array(noisy(100))
+    usual = stepping.warm_up(values)
+    assert usual <= 2
+    values[20:22] *= 5
+    assert stepping.warm_up(values) == usual
+
+
+def test_every_fifth_step_slow_is_not_warm_up() -> None:
+    values = np.array(noisy(200))
+    values[::5] *= 3
+    assert stepping.warm_up(values) <= 1
+
+
+def test_a_single_step_is_warm_up() -> None:
+    assert stepping.warm_up(np.array([5.0])) == 1
+    assert stepping.warm_up(np.empty(0)) == 0
+
+
+def test_each_fit_warms_up_again() -> None:
+    run = table([900, *noisy(40), 700, *noisy(40)], fit=[1] * 41 + [2] * 41)
+    steady = stepping.steady(run)
+    assert not steady[0]
+    assert not steady[41]
+    assert steady.sum() >= 76
+
+
+# --- which rows count --------------------------------------------------------------------------------------
+
+
+def test_edges_of_epochs_profiled_steps_and_their_neighbours_do_not_count() -> None:
+    values = [500.0, *noisy(19)] * 1 + [25.0, *noisy(19)]
+    values[19] = values[39] = -1  # the last of an epoch has no interval
+    profiled = np.zeros(40, bool)
+    profiled[30:33] = True
+    run = table(values, epoch=[0] * 20 + [1] * 20, profiled=profiled)
+    steady = stepping.steady(run)
+    assert not steady[[0, 19, 20, 39]].any()
+    assert not steady[29:34].any()
+    assert steady[[5, 18, 25, 28, 34]].all()
+
+
+def test_rows_with_a_wait_of_ours_count_only_where_there_are_no_others() -> None:
+    synced = np.arange(30) % 4 == 0
+    run = table(noisy(30), synced=synced)
+    assert not stepping.steady(run)[synced].any()
+    alone = table(noisy(30), synced=np.ones(30, bool))
+    assert stepping.steady(alone).sum() > 20
+
+
+def test_between_waits_the_rows_that_waited_are_those_that_count() -> None:
+    interval = [50.0 if i == 0 else 8.0 if i % 4 == 3 else -1 for i in range(80)]
+    synced = np.array([v >= 0 for v in interval])
+    run = table(interval, synced=synced, dispatch_ns=np.full(80, 100_000))
+    assert stepping.asynchronous(run)
+    summary = stepping.summarise(run, None)
+    assert summary is not None
+    assert summary.median_ns == 8 * MS
+    # 20 waits, each for the four steps since the one before; the first row is warm-up
+    assert summary.steady == 79
+
+
+def test_the_first_mean_between_two_waits_is_never_steady() -> None:
+    interval = [37.4 if i == 15 else 0.156 if i == 31 else -1 for i in range(32)]
+    run = table(interval, synced=np.array([v >= 0 for v in interval]), dispatch_ns=np.full(32, 100_000))
+    assert np.flatnonzero(stepping.steady(run)).tolist() == [31]
+    summary = stepping.summarise(run, None)
+    assert summary is not None
+    assert summary.median_ns == 0.156 * MS
+
+
+def test_a_call_of_several_steps_is_divided() -> None:
+    run = table([40.0] * 20, covers=[4] * 19 + [2], step=np.cumsum([4] * 19 + [2]))
+    summary = stepping.summarise(run, None)
+    assert summary is not None
+    assert summary.count == 78
+    assert summary.median_ns == 10 * MS
+
+
+# --- the summary -------------------------------------------------------------------------------------------
+
+
+def test_no_log_no_summary_and_an_empty_log_says_nothing() -> None:
+    assert stepping.summarise(None, None) is None
+    empty = stepping.summarise(table([]), None)
+    assert empty is not None
+    assert (empty.count, empty.steady, empty.median_ns, empty.skipped, empty.loss_scale) == (
+        0, 0, None, None, None,
+    )  # fmt: skip
+
+
+def test_skips_and_scale_are_exact() -> None:
+    skipped = np.full(40, ABSENT)
+    skipped[[0, 1, 15, 31]] = [1, 1, 0, 3]
+    scale = np.full(40, np.nan)
+    scale[[0, 1, 15, 31]] = [2.0**14, 2.0**13, 2.0**13, 2.0**10]
+    run = table(noisy(40), skipped=skipped, loss_scale=scale, loss_scale_known=np.isfinite(scale))
+    summary = stepping.summarise(run, None)
+    assert summary is not None
+    assert summary.skipped == 5
+    assert summary.skipped_ratio == 5 / 32  # of the steps that were counted, not of all 40
+    assert summary.loss_scale is not None
+    assert (summary.loss_scale.first, summary.loss_scale.last) == (2.0**14, 2.0**10)
+    assert (summary.loss_scale.min, summary.loss_scale.max) == (2.0**10, 2.0**14)
+
+
+def test_the_peak_is_that_after_the_reset() -> None:
+    peak = np.full(30, ABSENT)
+    peak[[2, 5, 12, 25]] = [900, 900, 400, 410]
+    summary = stepping.summarise(table(noisy(30), peak_bytes=peak), None)
+    assert summary is not None
+    assert summary.peak_memory_bytes == 410
+    peak[[12, 25]] = [900, 950]
+    grown = stepping.summarise(table(noisy(30), peak_bytes=peak), None)
+    assert grown is not None
+    assert grown.peak_memory_bytes == 950
+
+
+def test_the_first_steady_step_is_named() -> None:
+    summary = stepping.summarise(table([900.0, 30.0, *noisy(50)]), None)
+    assert summary is not None
+    assert summary.first_steady == 3
+    assert stepping.summarise(table([900.0]), None).first_steady is None  # type: ignore[union-attr]
+
+
+# --- how sure ----------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 400))
+def test_the_interval_of_the_median_covers_at_least_95_percent(n: int) -> None:
+    found = stepping.median_interval(np.arange(n, dtype=float))
+    if n < 6:
+        assert found is None
+        return
+    assert found is not None
+    rank = int(found[0])  # values are their own ranks
+    assert found[1] == n - 1 - rank
+    coverage = 1 - 2 * sum(comb(n, k) for k in range(rank + 1)) / 2**n
+    narrower = 1 - 2 * sum(comb(n, k) for k in range(rank + 2)) / 2**n
+    assert coverage >= 0.95 > narrower
+
+
+def test_the_interval_of_many_values_meets_the_exact_one() -> None:
+    exact, near = (stepping.median_interval(np.arange(n, dtype=float)) for n in (999, 1000))
+    assert exact is not None
+    assert near is not None
+    assert abs(near[0] - exact[0]) <= 1
+
+
+def test_drift_and_two_modes() -> None:
+    flat = np.array(noisy(120))
+    assert stepping.drift(flat[:17]) is None
+    still = stepping.drift(flat)
+    assert still is not None
+    assert abs(still.ratio) < 0.01
+    rising = stepping.drift(flat * np.linspace(1, 1.2, 120))
+    assert rising is not None
+    assert rising.significant
+    assert rising.ratio == pytest.approx(0.13, abs=0.02)
+
+
+@pytest.mark.parametrize("spread", [0.001, 0.02, 0.1])
+def test_one_mode_is_not_two(spread: float) -> None:
+    assert stepping.bimodal(np.array(noisy(300, spread=spread))) is None
+    assert stepping.bimodal(np.linspace(5, 15, 300)) is None
+    assert stepping.bimodal(np.full(300, 7.0)) is None
+
+
+def test_two_modes_are_found_and_a_few_outliers_are_not_a_mode() -> None:
+    values = np.array(noisy(200))
+    outliers = values.copy()
+    outliers[:8] *= 10
+    assert stepping.bimodal(outliers) is None
+    values[::4] *= 1.6
+    found = stepping.bimodal(values)
+    assert found is not None
+    assert found.slow_ratio == 0.25
+    assert found.fast_ns == pytest.approx(10, rel=0.02)
+    assert found.slow_ns == pytest.approx(16, rel=0.02)
+
+
+# --- several workers ---------------------------------------------------------------------------------------
+
+
+def test_each_worker_has_its_own_step_times_where_there_are_several() -> None:
+    slow, fast = table([50.0, *[12.0] * 40, -1.0]), table([40.0, *[10.0] * 40, -1.0])
+    assert stepping.by_worker({0: slow}) == ()
+    first, second, third = stepping.by_worker({2: table([-1.0]), 0: slow, 1: fast})
+    assert (first.worker, first.count, first.median_ns, first.p95_ns) == (0, 42, 12 * MS, 12 * MS)
+    assert (second.worker, second.median_ns) == (1, 10 * MS)
+    assert (third.worker, third.count, third.median_ns, third.p95_ns) == (2, 1, None, None)

@@ -1,0 +1,401 @@
+"""Loading, analysing and comparing through the public names."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mpprof
+from mpprof.api import workflows
+from mpprof.api.source import LogDirectory
+from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewError, UnreadableError
+from mpprof.report import json as documents
+from mpprof.report import text
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
+
+
+def copy(source: Path, to: Path) -> Path:
+    return Path(shutil.copytree(source, to))
+
+
+def test_a_log_directory_is_one_run() -> None:
+    run = mpprof.load(MIXED)
+    assert run.name == MIXED.name
+    assert run.facts is not None
+    assert run.steps is not None
+    assert len(run.steps) == 160
+    assert [trace.name for trace in run.traces] == ["synthetic.xplane.pb"]
+
+
+def test_a_lone_trace_is_a_run_without_records() -> None:
+    trace = next(MIXED.rglob("*.xplane.pb"))
+    run = mpprof.load(trace)
+    assert run.facts is None
+    assert run.steps is None
+    diagnosis = mpprof.diagnose(run)
+    assert diagnosis.account is not None
+    assert diagnosis.account.basis == "window"
+    assert diagnosis.absent["steps"]
+
+
+def test_a_directory_of_runs_asks_for_a_choice_and_lists_them(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    copy(FLOAT32, tmp_path / "deep" / "float32")
+    with pytest.raises(SeveralRunsError, match="2 runs") as error:
+        mpprof.load(tmp_path)
+    assert "deep/float32" in str(error.value)
+    assert workflows.load(tmp_path, run="mixed").name == "mixed"
+    assert workflows.load(tmp_path, run="latest").name in ("mixed", "deep/float32")
+    with pytest.raises(NotFoundError, match="no run named 'absent'"):
+        workflows.load(tmp_path, run="absent")
+
+
+def test_the_latest_of_several_traces_is_the_newest_whatever_their_names(tmp_path: Path) -> None:
+    (trace,) = mpprof.load(MIXED).traces
+    for name, time in (("z", 1), ("a", 3), ("line\nbreak", 2)):
+        copied = Path(shutil.copy(trace, tmp_path / f"{name}.xplane.pb"))
+        os.utime(copied, ns=(time, time))
+    assert workflows.load(tmp_path, run="latest").name == "a.xplane.pb"
+    with pytest.raises(SeveralRunsError) as error:
+        mpprof.load(tmp_path)
+    assert str(error.value).splitlines()[-3:] == [
+        "  z.xplane.pb",
+        r"  line\nbreak.xplane.pb",
+        "  a.xplane.pb",
+    ]
+
+
+def test_what_is_no_file_and_no_directory_is_said_so(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "host.xplane.pb")
+    for path in (tmp_path / "host.xplane.pb", Path("/dev/zero")):
+        with pytest.raises(UnreadableError, match="no regular file"):
+            mpprof.load(path)
+
+
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a directory one that cannot be opened; permissions do not hold for every user that runs tests."""
+    scandir, refused = os.scandir, set[str]()
+
+    def refusing(path: str) -> Any:
+        if str(path) in refused:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    return lambda path: refused.add(str(path))
+
+
+def test_a_directory_that_cannot_be_opened_is_named(tmp_path: Path, close: Callable[[Path], None]) -> None:
+    closed = tmp_path / "logs" / "closed"
+    closed.mkdir(parents=True)
+    close(closed)
+    with pytest.raises(UnreadableError, match=r"closed: cannot be opened: Permission denied"):
+        mpprof.load(tmp_path)
+
+
+def test_a_directory_that_cannot_be_opened_is_said_beside_runs_that_can(
+    tmp_path: Path, close: Callable[[Path], None]
+) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    (tmp_path / "closed").mkdir()
+    close(tmp_path / "closed")
+    said = f"passed over: {tmp_path / 'closed'} cannot be opened: Permission denied"
+    for run in (mpprof.load(tmp_path), workflows.load(tmp_path, run="latest"), *workflows.runs(tmp_path)):
+        assert run.warnings == (said,)
+        assert said in mpprof.diagnose(run).warnings
+    assert mpprof.load(tmp_path / "mixed").warnings == ()
+    first, second = LogDirectory(tmp_path).entries()
+    assert (first.name, first.has_trace, first.problem) == (
+        "closed",
+        False,
+        f"{tmp_path / 'closed'}: cannot be opened: Permission denied. Check its permissions",
+    )
+    assert (second.name, second.problem) == ("mixed", None)
+    copy(FLOAT32, tmp_path / "float32")
+    with pytest.raises(
+        SeveralRunsError, match=r"2 runs lie here(?s:.*)passed over: .*closed cannot be opened"
+    ):
+        mpprof.load(tmp_path)
+    assert workflows.load(tmp_path, run="mixed").warnings == ()
+
+
+def test_a_session_that_cannot_be_opened_is_not_called_gone(
+    tmp_path: Path, close: Callable[[Path], None]
+) -> None:
+    (session,) = copy(MIXED, tmp_path / "run").glob("plugins/profile/*")
+    close(session)
+    run = mpprof.load(tmp_path / "run")
+    assert run.warnings == (f"passed over: {session} cannot be opened: Permission denied",)
+    why = mpprof.diagnose(run).absent["time"]
+    assert why.startswith(f"the trace of the profiler window is out of reach: {session}: cannot be opened")
+
+
+@pytest.mark.parametrize("listable", [True, False], ids=["0600", "0000"])
+@pytest.mark.parametrize("folder", ["plugins", "plugins/profile"])
+def test_a_run_is_judged_by_its_records_where_a_directory_above_its_window_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, listable: bool
+) -> None:
+    closed = copy(MIXED, tmp_path / "run") / folder
+    stat, scandir, access = os.stat, os.scandir, os.access
+
+    def seen(path: Any, **how: Any) -> Any:
+        if isinstance(path, str | Path) and closed in Path(path).parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    def listed(path: Any) -> Any:
+        if closed in Path(path).parents or (Path(path) == closed and not listable):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "stat", seen)
+    monkeypatch.setattr(os, "scandir", listed)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed and access(path, mode))
+    run = mpprof.load(tmp_path / "run")
+    assert run.traces == ()
+    assert any("cannot be opened: Permission denied" in said for said in run.warnings)
+    diagnosis = mpprof.diagnose(run)
+    assert diagnosis.absent["time"].startswith("the trace of the profiler window is out of reach: ")
+    assert diagnosis.steps is not None
+    assert diagnosis.steps.median_ns is not None
+
+
+def test_a_window_that_is_a_link_out_of_the_run_is_not_called_gone(tmp_path: Path) -> None:
+    (session,) = copy(MIXED, tmp_path / "run").glob("plugins/profile/*")
+    session.rename(tmp_path / "elsewhere")
+    session.symlink_to(tmp_path / "elsewhere")
+    why = mpprof.diagnose(mpprof.load(tmp_path / "run")).absent["time"]
+    name = session.relative_to(tmp_path / "run").as_posix()
+    assert why == (
+        f"the trace of the profiler window is out of reach: {name} leads out of the run, and is not followed"
+    )
+
+
+def test_of_several_runs_one_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    copy(FLOAT32, tmp_path / "float32")
+    newer = copy(FLOAT32, tmp_path / "newer") / "mpprof" / "run.json"
+    newer.write_text(newer.read_text().replace("mpprof.run/1", "mpprof.run/2"))
+    with pytest.raises(SeveralRunsError) as caught:
+        mpprof.load(tmp_path)
+    head, *listed = str(caught.value).splitlines()
+    assert "3 runs lie here" in head
+    assert [line.split()[0] for line in listed] == ["float32", "mixed", "newer"]
+    assert f"(cannot be read: {newer}" in listed[-1]
+
+
+def test_a_run_picked_by_name_does_not_suffer_from_its_neighbour(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    newer = copy(FLOAT32, tmp_path / "float32") / "mpprof" / "run.json"
+    newer.write_text(newer.read_text().replace("mpprof.run/1", "mpprof.run/2"))
+    assert workflows.load(tmp_path, run="mixed").name == "mixed"
+    with pytest.raises(TooNewError, match="newer mpprof"):
+        workflows.load(tmp_path, run="latest")
+
+
+@pytest.mark.parametrize(
+    ("content", "error"), [(None, NotFoundError), ("", UnreadableError), ("hello\n", UnreadableError)]
+)
+def test_bad_paths_are_one_clear_error(tmp_path: Path, content: str | None, error: type[MpprofError]) -> None:
+    path = tmp_path / "host.xplane.pb"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(error) as raised:
+        mpprof.diagnose(mpprof.load(path))
+    assert str(path) in str(raised.value)
+
+
+def test_an_empty_directory_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="MPProfilerCallback"):
+        mpprof.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "below", ["mpprof", "mpprof/run.json", "mpprof/steps.jsonl", "mpprof/hardware.jsonl"]
+)
+def test_a_run_s_records_stand_for_the_run(
+    tmp_path: Path, below: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy(FLOAT32, tmp_path / "run")
+    (root / "mpprof" / "hardware.jsonl").write_text('{"schema":"mpprof.hardware/1"}\n')
+    run = mpprof.load(root / below)
+    assert (run.name, run.path, run.traces) == ("run", root, mpprof.load(root).traces)
+    assert LogDirectory(root / "mpprof").entries()[0].name == "run"
+    monkeypatch.chdir((root / below).parent)
+    assert mpprof.load(Path(below).name).name == "run"
+    monkeypatch.chdir(root / "mpprof")
+    assert mpprof.load(".").name == mpprof.load("..").name == "run"
+
+
+def test_records_that_are_no_run_are_no_trace_either(tmp_path: Path) -> None:
+    (tmp_path / "mpprof").mkdir()
+    (tmp_path / "mpprof" / "hardware.jsonl").write_text('{"schema":"mpprof.hardware/1"}\n')
+    with pytest.raises(UnreadableError, match="is no trace that mpprof knows"):
+        mpprof.diagnose(mpprof.load(tmp_path / "mpprof" / "hardware.jsonl"))
+
+
+def test_a_trace_of_a_doubtful_name_in_a_directory_is_named(tmp_path: Path) -> None:
+    (trace,) = MIXED.glob("plugins/profile/*/*.xplane.pb")
+    shutil.copy(trace, tmp_path / "window-3")
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(NotFoundError, match=r"no trace here by its name. Give it itself: window-3$"):
+        mpprof.load(tmp_path)
+    assert mpprof.load(tmp_path / "window-3").traces == (tmp_path / "window-3",)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "window-3").rename(tmp_path / "a" / "b" / "window-3")
+    with pytest.raises(NotFoundError, match=r"Give it itself: a/b/window-3$"):
+        mpprof.load(tmp_path)
+
+
+def test_a_file_that_may_be_a_trace_and_cannot_be_opened_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "window-3").write_bytes(b"?")
+    (tmp_path / "notes.txt").write_text("hello")
+    open_ = Path.open
+
+    def refusing(path: Path, *how: Any, **more: Any) -> Any:
+        if path.name == "window-3":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open_(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    with pytest.raises(
+        UnreadableError, match=r"no trace here by its name, and what cannot be opened: window-3\. "
+    ):
+        mpprof.load(tmp_path)
+
+
+def test_links_that_are_not_followed_are_named(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "elsewhere")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "latest").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotFoundError, match=r"links to directories are not followed. Give it itself: latest"):
+        mpprof.load(tmp_path / "logs")
+    assert mpprof.load(tmp_path / "logs" / "latest").name == "latest"
+    (tmp_path / "logs" / "latest").unlink()
+    session = tmp_path / "logs" / "a" / "plugins" / "profile"
+    session.mkdir(parents=True)
+    (session / "t1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotFoundError, match=r"not followed. Give it itself: a/plugins/profile/t1$"):
+        mpprof.load(tmp_path / "logs")
+
+
+def test_a_run_without_its_trace_still_has_its_records_judged(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "run")
+    shutil.rmtree(root / "plugins")
+    diagnosis = mpprof.diagnose(mpprof.load(root))
+    assert diagnosis.account is None
+    assert diagnosis.absent["time"]
+    assert diagnosis.steps is not None
+    assert diagnosis.steps.median_ns is not None
+    assert {u.code for u in diagnosis.unable}
+
+
+def test_an_unreadable_trace_is_a_problem_beside_records_and_an_error_when_strict(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "run")
+    next(root.rglob("*.xplane.pb")).write_text("not a trace")
+    run = mpprof.load(root)
+    assert "synthetic.xplane.pb" in str(mpprof.diagnose(run).absent["time"])
+    with pytest.raises(UnreadableError):
+        workflows.diagnose(run, strict=True)
+
+
+def test_a_comparison_closes_and_keeps_the_order() -> None:
+    comparison = mpprof.compare([mpprof.load(FLOAT32), mpprof.load(MIXED)])
+    assert [d.run.name for d in comparison.runs] == [FLOAT32.name, MIXED.name]
+    (rung,) = comparison.rungs
+    assert rung.speedup is not None
+    assert rung.speedup.observed == pytest.approx(38.9 / 18.4, rel=0.25)  # the kernels' sums, as simulated
+    assert rung.kernels[0].from_ns is not None or rung.kernels[0].to_ns is not None
+
+
+def test_runs_without_traces_compare_by_their_step_times(tmp_path: Path) -> None:
+    roots = [copy(FLOAT32, tmp_path / "a"), copy(MIXED, tmp_path / "b")]
+    for root in roots:
+        shutil.rmtree(root / "plugins")
+    comparison = mpprof.compare([mpprof.load(root) for root in roots])
+    speedup = comparison.rungs[0].speedup
+    assert speedup is not None
+    assert speedup.observed == pytest.approx(
+        comparison.runs[0].steps.median_ns / comparison.runs[1].steps.median_ns
+    )
+    assert speedup.expected is None
+
+
+def test_one_run_is_no_comparison() -> None:
+    with pytest.raises(MpprofError, match="two runs"):
+        mpprof.compare([mpprof.load(MIXED)])
+
+
+def test_the_source_lists_reads_and_rereads(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "mixed")
+    copy(FLOAT32, tmp_path / "float32")
+    (tmp_path / "broken" / "mpprof").mkdir(parents=True)
+    (tmp_path / "broken" / "mpprof" / "run.json").write_text("{")
+    source = LogDirectory(tmp_path)
+    entries = {entry.id: entry for entry in source.entries()}
+    assert entries.keys() == {"mixed", "float32", "broken"}
+    assert entries["broken"].problem
+    assert entries["mixed"].has_trace
+    assert not entries["mixed"].live
+    before = source.report("mixed", "float32")
+    assert before["speedup"]["baseline"] == "measured"
+    steps = root / "mpprof" / "steps.jsonl"
+    steps.write_text("\n".join(steps.read_text().splitlines()[:80]) + "\n")
+    assert source.report("mixed")["steps"]["count"] < before["steps"]["count"]
+    assert {e.id: e for e in source.entries()}["mixed"].live
+    with pytest.raises(NotFoundError):
+        source.report("gone")
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="shared/data is not beside the checkout")
+def test_the_v100_bert_trace_claims_no_matrix_kernel() -> None:
+    run = mpprof.load(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
+    rows = workflows.table_rows(run, "kernels")
+    busy = {row["device"] for row in rows if not row["name"].lower().startswith(("memcpy", "memset"))}
+    assert len(busy) == 2
+    assert not [row for row in rows if row["placement"] in ("tensor_core", "cuda_core")]
+    assert any(row["precision"] == "fp16" for row in rows)
+    by_stream = workflows.table_rows(run, "kernels", by_stream=True)
+    for device in {row["device"] for row in rows}:
+        total = sum(row["total_ns"] for row in rows if row["device"] == device)
+        assert total == sum(row["total_ns"] for row in by_stream if row["device"] == device)
+    share = mpprof.diagnose(run).tensor_core
+    if share is not None:
+        assert share.ratio is None
+        assert share.reason
+
+
+def test_an_unreadable_trace_is_named_once_with_one_way_out(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "run")
+    trace = next(root.rglob("*.xplane.pb"))
+    trace.write_bytes(b"")
+    with pytest.raises(MpprofError) as error:
+        workflows.table_rows(mpprof.load(root), "kernels")
+    line = str(error.value)
+    assert ".." not in line
+    assert line.count(str(trace)) == 1
+    assert line.count("ecord ") == 1, "one thing to do next, not two"
+
+
+def test_a_trace_without_whole_steps_still_has_its_share_of_the_whole_window() -> None:
+    path = SHARED / "mi300-jax" / "jax08_gemm.xplane.pb"
+    if not path.exists():
+        pytest.skip("no recorded traces here")
+    document = documents.document(workflows.diagnose(workflows.load(path)))
+    assert document["time"] is None
+    share = document["tensor_core"]
+    assert (share["of"], share["unit"]) == ("window", "matrix_core")
+    assert share["ratio"] is not None
+    shown = text.render(document)
+    assert shown.count("the sequence of kernels does not repeat") == 1
+    assert "Tensor Cores" not in shown.partition("Speedup")[0]

@@ -1,0 +1,130 @@
+"""A command that mpprof prints can be copied into a shell, whatever the path is called."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mpprof import demo
+from mpprof.cli import COMMANDS
+from mpprof.model.shell import quoted
+from tests.cli.conftest import FLOAT32, MIXED, Mpprof
+
+NAME = "its & my $runs"
+
+_A_COMMAND = re.compile(rf"(?:mpprof (?:{'|'.join(c.name for c in COMMANDS)})|nsys export)\b[^.:\n]*$")
+
+
+def unquoted(text: str, path: object) -> list[str]:
+    """The commands in a text that hold the path as no shell reads it."""
+    found = []
+    for match in re.finditer(re.escape(str(path)), text):
+        before = text[max(0, match.start() - 120) : match.start()]
+        if _A_COMMAND.search(before) and not before.endswith("'"):
+            found.append(before[-40:] + match[0])
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Sample runs in a folder whose name has blanks in it and more that a shell does not take as it is."""
+    made = tmp_path / NAME
+    for run in (FLOAT32, MIXED):
+        shutil.copytree(run, made / run.name)
+    (trace,) = MIXED.glob("plugins/profile/*/*.xplane.pb")
+    shutil.copy(trace, made / "lone.xplane.pb")
+    (made / "w.nsys-rep").write_bytes(b"NVTX")
+    (made / "not a bundle.zip").write_bytes(b"PK\x03\x04")
+    return made
+
+
+TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "demo": (),  # below: it trains
+    "serve": (("lone.xplane.pb",),),
+    "report": (
+        (MIXED.name,), (FLOAT32.name,), ("lone.xplane.pb",), ("w.nsys-rep",), ("not a bundle.zip",), (".",),
+        (MIXED.name, "--format", "json"), ("lone.xplane.pb", "--format", "json"), (MIXED.name, "--format", "markdown"),
+        (FLOAT32.name, "--format", "html"),
+    ),
+    "compare": (("a", "b"), (FLOAT32.name, MIXED.name), ("lone.xplane.pb", MIXED.name, "--format", "json")),
+    **dict.fromkeys(("ops", "kernels", "layers", "memory"), ((MIXED.name,), ("missing",))),
+    "classify": (),  # it takes no path
+    "counters": (("missing.csv", "--run", MIXED.name),),
+    "verify": (("--run", "lone.xplane.pb", "--", "true"),),
+    "explain": (),
+    "audit": (("missing.keras",), ("not a bundle.zip",)),  # one that names a class: see test_saved_model
+    "doctor": (),
+    "bundle": ((MIXED.name, "-o", "mine.zip"), ("missing",)),
+}  # fmt: skip
+
+
+def test_every_command_that_takes_a_path_is_tried() -> None:
+    assert set(TRIED) == {command.name for command in COMMANDS}
+
+
+@pytest.mark.parametrize("command", [name for name, tried in TRIED.items() if tried])
+def test_a_path_in_a_printed_command_is_quoted(
+    command: str, folder: Path, mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in TRIED[command]:
+        given = [str(folder / word) if "." in word or (folder / word).exists() else word for word in words]
+        done = mpprof(command, *given)
+        assert unquoted(done.out + done.err, folder) == []
+        monkeypatch.chdir(folder.parent)
+        relative = [word.replace(str(folder), NAME) for word in given]
+        done = mpprof(command, *relative, *(["--force"] if "-o" in words else []))
+        assert unquoted(done.out + done.err, NAME) == []
+
+
+def test_the_commands_of_a_report_can_be_copied(folder: Path, mpprof: Mpprof) -> None:
+    run = folder / MIXED.name
+    out = mpprof("report", run).out
+    (line,) = re.findall(r"mpprof report .* --baseline BASE\b", out)
+    assert shlex.split(line) == ["mpprof", "report", str(run), "--baseline", "BASE"]
+    document = mpprof("report", run, "--format", "json").out
+    assert f"mpprof report {quoted(run)} --baseline logs/float32" in document
+    # Not even a line that is wrapped breaks it.
+    assert f"mpprof report {quoted(run)}" in re.sub(r"mpprof\s+report\s+", "mpprof report ", out)
+
+
+def test_a_bundle_goes_by_the_name_that_was_given(folder: Path, mpprof: Mpprof) -> None:
+    bundle = folder / "for a colleague.zip"
+    assert mpprof("bundle", folder / MIXED.name, "-o", bundle).code == 0
+    assert zipfile.is_zipfile(io.BytesIO(bundle.read_bytes()))
+    assert f"mpprof report {quoted(bundle)}" in mpprof("report", bundle, "--format", "json").out
+
+
+def test_the_demos_commands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[list[str]] = []
+
+    def trained(policy: str, directory: Path) -> None: ...
+
+    def command(words: list[str]) -> int:
+        ran.append(words)
+        return 0
+
+    monkeypatch.setattr(demo, "train", trained)
+    monkeypatch.setattr(demo, "samples", lambda: None)
+    demo.run(folder, command, serve=False, port=0)
+    out = capsys.readouterr().out
+    assert [shlex.split(line)[2:] for line in out.splitlines() if line.startswith("$ ")] == ran
+    assert unquoted(out, folder) == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    "path", ["plain/run", "a b", "it's", "-x", "tab\there", "line\nbreak", "ü $HOME `id` \\"]
+)
+def test_a_shell_reads_back_what_was_quoted(path: str) -> None:
+    printed = subprocess.run(["bash", "-c", f"printf %s {quoted(path)}"], capture_output=True, check=True)
+    assert printed.stdout.decode() == path
+    assert "\n" not in quoted(path)

@@ -1,0 +1,60 @@
+"""The causes that each rendering of a report names, in its order: all take rank and target from the same facts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mpprof_dashboards import export
+from mpprof_dashboards.figures import waterfall
+from mpprof_dashboards.pages import verdict
+
+from mpprof.model import document as doc
+from mpprof.report import markdown, text, words
+
+_CODE = re.compile(r"MP\d{3}")
+
+
+def shown(document: doc.Report) -> dict[str, list[str]]:
+    """By rendering, the codes of the findings as they follow each other."""
+    page = verdict.content(document)
+    return {
+        "document": [found["code"] for found in document["findings"]],
+        "text": re.findall(r"^  (MP\d{3}) \S+?(?=[: ])", text.render(document, width=400), re.M),
+        "markdown": re.findall(r"^- \*\*(MP\d{3}) ", markdown.render(document), re.M),
+        "html": re.findall(r'class="mp-code">(MP\d{3}) ', export.render(page)),
+        "page": _articles(page),
+    }
+
+
+def _articles(part: Any) -> list[str]:
+    """The codes of the finding cards in a tree of Dash's components."""
+    if isinstance(part, list | tuple):
+        return [code for each in part for code in _articles(each)]
+    code = getattr(part, "data-code", None)
+    return [code] if code else _articles(getattr(part, "children", None) or [])
+
+
+def check(document: doc.Report) -> None:
+    """Assert that verdict, findings, plan and chart of every rendering name the causes of the facts, first
+    things first, and that all state the same attainable speedup."""
+    facts = document["facts"]
+    causes = [cause["code"] for cause in facts["causes"]]
+    by_rendering = shown(document)
+    assert by_rendering["document"] == [found["code"] for found in document["findings"]]
+    for codes in by_rendering.values():
+        assert codes == by_rendering["document"]
+        assert [code for code in codes if code in causes] == causes
+    if document["cause"] is not None:
+        assert document["cause"] == causes[0]
+        assert _CODE.findall(document["verdict"])[0] == causes[0]
+    gaining = [cause["code"] for cause in facts["causes"] if cause["gain_ns_per_step"] is not None]
+    assert gaining == [step["code"] for step in (document["whatif"] or {"order": []})["order"]]
+    figure = waterfall.causes(facts)
+    drawn = [key for key, _ in figure.data[0].customdata[1:-1]] if figure else []
+    assert [code for code in gaining if code in drawn] == [code for code in drawn if code != "rest"]
+    if (attainable := facts["attainable"]) is not None and facts["observed"] is not None:
+        stated = f"attainable {words.speedup(attainable)}"
+        assert stated in text.render(document, width=400)
+        assert stated in markdown.render(document)
+        assert f"{words.speedup(attainable)} attainable" in export.render(verdict.content(document))

@@ -1,0 +1,89 @@
+"""The examples of CONTRIBUTING.md are whole: each is added to a copy of the tree, and its test passes there.
+
+Also the functions that docs/ARCHITECTURE.md names exist.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(r"^```(python|diff)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def examples() -> dict[str, list[tuple[str, str, str]]]:
+    """By heading the blocks of each example: language, file, text."""
+    sections = (ROOT / "CONTRIBUTING.md").read_text().split("\n## ")[1:]
+    return {section.partition("\n")[0]: _BLOCK.findall(section) for section in sections}
+
+
+def changed(text: str, diff: str) -> str:
+    """The text with each run of "-" lines, which must be in it once, replaced by the "+" lines after it."""
+    for old, new in re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)+)", diff, re.MULTILINE):
+        before, after = (re.sub(r"^[-+]", "", side, flags=re.MULTILINE) for side in (old, new))
+        assert before in text, f"no such lines any more: {before}"
+        text = text.replace(before, after)
+    return text
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with all examples added, so that one does not spoil another."""
+    copy = tmp_path_factory.mktemp("tree")
+    ignored = shutil.ignore_patterns("__pycache__", "golden", "*.c", "build")
+    for folder in ("mpprof", "dashboards", "tests"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for blocks in examples().values():
+        for language, name, text in blocks:
+            path = copy / name
+            if language == "diff":
+                path.write_text(changed(path.read_text(), text))
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                (path.parent / "__init__.py").touch() if name.startswith("mpprof/") else None
+                path.write_text(text)
+    return copy
+
+
+def test_every_part_has_a_whole_example() -> None:
+    shown = {heading: [language for language, _, _ in blocks] for heading, blocks in examples().items()}
+    assert list(shown) == ["A reader", "A rule", "A page", "A backend", "A command"]
+    assert set(map(tuple, shown.values())) == {("python", "diff", "python")}
+
+
+def test_the_examples_pass_their_tests(tree: Path) -> None:
+    tests = [name for blocks in examples().values() for _, name, _ in blocks if name.startswith("tests/")]
+    assert len(tests) == 5
+    paths = os.pathsep.join((str(tree), str(tree / "dashboards")))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=tree, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 passed" in done.stdout
+
+
+def test_the_functions_that_the_architecture_names_exist() -> None:
+    named = re.findall(r"`(mpprof[\w.]*):([\w.]+)`", (ROOT / "docs" / "ARCHITECTURE.md").read_text())
+    assert len(named) > 20
+    for module, name in named:
+        body = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text()).body
+        for part in name.split("."):
+            found = [node for node in body if getattr(node, "name", None) == part]
+            assert found, f"{module}:{name}"
+            body = getattr(found[0], "body", [])
+
+
+def test_the_architecture_lists_every_folder() -> None:
+    listed = set(re.findall(r"^\| `([\w/]+)`", (ROOT / "docs" / "ARCHITECTURE.md").read_text(), re.MULTILINE))
+    there = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.joinpath("mpprof").rglob("*.py")}
+    assert there - {"mpprof"} == {folder for folder in listed if folder.startswith("mpprof/")}

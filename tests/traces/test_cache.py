@@ -1,0 +1,461 @@
+"""The cache gives back what was read, whole or not at all, and never stands in the way."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import threading
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpprof import traces
+from mpprof.api import workflows
+from mpprof.cli import main
+from mpprof.errors import UnreadableError
+from mpprof.model.trace import HloInstruction, Op, Trace
+from mpprof.traces.cache import entries as cache
+from tests.traces.kineto import small
+
+NSYS = (
+    Path(__file__).resolve().parents[3] / "shared" / "data" / "traces" / "h100-nsys" / "h100_2gpu_1s.sqlite"
+)
+TABLES = ("kernels", "host", "markers", "allocations")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "traces"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return small().write(tmp_path / "w.pt.trace.json")
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+def never() -> Trace:
+    raise AssertionError("the trace was read again")
+
+
+def fill(path: Path, version: str = "1") -> Trace:
+    return cache.trace(path, version, lambda: traces.read(path))
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(
+        np.array_equal(getattr(one, each.name), getattr(other, each.name))
+        and getattr(one, each.name).dtype == getattr(other, each.name).dtype
+        for each in fields(one)
+    )
+
+
+def test_what_comes_back_is_what_was_read(path: Path) -> None:
+    read = fill(path)
+    kept = cache.trace(path, "1", never)
+    for name in TABLES:
+        assert same(getattr(kept, name), getattr(read, name)), name
+        assert len(getattr(kept, name))
+    for name in (
+        "source",
+        "origin_unix_ns",
+        "strings",
+        "devices",
+        "streams",
+        "threads",
+        "ops",
+        "basis",
+        "warnings",
+        "missing",
+    ):
+        assert getattr(kept, name) == getattr(read, name), name
+
+
+def test_a_copy_of_the_file_finds_the_entry_and_keeps_its_own_name(path: Path, tmp_path: Path) -> None:
+    fill(path)
+    copy = tmp_path / "copy.pt.trace.json"
+    copy.write_bytes(path.read_bytes())
+    assert cache.trace(copy, "1", never).source.path == copy
+
+
+def test_other_content_or_another_reader_makes_another_entry(path: Path, folder: Path) -> None:
+    fill(path)
+    fill(path, "2")
+    stat = path.stat()
+    path.write_bytes(path.read_bytes().replace(b'"stream": 7', b'"stream": 8'))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # same size, same time
+    assert fill(path).streams[0].number == 8
+    assert len(entries(folder)) == 3
+
+
+@pytest.mark.parametrize("name", ["meta.json", "kernels.start_ns.npy", "strings.json"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "empty"])
+def test_a_damaged_entry_is_read_afresh_and_replaced(
+    path: Path, folder: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = fill(path)
+    (entry,) = entries(folder)
+    caplog.clear()
+    file = entry / name
+    content = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        file.write_bytes({"flipped": flipped, "cut": content[:middle], "empty": b""}[damage])
+    read = []
+    again = cache.trace(path, "1", lambda: read.append(1) or traces.read(path))  # type: ignore[func-returns-value]
+    assert same(again.kernels, whole.kernels)
+    assert read == [1]
+    (warning,) = caplog.messages
+    assert "damaged entry" in warning
+    assert str(entry) in warning
+    cache.trace(path, "1", lambda: traces.read(path))  # a column's damage shows when it is read: replaced now
+    assert same(cache.trace(path, "1", never).kernels, whole.kernels)
+    assert entries(folder) == [entry]
+
+
+def test_what_a_killed_writer_left_is_no_entry_and_goes(path: Path, folder: Path) -> None:
+    left = folder / "part-1-abcd"
+    left.mkdir(parents=True)
+    (left / "kernels.npy").write_bytes(b"half")
+    young = folder / "part-2-abcd"
+    young.mkdir()
+    os.utime(left, (1, 1))
+    fill(path)
+    assert not left.exists()
+    assert young.exists()  # another process may be writing it
+    cache.trace(path, "1", never)
+
+
+def test_the_least_recently_used_goes_first(tmp_path: Path, folder: Path) -> None:
+    paths = []
+    for at in range(3):
+        kineto = small()
+        kineto.launch(f"kernel {at}", 5000, 5010, 1)
+        paths.append(kineto.write(tmp_path / f"{at}.pt.trace.json"))
+    fill(paths[0])
+    (first,) = entries(folder)
+    size = sum(file.stat().st_size for file in first.iterdir())
+    fill(paths[1])
+    (second,) = set(entries(folder)) - {first}
+    os.utime(second / "meta.json", (1000, 1000))
+    os.utime(first / "meta.json", (500, 500))
+    cache.trace(paths[0], "1", never)  # used: now it is the younger one
+    cache.trace(paths[2], "1", lambda: traces.read(paths[2]), limit_bytes=int(2.5 * size))
+    assert first.exists()
+    assert not second.exists()
+    assert len(entries(folder)) == 2
+
+
+def test_a_place_that_cannot_be_written_is_no_obstacle(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "file" / "cache"))
+    assert len(fill(path).kernels) == 12
+    assert len(fill(path).kernels) == 12
+
+
+def test_errors_of_the_reader_pass_through_and_are_not_kept(path: Path, folder: Path) -> None:
+    def fail() -> Trace:
+        raise UnreadableError("no trace", where="here")
+
+    with pytest.raises(UnreadableError):
+        cache.trace(path, "1", fail)
+    assert entries(folder) == []
+
+
+def test_compiled_programs_are_not_kept(path: Path, folder: Path) -> None:
+    hlo = HloInstruction("m", "dot.1", "dot", "", "f16", (), (), ())
+    trace = replace(traces.read(path), ops=(Op("x", "dot", hlo),))
+    cache.trace(path, "1", lambda: trace)
+    assert entries(folder) == []
+
+
+def _fill(path: Path) -> int:
+    return len(fill(path).kernels)
+
+
+def test_processes_at_the_same_time_agree(path: Path, folder: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert pool.map(_fill, [path] * 4) == [12] * 4
+    assert len(entries(folder)) == 1
+    cache.trace(path, "1", never)
+
+
+# --- where it is used --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small file that counts as slow to read."""
+    monkeypatch.setattr(traces, "is_slow", lambda path: True)
+    return path
+
+
+def test_a_second_look_reads_the_cache_and_says_the_same(
+    slow: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(slow), "--format", "json"]) == 0
+    first = capsys.readouterr().out
+    assert len(entries(folder)) == 1
+    monkeypatch.setattr(traces, "read", lambda path, strict=False: never())
+    assert main(["report", str(slow), "--format", "json"]) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_no_cache_neither_reads_nor_writes_it(
+    slow: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["kernels", str(slow), "--no-cache"]) == 0
+    assert entries(folder) == []
+    assert main(["kernels", str(slow)]) == 0
+    assert len(entries(folder)) == 1
+
+
+def test_strict_meets_the_damage_itself(slow: Path) -> None:
+    slow.write_bytes(slow.read_bytes()[:-400])
+    run = workflows.load(slow)
+    assert workflows.analyse(run).trace is not None
+    with pytest.raises(UnreadableError, match="cut off"):
+        workflows.analyse(run, strict=True)
+
+
+def test_only_formats_that_are_slow_to_read_are_cached(tmp_path: Path) -> None:
+    for name, size, expected in (
+        ("a.xplane.pb", 1 << 40, False), ("a.pt.trace.json.gz", 1 << 19, False),
+        ("a.pt.trace.json.gz", 1 << 20, True), ("a.sqlite", 1 << 22, True),
+    ):  # fmt: skip
+        path = tmp_path / name
+        with path.open("wb") as file:
+            file.truncate(size)
+        assert traces.is_slow(path) is expected
+        path.unlink()
+
+
+@pytest.mark.parametrize("value", ["off", "", "0"])
+def test_it_can_be_switched_off_for_good(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPPROF_CACHE", value)
+    assert cache.folder() is None
+
+
+# --- what a warm report reads ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The bytes of each file of an entry, as they are read."""
+    seen: dict[str, int] = {}
+    content = cache._Files.content
+
+    def noted(self: Any, name: str) -> bytes:
+        found = content(self, name)
+        assert name not in seen, "read twice"
+        seen[name] = len(found)
+        return found
+
+    monkeypatch.setattr(cache._Files, "content", noted)
+    return seen
+
+
+def test_a_warm_report_reads_only_the_columns_it_shows(
+    slow: Path, folder: Path, opened: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(slow)]) == 0
+    assert opened == {}
+    assert main(["report", str(slow)]) == 0
+    (entry,) = entries(folder)
+    every = {path.name for path in entry.iterdir()} - {"meta.json"}
+    assert opened.keys() < every
+    assert "kernels.start_ns.npy" in opened
+    assert "kernels.details.npy" not in opened
+
+
+@pytest.mark.skipif(not NSYS.exists(), reason=f"no recorded traces at {NSYS.parent}")
+def test_of_a_recorded_trace_a_warm_report_reads_a_part(
+    folder: Path, opened: dict[str, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(traces, "is_slow", lambda path: True)
+    assert main(["report", str(NSYS)]) == 0
+    cold = capsys.readouterr().out
+    assert main(["report", str(NSYS)]) == 0
+    assert capsys.readouterr().out == cold
+    (entry,) = entries(folder)
+    whole = sum(path.stat().st_size for path in entry.iterdir() if path.name != "meta.json")
+    opened.pop("kernels.bytes.npy", None)  # the rate of large copies is shown
+    assert 0 < sum(opened.values()) < whole / 5  # no host event is shown: none is read
+    assert not [name for name in opened if name.startswith("host.")]
+
+
+def test_nothing_is_read_of_a_table_until_it_is_asked_for(path: Path, opened: dict[str, int]) -> None:
+    fill(path)
+    kept = cache.trace(path, "1", never)
+    assert opened.keys() == {"strings.json", "ops.json"}
+    assert len(kept.kernels) == 12
+    assert kept.kernels.start_ns is kept.kernels.start_ns
+    assert opened.keys() == {"strings.json", "ops.json", "kernels.start_ns.npy"}
+
+
+def test_a_kept_table_can_be_changed_and_sent_like_any_other(path: Path) -> None:
+    read = fill(path)
+    kept = cache.trace(path, "1", never)
+    assert same(pickle.loads(pickle.dumps(kept.kernels)), read.kernels)
+    later = replace(kept.kernels, start_ns=kept.kernels.start_ns + 1)
+    assert (later.start_ns == read.kernels.start_ns + 1).all()
+    assert (later.name == read.kernels.name).all()
+    with pytest.raises(AttributeError):
+        _ = kept.kernels.nothing  # type: ignore[attr-defined]
+
+
+def test_an_entry_that_goes_while_it_is_read_is_no_loss(path: Path, folder: Path) -> None:
+    read = fill(path)
+    times: list[int] = []
+    kept = cache.trace(path, "1", lambda: times.append(1) or traces.read(path))  # type: ignore[func-returns-value]
+    assert (kept.kernels.start_ns == read.kernels.start_ns).all()
+    shutil.rmtree(entries(folder)[0])
+    for name in TABLES:
+        assert same(getattr(kept, name), getattr(read, name)), name
+    assert times == [1]
+
+
+# --- processes ---------------------------------------------------------------------------------------------
+
+
+def _write_and_hang(path: Path, files: int, told: Any) -> None:
+    """Fills the cache and stops for good when so many files are written."""
+    write, written = cache._write, []
+
+    def hanging(to: Path, content: bytes) -> None:
+        if len(written) == files:
+            told.set()
+            threading.Event().wait()
+        written.append(to)
+        write(to, content)
+
+    cache._write = hanging
+    fill(path)
+
+
+@pytest.mark.parametrize("files", [0, 1, 20])
+def test_a_writer_that_is_killed_leaves_no_entry(path: Path, folder: Path, files: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    told = context.Event()
+    writer = context.Process(target=_write_and_hang, args=(path, files, told))
+    writer.start()
+    assert told.wait(60)
+    writer.kill()
+    writer.join()
+    assert writer.exitcode == -signal.SIGKILL
+    (part,) = entries(folder)
+    assert len(list(part.iterdir())) == files
+    read: list[int] = []
+    whole = cache.trace(path, "1", lambda: read.append(1) or traces.read(path))  # type: ignore[func-returns-value]
+    assert read == [1]
+    assert same(cache.trace(path, "1", never).kernels, whole.kernels)
+    os.utime(part, (1, 1))
+    fill(path, "2")
+    assert not part.exists()
+
+
+def _save_often(path: Path, together: Any) -> None:
+    trace, kept = traces.read(path), cache.Cache(Path(os.environ["MPPROF_CACHE"]) / "traces")
+    together.wait()
+    for _ in range(30):
+        kept.save("key", trace)
+
+
+def test_two_writers_of_one_entry_and_a_reader_get_along(
+    path: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    together = context.Barrier(3)
+    writers = [context.Process(target=_save_often, args=(path, together)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    expected, kept = traces.read(path), cache.Cache(folder)
+    together.wait(60)
+    found = 0
+    while any(writer.is_alive() for writer in writers) or not found:
+        one = kept.load("key", lambda: expected)
+        if one is not None:
+            assert same(one.kernels, expected.kernels)
+            found += 1
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    assert [entry.name for entry in entries(folder)] == ["key"]
+
+
+# --- a cache that cannot be used ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def notes(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(cache, "_said", set())
+    return caplog
+
+
+def reports(path: Path) -> None:
+    for _ in range(2):
+        assert main(["report", str(path)]) == 0
+
+
+def test_a_full_disk_is_said_once_and_the_report_comes(
+    slow: Path, folder: Path, notes: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cache, "_write", full)
+    reports(slow)
+    (said,) = notes.messages
+    assert "No space left" in said
+    assert "MPPROF_CACHE" in said
+    assert entries(folder) == []
+
+
+def test_a_folder_that_cannot_be_made_is_said_once_and_the_report_comes(
+    slow: Path, tmp_path: Path, notes: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "file" / "cache"))
+    reports(slow)
+    (said,) = notes.messages
+    assert str(tmp_path / "file" / "cache") in said
+
+
+def test_a_user_without_a_home_is_told_once_and_gets_the_report(
+    slow: Path, notes: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("MPPROF_CACHE")
+    monkeypatch.setattr(Path, "home", homeless)
+    reports(slow)
+    (said,) = notes.messages
+    assert "no home directory" in said
+
+
+def test_quiet_is_quiet(
+    slow: Path, tmp_path: Path, notes: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "file" / "cache"))
+    assert main(["report", str(slow), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert notes.messages == []
