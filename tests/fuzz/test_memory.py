@@ -30,19 +30,7 @@ def read(case: str, mib: float, folder: Path) -> dict[str, Any]:
     return figures
 
 
-TOO_MUCH = {"short events of a device", "short events of a host"}
-"""Known to take more than is stated, since launches of one id are chosen by time: about 110 times the file."""
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case.name, marks=pytest.mark.xfail(reason="110 times the file, 64 are stated"))
-        if case.name in TOO_MUCH
-        else case.name
-        for case in CASES
-    ],
-)
+@pytest.mark.parametrize("case", [case.name for case in CASES])
 def test_memory_stays_below_its_stated_multiple(case: str, tmp_path: Path) -> None:
     assert read(case, 1, tmp_path)["peak_bytes"] < MEMORY_MULTIPLE * (1 << 20) + SLACK_BYTES
 
