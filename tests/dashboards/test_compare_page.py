@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mpprof_dashboards.pages import compare, verdict
+from mpprof_dashboards.pages import compare, why
 
 from mpprof.api import ladder, workflows
 from mpprof.report import json as documents
@@ -32,9 +32,9 @@ def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     assert "Only in this run: " in shown
     assert all(said in shown for said in document["steps"][0]["explanation"])
     report = document["runs"][1]
-    hero = texts(verdict.content(report))
+    hero = texts(why.content(report))
     assert all(said in hero for said in report["explanation"])
-    assert "no finding explains" in hero
+    assert "the causes below explain" in hero
 
 
 def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Path) -> None:

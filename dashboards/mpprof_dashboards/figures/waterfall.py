@@ -119,37 +119,40 @@ def _line(figure: go.Figure, ns: float, per: float, name: str, row: int = 0) -> 
     figure.update_xaxes(range=[low, max(high, ns / per * 1.05)])
 
 
-def account(time: doc.Time) -> go.Figure | None:
-    """The step class by class, adding up to the whole step; None without slices."""
-    slices = time["slices"]
-    if not slices:
-        return None
-    step = time["step_ns"]
-    unit, per = time_scale(step)
-    items: list[Bar] = []
-    position = 0.0
-    for part in sorted(slices, key=_account_order):
-        role, ns = part["class"], part["ns_per_step"]
-        share = "" if ns < 0 else f" · {words.percent(part['ratio'])}"
-        items.append(
-            Bar(theme.class_label(role), ns, f"{words.duration(ns)}{share}", theme.class_colour(role),
-                position, _pattern(role), _account_hover(part), role)
-        )  # fmt: skip
-        position += ns
-    items.append(
-        Bar("Whole step", step, words.duration(step), theme.TOTAL, key="step", hover="The whole step")
-    )
-    return bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
+DISTORTED_RATIO = 0.1
+"""Where profiling changed the step by more than a tenth, its parts are shown as of the profiled step."""
 
 
-def _account_order(part: doc.Slice) -> tuple[int, float]:
+def profiled(time: doc.Time) -> bool:
+    """Whether the parts of the step are shown as they were while it was profiled."""
+    added = sum(part["ns_per_step"] for part in time["slices"] if part["class"] == "profiling")
+    return abs(added) > DISTORTED_RATIO * time["step_ns"]
+
+
+def parts(time: doc.Time) -> tuple[float, list[doc.Slice]]:
+    """The step that is split, and its parts: those of the profiled step, without `profiling`, where that is
+    no likeness of the others, so that no share is above 1 and they add up."""
+    if not profiled(time):
+        return time["step_ns"], time["slices"]
+    kept = [part for part in time["slices"] if part["class"] != "profiling"]
+    whole = sum(part["ns_per_step"] for part in kept)
+    return whole, [_share_of(part, whole) for part in kept]
+
+
+def _share_of(part: doc.Slice, whole_ns: float) -> doc.Slice:
+    own = part.copy()
+    own["ratio"] = part["ns_per_step"] / whole_ns if whole_ns else 0.0
+    return own
+
+
+def account_order(part: doc.Slice) -> tuple[int, float]:
     """Work first, then idle time, `profiling` (which may be negative) last; the largest first in each."""
     role = part["class"]
     group = 2 if role == "profiling" else 1 if role.startswith("idle") else 0
     return group, -part["ns_per_step"]
 
 
-def _account_hover(part: doc.Slice) -> str:
+def account_hover(part: doc.Slice) -> str:
     role, hidden = part["class"], part["hidden_ns_per_step"]
     parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} per step"]
     if hidden:
@@ -158,37 +161,3 @@ def _account_hover(part: doc.Slice) -> str:
         place = theme.PLACEMENT_LABELS.get(piece["placement"], piece["placement"])
         parts.append(f"{place}, {piece['precision']}: {words.duration(piece['ns_per_step'])}")
     return "; ".join(parts)
-
-
-def causes(facts: doc.Facts) -> go.Figure | None:
-    """From this run's step over what each cause costs, in the order to mend them, to the step after all
-    remedies, with dashed lines at the baseline's step and the attainable one. None where none costs time."""
-    step_ns, after_ns = facts["step_ns"], facts["after_remedies_ns"]
-    gains = {f"{each['code']} {each['slug']}": each["gain_ns_per_step"] or 0.0 for each in facts["causes"]}
-    if step_ns is None or after_ns is None or not any(gains.values()):
-        return None
-    shown, crumbs = without_crumbs({name: ns for name, ns in gains.items() if ns}, step_ns)
-    lines = {"baseline": facts["baseline_step_ns"], "attainable": facts["attainable_step_ns"]}
-    known = {name: ns for name, ns in lines.items() if ns is not None}
-    unit, per = time_scale(step_ns, *known.values())
-    items = [
-        Bar("This run", step_ns, words.duration(step_ns), theme.TOTAL, key="step", hover="Measured step")
-    ]
-    position = step_ns
-    if crumbs:
-        shown[f"{len(crumbs)} smaller"] = sum(crumbs.values())
-    for name, ns in shown.items():
-        hover = f"{name}: without it {words.duration(position - ns)} per step (estimated)"
-        items.append(
-            Bar(name, -ns, _signed(-ns), theme.ACCENT, position, theme.ESTIMATED_PATTERN, hover,
-                "rest" if name.endswith("smaller") else name.partition(" ")[0])
-        )  # fmt: skip
-        position -= ns
-    items.append(
-        Bar("After all remedies", after_ns, words.duration(after_ns), theme.TOTAL,
-            pattern=theme.ESTIMATED_PATTERN, key="after", hover=f"Limited by the {facts['limited_by']}")
-    )  # fmt: skip
-    figure = bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
-    for row, (name, ns) in enumerate(known.items()):
-        _line(figure, ns, per, name, row)
-    return figure

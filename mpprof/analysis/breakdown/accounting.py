@@ -285,6 +285,25 @@ def _work(
 
 def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[idle.Part, int]:
     """Idle time of all periods by class, and by cause where that is known."""
+    pauses, next_row, last = _pauses(trace, window, instants)
+    return idle.classify(
+        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last,
+        threads=threads_of(trace, window.device),
+    )  # fmt: skip
+
+
+def waits(trace: Trace, window: Window, instants: Intervals) -> tuple[Intervals, list[idle.Part]]:
+    """Every idle gap of the device in these instants, and what most of it was spent waiting for."""
+    pauses, next_row, last = _pauses(trace, window, instants)
+    parts = idle.mainly(
+        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last,
+        threads=threads_of(trace, window.device),
+    )  # fmt: skip
+    return pauses, parts
+
+
+def _pauses(trace: Trace, window: Window, instants: Intervals) -> tuple[Intervals, Int64, Bool]:
+    """The idle gaps, the row of the work that ends each (-1: none), which are after a step's last work."""
     table, rows = trace.kernels, window.rows
     start = pick(table.start_ns, rows)
     end = start + pick(table.duration_ns, rows)
@@ -297,10 +316,7 @@ def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[idle.Part, 
     ):  # a call's last gap is ended by its return, not by the next one's work
         last = np.isin(pauses.end, instants.end) & ~np.isin(pauses.end, start)
     next_row = np.where(real & ~last, rows[np.minimum(following, len(rows) - 1)], -1)
-    return idle.classify(
-        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last,
-        threads=threads_of(trace, window.device),
-    )  # fmt: skip
+    return pauses, next_row, last
 
 
 def _cells(
