@@ -151,7 +151,7 @@ def _chip(document: doc.Report, baseline: str | None) -> html.Span:
 
 
 def _figure(value: str, name: str, id: str, hint: str) -> html.Li:
-    return html.Li([html.B(value, id=id), " ", html.Span(name)], title=hint or None)
+    return html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
 
 
 def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:
