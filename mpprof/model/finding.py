@@ -16,6 +16,7 @@ from mpprof.model.account import (
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.learning import Learning
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 
@@ -180,6 +181,7 @@ class Rung:
     matching: Matching | None = None  # None: one of the runs has no account
     explanation: tuple[str, ...] = ()  # of the later run against the earlier
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
+    learning: Learning | None = None  # None: they are no comparison at all
 
 
 @frozen
