@@ -59,7 +59,7 @@ NOTABLE_RATIO = 0.01
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU, so that no kernels are launched")
-    account = need(signals.gpu_account)
+    account = need(signals.gpu_activity)
     rows = signals.select(lambda cell: cell.category == "idle_launch")
     added = _added_by_profiling(signals, account, signals.time(rows))
     idle_ns = signals.time(rows)
@@ -69,27 +69,27 @@ def judge(signals: Signals) -> Outcome:
     if share < SCALE.info_ratio:
         if share + hidden >= SCALE.warning_ratio and hidden > share:
             return Unable(
-                f"the device idles {format_ratio(hidden)} of the step and the trace does not show "
+                f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show "
                 "what for (graphs of launches, command buffers, or no host events)"
                 f"{signals.hint('record without graphs')}{signals.hint('record host events')}"
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
     median, launches = known(signals.median_kernel_ns), known(signals.launches_per_step)
     short = median is not None and median < SHORT_KERNEL_NS
-    kernels = f"{format_count(launches and round(launches))} kernels a step"
-    summary = "the device idles {cost} a step ({share}) waiting for launches, "
+    kernels = f"{format_count(launches and round(launches))} kernels {{each}}"
+    summary = "the device idles {cost} {each} ({share}) waiting for launches, "
     summary += f"{kernels} of {format_ns(median)} in the median"
     left_out = f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
     return Found(
         summary=summary,
         evidence=(
             evidence.ratio(
-                f"step idle for launches{left_out if added >= NOTABLE_RATIO * signals.whole_ns else ''}",
+                f"{{span}} idle for launches{left_out if added >= NOTABLE_RATIO * signals.whole_ns else ''}",
                 share,
                 SCALE.crossed(share),
             ),
             evidence.ns("median kernel", median, SHORT_KERNEL_NS),
-            evidence.count("kernels per step", launches),
+            evidence.count("kernels {per}", launches),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
         confidence="high" if short else "medium",
