@@ -108,7 +108,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         speedup=_completed(case, recovers, shares, signals),
         warnings=tuple(warnings),
         whatif=plan,
-        how_to_mark=signals.remedies("mark steps") if signals.in_window else (),
+        how_to_mark=signals.remedies("record steps") if signals.in_window else (),
     )
 
 

@@ -552,9 +552,7 @@ def _nulls(body: doc.Report) -> list[str]:
             paths.append(key)
         elif isinstance(value, dict):
             paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
-    return [
-        path for path in paths if path not in ("tensor_core.reason", "speedup.estimated", "account.basis")
-    ]
+    return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
 
 
 def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
@@ -570,6 +568,8 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return (share.reason if share else None) or "the trace holds no accelerator"
     if room == "facts":
         return next((reasons[path] for path in _FACT_OF[leaf] if path in reasons), "not derivable")
+    if room == "account":
+        return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":
