@@ -541,6 +541,7 @@ def not_measured(document: doc.Report) -> list[tuple[str, list[str]]]:
         "speedup.",
         "memory.",
         "facts.",
+        "account.",
         *(("run.",) if "run" in document["absent"] else ()),
     )
     fields = (
