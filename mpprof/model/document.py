@@ -571,6 +571,13 @@ class Matching(TypedDict):
     by_layer_ratio: FromTo
     only_from: list[OpTime]
     only_to: list[OpTime]
+    unmatched_from: NotRequired[Annotated[list[UnmatchedLayer], "Layers of `from` without a counterpart."]]
+    unmatched_to: NotRequired[Annotated[list[UnmatchedLayer], "Layers of `to` without a counterpart."]]
+
+
+class UnmatchedLayer(TypedDict):
+    layer: str
+    reason: str
 
 
 class OpTime(TypedDict):

@@ -136,12 +136,14 @@ class KernelChange:
 class Matching:
     """How much of two runs was aligned, as shares of the time of the first's and the second's ops: by op in
     its layer and phase, and at least by its layer. `only_*`: (op, ns per step) of what is in one run alone,
-    the longest first."""
+    the longest first. `unmatched_*`: (layer, why it has no counterpart), in the order of the model."""
 
     by_op_ratio: tuple[float | None, float | None]
     by_layer_ratio: tuple[float | None, float | None]
     only_from: tuple[tuple[str, float], ...]
     only_to: tuple[tuple[str, float], ...]
+    unmatched_from: tuple[tuple[str, str], ...] = ()
+    unmatched_to: tuple[tuple[str, str], ...] = ()
 
 
 @frozen

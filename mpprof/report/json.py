@@ -527,6 +527,8 @@ def _matching(matching: Matching) -> doc.Matching:
         "by_layer_ratio": {"from": matching.by_layer_ratio[0], "to": matching.by_layer_ratio[1]},
         "only_from": [{"op": op, "ns_per_step": _ns(ns)} for op, ns in matching.only_from],
         "only_to": [{"op": op, "ns_per_step": _ns(ns)} for op, ns in matching.only_to],
+        "unmatched_from": [{"layer": layer, "reason": why} for layer, why in matching.unmatched_from],
+        "unmatched_to": [{"layer": layer, "reason": why} for layer, why in matching.unmatched_to],
     }
 
 
