@@ -92,7 +92,14 @@ class Window(TypedDict):
     families: Annotated[list[FamilyTime], "Kernels of the main device by what they do, the longest first."]
     reason: Annotated[str, "Why no step can be told apart."]
     mark: Annotated[list[Remedy], "How to record steps that can be told apart."]
+    ranges: Annotated[list[RangeOfTrace], "Ranges of the trace that may be steps, most launches first."]
     notes: Annotated[list[str], "What was left out or shifted."]
+
+
+class RangeOfTrace(TypedDict):
+    name: Annotated[str, "As --step-range takes it: a name, or a pattern between slashes."]
+    count: Count
+    launches_ratio: Annotated[Number, "Of the trace's launches, those that lie in these ranges."]
 
 
 class WindowDevice(TypedDict):
@@ -235,6 +242,9 @@ class Time(TypedDict):
     device: Annotated[str, "The main device, as the trace names it."]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
     step_source: Annotated[str, "How steps were told apart."]
+    step_range: NotRequired[
+        Annotated[str, "The ranges that the user named as steps; left out where none were named."]
+    ]
     notes: Annotated[list[str], "What was left out or shifted."]
 
 

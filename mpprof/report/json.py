@@ -62,7 +62,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
-        "time": _time(diagnosis.account),
+        "time": _time(diagnosis.account, diagnosis.run.step_range),
         "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
@@ -83,7 +83,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
     if diagnosis.window is not None:
-        body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark)
+        body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
     body["absent"] = _absent(diagnosis, body)
     return cast("doc.Report", _strict(body))
 
@@ -257,10 +257,10 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     }
 
 
-def _time(account: Account | None) -> doc.Time | None:
+def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
     if account is None:
         return None
-    return {
+    body: doc.Time = {
         "basis": "host" if account.trace_basis == "host" else account.basis,
         "step_ns": _ns(account.step_ns),
         "function_ns": _ns(account.function_ns),
@@ -281,6 +281,9 @@ def _time(account: Account | None) -> doc.Time | None:
         "notes": list(account.notes),
         "idle_between_steps_ns": _ns(account.between_ns),
     }
+    if step_range is not None:
+        body["step_range"] = step_range
+    return body
 
 
 def _device(device: DeviceAccount) -> doc.Device:
