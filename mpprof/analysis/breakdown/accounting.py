@@ -230,7 +230,7 @@ def _device_account(
     busy_ns, cells, hidden = _busy(trace, placements, ownership, window, instants)
     cells += [
         Cell(category, ns / window.steps, cause=cause)
-        for (category, cause), ns in _idle(trace, window, instants).items()
+        for (category, cause), ns in _idle(trace, placements, ownership, window, instants).items()
     ]
     cells = _closed(cells, function_ns)
     step_ns = function_ns + (window.between_ns or 0.0)
@@ -268,22 +268,32 @@ def _work(
     inside = np.flatnonzero((finish > begin) | begins)
     if len(inside) < len(rows):
         rows, begin, finish, begins = rows[inside], begin[inside], finish[inside], begins[inside]
+    phase, category = _roles(trace, placements, ownership, rows)
+    return _Work(rows, begin, finish, begins, placements.index[rows].astype(np.int64), phase, category)
+
+
+def _roles(
+    trace: Trace, placements: Placements, ownership: Ownership, rows: Int64
+) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """(row of PHASES, row of CLASSES) of each of these rows of the kernel table."""
+    table = trace.kernels
     other = PHASES.index("other")
     phases = np.concatenate([ownership.phase, [other]]).astype(np.int8)  # op -1 finds the last
     phase = phases[table.op[rows]]
-    verdict = placements.index[rows].astype(np.int64)
     roles = np.array(
         [[CLASSES.index(category_of(v, p)) for p in PHASES] for v in placements.verdicts], np.int8
     ).reshape(-1, len(PHASES))
-    category = roles[verdict, phase]
+    category = roles[placements.index[rows], phase]
     moved = table.kind[rows] != WorkKind.KERNEL
     category = np.where(
         moved & (category != CLASSES.index("profiling")), np.int8(CLASSES.index("copy")), category
     )
-    return _Work(rows, begin, finish, begins, verdict, phase, category)
+    return phase, category
 
 
-def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[idle.Part, int]:
+def _idle(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> dict[idle.Part, int]:
     """Idle time of all periods by class, and by cause where that is known."""
     table, rows = trace.kernels, window.rows
     start = pick(table.start_ns, rows)
@@ -297,8 +307,12 @@ def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[idle.Part, 
     ):  # a call's last gap is ended by its return, not by the next one's work
         last = np.isin(pauses.end, instants.end) & ~np.isin(pauses.end, start)
     next_row = np.where(real & ~last, rows[np.minimum(following, len(rows) - 1)], -1)
+    checking = np.zeros(len(pauses), np.bool_)
+    ended = np.flatnonzero(next_row >= 0)
+    _, category = _roles(trace, placements, ownership, next_row[ended])
+    checking[ended] = category == CLASSES.index("loss_scale")
     return idle.classify(
-        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last,
+        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last, checking=checking,
         threads=threads_of(trace, window.device),
     )  # fmt: skip
 

@@ -342,6 +342,16 @@ def test_an_op_on_the_cpu_is_no_launching() -> None:
 # --- clocks ------------------------------------------------------------------------------------------------
 
 
+def test_waits_for_the_launches_of_the_loss_scale_stand_apart() -> None:
+    b = a_call(1000)
+    b.kernel("a", 150 * US, 300 * US, launch=(145 * US, 149 * US), thread="executor", op="x/MatMul")
+    b.kernel("b", 320 * US, 330 * US, launch=(310 * US, 315 * US), thread="executor", family="loss_scale")
+    b.kernel("c", 370 * US, 990 * US, launch=(350 * US, 365 * US), thread="executor", op="x/Add")
+    found = causes(b)
+    assert found["idle_launch", "between launches of the loss scale"] == 20 * US
+    assert found["idle_launch", "between launches"] == 50 * US + 40 * US  # before `a`, before `c`
+
+
 def test_a_kernel_before_its_launch_shifts_the_host_and_is_said() -> None:
     b, _ = idle_case()
     b.kernel("early", 895, 898, launch=(900, 910), stream=1)  # 5 ns before its launch
