@@ -37,7 +37,7 @@ def added_ns(signals: Signals) -> float:
     """What profiling added to this idle time of a step: host work for the most part, and so time without
     launches. Where profiling distorted the step, what its share of an unprofiled one would leave too little
     of for the device's work, which profiling does not change. 0 without unprofiled steps to tell it from."""
-    account = signals.case.account
+    account = signals.case.measured
     if account is None or not account.wall_ns:
         return 0.0
     idle_ns = signals.time(signals.select(lambda cell: cell.category == "idle_launch"))
@@ -48,7 +48,7 @@ def added_ns(signals: Signals) -> float:
 
 def with_the_profilers(signals: Signals) -> bool:
     """No unprofiled step is known: launches are as slow as the profiler makes them."""
-    account = signals.case.account
+    account = signals.case.measured
     return account is not None and not account.wall_ns
 
 

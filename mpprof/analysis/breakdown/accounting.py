@@ -18,11 +18,10 @@ from mpprof.analysis.arrays.intervals import Intervals, crowded, gaps, sweep, un
 from mpprof.analysis.breakdown.roofline import weighed
 from mpprof.analysis.kernels.placement_ops import inputs_precision
 from mpprof.analysis.layers.attribution import Ownership
-from mpprof.analysis.steps import boundaries, idle
+from mpprof.analysis.steps import idle
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.between import listed
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, threads_of
-from mpprof.analysis.steps.clocks import ClockShift
 from mpprof.analysis.steps.window import Window, window_of
 from mpprof.errors import UnableError
 from mpprof.model.account import (
@@ -110,7 +109,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
             where=trace.source.path.name,
             next='record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
         )
-    devices = [_device_account(trace, placements, ownership, window) for window in windows]
+    devices = [device_account(trace, placements, ownership, window) for window in windows]
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
     main, window = devices[order[0]], windows[order[0]]
     wall_ns = summary.median_ns if summary is not None else None
@@ -222,9 +221,10 @@ class _Work:
     category: NDArray[np.int8]  # row of CLASSES
 
 
-def _device_account(
+def device_account(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window
 ) -> DeviceAccount:
+    """Return the account of one device over the periods of its window, per step of the window."""
     instants = window.periods.instants()
     function_ns = instants.length_ns / window.steps
     busy_ns, cells, hidden = _busy(trace, placements, ownership, window, instants)
@@ -456,22 +456,3 @@ def _against_the_wall(main: DeviceAccount, wall_ns: float | None, between_ns: fl
     slices = [replace(slice, ratio=slice.ns_per_step / wall_ns) for slice in kept]
     slices.sort(key=lambda slice: CLASSES.index(slice.category))
     return replace(main, step_ns=wall_ns, slices=tuple(slices), cells=tuple(cells))
-
-
-# --- without steps -----------------------------------------------------------------------------------------
-
-
-def cells_of_window(trace: Trace, placements: Placements, ownership: Ownership) -> list[Cell]:
-    """Return the cells of everything that the busiest device ran, for a trace of which no step can be told
-    apart: their times are of the whole window. Empty without an accelerator, or where it ran no kernel."""
-    table = trace.kernels
-    work = np.where(table.kind == WorkKind.KERNEL, table.duration_ns, 0)
-    busy = np.bincount(table.device, work, len(trace.devices))
-    if trace.basis == "host" or not busy.any():
-        return []
-    device = int(np.argmax(busy))
-    rows = np.flatnonzero(table.device == device)
-    start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
-    whole = boundaries.Periods(start[:1], end.max(keepdims=True), np.full(1, -1, np.int64), "window")
-    window = Window(device, whole, 1, rows, ClockShift(0, rows[:0]))
-    return _busy(trace, placements, ownership, window, whole.instants())[1]

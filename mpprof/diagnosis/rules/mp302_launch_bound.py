@@ -60,22 +60,22 @@ NOTABLE_RATIO = 0.01
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU, so that no kernels are launched")
-    account = need(signals.gpu_account)
+    account = need(signals.gpu_activity)
     claims = launches.claims(signals)
     share = signals.cost_ratio(claims)
     hidden = need(signals.unattributed_idle_ratio)
     if share < SCALE.info_ratio:
         if share + hidden >= SCALE.warning_ratio and hidden > share:
             return Unable(
-                f"the device idles {format_ratio(hidden)} of the step and the trace does not show "
+                f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show "
                 "what for (graphs of launches, command buffers, or no host events)"
                 f"{signals.hint('record without graphs')}{signals.hint('record host events')}"
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
     median, calls = known(signals.median_kernel_ns), known(signals.launches_per_step)
     short = median is not None and median < SHORT_KERNEL_NS
-    kernels = f"{format_count(calls and round(calls))} kernels a step"
-    summary = "the device idles {cost} a step ({share}) waiting for launches, "
+    kernels = f"{format_count(calls and round(calls))} kernels {{each}}"
+    summary = "the device idles {cost} {each} ({share}) waiting for launches, "
     summary += f"{kernels} of {format_ns(median)} in the median"
     added = launches.added_ns(signals)
     left_out = f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
@@ -85,12 +85,12 @@ def judge(signals: Signals) -> Outcome:
         summary=summary,
         evidence=(
             evidence.ratio(
-                f"step idle for launches{left_out}",
+                f"{{span}} idle for launches{left_out}",
                 share,
                 SCALE.crossed(share),
             ),
             evidence.ns("median kernel", median, SHORT_KERNEL_NS),
-            evidence.count("kernels per step", calls),
+            evidence.count("kernels {per}", calls),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
         confidence="high" if short else "medium",
