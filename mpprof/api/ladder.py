@@ -40,7 +40,7 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
         changes: tuple[KernelChange, ...] = ()
         matching = None
         if start.account and end.account and refused is None:
-            changes = aligning.kernel_changes(start.account, end.account)
+            changes = aligning.kernel_changes(start.account, end.account, start.run, end.run)
             matching = aligning.matching(start.account, end.account, start.run, end.run)
         rungs.append(
             Rung(

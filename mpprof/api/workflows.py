@@ -23,7 +23,7 @@ from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case
 from mpprof.errors import UnableError, UnreadableError
-from mpprof.model.account import Account, Cell, ComputePrecision, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.account import Account, ComputePrecision, MemoryAccount, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
 from mpprof.model.frozen import frozen
@@ -77,6 +77,7 @@ class Analysis:
     peaks: DevicePeaks | None
     trace_problem: str | None
     computes: ComputePrecision
+    window: Account | None = None  # of the whole window, where there is a trace and no account of a step
 
 
 # --- analysing ---------------------------------------------------------------------------------------------
@@ -107,8 +108,10 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         account = replace(account, host_ns=host_floor.need_ns(trace, account))
     except UnableError as error:
         problem = error.what
-    cells = account.main.cells if account else accounting.cells_of_window(trace, placements, ownership)
-    units = _has_matrix_units(run, _device_of(trace, account))
+    window = None if account else window_of(run, trace, placements, ownership, problem or "")
+    measured = account or window
+    cells = measured.main.cells if measured else ()
+    units = _has_matrix_units(run, _device_of(trace, measured))
     return Analysis(
         run=run,
         steps=steps,
@@ -116,12 +119,22 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         placements=placements,
         ownership=ownership,
         account=account,
-        tensor_core=_tensor_core(account, cells, trace, placements, units),
+        tensor_core=_tensor_core(measured, trace, placements, units),
         memory=composition.at_peak(trace, ownership, steps),
         peaks=_peaks(run, trace),
         trace_problem=problem,
         computes=compute_precision(run, cells),
+        window=window,
     )
+
+
+def window_of(
+    run: Run, trace: Trace, placements: Placements, ownership: attribution.Ownership, why: str
+) -> Account | None:
+    """Return the account of the trace's whole window; None where no kernel ran in it."""
+    from mpprof.analysis.breakdown import whole_window
+
+    return whole_window.account_of_window(trace, placements, ownership, run, why)
 
 
 def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Counters]:
@@ -142,18 +155,14 @@ def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Count
 
 
 def _tensor_core(
-    account: Account | None,
-    cells: Sequence[Cell],
-    trace: Trace,
-    placements: Placements,
-    matrix_units: bool | None,
+    account: Account | None, trace: Trace, placements: Placements, matrix_units: bool | None
 ) -> TensorCoreShare | None:
-    """Of the steps of the account, else of the whole window, whose `cells` are given; None without work."""
-    if account is None and not cells:
-        return None
-    share = tensor_cores.tensor_core_share(cells, on_host=trace.basis == "host", matrix_units=matrix_units)
+    """Of the steps, or of the whole window, whichever the account is of; None without work."""
     if account is None:
-        share = replace(share, of="window")
+        return None
+    on_host = trace.basis == "host"
+    share = tensor_cores.tensor_core_share(account.main.cells, on_host=on_host, matrix_units=matrix_units)
+    share = replace(share, of=account.of)
     if not any(verdict.strength == "counter" for verdict in placements.verdicts):
         return share
     return replace(share, verified_ratio=placement.verified_ratio(trace, placements))
@@ -233,7 +242,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
     warnings = (
         *mine.run.warnings,
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
-        *(mine.account.notes if mine.account else ()),
+        *(measured.notes if (measured := mine.account or mine.window) else ()),
         *validity.doubts(mine.run),
         *judgement.warnings,
     )
@@ -257,6 +266,8 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         device=_main_device(mine),
         computes=mine.computes,
         whatif=judgement.whatif,
+        window=mine.window,
+        how_to_mark=judgement.how_to_mark,
     )
     named = engine.cause(diagnosis)
     return replace(
@@ -268,7 +279,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
 
 
 def _main_device(mine: Analysis) -> DeviceFacts | None:
-    return _device_of(mine.trace, mine.account) if mine.trace else None
+    return _device_of(mine.trace, mine.account or mine.window) if mine.trace else None
 
 
 def _device_of(trace: Trace, account: Account | None) -> DeviceFacts | None:
@@ -300,6 +311,7 @@ def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Cas
         trace_problem=mine.trace_problem,
         baseline=baseline,
         computes=mine.computes,
+        window=mine.window,
     )
 
 

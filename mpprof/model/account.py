@@ -113,6 +113,9 @@ class Account:
 
     `function_ns` is the step without what lies between two steps (`between_ns`): `step_ns` is their sum.
     `absent` gives the reason where one of them, or what lies between (`between`), is None.
+
+    `of` "window": no step can be told apart, and what stands for a step is all from the first to the last
+    work on any device. Times "per step" are of that window, `steps` is empty, `absent["step_ns"]` says why.
     """
 
     basis: Basis
@@ -133,6 +136,7 @@ class Account:
     absent: dict[str, str] | None = None  # field -> reason
     numbered: str = ""  # whose markers number the steps: "mpprof", "keras", ...; "" where none does
     lengths_ns: tuple[float, ...] = ()  # of each of `steps`, per optimizer step
+    of: Literal["step", "window"] = "step"
 
     @property
     def one_step(self) -> bool:

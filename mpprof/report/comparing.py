@@ -197,6 +197,13 @@ def matching(rung: doc.Rung) -> list[str]:
             named = ", ".join(words.shorten(words.plain(item["op"]), 56) for item in alone[:MOST_OPS])
             more = f" and {len(alone) - MOST_OPS} more" if len(alone) > MOST_OPS else ""
             said.append(f"{title}: {words.plural(len(alone), 'op')}, {ns}: {named}{more}")
+    of_layers = (("baseline", found.get("unmatched_from")), ("run", found.get("unmatched_to")))
+    for whose, layers in of_layers:
+        if layers:
+            first = layers[0]
+            reason = words.plain(f"{first['layer']}: {first['reason']}")
+            more = f", and {len(layers) - 1} more" if len(layers) > 1 else ""
+            said.append(f"layers of the {whose} without a counterpart: {reason}{more}")
     return said
 
 

@@ -29,6 +29,7 @@ from mpprof.model.account import (
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
+from mpprof.report import window
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -79,7 +80,10 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "explanation": list(diagnosis.explanation),
         "whatif": _whatif(diagnosis.whatif),
         "facts": _facts(diagnosis),
+        "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
+    if diagnosis.window is not None:
+        body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark)
     body["absent"] = _absent(diagnosis, body)
     return cast("doc.Report", _strict(body))
 
@@ -455,11 +459,12 @@ def _memory(memory: MemoryAccount | None) -> doc.Memory | None:
 
 
 def _on_host(diagnosis: Diagnosis) -> bool:
-    return diagnosis.account is not None and diagnosis.account.trace_basis == "host"
+    measured = diagnosis.account or diagnosis.window
+    return measured is not None and measured.trace_basis == "host"
 
 
 def _finding(finding: Finding) -> doc.Finding:
-    return {
+    body: doc.Finding = {
         "code": finding.code,
         "slug": finding.slug,
         "title": finding.title,
@@ -481,6 +486,9 @@ def _finding(finding: Finding) -> doc.Finding:
         "gain_ns_per_step": _ns(finding.gain_ns_per_step),
         "recovers_ns_per_step": _ns(finding.recovers_ns_per_step),
     }
+    if finding.cost_ns_in_window is not None:
+        body["cost_ns_in_window"] = _ns(finding.cost_ns_in_window)
+    return body
 
 
 def _rung(rung: Rung) -> doc.Rung:
@@ -519,6 +527,8 @@ def _matching(matching: Matching) -> doc.Matching:
         "by_layer_ratio": {"from": matching.by_layer_ratio[0], "to": matching.by_layer_ratio[1]},
         "only_from": [{"op": op, "ns_per_step": _ns(ns)} for op, ns in matching.only_from],
         "only_to": [{"op": op, "ns_per_step": _ns(ns)} for op, ns in matching.only_to],
+        "unmatched_from": [{"layer": layer, "reason": why} for layer, why in matching.unmatched_from],
+        "unmatched_to": [{"layer": layer, "reason": why} for layer, why in matching.unmatched_to],
     }
 
 
@@ -560,6 +570,8 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return (share.reason if share else None) or "the trace holds no accelerator"
     if room == "facts":
         return next((reasons[path] for path in _FACT_OF[leaf] if path in reasons), "not derivable")
+    if room == "account":
+        return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":
