@@ -116,7 +116,8 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
 class _Weighed:
     """A finding's weight, before it is known what its remedy gains beside the others. `cost_ns` as claimed in
     the account (of a distorted window, too), `stated_ns` of a step without the profiler, `explained_ns` of
-    the gap; `ceiling`: what every healthy run of this kind has."""
+    the gap; `ceiling`: what every healthy run of this kind has; `host`: its remedy relieves the host, too, as
+    the rule says or because the device waits for the launches of what it would remove."""
 
     rule: Rule
     claims: tuple[Claim, ...]
@@ -125,11 +126,11 @@ class _Weighed:
     stated_ns: float | None
     explained_ns: float | None
     ceiling: bool
+    host: bool
 
     @property
     def remedy(self) -> whatif.Remedy:
-        host = self.rule.BOUND == "host"
-        return whatif.Remedy(self.rule.CODE, self.stated_ns or 0.0, host=host, ceiling=self.ceiling)
+        return whatif.Remedy(self.rule.CODE, self.stated_ns or 0.0, host=self.host, ceiling=self.ceiling)
 
 
 def _weighed(
@@ -144,7 +145,9 @@ def _weighed(
         severity = "warning"
     if severity == "error" and outcome.severity is None and outcome.claims and signals.distorted:
         severity = "warning"  # the window is to be mended first: MP905
-    return _Weighed(rule, claims, severity, cost, stated, explained, ceiling)
+    launching = any(signals.cells[claim.cell].category == "idle_launch" for claim in claims)
+    host = rule.BOUND == "host" or launching
+    return _Weighed(rule, claims, severity, cost, stated, explained, ceiling, host)
 
 
 def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:

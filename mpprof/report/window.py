@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from mpprof.model.account import IDLE_CLASSES, Account, Cell, Slice
@@ -22,13 +21,14 @@ def document(
     span_ns = _ns(window.window_ns)
     busy_ns = _ns(window.device_ns)
     ran = [cell for cell in window.main.cells if cell.kernel is not None and cell.category != "copy"]
+    calls = window.main.calls
     return {
         "basis": window.trace_basis,
         "span_ns": span_ns,
         "busy_ns": busy_ns,
         "idle_ns": _ns(span_ns - busy_ns),
-        "kernel_ns": _ns(math.fsum(cell.busy_ns_per_step for cell in ran)),
-        "kernels": round(math.fsum(cell.calls_per_step for cell in ran)),
+        "kernel_ns": _ns(calls.ns_per_step if calls else 0.0),
+        "kernels": round(calls.per_step if calls else 0.0),
         "device": window.main.device,
         "slices": _slices(window.main.slices),
         "devices": [
