@@ -19,6 +19,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.learning import Learning
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
+from mpprof.model.trace import NamedRanges
 
 Severity = Literal["info", "warning", "error"]
 Confidence = Literal["low", "medium", "high"]
@@ -64,6 +65,7 @@ class Finding:
     remedies: tuple[Remedy, ...] = ()  # what `remedy` says, one by one
     gain_ns_per_step: float | None = None  # of its remedy, in the order of the plan; None: no part of it
     recovers_ns_per_step: float | None = None  # of that, what this run lost against the attainable step
+    cost_ns_in_window: float | None = None  # where there is no step: of the whole window
 
 
 @frozen
@@ -118,6 +120,9 @@ class Diagnosis:
     cause: str | None = None  # the code of the finding that the verdict names
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
+    window: Account | None = None  # of the whole window, where no step can be told apart
+    how_to_mark: tuple[Remedy, ...] = ()  # how its steps can be told apart next time; empty: they are
+    ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
 
 
 @frozen

@@ -174,6 +174,7 @@ class Run:
     finished: bool  # a fit_end line, or no step log at all
     warnings: tuple[str, ...] = ()
     workers: dict[int, StepTable] = field(default_factory=dict)  # step logs of the workers beside the first
+    step_range: str | None = None  # which ranges of the trace make its steps, where the user named some
 
     @property
     def run_id(self) -> str:

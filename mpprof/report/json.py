@@ -30,6 +30,7 @@ from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung,
 from mpprof.model.learning import Applied, Learning, LossPoint
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
+from mpprof.report import window
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -62,7 +63,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
-        "time": _time(diagnosis.account),
+        "time": _time(diagnosis.account, diagnosis.run.step_range),
         "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
@@ -80,7 +81,10 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "explanation": list(diagnosis.explanation),
         "whatif": _whatif(diagnosis.whatif),
         "facts": _facts(diagnosis),
+        "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
+    if diagnosis.window is not None:
+        body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
     body["absent"] = _absent(diagnosis, body)
     return cast("doc.Report", _strict(body))
 
@@ -254,10 +258,10 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     }
 
 
-def _time(account: Account | None) -> doc.Time | None:
+def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
     if account is None:
         return None
-    return {
+    body: doc.Time = {
         "basis": "host" if account.trace_basis == "host" else account.basis,
         "step_ns": _ns(account.step_ns),
         "function_ns": _ns(account.function_ns),
@@ -278,6 +282,9 @@ def _time(account: Account | None) -> doc.Time | None:
         "notes": list(account.notes),
         "idle_between_steps_ns": _ns(account.between_ns),
     }
+    if step_range is not None:
+        body["step_range"] = step_range
+    return body
 
 
 def _device(device: DeviceAccount) -> doc.Device:
@@ -456,11 +463,12 @@ def _memory(memory: MemoryAccount | None) -> doc.Memory | None:
 
 
 def _on_host(diagnosis: Diagnosis) -> bool:
-    return diagnosis.account is not None and diagnosis.account.trace_basis == "host"
+    measured = diagnosis.account or diagnosis.window
+    return measured is not None and measured.trace_basis == "host"
 
 
 def _finding(finding: Finding) -> doc.Finding:
-    return {
+    body: doc.Finding = {
         "code": finding.code,
         "slug": finding.slug,
         "title": finding.title,
@@ -482,6 +490,9 @@ def _finding(finding: Finding) -> doc.Finding:
         "gain_ns_per_step": _ns(finding.gain_ns_per_step),
         "recovers_ns_per_step": _ns(finding.recovers_ns_per_step),
     }
+    if finding.cost_ns_in_window is not None:
+        body["cost_ns_in_window"] = _ns(finding.cost_ns_in_window)
+    return body
 
 
 def _rung(rung: Rung) -> doc.Rung:
@@ -620,6 +631,8 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return (share.reason if share else None) or "the trace holds no accelerator"
     if room == "facts":
         return next((reasons[path] for path in _FACT_OF[leaf] if path in reasons), "not derivable")
+    if room == "account":
+        return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":

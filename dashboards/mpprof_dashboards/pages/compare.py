@@ -15,7 +15,7 @@ from mpprof.report import comparing, words
 from mpprof.report.content import recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
-from mpprof_dashboards.components.context import Context, Page
+from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.grid import Column, grid
 from mpprof_dashboards.components.text import sentence
@@ -217,7 +217,7 @@ def register(app: dash.Dash) -> None:
     """The chooser writes the ladder into the URL; the URL draws the page."""
 
     def choose_ladder(runs: list[str] | None, search: str | None) -> Any:
-        now = choices.read(search, app.server.config["MPPROF_SOURCE"].entries())
+        now = choices.read(search, listed(app.server.config["MPPROF_SOURCE"])[0])
         shown = now.ladder or tuple(run for run in (now.baseline, now.run) if run)
         ladder = tuple(runs or ())
         return dash.no_update if ladder == shown else replace(now, ladder=ladder).query()
