@@ -9,12 +9,14 @@ from mpprof.analysis.comparison import batch_scaling, comparability
 from mpprof.analysis.comparison import learning as learned
 from mpprof.analysis.comparison import matching as aligning
 from mpprof.analysis.comparison import speedup as comparing
-from mpprof.api.workflows import Analysis, analyse, judge, side
+from mpprof.api.workflows import Analysis, analyse, judge, side, signals_of
+from mpprof.diagnosis import promises
 from mpprof.diagnosis.signals import DISTORTED_RATIO
 from mpprof.errors import MpprofError
 from mpprof.model.account import Speedup
-from mpprof.model.finding import Comparison, KernelChange, Matching, Rung
+from mpprof.model.finding import Comparison, Diagnosis, KernelChange, Matching, Rung
 from mpprof.model.learning import Learning
+from mpprof.model.promises import Promises
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.runs.loading import Given, Several, load_all
 
@@ -59,6 +61,7 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
                 refused=refused,
                 cards=comparability.rates(*sides),
                 matching=matching,
+                promises=_promises(judged[index], step, start, end) if refused is None else None,
                 learning=_learning(start, end, step.speedup) if refused is None else None,
                 examples_per_s=(
                     comparing.examples_per_s(start.run, start.account),
@@ -68,6 +71,11 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
         )
     sizes = batch_scaling.of([mine.run for mine in analyses], [mine.steps for mine in analyses])
     return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
+
+
+def _promises(earlier: Diagnosis, later: Diagnosis, start: Analysis, end: Analysis) -> Promises:
+    unlike = comparability.other_card(side(start), side(end))
+    return promises.promises(earlier, later, signals_of(start), signals_of(end), unlike)
 
 
 def _learning(start: Analysis, end: Analysis, speedup: Speedup | None) -> Learning:
