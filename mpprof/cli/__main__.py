@@ -31,8 +31,8 @@ def run() -> NoReturn:
 
 
 def _import_numpy() -> None:
-    """Import it without the threads that its linear algebra would start, which nothing here uses. Programs that
-    a command starts inherit nothing of it."""
+    """Import NumPy without the threads that its linear algebra would start, which nothing here uses. Programs
+    that a command starts inherit nothing of it."""
     if _BLAS_THREADS in os.environ:
         return
     os.environ[_BLAS_THREADS] = "1"

@@ -145,7 +145,10 @@ Outcome = Found | Clear | Unable
 
 
 class Rule(Protocol):
-    """One cause: a module of `rules/`, whose docstring is its manual page."""
+    """One cause: a module of `rules/`, whose docstring is its manual page.
+
+    A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`).
+    """
 
     __name__: str
     __doc__: str | None
