@@ -567,6 +567,13 @@ class Rung(_RungEnds):
         Annotated[Sentences, "Up to three sentences on the later run against the earlier."]
     ]
     notes: NotRequired[Annotated[list[str], "What makes the parts of the two runs hard to compare."]]
+    windows: NotRequired[
+        Annotated[
+            WindowsOfTwo,
+            "Where not both runs have steps: their whole windows. Left out where both have, or one has no "
+            "trace.",
+        ]
+    ]
     matching: NotRequired[
         Annotated[
             Matching | None,
@@ -574,6 +581,47 @@ class Rung(_RungEnds):
             "only one has.",
         ]
     ]
+
+
+class WindowsOfTwo(TypedDict):
+    """Two whole windows side by side: nothing is per step, and no speedup follows from their lengths."""
+
+    span_ns: FromTo
+    busy_ns: FromTo
+    idle_ns: FromTo
+    kernel_ns: Annotated[FromTo, "Sum of the kernels' durations, without copies."]
+    kernels: FromTo
+    parts: list[WindowPart]
+    matrix_kernels: Annotated[list[MatrixKernels], "How many ran in each window, by family."]
+    same_work: Annotated[
+        bool | None,
+        "Both ran as many matrix kernels of each family, and are taken for the same amount of work. null: "
+        "neither ran any.",
+    ]
+    decides: Annotated[
+        Literal["waiting", "device", "both"],
+        "What most of both windows is; both: the one is mostly waiting, the other mostly work.",
+    ]
+    waits_for: Annotated[Class | None, "What most of the later one's idle time is; null: not shown, or none."]
+    statements: Annotated[list[str], "For people: what changed, what decides, and what is assumed."]
+
+
+class WindowPart(TypedDict):
+    by: Annotated[
+        Literal["idle", "placement", "family", "exposed"],
+        "Idle time by class; matrix kernels by placement and precision, and kernels by family (sums of "
+        "durations); exposed communication and copies.",
+    ]
+    name: str
+    from_ns: Number
+    to_ns: Number
+
+
+_FromToCount = TypedDict("_FromToCount", {"from": Count, "to": Count})
+
+
+class MatrixKernels(_FromToCount):
+    family: Family
 
 
 class Matching(TypedDict):

@@ -29,7 +29,7 @@ from mpprof.model.account import (
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
-from mpprof.report import window
+from mpprof.report import window, windows
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -496,7 +496,7 @@ def _finding(finding: Finding) -> doc.Finding:
 
 def _rung(rung: Rung) -> doc.Rung:
     speedup = rung.speedup
-    return {
+    body: doc.Rung = {
         "from": rung.start,
         "to": rung.end,
         "observed": speedup.observed if speedup else None,
@@ -521,6 +521,9 @@ def _rung(rung: Rung) -> doc.Rung:
         "notes": list(rung.notes),
         "matching": None if rung.matching is None else _matching(rung.matching),
     }
+    if rung.windows is not None:
+        body["windows"] = windows.document(rung.windows)
+    return body
 
 
 def _matching(matching: Matching) -> doc.Matching:
