@@ -24,6 +24,7 @@ from mpprof.model.account import (
     Cell,
     Class,
     ComputePrecision,
+    KernelCalls,
     MemoryAccount,
     Speedup,
     TensorCoreShare,
@@ -463,34 +464,15 @@ class Signals:
         )
         return tuple(sorted((*self.fallbacks, *tf32)))
 
-    @cached_property
-    def kernel_ns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | Absent:
-        """(mean duration in ns, calls per step) of every kernel cell."""
+    @property
+    def kernel_calls(self) -> KernelCalls | Absent:
+        """How many kernels the device runs per step, and how long the median one takes."""
         account = self.gpu_activity
         if isinstance(account, Absent):
             return account
-        cells = [c for c in account.main.cells if c.kernel and c.calls_per_step > 0]
-        if not cells:
-            return Absent("the trace holds no kernels in whole steps", self.advice("record window"))
-        calls = np.array([c.calls_per_step for c in cells])
-        busy = np.array([c.busy_ns_per_step or c.ns_per_step for c in cells])
-        return busy / calls, calls
-
-    @property
-    def launches_per_step(self) -> float | Absent:
-        kernels = self.kernel_ns
-        return kernels if isinstance(kernels, Absent) else float(kernels[1].sum())
-
-    @property
-    def median_kernel_ns(self) -> float | Absent:
-        """Duration of the median kernel call (calls of one cell count with the cell's mean)."""
-        kernels = self.kernel_ns
-        if isinstance(kernels, Absent):
-            return kernels
-        duration, calls = kernels
-        order = np.argsort(duration)
-        middle = np.searchsorted(np.cumsum(calls[order]), calls.sum() / 2)
-        return float(duration[order][min(int(middle), len(order) - 1)])
+        return account.main.calls or Absent(
+            "the trace holds no kernels in whole steps", self.advice("record window")
+        )
 
     @property
     def tensor_core(self) -> TensorCoreShare | Absent:

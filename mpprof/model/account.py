@@ -81,8 +81,20 @@ class Slice:
 
 
 @frozen
+class KernelCalls:
+    """How many kernels a device runs per step, how long the median one of them takes, and how long all do
+    together; how many copies and fills there are beside them."""
+
+    per_step: float
+    median_ns: float
+    ns_per_step: float
+    copies_per_step: float = 0.0
+
+
+@frozen
 class DeviceAccount:
-    """The step of one device. The slices (in the order of CLASSES, zero ones left out) sum to `step_ns`."""
+    """The step of one device. The slices (in the order of CLASSES, zero ones left out) sum to `step_ns`.
+    `calls` is None where no kernel starts in it."""
 
     device: str
     step_ns: float
@@ -90,6 +102,7 @@ class DeviceAccount:
     steps: int
     slices: tuple[Slice, ...]
     cells: tuple[Cell, ...]
+    calls: KernelCalls | None = None
 
 
 @frozen
