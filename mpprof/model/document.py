@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from mpprof.model.account import Class, ComputeEvidence, ComputeKind, LimitKind, Phase
 from mpprof.model.finding import Confidence, Severity
 from mpprof.model.kernels import Family, Placement, Precision, Strength
+from mpprof.model.learning import LearningVerdict
 
 Number = float
 Reading = float | Literal["NaN", "Infinity", "-Infinity"]
@@ -566,6 +567,9 @@ class Rung(_RungEnds):
     explanation: NotRequired[
         Annotated[Sentences, "Up to three sentences on the later run against the earlier."]
     ]
+    learning: NotRequired[
+        Annotated[Learning | None, "The losses after as many applied updates; null: not compared."]
+    ]
     notes: NotRequired[Annotated[list[str], "What makes the parts of the two runs hard to compare."]]
     windows: NotRequired[
         Annotated[
@@ -622,6 +626,50 @@ _FromToCount = TypedDict("_FromToCount", {"from": Count, "to": Count})
 
 class MatrixKernels(_FromToCount):
     family: Family
+
+
+class Updates(TypedDict):
+    steps: Count
+    skipped: Annotated[Count, "Steps whose update was skipped."]
+    applied: Annotated[Number, "(steps - skipped) / gradient accumulation."]
+
+
+class LossPoint(TypedDict):
+    updates: Annotated[Number, "Applied by then."]
+    loss: Annotated[Number, "Mean of the steps since the point before."]
+
+
+_LearningSides = TypedDict(  # `from` cannot be an attribute's name
+    "_LearningSides", {"from": Updates | None, "to": Updates | None}
+)
+_LearningCurves = TypedDict("_LearningCurves", {"from": list[LossPoint], "to": list[LossPoint]})
+
+
+class Learning(TypedDict):
+    verdict: Annotated[
+        LearningVerdict,
+        "The later run's loss after as many applied updates; worse or better: by a tenth or more, with an "
+        "interval that excludes 0; not finite: of one run alone.",
+    ]
+    severity: Annotated[Severity | None, "Null: nothing to flag."]
+    text: str
+    reason: Annotated[str | None, "Why it is not judged."]
+    window: Annotated[Interval | None, "The applied updates that are compared: from, to."]
+    stretches: Annotated[Count, "Equal parts of the window, paired."]
+    loss: Annotated[FromTo, "The mean over the window."]
+    difference_ratio: Annotated[Number | None, "Later less earlier, over the earlier."]
+    interval: Annotated[
+        Interval | None,
+        "95 % of difference_ratio over the stretches: of these two runs alone.",
+    ]
+    updates: _LearningSides
+    speedup_per_update: Annotated[
+        Number | None, "Per applied update; null: the same as per step, or not known (see `absent`)."
+    ]
+    speedup_per_update_interval: Interval | None
+    speedup_per_update_text: Annotated[str, "Empty: the same as per step, or not known."]
+    curves: Annotated[_LearningCurves, "Mean losses over the whole of both runs; empty: none is known."]
+    absent: dict[str, str]
 
 
 class Matching(TypedDict):

@@ -17,6 +17,7 @@ from mpprof.model.account import (
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.learning import Learning
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges
@@ -218,6 +219,7 @@ class Rung:
     explanation: tuple[str, ...] = ()  # of the later run against the earlier
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
     windows: Windows | None = None  # side by side where not both have steps; None: both have, or one no trace
+    learning: Learning | None = None  # None: they are no comparison at all
 
 
 @frozen
