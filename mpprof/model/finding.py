@@ -10,12 +10,12 @@ from mpprof.model.account import (
     Bound,
     ComputePrecision,
     GapSlice,
-    MemoryAccount,
     Speedup,
     TensorCoreShare,
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 
