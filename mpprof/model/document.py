@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from mpprof.model.account import Class, ComputeEvidence, ComputeKind, LimitKind, Phase
 from mpprof.model.finding import Confidence, Severity
 from mpprof.model.kernels import Family, Placement, Precision, Strength
+from mpprof.model.learning import LearningVerdict
 from mpprof.model.memory import Kind
 
 Number = float
@@ -58,6 +59,73 @@ class Report(TypedDict):
     facts: NotRequired[
         Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
     ]
+    account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
+    window: NotRequired[
+        Annotated[
+            Window,
+            "Where no step can be told apart: all from the first to the last work on any device. Left out "
+            "where `time` gives a step.",
+        ]
+    ]
+
+
+class AccountOf(TypedDict):
+    basis: Annotated[
+        Literal["step", "window"] | None,
+        "step: `time`. window: `time` is null and `window` is there; costs of findings are of the window. "
+        "null: neither, see absent.time.",
+    ]
+
+
+class Window(TypedDict):
+    """Times are of the whole window: none is per step."""
+
+    basis: Annotated[Literal["device", "host"], "host: ops on the host's threads, no accelerator."]
+    span_ns: Annotated[Number, "From the first to the last work on any device."]
+    busy_ns: Annotated[Number, "Of it, the time in which the main device worked."]
+    idle_ns: Annotated[Number, "span_ns - busy_ns."]
+    kernel_ns: Annotated[
+        Number, "Sum of the main device's kernels, which counts those that ran at once in full; no copies."
+    ]
+    kernels: Annotated[Count, "How many the main device ran."]
+    device: Annotated[str, "The main device, as the trace names it: the one with the longest busy time."]
+    slices: Annotated[list[WindowSlice], "Of the main device; they sum to span_ns."]
+    devices: Annotated[list[WindowDevice], "All of them, the main device first, over the same span."]
+    families: Annotated[list[FamilyTime], "Kernels of the main device by what they do, the longest first."]
+    reason: Annotated[str, "Why no step can be told apart."]
+    mark: Annotated[list[Remedy], "How to record steps that can be told apart."]
+    ranges: Annotated[list[RangeOfTrace], "Ranges of the trace that may be steps, most launches first."]
+    notes: Annotated[list[str], "What was left out or shifted."]
+
+
+class RangeOfTrace(TypedDict):
+    name: Annotated[str, "As --step-range takes it: a name, or a pattern between slashes."]
+    count: Count
+    launches_ratio: Annotated[Number, "Of the trace's launches, those that lie in these ranges."]
+
+
+class WindowDevice(TypedDict):
+    device: str
+    busy_ns: Number
+    slices: list[WindowSlice]
+
+
+class FamilyTime(TypedDict):
+    family: Family
+    ns: Annotated[Number, "Sum of durations."]
+    kernels: Count
+
+
+class WindowShare(TypedDict):
+    placement: Placement
+    precision: Precision
+    ns: Number
+    transforms_ns: Annotated[Number, "Of it, transforms of convolutions, which multiply nothing."]
+
+
+class WindowCause(TypedDict):
+    cause: str
+    ns: Number
 
 
 class Facts(TypedDict):
@@ -186,6 +254,9 @@ class Time(TypedDict):
     device: Annotated[str, "The main device, as the trace names it."]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
     step_source: Annotated[str, "How steps were told apart."]
+    step_range: NotRequired[
+        Annotated[str, "The ranges that the user named as steps; left out where none were named."]
+    ]
     notes: Annotated[list[str], "What was left out or shifted."]
 
 
@@ -203,6 +274,14 @@ class Device(TypedDict):
 
 
 _Classed = TypedDict("_Classed", {"class": Class})  # `class` cannot be an attribute's name
+
+
+class WindowSlice(_Classed):
+    ns: Annotated[Number, "Time of this class alone; of comm and copy the exposed."]
+    ratio: Annotated[Number, "Of the window's span."]
+    hidden_ns: Annotated[Number, "Time of this class behind work of a class that goes first; in no sum."]
+    by: Annotated[list[WindowShare], "Only of matmul: parts that sum to the slice."]
+    causes: Annotated[list[WindowCause], "Only of idle classes: what is known of parts of it."]
 
 
 class Slice(_Classed):
@@ -479,6 +558,14 @@ class Finding(TypedDict):
         ]
     ]
 
+    cost_ns_in_window: NotRequired[
+        Annotated[
+            Number,
+            "What it costs of the whole window, where no step can be told apart (cost_ns_per_step null). "
+            "Left out elsewhere.",
+        ]
+    ]
+
 
 class Evidence(TypedDict):
     name: str
@@ -568,6 +655,9 @@ class Rung(_RungEnds):
     explanation: NotRequired[
         Annotated[Sentences, "Up to three sentences on the later run against the earlier."]
     ]
+    learning: NotRequired[
+        Annotated[Learning | None, "The losses after as many applied updates; null: not compared."]
+    ]
     notes: NotRequired[Annotated[list[str], "What makes the parts of the two runs hard to compare."]]
     matching: NotRequired[
         Annotated[
@@ -578,11 +668,62 @@ class Rung(_RungEnds):
     ]
 
 
+class Updates(TypedDict):
+    steps: Count
+    skipped: Annotated[Count, "Steps whose update was skipped."]
+    applied: Annotated[Number, "(steps - skipped) / gradient accumulation."]
+
+
+class LossPoint(TypedDict):
+    updates: Annotated[Number, "Applied by then."]
+    loss: Annotated[Number, "Mean of the steps since the point before."]
+
+
+_LearningSides = TypedDict(  # `from` cannot be an attribute's name
+    "_LearningSides", {"from": Updates | None, "to": Updates | None}
+)
+_LearningCurves = TypedDict("_LearningCurves", {"from": list[LossPoint], "to": list[LossPoint]})
+
+
+class Learning(TypedDict):
+    verdict: Annotated[
+        LearningVerdict,
+        "The later run's loss after as many applied updates; worse or better: by a tenth or more, with an "
+        "interval that excludes 0; not finite: of one run alone.",
+    ]
+    severity: Annotated[Severity | None, "Null: nothing to flag."]
+    text: str
+    reason: Annotated[str | None, "Why it is not judged."]
+    window: Annotated[Interval | None, "The applied updates that are compared: from, to."]
+    stretches: Annotated[Count, "Equal parts of the window, paired."]
+    loss: Annotated[FromTo, "The mean over the window."]
+    difference_ratio: Annotated[Number | None, "Later less earlier, over the earlier."]
+    interval: Annotated[
+        Interval | None,
+        "95 % of difference_ratio over the stretches: of these two runs alone.",
+    ]
+    updates: _LearningSides
+    speedup_per_update: Annotated[
+        Number | None, "Per applied update; null: the same as per step, or not known (see `absent`)."
+    ]
+    speedup_per_update_interval: Interval | None
+    speedup_per_update_text: Annotated[str, "Empty: the same as per step, or not known."]
+    curves: Annotated[_LearningCurves, "Mean losses over the whole of both runs; empty: none is known."]
+    absent: dict[str, str]
+
+
 class Matching(TypedDict):
     by_op_ratio: FromTo
     by_layer_ratio: FromTo
     only_from: list[OpTime]
     only_to: list[OpTime]
+    unmatched_from: NotRequired[Annotated[list[UnmatchedLayer], "Layers of `from` without a counterpart."]]
+    unmatched_to: NotRequired[Annotated[list[UnmatchedLayer], "Layers of `to` without a counterpart."]]
+
+
+class UnmatchedLayer(TypedDict):
+    layer: str
+    reason: str
 
 
 class OpTime(TypedDict):

@@ -15,9 +15,11 @@ from mpprof.model.account import (
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.learning import Learning
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
+from mpprof.model.trace import NamedRanges
 
 Severity = Literal["info", "warning", "error"]
 Confidence = Literal["low", "medium", "high"]
@@ -63,6 +65,7 @@ class Finding:
     remedies: tuple[Remedy, ...] = ()  # what `remedy` says, one by one
     gain_ns_per_step: float | None = None  # of its remedy, in the order of the plan; None: no part of it
     recovers_ns_per_step: float | None = None  # of that, what this run lost against the attainable step
+    cost_ns_in_window: float | None = None  # where there is no step: of the whole window
 
 
 @frozen
@@ -117,6 +120,9 @@ class Diagnosis:
     cause: str | None = None  # the code of the finding that the verdict names
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
+    window: Account | None = None  # of the whole window, where no step can be told apart
+    how_to_mark: tuple[Remedy, ...] = ()  # how its steps can be told apart next time; empty: they are
+    ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
 
 
 @frozen
@@ -133,12 +139,14 @@ class KernelChange:
 class Matching:
     """How much of two runs was aligned, as shares of the time of the first's and the second's ops: by op in
     its layer and phase, and at least by its layer. `only_*`: (op, ns per step) of what is in one run alone,
-    the longest first."""
+    the longest first. `unmatched_*`: (layer, why it has no counterpart), in the order of the model."""
 
     by_op_ratio: tuple[float | None, float | None]
     by_layer_ratio: tuple[float | None, float | None]
     only_from: tuple[tuple[str, float], ...]
     only_to: tuple[tuple[str, float], ...]
+    unmatched_from: tuple[tuple[str, str], ...] = ()
+    unmatched_to: tuple[tuple[str, str], ...] = ()
 
 
 @frozen
@@ -178,6 +186,7 @@ class Rung:
     matching: Matching | None = None  # None: one of the runs has no account
     explanation: tuple[str, ...] = ()  # of the later run against the earlier
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
+    learning: Learning | None = None  # None: they are no comparison at all
 
 
 @frozen

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, words
+from mpprof.report import comparing, content, window, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -148,13 +148,21 @@ def _ladder(page: _Page, document: doc.Comparison) -> None:
 
 def _time(page: _Page, document: doc.Report) -> None:
     time = document["time"]
-    if time is None:
+    if time is not None:
+        _breakdown(page, content.time_heading(time), content.time_rows(time), time["step_ns"])
+    elif "window" in document:
+        found = document["window"]
+        _breakdown(page, window.heading(found), content.window_rows(found), found["span_ns"])
+        for line in window.what_is_not_said(found):
+            page.paragraph(line, indent=2, hang=2)
+    else:
         page.heading("Where the step's time goes")
         page.paragraph(document["absent"].get("time", "not known"), label="not known: ", indent=2, hang=2)
-        return
-    page.heading(content.time_heading(time))
-    rows = content.time_rows(time)
-    column = words.column(time["step_ns"])
+
+
+def _breakdown(page: _Page, heading: str, rows: list[content.TimeRow], whole_ns: float) -> None:
+    page.heading(heading)
+    column = words.column(whole_ns)
     for line in _bars(rows, column, page.width):
         page.row(line)
     total = [row for row in rows if not row.part]
@@ -193,6 +201,8 @@ def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: in
 def _facts(page: _Page, document: doc.Report) -> None:
     page.lines.append("")
     facts = [(content.matrix_units(document), [content.tensor_core(document)])]
+    if "window" in document:
+        facts.insert(0, ("Window", window.lines(document["window"])))
     if between := content.between(document["time"]):
         facts.insert(0, ("Between steps", between))
     facts.append(("Speedup", content.speedup(document)))

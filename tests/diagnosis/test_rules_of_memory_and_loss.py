@@ -3,6 +3,8 @@ their limits."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpprof.model.run import OptimizerFacts
@@ -180,3 +182,27 @@ def test_mp304_has_the_waits_that_the_baseline_does_not_have() -> None:
     assert got.cost_ns_per_step == pytest.approx(15 * c.MS)
     alone = finding("MP304", c.case(account=c.account(c.cell("loss_scale", 12), c.cell("idle_sync", 9))))
     assert alone.cost_ns_per_step == pytest.approx(12 * c.MS)
+
+
+def waiting(own: float, others: float, **account):
+    waits = c.cell("idle_launch", own, cause="between launches of the loss scale")
+    return c.account(
+        c.cell("loss_scale", 8), waits, c.cell("idle_launch", others, cause="between launches"), **account
+    )
+
+
+def test_mp304_has_the_waits_for_its_own_launches_but_what_the_profiler_added() -> None:
+    assert finding("MP304", c.case(account=waiting(10, 2))).cost_ns_per_step == pytest.approx(18 * c.MS)
+    profiled = c.case(account=waiting(10, 2, wall_ms=94))
+    assert finding("MP304", profiled).cost_ns_per_step == pytest.approx(13 * c.MS)  # half of the 12 ms
+
+
+def test_mp304_leaves_the_waits_of_a_launch_bound_run_to_mp302() -> None:
+    case = c.case(account=waiting(10, 11))
+    assert finding("MP304", case).gain_ns_per_step == pytest.approx(8 * c.MS)
+    assert finding("MP302", case).cost_ns_per_step == pytest.approx(21 * c.MS)
+
+
+def test_removing_the_loss_scales_launches_relieves_the_host_too() -> None:
+    bound = replace(waiting(10, 2), host_ns=95.0 * c.MS)
+    assert finding("MP304", c.case(account=bound)).whatif_step_ns == pytest.approx(82 * c.MS)

@@ -15,7 +15,7 @@ from mpprof.report import comparing, words
 from mpprof.report.content import recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
-from mpprof_dashboards.components.context import Context, Page
+from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.grid import Column, grid
 from mpprof_dashboards.components.text import sentence
@@ -138,10 +138,26 @@ def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
             _tile("Step before", step_ns(start), words.duration, "", f"rung-{row}-from"),
             _tile("Step after", step_ns(end), words.duration, "", f"rung-{row}-to"),
         ),
+        _learning(row, rung, start, end),
         _gap(row, rung, start, end),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
         *(cards.finding(item) for item in rung["findings"]),
     )
+
+
+def _learning(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
+    """The losses after as many applied updates, and what they say; nothing where no step was recorded."""
+    found = rung.get("learning")
+    if found is None or (start["steps"] is None and end["steps"] is None):
+        return None
+    said = [text for text in (found["text"], found["speedup_per_update_text"]) if text]
+    drawn = figures.losses(found, (start["run"]["name"], end["run"]["name"]))
+    doubts = cards.warnings(said) if found["severity"] in ("warning", "error") else cards.remarks(said)
+    parts: list[Any] = [html.Div(doubts, id=f"learning-{row}")]
+    if drawn is not None:
+        note = "Means of stretches of steps. Shaded: where the two are compared."
+        parts.append(graph(drawn, f"losses-{row}", title="Loss against applied updates", note=note))
+    return html.Div(parts)
 
 
 def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = "") -> html.Div:
@@ -201,7 +217,7 @@ def register(app: dash.Dash) -> None:
     """The chooser writes the ladder into the URL; the URL draws the page."""
 
     def choose_ladder(runs: list[str] | None, search: str | None) -> Any:
-        now = choices.read(search, app.server.config["MPPROF_SOURCE"].entries())
+        now = choices.read(search, listed(app.server.config["MPPROF_SOURCE"])[0])
         shown = now.ladder or tuple(run for run in (now.baseline, now.run) if run)
         ladder = tuple(runs or ())
         return dash.no_update if ladder == shown else replace(now, ladder=ladder).query()

@@ -58,7 +58,7 @@ PAGEABLE_BYTES_PER_S = 4e9
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     rows = signals.select(lambda cell: cell.category == "copy")
     claims = attainable.whole(rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
@@ -68,11 +68,11 @@ def judge(signals: Signals) -> Outcome:
     outside = 2 * within <= signals.time(rows)
     largest = _largest(cells) if outside else None
     return Found(
-        summary="the device does nothing but copy for {cost} a step ({share})"
+        summary="the device does nothing but copy for {cost} {each} ({share})"
         + (f": {_said(signals, largest)}" if largest else ""),
         evidence=(
-            evidence.ratio("exposed copies in the step", signals.cost_ratio(claims), SCALE.info_ratio),
-            evidence.count("copies per step", math.fsum(cell.calls_per_step for cell in cells)),
+            evidence.ratio("exposed copies in {whole}", signals.cost_ratio(claims), SCALE.info_ratio),
+            evidence.count("copies {per}", math.fsum(cell.calls_per_step for cell in cells)),
             evidence.ratio("of them within the device", within / signals.time(rows)),
             *((evidence.rate("rate of the largest copy", _rate(largest)),) if largest else ()),
         ),
