@@ -199,7 +199,9 @@ class Steps(TypedDict):
     workers: NotRequired[
         Annotated[list[Worker], "Each worker's own step times, where several trained together; else empty."]
     ]
-    memory: NotRequired[Annotated[RecordedMemory | None, "What the records say of memory, without a trace."]]
+    memory: NotRequired[
+        Annotated[RecordedMemory, "What the records say of memory; left out without readings."]
+    ]
 
 
 class RecordedMemory(TypedDict):

@@ -233,7 +233,7 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     if steps is None:
         return None
     scale = steps.loss_scale
-    return {
+    body: doc.Steps = {
         "count": steps.count,
         "steady": steps.steady,
         "median_ns": _ns(steps.median_ns),
@@ -255,17 +255,17 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
             }
             for each in steps.workers
         ],
-        "memory": None
-        if steps.memory is None
-        else {
-            "peak_bytes": steps.memory.peak_bytes,
-            "steady_peak_bytes": steps.memory.steady_peak_bytes,
-            "first_live_bytes": steps.memory.first_live_bytes,
-            "last_live_bytes": steps.memory.last_live_bytes,
-            "driver_bytes": steps.memory.driver_bytes,
-            "host_bytes": steps.memory.host_bytes,
-        },
     }
+    if (memory := steps.memory) is not None:
+        body["memory"] = {
+            "peak_bytes": memory.peak_bytes,
+            "steady_peak_bytes": memory.steady_peak_bytes,
+            "first_live_bytes": memory.first_live_bytes,
+            "last_live_bytes": memory.last_live_bytes,
+            "driver_bytes": memory.driver_bytes,
+            "host_bytes": memory.host_bytes,
+        }
+    return body
 
 
 def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
