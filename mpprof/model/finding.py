@@ -11,13 +11,13 @@ from mpprof.model.account import (
     Class,
     ComputePrecision,
     GapSlice,
-    MemoryAccount,
     Speedup,
     TensorCoreShare,
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.learning import Learning
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges
