@@ -17,21 +17,22 @@ from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
-from mpprof.analysis.memory import composition, saved
+from mpprof.analysis.memory import composition, records, saved
 from mpprof.analysis.steps import host_floor, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case
 from mpprof.errors import UnableError, UnreadableError
-from mpprof.model.account import Account, ComputePrecision, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.account import Account, ComputePrecision, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_count
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
-from mpprof.model.trace import Trace
+from mpprof.model.trace import NamedRanges, Trace
 from mpprof.runs.loading import (
     Given,
     Place,
@@ -78,6 +79,7 @@ class Analysis:
     trace_problem: str | None
     computes: ComputePrecision
     window: Account | None = None  # of the whole window, where there is a trace and no account of a step
+    ranges: tuple[NamedRanges, ...] = ()  # then: ranges of the trace that may be steps
 
 
 # --- analysing ---------------------------------------------------------------------------------------------
@@ -92,11 +94,16 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     steps = stepping.summarise(run.steps, run.facts)
     if steps is not None and run.steps is not None and run.workers:
         steps = replace(steps, workers=stepping.by_worker({0: run.steps, **run.workers}))
+    if steps is not None:
+        steps = replace(steps, memory=records.recorded(run, steps.peak_memory_bytes))
     trace, problem = _read(run, strict)
     if trace is None:
         peaks = _peaks(run, None)
         computes = compute_precision(run)
         return Analysis(run, steps, None, None, None, None, None, None, peaks, problem, computes)
+    if run.step_range is not None:
+        run, trace = _with_steps_of(run, trace, run.step_range)
+        steps = None
     run, counted = _counted(run, trace, strict)
     placements = placement.place(trace, counted)
     ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
@@ -120,12 +127,30 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         ownership=ownership,
         account=account,
         tensor_core=_tensor_core(measured, trace, placements, units),
-        memory=composition.at_peak(trace, ownership, steps),
+        memory=composition.at_peak(trace, ownership, run),
         peaks=_peaks(run, trace),
         trace_problem=problem,
         computes=compute_precision(run, cells),
         window=window,
+        ranges=_may_be_steps(trace) if window else (),
     )
+
+
+def _with_steps_of(run: Run, trace: Trace, step_range: str) -> tuple[Run, Trace]:
+    """The run whose steps are ranges of its trace: what its log calls a step is another thing."""
+    from mpprof.analysis.steps import ranges
+
+    trace = ranges.with_steps_of(trace, step_range)
+    if run.steps is None:
+        return run, trace
+    said = "the step log is left out: its steps are not the ranges that were asked for"
+    return replace(run, steps=None, workers={}, warnings=(*run.warnings, said)), trace
+
+
+def _may_be_steps(trace: Trace) -> tuple[NamedRanges, ...]:
+    from mpprof.analysis.steps import ranges
+
+    return tuple(ranges.suggested(trace))
 
 
 def window_of(
@@ -268,6 +293,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         whatif=judgement.whatif,
         window=mine.window,
         how_to_mark=judgement.how_to_mark,
+        ranges=mine.ranges,
     )
     named = engine.cause(diagnosis)
     return replace(
@@ -411,6 +437,8 @@ def rows_of(
         return _memory_rows(mine)
     from mpprof.analysis.breakdown import rates, tables
 
+    if steps is None and mine.run.step_range is not None:
+        steps = tables.ALL_STEPS
     if kind == "layers":
         return tables.layers(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
     known = rates.setting(mine.trace, mine.run)
@@ -421,4 +449,6 @@ def rows_of(
 def _memory_rows(mine: Analysis) -> list[MemoryItem]:
     if mine.memory is None:
         raise UnableError(_why_no_memory(mine), where=str(mine.run.path))
-    return [{"by": item.by, "name": item.name, "bytes": item.bytes} for item in mine.memory.at_peak]
+    from mpprof.report import json as documents
+
+    return documents.memory_items(mine.memory)
