@@ -39,7 +39,14 @@ class Report(TypedDict):
     memory: Memory | None
     findings: Annotated[list[Finding], "Worst first."]
     unable: Annotated[list[Unable], "Causes that could not be judged: not the same as clear."]
-    clear: list[Code]
+    clear: Annotated[list[Code], "Causes that were looked for and are not there."]
+    not_applicable: NotRequired[
+        Annotated[
+            list[NotApplicable],
+            "Causes that this run cannot have: neither clear nor open. Every cause is in exactly one of "
+            "`findings`, `unable`, `clear` and this.",
+        ]
+    ]
     warnings: list[str]
     absent: Annotated[
         dict[str, str],
@@ -481,6 +488,11 @@ class Remedy(TypedDict):
 
 
 class Unable(TypedDict):
+    code: Code
+    reason: str
+
+
+class NotApplicable(TypedDict):
     code: Code
     reason: str
 

@@ -73,6 +73,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "findings": [_finding(finding) for finding in diagnosis.findings],
         "unable": [{"code": unable.code, "reason": unable.reason} for unable in diagnosis.unable],
         "clear": list(diagnosis.clear),
+        "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "warnings": _unique((*diagnosis.run.warnings, *diagnosis.warnings)),
         "absent": {},
         "verdict": diagnosis.verdict,
