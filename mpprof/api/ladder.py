@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from mpprof.analysis.comparison import batch_scaling, comparability
+from mpprof.analysis.comparison import learning as learned
 from mpprof.analysis.comparison import matching as aligning
 from mpprof.analysis.comparison import speedup as comparing
 from mpprof.api.workflows import Analysis, analyse, judge, side
 from mpprof.diagnosis.signals import DISTORTED_RATIO
 from mpprof.errors import MpprofError
+from mpprof.model.account import Speedup
 from mpprof.model.finding import Comparison, KernelChange, Matching, Rung
+from mpprof.model.learning import Learning
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.runs.loading import Given, Several, load_all
 
@@ -56,6 +59,7 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
                 refused=refused,
                 cards=comparability.rates(*sides),
                 matching=matching,
+                learning=_learning(start, end, step.speedup) if refused is None else None,
                 examples_per_s=(
                     comparing.examples_per_s(start.run, start.account),
                     comparing.examples_per_s(end.run, end.account),
@@ -64,6 +68,11 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
         )
     sizes = batch_scaling.of([mine.run for mine in analyses], [mine.steps for mine in analyses])
     return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
+
+
+def _learning(start: Analysis, end: Analysis, speedup: Speedup | None) -> Learning:
+    observed = (speedup.observed, speedup.interval) if speedup else (None, None)
+    return learned.learning(start.run, end.run, *observed)
 
 
 def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from mpprof.model.kernels import Placements
 from mpprof.model.quantities import format_count
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
-from mpprof.model.trace import Trace
+from mpprof.model.trace import NamedRanges, Trace
 from mpprof.runs.loading import (
     Given,
     Place,
@@ -78,6 +78,7 @@ class Analysis:
     trace_problem: str | None
     computes: ComputePrecision
     window: Account | None = None  # of the whole window, where there is a trace and no account of a step
+    ranges: tuple[NamedRanges, ...] = ()  # then: ranges of the trace that may be steps
 
 
 # --- analysing ---------------------------------------------------------------------------------------------
@@ -97,6 +98,9 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         peaks = _peaks(run, None)
         computes = compute_precision(run)
         return Analysis(run, steps, None, None, None, None, None, None, peaks, problem, computes)
+    if run.step_range is not None:
+        run, trace = _with_steps_of(run, trace, run.step_range)
+        steps = None
     run, counted = _counted(run, trace, strict)
     placements = placement.place(trace, counted)
     ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
@@ -125,7 +129,25 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         trace_problem=problem,
         computes=compute_precision(run, cells),
         window=window,
+        ranges=_may_be_steps(trace) if window else (),
     )
+
+
+def _with_steps_of(run: Run, trace: Trace, step_range: str) -> tuple[Run, Trace]:
+    """The run whose steps are ranges of its trace: what its log calls a step is another thing."""
+    from mpprof.analysis.steps import ranges
+
+    trace = ranges.with_steps_of(trace, step_range)
+    if run.steps is None:
+        return run, trace
+    said = "the step log is left out: its steps are not the ranges that were asked for"
+    return replace(run, steps=None, workers={}, warnings=(*run.warnings, said)), trace
+
+
+def _may_be_steps(trace: Trace) -> tuple[NamedRanges, ...]:
+    from mpprof.analysis.steps import ranges
+
+    return tuple(ranges.suggested(trace))
 
 
 def window_of(
@@ -269,6 +291,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         whatif=judgement.whatif,
         window=mine.window,
         how_to_mark=judgement.how_to_mark,
+        ranges=mine.ranges,
     )
     named = engine.cause(diagnosis)
     return replace(
@@ -412,6 +435,8 @@ def rows_of(
         return _memory_rows(mine)
     from mpprof.analysis.breakdown import rates, tables
 
+    if steps is None and mine.run.step_range is not None:
+        steps = tables.ALL_STEPS
     if kind == "layers":
         return tables.layers(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
     known = rates.setting(mine.trace, mine.run)

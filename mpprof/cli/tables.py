@@ -39,6 +39,7 @@ class _Table:
             parser.add_argument(
                 "--steps", metavar="FIRST:LAST", type=_steps, help="only these steps of the profiler window"
             )
+            paths.add_step_range(parser)
         if self.name in ("kernels", "ops"):
             _add_filters(parser)
         output.add_output(parser)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from mpprof.model.account import Class, ComputeEvidence, ComputeKind, LimitKind, Phase
 from mpprof.model.finding import Confidence, Severity
 from mpprof.model.kernels import Family, Placement, Precision, Strength
+from mpprof.model.learning import LearningVerdict
 
 Number = float
 Reading = float | Literal["NaN", "Infinity", "-Infinity"]
@@ -99,7 +100,14 @@ class Window(TypedDict):
     families: Annotated[list[FamilyTime], "Kernels of the main device by what they do, the longest first."]
     reason: Annotated[str, "Why no step can be told apart."]
     mark: Annotated[list[Remedy], "How to record steps that can be told apart."]
+    ranges: Annotated[list[RangeOfTrace], "Ranges of the trace that may be steps, most launches first."]
     notes: Annotated[list[str], "What was left out or shifted."]
+
+
+class RangeOfTrace(TypedDict):
+    name: Annotated[str, "As --step-range takes it: a name, or a pattern between slashes."]
+    count: Count
+    launches_ratio: Annotated[Number, "Of the trace's launches, those that lie in these ranges."]
 
 
 class WindowDevice(TypedDict):
@@ -242,6 +250,9 @@ class Time(TypedDict):
     device: Annotated[str, "The main device, as the trace names it."]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
     step_source: Annotated[str, "How steps were told apart."]
+    step_range: NotRequired[
+        Annotated[str, "The ranges that the user named as steps; left out where none were named."]
+    ]
     notes: Annotated[list[str], "What was left out or shifted."]
 
 
@@ -568,6 +579,9 @@ class Rung(_RungEnds):
     explanation: NotRequired[
         Annotated[Sentences, "Up to three sentences on the later run against the earlier."]
     ]
+    learning: NotRequired[
+        Annotated[Learning | None, "The losses after as many applied updates; null: not compared."]
+    ]
     notes: NotRequired[Annotated[list[str], "What makes the parts of the two runs hard to compare."]]
     matching: NotRequired[
         Annotated[
@@ -576,6 +590,50 @@ class Rung(_RungEnds):
             "only one has.",
         ]
     ]
+
+
+class Updates(TypedDict):
+    steps: Count
+    skipped: Annotated[Count, "Steps whose update was skipped."]
+    applied: Annotated[Number, "(steps - skipped) / gradient accumulation."]
+
+
+class LossPoint(TypedDict):
+    updates: Annotated[Number, "Applied by then."]
+    loss: Annotated[Number, "Mean of the steps since the point before."]
+
+
+_LearningSides = TypedDict(  # `from` cannot be an attribute's name
+    "_LearningSides", {"from": Updates | None, "to": Updates | None}
+)
+_LearningCurves = TypedDict("_LearningCurves", {"from": list[LossPoint], "to": list[LossPoint]})
+
+
+class Learning(TypedDict):
+    verdict: Annotated[
+        LearningVerdict,
+        "The later run's loss after as many applied updates; worse or better: by a tenth or more, with an "
+        "interval that excludes 0; not finite: of one run alone.",
+    ]
+    severity: Annotated[Severity | None, "Null: nothing to flag."]
+    text: str
+    reason: Annotated[str | None, "Why it is not judged."]
+    window: Annotated[Interval | None, "The applied updates that are compared: from, to."]
+    stretches: Annotated[Count, "Equal parts of the window, paired."]
+    loss: Annotated[FromTo, "The mean over the window."]
+    difference_ratio: Annotated[Number | None, "Later less earlier, over the earlier."]
+    interval: Annotated[
+        Interval | None,
+        "95 % of difference_ratio over the stretches: of these two runs alone.",
+    ]
+    updates: _LearningSides
+    speedup_per_update: Annotated[
+        Number | None, "Per applied update; null: the same as per step, or not known (see `absent`)."
+    ]
+    speedup_per_update_interval: Interval | None
+    speedup_per_update_text: Annotated[str, "Empty: the same as per step, or not known."]
+    curves: Annotated[_LearningCurves, "Mean losses over the whole of both runs; empty: none is known."]
+    absent: dict[str, str]
 
 
 class Matching(TypedDict):

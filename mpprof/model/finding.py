@@ -16,8 +16,10 @@ from mpprof.model.account import (
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.learning import Learning
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
+from mpprof.model.trace import NamedRanges
 
 Severity = Literal["info", "warning", "error"]
 Confidence = Literal["low", "medium", "high"]
@@ -129,6 +131,7 @@ class Diagnosis:
     window: Account | None = None  # of the whole window, where no step can be told apart
     how_to_mark: tuple[Remedy, ...] = ()  # how its steps can be told apart next time; empty: they are
     not_applicable: tuple[NotApplicable, ...] = ()
+    ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
 
 
 @frozen
@@ -192,6 +195,7 @@ class Rung:
     matching: Matching | None = None  # None: one of the runs has no account
     explanation: tuple[str, ...] = ()  # of the later run against the earlier
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
+    learning: Learning | None = None  # None: they are no comparison at all
 
 
 @frozen

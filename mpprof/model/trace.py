@@ -135,6 +135,19 @@ class MarkerTable:
 
 
 @frozen
+class NamedRanges:
+    """Annotated ranges of one name, of which steps can be made.
+
+    `name` is what `--step-range` takes: names that differ in their digits are one pattern. `launches_ratio`
+    is the share of the trace's launches that lie in them: on their own threads, or, where no range's thread
+    launches anything, on any."""
+
+    name: str
+    count: int
+    launches_ratio: float
+
+
+@frozen
 class AllocationTable:
     """Allocator events, sorted by time. Sizes are -1 where the event does not carry them."""
 

@@ -63,6 +63,7 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     said = [rate] if (rate := throughput(rung)) else []
     absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
     said += content.measured(rung, absent)
+    said += learned(document, rung)
     said += rung.get("explanation") or []
     if rung["labels"]:
         labels = "; ".join(words.plain(label) for label in rung["labels"])
@@ -76,6 +77,17 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     said += [f"matrix work: {text}" for text in [_matrix_work(start, end)] if text]
     said += [f"peak memory: {text}" for text in [_memory(start, end)] if text]
     return said
+
+
+def learned(document: doc.Comparison, rung: doc.Rung) -> list[str]:
+    """The speedup per applied update, where updates were skipped, and the losses after as many of them. Of
+    runs that recorded no step, nothing: there is nothing to learn from."""
+    found = rung.get("learning")
+    if found is None or all(run["steps"] is None for run in _ends(document, rung)):
+        return []
+    flag = f" [{found['severity']}]" if found["severity"] else ""
+    said = [found["speedup_per_update_text"], words.plain(found["text"]) + flag]
+    return [line for line in said if line]
 
 
 def throughput(rung: doc.Rung) -> str:

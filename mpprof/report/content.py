@@ -57,6 +57,8 @@ def subject(document: doc.Report) -> str:
 def time_heading(time: doc.Time) -> str:
     """What the breakdown divides, and what its step time rests on."""
     window = words.plural(time["window_steps"], "profiled step")
+    if "step_range" in time:
+        window += f", each a range {words.plain(time['step_range'])},"
     where = words.plain(time["device"])
     if time["basis"] == "host":
         where += ", no accelerator: ops on the host's threads"
@@ -65,7 +67,11 @@ def time_heading(time: doc.Time) -> str:
             f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
         )
     what = "A step"
-    if time.get("function_ns") is not None and time.get("idle_between_steps_ns") is None:
+    if (
+        "step_range" not in time
+        and time.get("function_ns") is not None
+        and time.get("idle_between_steps_ns") is None
+    ):
         what = "The training function"
     return f"{what} takes {words.duration(time['step_ns'])} (in the profiler window: {window} on {where})"
 
@@ -521,6 +527,9 @@ def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
         (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to mend it")
         for finding in _named(document)
     ]
+    if "window" in document and document["window"]["ranges"]:
+        name = quoted(document["window"]["ranges"][0]["name"])
+        steps.append((f"mpprof report {run} --step-range {name}", "makes steps of these ranges"))
     share = document["tensor_core"]
     if share and (share["fallback_ns_per_step"] or share["unknown_ratio"]):
         steps.append((f"mpprof kernels {run}", "every kernel: Tensor Core, fallback or unknown, and why"))

@@ -27,6 +27,7 @@ from mpprof.model.account import (
     Speedup,
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
+from mpprof.model.learning import Applied, Learning, LossPoint
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
 from mpprof.report import window
@@ -62,7 +63,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
-        "time": _time(diagnosis.account),
+        "time": _time(diagnosis.account, diagnosis.run.step_range),
         "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
@@ -84,7 +85,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
     if diagnosis.window is not None:
-        body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark)
+        body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
     body["absent"] = _absent(diagnosis, body)
     return cast("doc.Report", _strict(body))
 
@@ -258,10 +259,10 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     }
 
 
-def _time(account: Account | None) -> doc.Time | None:
+def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
     if account is None:
         return None
-    return {
+    body: doc.Time = {
         "basis": "host" if account.trace_basis == "host" else account.basis,
         "step_ns": _ns(account.step_ns),
         "function_ns": _ns(account.function_ns),
@@ -282,6 +283,9 @@ def _time(account: Account | None) -> doc.Time | None:
         "notes": list(account.notes),
         "idle_between_steps_ns": _ns(account.between_ns),
     }
+    if step_range is not None:
+        body["step_range"] = step_range
+    return body
 
 
 def _device(device: DeviceAccount) -> doc.Device:
@@ -518,7 +522,64 @@ def _rung(rung: Rung) -> doc.Rung:
         "explanation": list(rung.explanation),
         "notes": list(rung.notes),
         "matching": None if rung.matching is None else _matching(rung.matching),
+        "learning": None if rung.learning is None else _learning(rung.learning),
     }
+
+
+def _learning(found: Learning) -> doc.Learning:
+    """The losses of both runs after as many updates, and why something of it is not known."""
+    reason = found.reason or "the losses are not compared"
+    absent = {
+        field: reason
+        for field, value in (
+            ("window", found.window),
+            ("loss", found.loss[0]),
+            ("difference_ratio", found.difference_ratio),
+            ("interval", found.interval),
+        )
+        if value is None
+    }
+    if found.verdict == "not finite":
+        absent |= dict.fromkeys(absent, "one run's loss is not finite")
+    for side, one in zip(("from", "to"), found.applied, strict=True):
+        if one is None:
+            absent[f"updates.{side}"] = "which updates were skipped is not on record"
+    if found.per_update is None:
+        unknown = None in found.applied
+        absent["speedup_per_update"] = (
+            "which updates were skipped is not on record"
+            if unknown
+            else "as many updates as steps in both runs, or no observed speedup: it is that per step"
+        )
+    return {
+        "verdict": found.verdict,
+        "severity": found.severity,
+        "text": found.text,
+        "reason": found.reason,
+        "window": None if found.window is None else list(found.window),
+        "stretches": found.stretches,
+        "loss": {"from": found.loss[0], "to": found.loss[1]},
+        "difference_ratio": found.difference_ratio,
+        "interval": None if found.interval is None else list(found.interval),
+        "updates": {"from": _updates(found.applied[0]), "to": _updates(found.applied[1])},
+        "speedup_per_update": found.per_update,
+        "speedup_per_update_interval": None
+        if found.per_update_interval is None
+        else list(found.per_update_interval),
+        "speedup_per_update_text": found.per_update_text,
+        "curves": {"from": _points(found.curves[0]), "to": _points(found.curves[1])},
+        "absent": absent,
+    }
+
+
+def _updates(applied: Applied | None) -> doc.Updates | None:
+    if applied is None:
+        return None
+    return {"steps": applied.steps, "skipped": applied.skipped, "applied": applied.updates}
+
+
+def _points(curve: tuple[LossPoint, ...]) -> list[doc.LossPoint]:
+    return [{"updates": round(at, 3), "loss": loss} for at, loss in curve]
 
 
 def _matching(matching: Matching) -> doc.Matching:

@@ -199,6 +199,7 @@ def _fit(record: Json) -> FitFacts:
         steps_per_execution=_int(record, "steps_per_execution"),
         gradient_accumulation_steps=_int(record, "gradient_accumulation_steps"),
         non_finite_weights=tuple(map(str, spoiled)) if isinstance(spoiled, list) else None,
+        loss=_str(record, "loss"),
         input=_object(record, "input"),
     )
 

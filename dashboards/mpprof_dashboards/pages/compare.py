@@ -138,10 +138,26 @@ def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
             _tile("Step before", step_ns(start), words.duration, "", f"rung-{row}-from"),
             _tile("Step after", step_ns(end), words.duration, "", f"rung-{row}-to"),
         ),
+        _learning(row, rung, start, end),
         _gap(row, rung, start, end),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
         *(cards.finding(item) for item in rung["findings"]),
     )
+
+
+def _learning(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
+    """The losses after as many applied updates, and what they say; nothing where no step was recorded."""
+    found = rung.get("learning")
+    if found is None or (start["steps"] is None and end["steps"] is None):
+        return None
+    said = [text for text in (found["text"], found["speedup_per_update_text"]) if text]
+    drawn = figures.losses(found, (start["run"]["name"], end["run"]["name"]))
+    doubts = cards.warnings(said) if found["severity"] in ("warning", "error") else cards.remarks(said)
+    parts: list[Any] = [html.Div(doubts, id=f"learning-{row}")]
+    if drawn is not None:
+        note = "Means of stretches of steps. Shaded: where the two are compared."
+        parts.append(graph(drawn, f"losses-{row}", title="Loss against applied updates", note=note))
+    return html.Div(parts)
 
 
 def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = "") -> html.Div:
