@@ -41,13 +41,6 @@ class Report(TypedDict):
     findings: Annotated[list[Finding], "Worst first."]
     unable: Annotated[list[Unable], "Causes that could not be judged: not the same as clear."]
     clear: Annotated[list[Code], "Causes that were looked for and are not there."]
-    not_applicable: NotRequired[
-        Annotated[
-            list[NotApplicable],
-            "Causes that this run cannot have: neither clear nor open. Every cause is in exactly one of "
-            "`findings`, `unable`, `clear` and this.",
-        ]
-    ]
     warnings: list[str]
     absent: Annotated[
         dict[str, str],
@@ -64,6 +57,13 @@ class Report(TypedDict):
     whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order that pays first."]]
     facts: NotRequired[
         Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
+    ]
+    not_applicable: NotRequired[
+        Annotated[
+            list[NotApplicable],
+            "Causes that this run cannot have: neither clear nor open. Every cause is in exactly one of "
+            "`findings`, `unable`, `clear` and this.",
+        ]
     ]
     account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
     window: NotRequired[

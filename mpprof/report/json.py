@@ -74,7 +74,6 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "findings": [_finding(finding) for finding in diagnosis.findings],
         "unable": [{"code": unable.code, "reason": unable.reason} for unable in diagnosis.unable],
         "clear": list(diagnosis.clear),
-        "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "warnings": _unique((*diagnosis.run.warnings, *diagnosis.warnings)),
         "absent": {},
         "verdict": diagnosis.verdict,
@@ -82,6 +81,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "explanation": list(diagnosis.explanation),
         "whatif": _whatif(diagnosis.whatif),
         "facts": _facts(diagnosis),
+        "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
     if diagnosis.window is not None:
