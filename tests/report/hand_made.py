@@ -16,8 +16,6 @@ from mpprof.model.account import (
     EstimatedSpeedup,
     GapSlice,
     MatmulShare,
-    MemoryAccount,
-    MemoryItem,
     Slice,
     Speedup,
     TensorCoreShare,
@@ -33,6 +31,7 @@ from mpprof.model.finding import (
     Rung,
     Unable,
 )
+from mpprof.model.memory import MemoryAccount, MemoryItem
 from mpprof.model.run import FitFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary
 
