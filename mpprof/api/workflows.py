@@ -17,17 +17,18 @@ from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
-from mpprof.analysis.memory import composition, saved
+from mpprof.analysis.memory import composition, records, saved
 from mpprof.analysis.steps import host_floor, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case
 from mpprof.errors import UnableError, UnreadableError
-from mpprof.model.account import Account, ComputePrecision, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.account import Account, ComputePrecision, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_count
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
@@ -93,6 +94,8 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     steps = stepping.summarise(run.steps, run.facts)
     if steps is not None and run.steps is not None and run.workers:
         steps = replace(steps, workers=stepping.by_worker({0: run.steps, **run.workers}))
+    if steps is not None:
+        steps = replace(steps, memory=records.recorded(run, steps.peak_memory_bytes))
     trace, problem = _read(run, strict)
     if trace is None:
         peaks = _peaks(run, None)
@@ -124,7 +127,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         ownership=ownership,
         account=account,
         tensor_core=_tensor_core(measured, trace, placements, units),
-        memory=composition.at_peak(trace, ownership, steps),
+        memory=composition.at_peak(trace, ownership, run),
         peaks=_peaks(run, trace),
         trace_problem=problem,
         computes=compute_precision(run, cells),
@@ -446,4 +449,6 @@ def rows_of(
 def _memory_rows(mine: Analysis) -> list[MemoryItem]:
     if mine.memory is None:
         raise UnableError(_why_no_memory(mine), where=str(mine.run.path))
-    return [{"by": item.by, "name": item.name, "bytes": item.bytes} for item in mine.memory.at_peak]
+    from mpprof.report import json as documents
+
+    return documents.memory_items(mine.memory)

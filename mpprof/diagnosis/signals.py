@@ -25,7 +25,6 @@ from mpprof.model.account import (
     Class,
     ComputePrecision,
     KernelCalls,
-    MemoryAccount,
     Speedup,
     TensorCoreShare,
 )
@@ -33,12 +32,14 @@ from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.finding import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placements
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
 from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import Trace
 
 HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
+
 HALF_PRECISIONS = frozenset(HALF_DTYPES.values())
 DISTORTED_RATIO = 1.5
 """A profiled step half as long again as an unprofiled one is mostly another step."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, window, words
+from mpprof.report import comparing, content, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -60,6 +60,8 @@ def render_comparison(document: doc.Comparison) -> str:
         report = document["runs"][rung["to"]]
         lines += [f"**{escape(comparing.heading(document, rung))}**", ""]
         lines += [f"- {escape(line)}" for line in comparing.lines(document, rung)]
+        if "windows" in rung:
+            lines += ["", *_windows(rung["windows"])]
         lines += ["", *_gap(rung, content.step_ns(report))]
         for by, title in (("name", "kernel"), ("op", "op")):
             lines += _changes(comparing.changes(document, row, by), title)
@@ -155,6 +157,14 @@ def _ladder(document: doc.Comparison) -> list[str]:
         return []
     lines = [f"| {' | '.join(comparing.LADDER)} |", "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     lines += [f"| {' | '.join(map(escape, comparing.cells(row)))} |" for row in rows]
+    return [*lines, ""]
+
+
+def _windows(found: doc.WindowsOfTwo) -> list[str]:
+    lines = [f"| {' | '.join(windows.COLUMNS)} |", "| --- | ---: | ---: | ---: |"]
+    for row in windows.rows(found):
+        label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
+        lines.append(f"| {label} | {row.before} | {row.after} | {row.times} |")
     return [*lines, ""]
 
 

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, window, words
+from mpprof.report import comparing, content, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -104,6 +104,8 @@ def render_comparison(
         for line in comparing.lines(document, rung):
             page.paragraph(line, indent=2, hang=2)
         report = document["runs"][rung["to"]]
+        if "windows" in rung:
+            _windows(page, rung["windows"])
         _gap(page, rung, content.step_ns(report))
         for by, title in (("name", "kernels"), ("op", "ops")):
             _changes(page, comparing.changes(document, row, by), title)
@@ -273,6 +275,16 @@ def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
         else:
             page.row(f"  {command}")  # never broken: it is there to be copied
             page.paragraph(why, indent=4, style="dim")
+
+
+def _windows(page: _Page, found: doc.WindowsOfTwo) -> None:
+    rows = windows.rows(found)
+    label = max(len(windows.COLUMNS[0]), *(len(row.label) + 2 * row.part for row in rows))
+    page.row("")
+    page.row(f"  {windows.COLUMNS[0]:<{label}} {' '.join(f'{title:>12}' for title in windows.COLUMNS[1:])}")
+    for row in rows:
+        name = f"  {row.label}" if row.part else row.label
+        page.row(f"  {name:<{label}} {row.before:>12} {row.after:>12} {row.times:>12}")
 
 
 def _gap(page: _Page, rung: doc.Rung, step_ns: float | None) -> None:
