@@ -53,7 +53,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
     case = Case(run)
     judged, signals = judge(case, on_records), Signals(case)
     notes: list[AuditNote] = []
-    clear = list(judged.clear)
+    clear = [*judged.clear, *(each.code for each in judged.not_applicable)]
     if facts is not None:
         found = {finding.code: finding for finding in judged.findings}
         known = model or ModelFacts(None, None, ())

@@ -42,6 +42,7 @@ from mpprof.model.audit import AuditNote
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
+ABOUT = "a 16-bit output"
 SPECIFICITY = NAMED
 BOUND = "device"
 ON_RECORDS = True

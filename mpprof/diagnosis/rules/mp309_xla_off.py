@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.cudnn import against_cudnn
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Class
@@ -41,6 +41,7 @@ from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
+ABOUT = "XLA switched off"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -51,7 +52,7 @@ WARNING_RATIO = 0.30
 
 def judge(signals: Signals) -> Outcome:
     if known(signals.backend) not in (None, "tensorflow"):
-        return Clear("the backend compiles by itself")
+        return NotApplicable("the backend compiles by itself")
     fit, facts = need(signals.fit), need(signals.facts)
     if fit.jit_compile is None:
         return Unable(f"whether XLA compiles the model was not recorded{signals.hint('record model')}")

@@ -32,7 +32,16 @@ from typing import Any
 
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import off_or_narrow
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import (
+    CONFIGURED,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    Outcome,
+    Scale,
+    Unable,
+    need,
+)
 from mpprof.diagnosis.remedies.layer_code import in_place, up, widened
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Untrained
@@ -40,6 +49,7 @@ from mpprof.model.audit import AuditNote
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is no multiple of 8"
+ABOUT = "an odd vocabulary size"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 ON_RECORDS = True

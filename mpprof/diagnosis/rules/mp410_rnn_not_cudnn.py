@@ -35,7 +35,7 @@ from dataclasses import replace
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.cudnn import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
@@ -43,6 +43,7 @@ from mpprof.model.audit import AuditNote
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
+ABOUT = "recurrent layers without cuDNN"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 
@@ -50,9 +51,9 @@ BOUND = "device"
 def judge(signals: Signals) -> Outcome:
     recurrent = [f for f in need(signals.layers) if f.kind in RECURRENT]
     if not recurrent:
-        return Clear("the model has no LSTM or GRU")
+        return NotApplicable("the model has no LSTM or GRU")
     if known(signals.backend) not in BACKENDS:
-        return Clear("Keras uses cuDNN's recurrent kernel on TensorFlow and torch only")
+        return NotApplicable("Keras uses cuDNN's recurrent kernel on TensorFlow and torch only")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     facts = need(signals.facts)

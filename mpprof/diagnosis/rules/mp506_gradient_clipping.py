@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Cell
@@ -36,6 +36,7 @@ from mpprof.model.audit import AuditNote
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a noticeable part of the step"
+ABOUT = "gradient clipping"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -47,7 +48,7 @@ _SCOPES = ("global_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value"
 def judge(signals: Signals) -> Outcome:
     optimizer = known(signals.optimizer)
     if optimizer is not None and optimizer.clipping == {}:
-        return Clear("the optimizer clips nothing")
+        return NotApplicable("the optimizer clips nothing")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     need(signals.gpu_activity)
