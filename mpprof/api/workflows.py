@@ -286,6 +286,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         findings=judgement.findings,
         unable=judgement.unable,
         clear=judgement.clear,
+        not_applicable=judgement.not_applicable,
         warnings=warnings,
         absent=absent,
         device=_main_device(mine),

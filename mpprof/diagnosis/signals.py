@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.outcomes import Absent, Claim, cost_ns, known
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Claim, NotApplicable, cost_ns, known
 from mpprof.diagnosis.remedies import choosing, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
@@ -235,6 +235,15 @@ class Signals:
     def compute_dtype(self) -> str | Absent:
         """What the run computes in, all or part of it: "float16", "float32"."""
         return self.computes.dtype or Absent(self.computes.reason, self.advice("record run"))
+
+    @property
+    def wide(self) -> bool:
+        """The run is known to compute in no 16-bit type."""
+        return self.computes.kind in ("float32", "float64")
+
+    def not_in(self, dtype: str) -> NotApplicable:
+        """What a rule of runs that compute in `dtype` says of one that does not."""
+        return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
 
     @property
     def half(self) -> str | None:

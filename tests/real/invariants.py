@@ -1,6 +1,7 @@
 """What must hold of every report of a real trace: each check yields the faults it finds, as sentences."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -143,7 +144,9 @@ def findings(report: Mapping[str, Any]) -> Iterator[str]:
     step_ns = (report.get("time") or {}).get("step_ns")
     found = [finding["code"] for finding in report.get("findings", ())]
     unable = [entry["code"] for entry in report.get("unable", ())]
-    for code in sorted({*found} & {*unable} | {*found} & {*report["clear"]} | {*unable} & {*report["clear"]}):
+    beside = [entry["code"] for entry in report.get("not_applicable", ())]
+    told = Counter([*found, *unable, *report["clear"], *beside])
+    for code in sorted(code for code, times in told.items() if times > 1):
         yield f"{code} has several outcomes"
     if step_ns:
         costs = [finding["cost_ns_per_step"] or 0 for finding in report.get("findings", ())]

@@ -58,7 +58,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
     case = Case(run)
     judged, signals = judge(case, RECORDED), Signals(case)
     notes = [note for found in judged.findings for note in _notes(found, signals, gpu)]
-    clear = list(judged.clear)
+    clear = [*judged.clear, *(each.code for each in judged.not_applicable)]
     if facts is not None and model is not None:
         capability = gpu.compute_capability if gpu else None
         wide = WIDE if capability and capability >= WIDE_SINCE else shapes.ALIGNMENT

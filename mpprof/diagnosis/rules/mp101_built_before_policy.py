@@ -38,11 +38,21 @@ from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH, compiled
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
-from mpprof.diagnosis.outcomes import NO_MATRIX_UNITS, OVERALL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import (
+    NO_MATRIX_UNITS,
+    OVERALL,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
+ABOUT = "a model built before its policy"
 SPECIFICITY = OVERALL
 BOUND = "device"
 
@@ -52,7 +62,7 @@ _CASTS_OF_A_NORM = 4  # up and down, forward and backward
 def judge(signals: Signals) -> Outcome:
     policy = need(signals.global_policy)
     if not policy.startswith("mixed_"):
-        return Clear(f"mixed precision was not asked for: the policy is {policy}")
+        return NotApplicable(f"mixed precision was not asked for: the policy is {policy}")
     facts = need(signals.layers)
     heavy = [layer for layer in facts if layers.is_matrix(layer)] or [f for f in facts if f.parameters]
     float32 = [layer.name for layer in heavy if layer.compute_dtype == "float32"]

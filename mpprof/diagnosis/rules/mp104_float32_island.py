@@ -41,13 +41,25 @@ from mpprof.analysis.layers import flops
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import activation_casts
-from mpprof.diagnosis.outcomes import NAMED, NO_MATRIX_UNITS, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import (
+    NAMED,
+    NO_MATRIX_UNITS,
+    Claim,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 from mpprof.model.finding import Confidence
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
+ABOUT = "layers left in float32"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -106,7 +118,7 @@ def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers)
     half = [f for f in facts if f.compute_dtype in HALF_DTYPES and f.parameters != 0]
     if not half:
-        return Clear("no layer computes in 16 bits, so that none stands apart")
+        return NotApplicable("no layer computes in 16 bits, so that none stands apart")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     model = need(signals.facts).model

@@ -36,6 +36,7 @@ from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
+ABOUT = "a 16-bit output"
 SPECIFICITY = NAMED
 BOUND = "device"
 

@@ -29,12 +29,13 @@ from __future__ import annotations
 
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Class
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
+ABOUT = "XLA switched off"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -45,7 +46,7 @@ WARNING_RATIO = 0.30
 
 def judge(signals: Signals) -> Outcome:
     if known(signals.backend) not in (None, "tensorflow"):
-        return Clear("the backend compiles by itself")
+        return NotApplicable("the backend compiles by itself")
     fit, facts = need(signals.fit), need(signals.facts)
     if fit.jit_compile is None:
         return Unable(f"whether XLA compiles the model was not recorded{signals.hint('record model')}")

@@ -37,8 +37,10 @@ from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
 from mpprof.diagnosis.outcomes import (
     NAMED,
     NO_MATRIX_UNITS,
+    NOT_IN_16_BITS,
     Clear,
     Found,
+    NotApplicable,
     Outcome,
     Scale,
     Unable,
@@ -48,6 +50,7 @@ from mpprof.diagnosis.outcomes import (
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are no multiple of 8"
+ABOUT = "sizes that are no multiple of 8"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -67,8 +70,10 @@ def judge(signals: Signals) -> Outcome:
         return NO_MATRIX_UNITS
     matmul = signals.select(lambda cell: cell.category == "matmul")
     if not matmul:
-        return Clear("no matrix work in the trace")
+        return NotApplicable("no matrix work in the trace")
     suspects = [row for row in matmul if off_or_narrow(signals.cells[row])]
+    if not suspects and signals.wide:
+        return NOT_IN_16_BITS
     if not suspects:
         return Clear("every 16-bit matrix kernel ran on matrix units with full alignment")
     sizes = {row: bad_sizes(signals, row) for row in suspects}

@@ -30,10 +30,21 @@ from __future__ import annotations
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import off_or_narrow
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import (
+    CONFIGURED,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs off the Tensor Cores"
+ABOUT = "the first convolution"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 
@@ -44,7 +55,7 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)
 def judge(signals: Signals) -> Outcome:
     first = next((f for f in need(signals.layers) if layers.is_convolution(f)), None)
     if first is None or first.compute_dtype not in HALF_DTYPES:
-        return Clear("the model has no 16-bit convolution")
+        return NotApplicable("the model has no 16-bit convolution")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     if signals.without_matrix_units:

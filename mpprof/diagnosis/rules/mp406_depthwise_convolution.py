@@ -31,11 +31,24 @@ from math import prod
 
 from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
 from mpprof.diagnosis import evidence, shapes
-from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    NAMED,
+    NOT_IN_16_BITS,
+    Claim,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio, format_speedup
 
 CODE, SLUG, TITLE = "MP406", "depthwise-convolution", "Depthwise convolution is slower than in float32"
+ABOUT = "depthwise convolutions"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -58,7 +71,7 @@ def judge(signals: Signals) -> Outcome:
     rows = signals.select(lambda cell: cell.family == "depthwise")
     mine = signals.time(rows)
     if not rows or signals.half is None:
-        return Clear("no depthwise convolution in 16 bits")
+        return NOT_IN_16_BITS if signals.wide else NotApplicable("no depthwise convolution in 16 bits")
     baseline = known(signals.baseline)
     measured = baseline.time(baseline.select(lambda cell: cell.family == "depthwise")) if baseline else 0.0
     theirs = measured or _estimated(signals, rows)

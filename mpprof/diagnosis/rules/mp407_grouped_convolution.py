@@ -27,10 +27,21 @@ from __future__ import annotations
 
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import (
+    CONFIGURED,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
+ABOUT = "grouped convolutions"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 
@@ -45,7 +56,7 @@ def judge(signals: Signals) -> Outcome:
         if layers.is_convolution(f) and _groups(f.config.get("groups")) > 1 and f.compute_dtype in HALF_DTYPES
     )
     if not names:
-        return Clear("no 16-bit convolution has groups")
+        return NotApplicable("no 16-bit convolution has groups")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     if signals.without_matrix_units:

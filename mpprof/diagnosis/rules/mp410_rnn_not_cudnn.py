@@ -31,11 +31,12 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.run import LayerFacts, RunFacts
 
 CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
+ABOUT = "recurrent layers without cuDNN"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 
@@ -55,9 +56,9 @@ _DEFAULTS = {
 def judge(signals: Signals) -> Outcome:
     recurrent = [f for f in need(signals.layers) if f.kind in RECURRENT]
     if not recurrent:
-        return Clear("the model has no LSTM or GRU")
+        return NotApplicable("the model has no LSTM or GRU")
     if known(signals.backend) not in BACKENDS:
-        return Clear("Keras uses cuDNN's recurrent kernel on TensorFlow and torch only")
+        return NotApplicable("Keras uses cuDNN's recurrent kernel on TensorFlow and torch only")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     facts = need(signals.facts)

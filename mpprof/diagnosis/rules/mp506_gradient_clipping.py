@@ -26,12 +26,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a noticeable part of the step"
+ABOUT = "gradient clipping"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -43,7 +44,7 @@ _SCOPES = ("global_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value"
 def judge(signals: Signals) -> Outcome:
     optimizer = known(signals.optimizer)
     if optimizer is not None and optimizer.clipping == {}:
-        return Clear("the optimizer clips nothing")
+        return NotApplicable("the optimizer clips nothing")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     need(signals.gpu_activity)
