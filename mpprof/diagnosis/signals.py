@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.outcomes import Absent, Claim, cost_ns, known
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Claim, NotApplicable, cost_ns, known
 from mpprof.diagnosis.remedies import choosing, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
@@ -25,7 +25,6 @@ from mpprof.model.account import (
     Class,
     ComputePrecision,
     KernelCalls,
-    MemoryAccount,
     Speedup,
     TensorCoreShare,
 )
@@ -33,12 +32,14 @@ from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.finding import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placements
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
 from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import Trace
 
 HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
+
 HALF_PRECISIONS = frozenset(HALF_DTYPES.values())
 DISTORTED_RATIO = 1.5
 """A profiled step half as long again as an unprofiled one is mostly another step."""
@@ -234,6 +235,15 @@ class Signals:
     def compute_dtype(self) -> str | Absent:
         """What the run computes in, all or part of it: "float16", "float32"."""
         return self.computes.dtype or Absent(self.computes.reason, self.advice("record run"))
+
+    @property
+    def wide(self) -> bool:
+        """The run is known to compute in no 16-bit type."""
+        return self.computes.kind in ("float32", "float64")
+
+    def not_in(self, dtype: str) -> NotApplicable:
+        """What a rule of runs that compute in `dtype` says of one that does not."""
+        return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
 
     @property
     def half(self) -> str | None:

@@ -322,23 +322,6 @@ class Speedup:
 
 
 @frozen
-class MemoryItem:
-    """Part of what was live at the peak."""
-
-    by: Literal["dtype", "op", "layer", "kind"]
-    name: str
-    bytes: int
-
-
-@frozen
-class MemoryAccount:
-    peak_bytes: int
-    at_peak: tuple[MemoryItem, ...]
-    saved_bytes: int | None = None
-    reachable_bytes: int | None = None
-
-
-@frozen
 class Bound:
     """Something that records alone prove."""
 

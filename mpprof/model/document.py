@@ -14,6 +14,7 @@ from mpprof.model.account import Class, ComputeEvidence, ComputeKind, LimitKind,
 from mpprof.model.finding import Confidence, Severity
 from mpprof.model.kernels import Family, Placement, Precision, Strength
 from mpprof.model.learning import LearningVerdict
+from mpprof.model.memory import Kind
 from mpprof.model.promises import CauseAfter, RemedyStatus
 
 Number = float
@@ -41,7 +42,7 @@ class Report(TypedDict):
     memory: Memory | None
     findings: Annotated[list[Finding], "Worst first."]
     unable: Annotated[list[Unable], "Causes that could not be judged: not the same as clear."]
-    clear: list[Code]
+    clear: Annotated[list[Code], "Causes that were looked for and are not there."]
     warnings: list[str]
     absent: Annotated[
         dict[str, str],
@@ -58,6 +59,13 @@ class Report(TypedDict):
     whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order that pays first."]]
     facts: NotRequired[
         Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
+    ]
+    not_applicable: NotRequired[
+        Annotated[
+            list[NotApplicable],
+            "Causes that this run cannot have: neither clear nor open. Every cause is in exactly one of "
+            "`findings`, `unable`, `clear` and this.",
+        ]
     ]
     account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
     window: NotRequired[
@@ -199,6 +207,18 @@ class Steps(TypedDict):
     workers: NotRequired[
         Annotated[list[Worker], "Each worker's own step times, where several trained together; else empty."]
     ]
+    memory: NotRequired[
+        Annotated[RecordedMemory, "What the records say of memory; left out without readings."]
+    ]
+
+
+class RecordedMemory(TypedDict):
+    peak_bytes: Annotated[int | None, "The allocator's, over the whole run."]
+    steady_peak_bytes: Annotated[int | None, "After warm-up; peak_memory_bytes is the same."]
+    first_live_bytes: Annotated[int | None, "What was live at the first reading."]
+    last_live_bytes: int | None
+    driver_bytes: Annotated[int | None, "In use by the driver's figure (median), taken in advance or not."]
+    host_bytes: Annotated[int | None, "The process' largest resident size."]
 
 
 class LossScale(TypedDict):
@@ -428,11 +448,88 @@ class Memory(TypedDict):
     at_peak: Annotated[list[MemoryItem], "Each division sums to the peak as far as it is known."]
     saved_bytes: int | None
     reachable_bytes: int | None
+    allocator: NotRequired[Annotated[str | None, "Whose memory it is; null: only the records tell."]]
+    allocators: NotRequired[Annotated[list[Allocator], "Of the trace: devices first, then by peak."]]
+    peak_ns: NotRequired[Annotated[int | None, "When the peak was, on the trace's clock."]]
+    rounding_bytes: NotRequired[
+        Annotated[int | None, "What the blocks live at the peak hold beyond what was asked for."]
+    ]
+    fragmentation_ratio: NotRequired[
+        Annotated[Number | None, "Of the free memory at the peak, what lies outside its largest block."]
+    ]
+    tensors: NotRequired[Annotated[list[Tensor], "The largest blocks live at the peak, equal ones together."]]
+    across_steps: NotRequired[
+        Annotated[
+            list[HeldAcross] | None,
+            "What is allocated in one step and outlives the next; null: the trace does not hold two steps.",
+        ]
+    ]
+    course: NotRequired[Annotated[Course | None, "Live bytes over the trace."]]
+    expected_saving_bytes: NotRequired[
+        Annotated[
+            int | None,
+            "What 16 bits could have saved at the baseline's peak: half of the float32 activations that are "
+            "kept for backward and computed in 16 bits, less the 16-bit copies of the weights.",
+        ]
+    ]
+    gap: NotRequired[
+        Annotated[
+            list[MemoryCause],
+            "expected_saving_bytes - saved_bytes by cause; with unexplained_bytes they sum to it.",
+        ]
+    ]
+    unexplained_bytes: NotRequired[int | None]
 
 
 class MemoryItem(TypedDict):
     by: Literal["dtype", "op", "layer", "kind"]
     name: str
+    bytes: int
+    estimated: NotRequired[
+        Annotated[bool, "True: by the recorded model and optimizer, no event tells. Left out where measured."]
+    ]
+
+
+class Allocator(TypedDict):
+    name: str
+    where: Literal["device", "host"]
+    peak_bytes: Annotated[int, "Within the trace."]
+    lifetime_peak_bytes: Annotated[int | None, "By its own count, since it was made."]
+    capacity_bytes: int | None
+    events: Count
+
+
+class Tensor(TypedDict):
+    kind: Kind
+    op: str
+    layer: str
+    dtype: str
+    shape: str
+    count: Count
+    bytes: Annotated[int, "Of all of them."]
+    born_ns: Annotated[int, "When the first was allocated, on the trace's clock."]
+    life_ns: Annotated[int | None, "Until the last was freed; null: it outlives the trace."]
+
+
+class HeldAcross(TypedDict):
+    op: str
+    layer: str
+    dtype: str
+    count: Count
+    bytes: int
+
+
+class Course(TypedDict):
+    time_ns: Annotated[list[int], "On the trace's clock: the fullest moment of each of up to 240 stretches."]
+    total_bytes: list[int]
+    parts: Annotated[
+        dict[str, dict[str, list[int]]],
+        'By "kind" and "dtype": the parts of one division sum to total_bytes at every moment.',
+    ]
+
+
+class MemoryCause(TypedDict):
+    code: Code
     bytes: int
 
 
@@ -493,6 +590,11 @@ class Remedy(TypedDict):
 
 
 class Unable(TypedDict):
+    code: Code
+    reason: str
+
+
+class NotApplicable(TypedDict):
     code: Code
     reason: str
 
@@ -582,6 +684,13 @@ class Rung(_RungEnds):
         Annotated[Learning | None, "The losses after as many applied updates; null: not compared."]
     ]
     notes: NotRequired[Annotated[list[str], "What makes the parts of the two runs hard to compare."]]
+    windows: NotRequired[
+        Annotated[
+            WindowsOfTwo,
+            "Where not both runs have steps: their whole windows. Left out where both have, or one has no "
+            "trace.",
+        ]
+    ]
     matching: NotRequired[
         Annotated[
             Matching | None,
@@ -618,6 +727,47 @@ class RemediesTotal(TypedDict):
     predicted_ns: Interval
     obtained_ns: Annotated[Number | None, "The earlier step less the later one."]
     interval_ns: Annotated[Interval | None, "95 %, from the intervals of both medians."]
+
+
+class WindowsOfTwo(TypedDict):
+    """Two whole windows side by side: nothing is per step, and no speedup follows from their lengths."""
+
+    span_ns: FromTo
+    busy_ns: FromTo
+    idle_ns: FromTo
+    kernel_ns: Annotated[FromTo, "Sum of the kernels' durations, without copies."]
+    kernels: FromTo
+    parts: list[WindowPart]
+    matrix_kernels: Annotated[list[MatrixKernels], "How many ran in each window, by family."]
+    same_work: Annotated[
+        bool | None,
+        "Both ran as many matrix kernels of each family, and are taken for the same amount of work. null: "
+        "neither ran any.",
+    ]
+    decides: Annotated[
+        Literal["waiting", "device", "both"],
+        "What most of both windows is; both: the one is mostly waiting, the other mostly work.",
+    ]
+    waits_for: Annotated[Class | None, "What most of the later one's idle time is; null: not shown, or none."]
+    statements: Annotated[list[str], "For people: what changed, what decides, and what is assumed."]
+
+
+class WindowPart(TypedDict):
+    by: Annotated[
+        Literal["idle", "placement", "family", "exposed"],
+        "Idle time by class; matrix kernels by placement and precision, and kernels by family (sums of "
+        "durations); exposed communication and copies.",
+    ]
+    name: str
+    from_ns: Number
+    to_ns: Number
+
+
+_FromToCount = TypedDict("_FromToCount", {"from": Count, "to": Count})
+
+
+class MatrixKernels(_FromToCount):
+    family: Family
 
 
 class Updates(TypedDict):

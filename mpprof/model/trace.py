@@ -23,6 +23,7 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Int8 = NDArray[np.int8]
 Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
 
 
 class WorkKind(IntEnum):
@@ -163,7 +164,9 @@ class AllocationTable:
     dtype: Int32  # row in Trace.strings
     shapes: Int32  # row in Trace.strings
     op: Int32  # row in Trace.ops
-    region: Int32  # row in Trace.strings: "persist", "dynamic"
+    region: Int32  # row in Trace.strings: "output", "temp", "persist", "dynamic"
+    requested_bytes: Int64 | None = None  # what was asked for; None: the format does not state it
+    fragmentation_ratio: Float64 | None = None  # free memory outside the largest free block; NaN: not read
 
     def __len__(self) -> int:
         return len(self.time_ns)

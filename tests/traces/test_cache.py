@@ -58,6 +58,7 @@ def same(one: Any, other: Any) -> bool:
         np.array_equal(getattr(one, each.name), getattr(other, each.name))
         and getattr(one, each.name).dtype == getattr(other, each.name).dtype
         for each in fields(one)
+        if getattr(one, each.name) is not None or getattr(other, each.name) is not None
     )
 
 
