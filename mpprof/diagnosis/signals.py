@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.outcomes import Absent, Claim, cost_ns, known
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Claim, NotApplicable, cost_ns, known
 from mpprof.diagnosis.remedies import choosing, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
@@ -24,7 +24,7 @@ from mpprof.model.account import (
     Cell,
     Class,
     ComputePrecision,
-    MemoryAccount,
+    KernelCalls,
     Speedup,
     TensorCoreShare,
 )
@@ -32,12 +32,14 @@ from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.finding import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placements
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
 from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import Trace
 
 HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
+
 HALF_PRECISIONS = frozenset(HALF_DTYPES.values())
 DISTORTED_RATIO = 1.5
 """A profiled step half as long again as an unprofiled one is mostly another step."""
@@ -233,6 +235,15 @@ class Signals:
     def compute_dtype(self) -> str | Absent:
         """What the run computes in, all or part of it: "float16", "float32"."""
         return self.computes.dtype or Absent(self.computes.reason, self.advice("record run"))
+
+    @property
+    def wide(self) -> bool:
+        """The run is known to compute in no 16-bit type."""
+        return self.computes.kind in ("float32", "float64")
+
+    def not_in(self, dtype: str) -> NotApplicable:
+        """What a rule of runs that compute in `dtype` says of one that does not."""
+        return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
 
     @property
     def half(self) -> str | None:
@@ -463,34 +474,15 @@ class Signals:
         )
         return tuple(sorted((*self.fallbacks, *tf32)))
 
-    @cached_property
-    def kernel_ns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | Absent:
-        """(mean duration in ns, calls per step) of every kernel cell."""
+    @property
+    def kernel_calls(self) -> KernelCalls | Absent:
+        """How many kernels the device runs per step, and how long the median one takes."""
         account = self.gpu_activity
         if isinstance(account, Absent):
             return account
-        cells = [c for c in account.main.cells if c.kernel and c.calls_per_step > 0]
-        if not cells:
-            return Absent("the trace holds no kernels in whole steps", self.advice("record window"))
-        calls = np.array([c.calls_per_step for c in cells])
-        busy = np.array([c.busy_ns_per_step or c.ns_per_step for c in cells])
-        return busy / calls, calls
-
-    @property
-    def launches_per_step(self) -> float | Absent:
-        kernels = self.kernel_ns
-        return kernels if isinstance(kernels, Absent) else float(kernels[1].sum())
-
-    @property
-    def median_kernel_ns(self) -> float | Absent:
-        """Duration of the median kernel call (calls of one cell count with the cell's mean)."""
-        kernels = self.kernel_ns
-        if isinstance(kernels, Absent):
-            return kernels
-        duration, calls = kernels
-        order = np.argsort(duration)
-        middle = np.searchsorted(np.cumsum(calls[order]), calls.sum() / 2)
-        return float(duration[order][min(int(middle), len(order) - 1)])
+        return account.main.calls or Absent(
+            "the trace holds no kernels in whole steps", self.advice("record window")
+        )
 
     @property
     def tensor_core(self) -> TensorCoreShare | Absent:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from mpprof.model.account import IDLE_CLASSES, Account, Cell, Slice
 from mpprof.model.finding import Remedy
+from mpprof.model.shell import quoted
+from mpprof.model.trace import NamedRanges
 from mpprof.report import words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 
-def document(window: Account, how_to_mark: tuple[Remedy, ...]) -> doc.Window:
+def document(
+    window: Account, how_to_mark: tuple[Remedy, ...], ranges: tuple[NamedRanges, ...] = ()
+) -> doc.Window:
     """Return `window` of the report: an account of a whole window, whose "per step" is of the window."""
     span_ns = _ns(window.window_ns)
     busy_ns = _ns(window.device_ns)
     ran = [cell for cell in window.main.cells if cell.kernel is not None and cell.category != "copy"]
+    calls = window.main.calls
     return {
         "basis": window.trace_basis,
         "span_ns": span_ns,
         "busy_ns": busy_ns,
         "idle_ns": _ns(span_ns - busy_ns),
-        "kernel_ns": _ns(math.fsum(cell.busy_ns_per_step for cell in ran)),
-        "kernels": round(math.fsum(cell.calls_per_step for cell in ran)),
+        "kernel_ns": _ns(calls.ns_per_step if calls else 0.0),
+        "kernels": round(calls.per_step if calls else 0.0),
         "device": window.main.device,
         "slices": _slices(window.main.slices),
         "devices": [
@@ -34,6 +38,9 @@ def document(window: Account, how_to_mark: tuple[Remedy, ...]) -> doc.Window:
         "families": _families(ran),
         "reason": (window.absent or {}).get("step_ns", "no step can be told apart"),
         "mark": [{"text": each.text, "snippet": each.snippet or None} for each in how_to_mark],
+        "ranges": [
+            {"name": each.name, "count": each.count, "launches_ratio": each.launches_ratio} for each in ranges
+        ],
         "notes": list(window.notes),
     }
 
@@ -141,7 +148,18 @@ def what_is_not_said(window: doc.Window) -> list[str]:
     """Why there are no steps, and how to have them."""
     how = "; ".join(each["text"] for each in window["mark"])
     said = [f"{window['reason']}. No step time, no speedup and no cost per step follow from a window"]
-    return [*said, f"to have steps: {how}"] if how else said
+    if how:
+        said.append(f"to have steps: {how}")
+    if window["ranges"]:
+        named = ", ".join(map(_range, window["ranges"][:3]))
+        said.append(f"ranges in this trace that may be steps: {named}")
+    return said
+
+
+def _range(found: doc.RangeOfTrace) -> str:
+    name = words.shorten(words.plain(quoted(found["name"])), 60)
+    count, share = words.plural(found["count"], "range"), words.percent(found["launches_ratio"])
+    return f"--step-range {name} ({count}, {share} of the launches)"
 
 
 def idle_ns(window: doc.Window) -> dict[str, float]:

@@ -223,21 +223,29 @@ def _warned(run: Run, said: Sequence[str]) -> Run:
 
 
 @overload
-def load(path: Given, *, run: str | None = None) -> Run: ...
+def load(path: Given, *, run: str | None = None, step_range: str | None = None) -> Run: ...
 @overload
-def load(path: Several, *, run: str | None = None) -> tuple[Run, ...]: ...
-def load(path: Given | Several, *, run: str | None = None) -> Run | tuple[Run, ...]:
+def load(path: Several, *, run: str | None = None, step_range: str | None = None) -> tuple[Run, ...]: ...
+def load(
+    path: Given | Several, *, run: str | None = None, step_range: str | None = None
+) -> Run | tuple[Run, ...]:
     """Return the one run at a path; `run` picks among several by name or id, or "latest". A loaded run is
     returned as it is, and of a list one run for each.
+
+    `step_range` names the ranges of the trace (NVTX, `record_function`, TraceMe) that make its steps: an
+    exact name, or a regular expression between slashes, whose first group is the step's number. The run's
+    step log is then left out. Whether the trace has such ranges is seen when it is read.
 
     Where a run is picked by its name, others that cannot be read do not matter. Raises NotFoundError,
     UnreadableError, UsageError, or SeveralRunsError where a choice is needed.
     """
     if isinstance(path, list | tuple):
-        return tuple(load(each, run=run) for each in path)
-    if isinstance(path, Run):
-        return path
-    path = as_path(path)
+        return tuple(load(each, run=run, step_range=step_range) for each in path)
+    found = path if isinstance(path, Run) else _one(as_path(path), run)
+    return found if step_range is None else replace(found, step_range=step_range)
+
+
+def _one(path: Path, run: str | None) -> Run:
     if run is not None and run != "latest":
         named = [place for place in places(path) if place.name == run]
         if named:

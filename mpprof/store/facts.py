@@ -199,6 +199,7 @@ def _fit(record: Json) -> FitFacts:
         steps_per_execution=bounded.whole(record, "steps_per_execution"),
         gradient_accumulation_steps=bounded.whole(record, "gradient_accumulation_steps"),
         non_finite_weights=_names(spoiled),
+        loss=bounded.name(record, "loss"),
         input=bounded.mapping(record, "input"),
     )
 

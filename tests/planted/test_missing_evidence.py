@@ -33,7 +33,7 @@ SAID_OF_THE_MEASUREMENT = {"MP909", "MP911"}
 """A trace that was cut, and a training that was too short, are findings of their own."""
 GENERAL = {"MP402": {"MP401"}, "MP104": {"MP412"}, "MP306": {"MP310"}}
 """Without the layers an odd vocabulary is an odd size, and a float32 island a fallback without a known cause;
-in a trace cut in the middle the copies around an op on the CPU are seen better than the op."""
+without the host's events an op on the CPU shows by its copies there and back, which MP310 names."""
 
 
 def without_trace(folder: Path) -> None:

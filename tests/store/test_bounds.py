@@ -180,4 +180,4 @@ def test_samples_of_more_cards_than_there_are_and_lists_of_nothing(tmp_path: Pat
     assert [len(name) for name in table.throttle[-1]] == [11, limits.LONGEST_NAME]
     drawn = figures.hardware(table)
     assert [len(figure.data) for _, figure in drawn] == [figures.MOST_DEVICES]
-    assert "the first 32 of 1,024 GPUs" in drawn[0][1].layout.yaxis.title.text
+    assert "the first 32 of 1,025 series" in drawn[0][1].layout.yaxis.title.text

@@ -220,7 +220,7 @@ def _sampled(
     ]
     devices = [int(device) for device in np.unique(gpu[~np.isnan(values)])]
     if len(devices) > MOST_DEVICES:
-        title += f", the first {MOST_DEVICES} of {words.count(len(devices))} GPUs"
+        title += f", the first {MOST_DEVICES} of {words.count(len(devices))} series"
     for device in devices[:MOST_DEVICES]:
         rows = np.flatnonzero((gpu == device) & ~np.isnan(values))
         rows = rows[thin(len(rows), values[rows])]

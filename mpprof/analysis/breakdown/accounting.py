@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import Intervals, crowded, gaps, sweep, union
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.roofline import weighed
 from mpprof.analysis.kernels.placement_ops import inputs_precision
 from mpprof.analysis.layers.attribution import Ownership
@@ -31,6 +32,7 @@ from mpprof.model.account import (
     Cell,
     Class,
     DeviceAccount,
+    KernelCalls,
     MatmulShare,
     Phase,
     Slice,
@@ -227,7 +229,8 @@ def device_account(
     """Return the account of one device over the periods of its window, per step of the window."""
     instants = window.periods.instants()
     function_ns = instants.length_ns / window.steps
-    busy_ns, cells, hidden = _busy(trace, placements, ownership, window, instants)
+    work = _work(trace, placements, ownership, window, instants)
+    busy_ns, cells, hidden = _busy(trace, placements, ownership, window, work)
     cells += [
         Cell(category, ns / window.steps, cause=cause)
         for (category, cause), ns in _idle(trace, placements, ownership, window, instants).items()
@@ -238,20 +241,31 @@ def device_account(
         cells.append(Cell("idle_between_steps", window.between_ns))
     slices = _slices(cells, step_ns, hidden)
     plane = trace.devices[window.device].plane
-    return DeviceAccount(plane, step_ns, busy_ns, window.steps, slices, tuple(cells))
+    counted = _calls(trace, work, window.steps)
+    return DeviceAccount(plane, step_ns, busy_ns, window.steps, slices, tuple(cells), counted)
 
 
 def _busy(
-    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, work: _Work
 ) -> tuple[float, list[Cell], dict[Class, float]]:
     """Per step: how long the device was busy, the cells of what ran, what was hidden behind other work."""
-    work = _work(trace, placements, ownership, window, instants)
     ranks = np.array([_LAST_RANKS.get(category, _COMPUTE_RANK) for category in CLASSES], np.int8)
     among = crowded(work.start_ns, work.end_ns)
     own = sweep(work.start_ns, work.end_ns, ranks[work.category], among)
     busy_ns = union(work.start_ns, work.end_ns).length_ns if len(among) else int(own.sum())
     cells = _cells(trace, placements, ownership, work, own, window.steps)
     return busy_ns / window.steps, cells, _hidden(work, own, among, window.steps)
+
+
+def _calls(trace: Trace, work: _Work, steps: int) -> KernelCalls | None:
+    """The kernels that start in the window, copies and fills apart; None of those of no kernel."""
+    rows = work.rows[work.begins & (work.category != CLASSES.index("profiling"))]
+    kernels = rows[trace.kernels.kind[rows] == WorkKind.KERNEL]
+    if not len(kernels):
+        return None
+    others = len(rows) - len(kernels)
+    took_ns = trace.kernels.duration_ns[kernels]
+    return KernelCalls(len(kernels) / steps, median(took_ns), int(took_ns.sum()) / steps, others / steps)
 
 
 def _work(

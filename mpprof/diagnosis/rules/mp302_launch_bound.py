@@ -42,9 +42,12 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence, launches
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.account import KernelCalls
+from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP302", "launch-bound", "Kernels are shorter than their launch"
+ABOUT = "waits for launches"
 SPECIFICITY = GENERAL
 BOUND = "host"
 
@@ -72,11 +75,12 @@ def judge(signals: Signals) -> Outcome:
                 f"{signals.hint('record without graphs')}{signals.hint('record host events')}"
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
-    median, calls = known(signals.median_kernel_ns), known(signals.launches_per_step)
-    short = median is not None and median < SHORT_KERNEL_NS
-    kernels = f"{format_count(calls and round(calls))} kernels {{each}}"
-    summary = "the device idles {cost} {each} ({share}) waiting for launches, "
-    summary += f"{kernels} of {format_ns(median)} in the median"
+    calls = known(signals.kernel_calls)
+    short = calls is not None and calls.median_ns < SHORT_KERNEL_NS
+    summary = "the device idles {cost} {each} ({share}) waiting for launches"
+    if calls is not None:
+        many = format_count(round(calls.per_step))
+        summary += f", {many} kernels {{each}}, {format_ns(calls.median_ns)} in the median"
     added = launches.added_ns(signals)
     left_out = f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
     if added < NOTABLE_RATIO * signals.whole_ns:
@@ -89,11 +93,23 @@ def judge(signals: Signals) -> Outcome:
                 share,
                 SCALE.crossed(share),
             ),
-            evidence.ns("median kernel", median, SHORT_KERNEL_NS),
-            evidence.count("kernels {per}", calls),
+            *_counted(calls),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
         confidence="high" if short else "medium",
         scale=SCALE,
         claims=claims,
     )
+
+
+def _counted(calls: KernelCalls | None) -> tuple[Evidence, ...]:
+    """Kernels, and apart from them what is launched but computes nothing."""
+    if calls is None:
+        return ()
+    kernels = (
+        evidence.ns("median kernel", calls.median_ns, SHORT_KERNEL_NS),
+        evidence.count("kernels {per}", calls.per_step),
+    )
+    if not calls.copies_per_step:
+        return kernels
+    return (*kernels, evidence.count("copies and fills {per}", calls.copies_per_step))

@@ -18,7 +18,7 @@ from mpprof.errors import UnableError
 from mpprof.model.account import CLASSES, PHASES, Account, Cell
 from mpprof.model.kernels import FAMILIES, UNKNOWN, Family, Placement, Reason, Verdict
 from mpprof.model.run import Run
-from mpprof.model.trace import HostKind
+from mpprof.model.trace import HostKind, WorkKind
 from tests.analysis.steps.test_statistics import MS, noisy, table
 from tests.builders.trace import TraceBuilder
 
@@ -126,6 +126,20 @@ def test_matmul_comes_before_other_compute_which_shares_and_hides_communication_
     assert (copied.bytes_per_step, copied.busy_ns_per_step) == (45e6, 30)
     assert found.main.busy_ns == 90
     assert next(c for c in found.main.cells if c.category == "comm").busy_ns_per_step == 45
+
+
+def test_copies_and_fills_are_no_kernels_and_the_median_is_that_of_the_calls() -> None:
+    """One name runs for 2 and for 30 ns; beside it a copy and a fill."""
+    b = TraceBuilder()
+    b.marker(1, -5, 100, thread=None)
+    for start, end in ((0, 2), (10, 12), (20, 22), (30, 60)):
+        b.kernel("add", start, end, op="add")
+    b.copy(62, 70)
+    b.kernel("Memset", 72, 73, kind=WorkKind.MEMSET, family="memset")
+    calls = judged(b).main.calls
+    assert calls is not None
+    assert (calls.per_step, calls.median_ns, calls.copies_per_step) == (4, 2, 2)
+    assert calls.ns_per_step == 36
 
 
 def test_two_kernels_of_one_class_share_and_hide_nothing() -> None:
