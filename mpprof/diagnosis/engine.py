@@ -52,8 +52,8 @@ class Judgement:
     `not_applicable`.
 
     `findings` in the order of the plan (`_ranked`); the others in that of judgement. `speedup` is
-    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step can
-    be told apart, how to record steps that can.
+    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step is
+    marked, how to mark them.
     """
 
     findings: tuple[noun.Finding, ...]
@@ -121,7 +121,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         speedup=_completed(case, recovers, shares, signals),
         warnings=tuple(warnings),
         whatif=plan,
-        how_to_mark=signals.remedies("record steps") if signals.in_window else (),
+        how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
         not_applicable=tuple(
             noun.NotApplicable(code, outcome.reason)
             for code, outcome in outcomes.items()

@@ -384,6 +384,11 @@ class Signals:
         return self.case.account is None and self.case.window is not None
 
     @property
+    def unmarked(self) -> bool:
+        """What is judged is a window in which nothing marks a step; marked ones may be cut, or damaged."""
+        return self.in_window and self.case.trace is not None and not len(self.case.trace.markers)
+
+    @property
     def host_only(self) -> bool:
         """The trace shows ops of a CPU alone: the run was on one, or its accelerator was not traced."""
         return self.case.measured is not None and self.case.measured.trace_basis == "host"

@@ -101,7 +101,7 @@ class Window(TypedDict):
     devices: Annotated[list[WindowDevice], "All of them, the main device first, over the same span."]
     families: Annotated[list[FamilyTime], "Kernels of the main device by what they do, the longest first."]
     reason: Annotated[str, "Why no step can be told apart."]
-    mark: Annotated[list[Remedy], "How to record steps that can be told apart."]
+    mark: Annotated[list[Remedy], "How to mark steps; empty where some are marked, but cut or damaged."]
     ranges: Annotated[list[RangeOfTrace], "Ranges of the trace that may be steps, most launches first."]
     notes: Annotated[list[str], "What was left out or shifted."]
 
