@@ -11,7 +11,7 @@ from mpprof.analysis.comparison import matching as aligning
 from mpprof.analysis.comparison import speedup as comparing
 from mpprof.analysis.comparison import windows as side_by_side
 from mpprof.api.workflows import Analysis, analyse, judge, side, signals_of, window_of
-from mpprof.diagnosis import promises
+from mpprof.diagnosis.remedies import promises
 from mpprof.diagnosis.signals import DISTORTED_RATIO
 from mpprof.errors import MpprofError
 from mpprof.model.account import Account, Speedup

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from mpprof.analysis.comparison.observed import step_times
 from mpprof.analysis.comparison.obtained import Obtained, Side, obtained, scatter_ns
 from mpprof.diagnosis.remedies.applied import evidence
-from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.promises import CauseAfter, Promises, RemedyOutcome, RemedyStatus
+
+if TYPE_CHECKING:
+    from mpprof.diagnosis.signals import Signals
 
 Range = tuple[float, float]
 CLEAR_RATIO = 0.10
