@@ -53,5 +53,5 @@ def _answer(ask: Callable[[], Any]) -> flask.Response:
     except MpprofError as error:
         return flask.Response(f"{error}\n", 404, mimetype="text/plain")
     if found is None:
-        return flask.Response("There is nothing to show.\n", 404, mimetype="text/plain")
+        return flask.Response(status=204)  # nothing to show is no error
     return flask.Response(documents.dumps(found, indent=None), mimetype="application/json")

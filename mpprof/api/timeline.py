@@ -20,11 +20,11 @@ MOST_WIDE = 4000
 
 def lanes_of(mine: Analysis) -> timeline.Lanes | None:
     """The lanes of the main device's steps; None without a trace, or where no step can be told apart."""
-    if mine.trace is None or mine.placements is None or mine.account is None:
+    if mine.trace is None or mine.placements is None or mine.ownership is None or mine.account is None:
         return None
     plane = mine.account.main.device
     device = next((row for row, each in enumerate(mine.trace.devices) if each.plane == plane), 0)
-    return timeline.lanes(mine.trace, mine.placements, mine.run, device)
+    return timeline.lanes(mine.trace, mine.placements, mine.ownership, mine.run, device)
 
 
 def window(

@@ -1,4 +1,4 @@
-"""What a rule can say: found, clear, or unable. And the words in which it says so."""
+"""What a rule can say: found, clear, not applicable, or unable. And the words in which it says so."""
 
 from __future__ import annotations
 
@@ -103,10 +103,11 @@ class Found:
     """The cause is there.
 
     Either `severity` is stated, or it follows from `scale` and the claims that this rule is left with once
-    all rules have claimed. `{cost}` and `{share}` in the summary become that cost and its share of the
-    step. `cost_ns` is for a cost that is no part of the account (steps thrown away); with claims it is not
-    used. `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy` takes
-    the place of a row where the table has none.
+    all rules have claimed. `{cost}` and `{share}` in the summary become that cost and its share of the step;
+    there and in the names of evidence `{each}`, `{per}`, `{whole}` and `{span}` become "a step", "per step",
+    "the step" and "step", or the like of a window without steps. `cost_ns` is for a cost that is no part of
+    the account (steps thrown away); with claims it is not used. `cases` choose among the table's remedies for
+    this cause, with `values` filled in; `remedy` takes the place of a row where the table has none.
     """
 
     summary: str
@@ -130,7 +131,17 @@ class Clear:
     note: str = ""
 
 
-NO_MATRIX_UNITS = Clear("the device has no matrix units to miss: what that costs is said by MP8")
+@frozen
+class NotApplicable:
+    """The question does not arise for this run, and why: neither clear, because nothing was looked at, nor
+    unable, because nothing is missing."""
+
+    reason: str
+
+
+NO_MATRIX_UNITS = NotApplicable("the device has no matrix units to miss")
+NOT_IN_16_BITS = NotApplicable("the run does not compute in 16 bits")
+NOT_NVIDIA = NotApplicable("the device is not NVIDIA's")
 
 
 @frozen
@@ -140,17 +151,19 @@ class Unable:
     reason: str
 
 
-Outcome = Found | Clear | Unable
+Outcome = Found | Clear | NotApplicable | Unable
 
 
 class Rule(Protocol):
-    """One cause: a module of `rules/`, whose docstring is its manual page."""
+    """One cause: a module of `rules/`, whose docstring is its manual page. `ABOUT` names in a list what it
+    looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`)."""
 
     __name__: str
     __doc__: str | None
     CODE: str
     SLUG: str
     TITLE: str
+    ABOUT: str
     SPECIFICITY: int
     BOUND: str  # "host" or "device": whose work its remedy shortens
 

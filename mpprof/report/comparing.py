@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
-from mpprof.report import content, words
+from mpprof.report import content, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -18,6 +18,7 @@ NOTABLE_LOSS = 0.10
 MOST_ROWS = 12
 MOST_OPS = 3
 _WITHOUT = "-"
+REMEDIES = "What the earlier report promised, and what came"
 
 
 @frozen
@@ -52,7 +53,11 @@ def heading(document: doc.Comparison, rung: doc.Rung) -> str:
     """The two runs of one comparison with their step times."""
     start, end = _ends(document, rung)
     names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
-    times = [words.duration(content.step_ns(run)) for run in (start, end)]
+    steps_ns = [content.step_ns(run) for run in (start, end)]
+    if "windows" in rung and None in steps_ns:
+        spans = [words.duration(ns) for ns in windows.ends(rung["windows"]["span_ns"])]
+        return f"{names}: windows of {spans[0]} and {spans[1]}, not steps"
+    times = [words.duration(ns) for ns in steps_ns]
     return f"{names}: {times[0]} → {times[1]} a step"
 
 
@@ -62,7 +67,11 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
         return [f"not compared: {rung['refused']}"]
     said = [rate] if (rate := throughput(rung)) else []
     absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
-    said += content.measured(rung, absent)
+    if "windows" in rung:
+        said += rung["windows"]["statements"]
+    if "windows" not in rung or rung["observed"] is not None:
+        said += content.measured(rung, absent)
+    said += learned(document, rung)
     said += rung.get("explanation") or []
     if rung["labels"]:
         labels = "; ".join(words.plain(label) for label in rung["labels"])
@@ -76,6 +85,81 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     said += [f"matrix work: {text}" for text in [_matrix_work(start, end)] if text]
     said += [f"peak memory: {text}" for text in [_memory(start, end)] if text]
     return said
+
+
+def learned(document: doc.Comparison, rung: doc.Rung) -> list[str]:
+    """The speedup per applied update, where updates were skipped, and the losses after as many of them. Of
+    runs that recorded no step, nothing: there is nothing to learn from."""
+    found = rung.get("learning")
+    if found is None or all(run["steps"] is None for run in _ends(document, rung)):
+        return []
+    flag = f" [{found['severity']}]" if found["severity"] else ""
+    said = [found["speedup_per_update_text"], words.plain(found["text"]) + flag]
+    return [line for line in said if line]
+
+
+def remedies(document: doc.Comparison, rung: doc.Rung) -> list[str]:
+    """What the earlier report promised against what the later run obtained: a line for each remedy that is
+    seen, their sum, and one line of those that are not. Between runs of different precision, which are not
+    meant as before and after, only what was applied for certain."""
+    found = rung.get("remedies") or []
+    before, after = _ends(document, rung)
+    same = _computed_in(before) == _computed_in(after)
+    if not found:
+        why = rung["absent"].get("remedies", "")
+        promised = any(cause["gain_ns_per_step"] for cause in _causes(before))
+        return [f"not judged: {words.plain(why)}"] if promised and same and not rung["refused"] else []
+    counted = [one for one in found if one["counted"]]
+    said = [_remedy(one) for one in counted]
+    if (total := rung.get("remedies_total")) is not None:
+        said.append(f"in all: predicted {_range(total['predicted_ns'])} a step at best, {_obtained(total)}")
+    left = [f"{one['code']} {one['slug']}" for one in found if not one["counted"]]
+    if left and (same or counted):
+        said.append(f"not seen in {words.plain(after['run']['name'])}: {', '.join(left)}")
+    return said
+
+
+def _computed_in(report: doc.Report) -> str | None:
+    found = report["run"].get("computes_in")
+    return found["dtype"] if found else None
+
+
+def _causes(report: doc.Report) -> list[doc.Cause]:
+    facts = report.get("facts")
+    return facts["causes"] if facts else []
+
+
+_AFTER = {
+    "gone": "its cause is gone",
+    "remains": "its cause remains",
+    "not judged": "its cause is not judged",
+}
+
+
+def _remedy(found: doc.RemedyOutcome) -> str:
+    applied = f"applied ({words.plain('; '.join(found['evidence']))}), " if found["evidence"] else ""
+    why = f" ({words.plain(found['reason'])})" if found["obtained_ns"] is None and found["reason"] else ""
+    return (
+        f"{found['code']} {found['slug']}: predicted {_range(found['predicted_ns'])} a step at best, "
+        f"{_obtained(found)}{why}; {applied}{_AFTER[found['cause_after']]}"
+    )
+
+
+def _obtained(found: doc.RemedyOutcome | doc.RemediesTotal) -> str:
+    ns, interval = found["obtained_ns"], found["interval_ns"]
+    if ns is None:
+        return "what it gave is not known"
+    ends = f" (95 %: {_signed(interval[0])} to {_signed(interval[1])})" if interval else ""
+    return f"obtained {_signed(ns)}{ends}"
+
+
+def _range(ends: list[float]) -> str:
+    low, high = (words.duration(end) for end in ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def _signed(ns: float) -> str:
+    return f"-{words.duration(-ns)}" if ns < 0 else words.duration(ns)
 
 
 def throughput(rung: doc.Rung) -> str:
@@ -197,6 +281,13 @@ def matching(rung: doc.Rung) -> list[str]:
             named = ", ".join(words.shorten(words.plain(item["op"]), 56) for item in alone[:MOST_OPS])
             more = f" and {len(alone) - MOST_OPS} more" if len(alone) > MOST_OPS else ""
             said.append(f"{title}: {words.plural(len(alone), 'op')}, {ns}: {named}{more}")
+    of_layers = (("baseline", found.get("unmatched_from")), ("run", found.get("unmatched_to")))
+    for whose, layers in of_layers:
+        if layers:
+            first = layers[0]
+            reason = words.plain(f"{first['layer']}: {first['reason']}")
+            more = f", and {len(layers) - 1} more" if len(layers) > 1 else ""
+            said.append(f"layers of the {whose} without a counterpart: {reason}{more}")
     return said
 
 

@@ -22,7 +22,7 @@ AS_GOOD_RATIO = 0.98
 
 _WITHOUT_UNITS = ("MP801", "MP802")
 
-Kind = Literal["measured", "unlike", "not comparable", "float32", "cpu", "no trace", "alone"]
+Kind = Literal["measured", "unlike", "not comparable", "float32", "cpu", "no trace", "window", "alone"]
 
 
 @frozen
@@ -55,7 +55,7 @@ def hero(document: doc.Report) -> Hero:
             kind, words.speedups(could["low"], could["high"]), "attainable in 16 bits", estimated=True
         )
     share = document["tensor_core"]
-    if kind == "alone" and share and share["ratio"] is not None:
+    if kind in ("alone", "window") and share and share["ratio"] is not None:
         return Hero(
             kind, words.percent(share["ratio"]), f"of matrix time on {content.matrix_units(document)}"
         )
@@ -78,6 +78,8 @@ def kind_of(document: doc.Report) -> Kind:
         return "unlike"
     if speedup and speedup["baseline"] == "measured":
         return "measured" if facts["observed"] is not None else "not comparable"
+    if "window" in document:
+        return "window"
     if document["time"] is None:
         return "no trace"
     if on_cpu(document):
@@ -125,6 +127,8 @@ def headline(document: doc.Report) -> str:
 def _without_a_cause(document: doc.Report, kind: Kind) -> str:
     facts, share = document["facts"], document["tensor_core"]
     observed, attainable = facts["observed"], facts["attainable"]
+    if kind == "window":
+        return "No step can be told apart: all shares are of the whole profiler window."
     if kind == "no trace":
         return "No trace was recorded, so where the step goes is not known."
     if on_cpu(document):

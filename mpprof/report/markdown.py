@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, words
+from mpprof.report import comparing, content, limits, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -40,6 +40,7 @@ def render(document: doc.Report) -> str:
         lines += [escape(" ".join(document["explanation"])), ""]
     lines += _time(document)
     units = content.matrix_units(document)
+    lines += _facts("Window", window.lines(document["window"]) if "window" in document else [])
     lines += _facts("Between steps", content.between(document["time"]))
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
@@ -59,7 +60,11 @@ def render_comparison(document: doc.Comparison) -> str:
         report = document["runs"][rung["to"]]
         lines += [f"**{escape(comparing.heading(document, rung))}**", ""]
         lines += [f"- {escape(line)}" for line in comparing.lines(document, rung)]
+        if "windows" in rung:
+            lines += ["", *_windows(rung["windows"])]
         lines += ["", *_gap(rung, content.step_ns(report))]
+        if promised := comparing.remedies(document, rung):
+            lines += [f"{comparing.REMEDIES}:", "", *(f"- {escape(line)}" for line in promised), ""]
         for by, title in (("name", "kernel"), ("op", "op")):
             lines += _changes(comparing.changes(document, row, by), title)
         lines += [*(f"- {escape(line)}" for line in comparing.matching(rung)), ""]
@@ -81,12 +86,21 @@ def _joined(lines: Iterable[str]) -> str:
 
 def _time(document: doc.Report) -> list[str]:
     time = document["time"]
-    if time is None:
-        return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
-    column = words.column(time["step_ns"])
-    lines = [f"{escape(content.time_heading(time))}:", ""]
-    lines += ["| class | per step | share | hidden |", "| --- | ---: | ---: | ---: |"]
-    rows = content.time_rows(time)
+    if time is not None:
+        heading, rows, per = content.time_heading(time), content.time_rows(time), "per step"
+        return _breakdown(heading, rows, per, time["step_ns"])
+    if "window" in document:
+        found = document["window"]
+        rows = content.window_rows(found)
+        table = _breakdown(window.heading(found), rows, "in the window", found["span_ns"])
+        return [*table, *(f"- {escape(line)}" for line in window.what_is_not_said(found)), ""]
+    return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
+
+
+def _breakdown(heading: str, rows: list[content.TimeRow], per: str, whole_ns: float) -> list[str]:
+    column = words.column(whole_ns)
+    lines = [f"{escape(heading)}:", ""]
+    lines += [f"| class | {per} | share | hidden |", "| --- | ---: | ---: | ---: |"]
     for row in rows:
         hidden = words.duration(row.hidden_ns) if row.hidden_ns >= 1 else ""
         label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
@@ -123,19 +137,19 @@ def _limits(document: doc.Report) -> list[str]:
     """Warnings stand open; what was not judged or measured can be unfolded."""
     warnings = content.warnings(document)
     lines = ["#### Warnings", "", *(f"- {escape(warning)}" for warning in warnings), ""] if warnings else []
-    lines += _folded("could not be judged", content.not_judged(document))
-    lines += _folded("not measured", content.not_measured(document))
+    lines += _folded(f"{len(document['unable'])} could not be judged", limits.not_judged(document))
+    does_not_apply = limits.not_applicable(document)
+    lines += _folded(f"{len(document.get('not_applicable', []))} do not apply", does_not_apply)
+    lines += _folded("Not measured", limits.not_measured(document))
     if document["clear"]:
-        lines.append(f"Checked and clear: {' '.join(document['clear'])}")
+        lines.append(f"Checked and clear: {escape(limits.clear(document))}")
     return lines
 
 
-def _folded(title: str, groups: list[tuple[str, list[str]]]) -> list[str]:
-    if not groups:
+def _folded(title: str, said: list[str]) -> list[str]:
+    if not said:
         return []
-    count = sum(len(names) for _, names in groups)
-    lines = [f"<details><summary>{count} {title}</summary>", ""]
-    lines += [f"- {', '.join(code(name) for name in names)}: {escape(reason)}" for reason, names in groups]
+    lines = [f"<details><summary>{title}</summary>", "", *(f"- {escape(line)}" for line in said)]
     return [*lines, "", "</details>", ""]
 
 
@@ -145,6 +159,14 @@ def _ladder(document: doc.Comparison) -> list[str]:
         return []
     lines = [f"| {' | '.join(comparing.LADDER)} |", "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     lines += [f"| {' | '.join(map(escape, comparing.cells(row)))} |" for row in rows]
+    return [*lines, ""]
+
+
+def _windows(found: doc.WindowsOfTwo) -> list[str]:
+    lines = [f"| {' | '.join(windows.COLUMNS)} |", "| --- | ---: | ---: | ---: |"]
+    for row in windows.rows(found):
+        label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
+        lines.append(f"| {label} | {row.before} | {row.after} | {row.times} |")
     return [*lines, ""]
 
 

@@ -60,7 +60,7 @@ def test_a_cost_is_the_claimed_cells_and_the_whatif_is_the_step_without_it() -> 
 
 
 def test_a_reachable_value_stays_in_the_whatif() -> None:
-    outcome = Found("s", "r", (), scale=Scale(0.01, 0.05, 0.2), claims=(Claim(0, attainable_ns=4 * MS),))
+    outcome = Found("s", (), scale=Scale(0.01, 0.05, 0.2), claims=(Claim(0, attainable_ns=4 * MS),))
     (finding,) = judge(c.case(account=THREE), [rule("MP503", outcome)], strict=True).findings
     assert finding.cost_ns_per_step == pytest.approx(6 * MS)
     assert finding.whatif_step_ns == pytest.approx(94 * MS)
@@ -357,7 +357,8 @@ def test_of_all_rules_costs_never_overlap_and_everything_adds_up(case, seed) -> 
         assert all(0.0 <= share <= 1.0 for share in shares)
         assert sum(shares) <= 1.0 + 1e-9
         assert lost - judgement.speedup.gained_ns == pytest.approx(gap, abs=1.0)
-    told = [f.code for f in judgement.findings] + [u.code for u in judgement.unable] + list(judgement.clear)
+    others = [*judgement.unable, *judgement.not_applicable]
+    told = [f.code for f in judgement.findings] + [each.code for each in others] + list(judgement.clear)
     assert sorted(told) == sorted(r.CODE for r in ALL)
     shuffled = list(ALL)
     random.Random(seed).shuffle(shuffled)

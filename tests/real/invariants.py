@@ -1,6 +1,7 @@
 """What must hold of every report of a real trace: each check yields the faults it finds, as sentences."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -78,6 +79,23 @@ def slices(report: Mapping[str, Any]) -> Iterator[str]:
                 yield f"slice {part['class']} of {where}: ratio and time disagree"
 
 
+def window(report: Mapping[str, Any]) -> Iterator[str]:
+    """Check that a whole window closes, and that no number of it stands where a step's belongs."""
+    found = report.get("window")
+    if found is None:
+        return
+    if report.get("time") is not None:
+        yield "there are an account of a step and one of the window"
+    span_ns = found["span_ns"]
+    for holder in (found, *found["devices"]):
+        total = sum(part["ns"] for part in holder["slices"])
+        if abs(total - span_ns) > max(1.0, 1e-9 * span_ns):
+            yield f"slices of {holder['device']} sum to {total:.0f} ns, the window is {span_ns:.0f} ns"
+    for each in report.get("findings", ()):
+        if "cost_ns_in_window" in each and each["cost_ns_per_step"] is not None:
+            yield f"{each['code']} costs of the window and of a step"
+
+
 def steps(report: Mapping[str, Any], truth: Truth) -> Iterator[str]:
     """Check the number of steps and their length against the train function's calls."""
     time = report.get("time")
@@ -143,12 +161,45 @@ def findings(report: Mapping[str, Any]) -> Iterator[str]:
     step_ns = (report.get("time") or {}).get("step_ns")
     found = [finding["code"] for finding in report.get("findings", ())]
     unable = [entry["code"] for entry in report.get("unable", ())]
-    for code in sorted({*found} & {*unable} | {*found} & {*report["clear"]} | {*unable} & {*report["clear"]}):
+    beside = [entry["code"] for entry in report.get("not_applicable", ())]
+    told = Counter([*found, *unable, *report["clear"], *beside])
+    for code in sorted(code for code, times in told.items() if times > 1):
         yield f"{code} has several outcomes"
     if step_ns:
         costs = [finding["cost_ns_per_step"] or 0 for finding in report.get("findings", ())]
         if sum(costs) > step_ns * 1.001:
             yield f"findings cost {sum(costs) / step_ns:.0%} of the step"
+
+
+def memory(report: Mapping[str, Any], truth: Truth) -> Iterator[str]:
+    """Check the allocators' peaks and the course against the raw events, and that the divisions add up."""
+    account = report.get("memory")
+    if account is None:
+        if truth.allocators:
+            yield f"no memory account, though {truth.allocators[0].name} has events"
+        return
+    mine = {one["name"]: one for one in account["allocators"]}
+    for one in truth.allocators:
+        said = mine.get(one.name)
+        if said is None:
+            yield f"allocator {one.name} is missing"
+        elif (said["peak_bytes"], said["lifetime_peak_bytes"]) != (one.window_peak_bytes, one.peak_bytes):
+            yield f"{one.name} peaks at {said['peak_bytes']}, the raw events say {one.window_peak_bytes}"
+    peak = account["peak_bytes"]
+    for by in ("kind", "dtype", "layer", "op"):
+        total = sum(item["bytes"] for item in account["at_peak"] if item["by"] == by)
+        if total != peak:
+            yield f"what is live at the peak by {by} sums to {total}, the peak is {peak}"
+    unknown = sum(i["bytes"] for i in account["at_peak"] if i["by"] == "kind" and i["name"] == "unknown")
+    if unknown > TOLERANCE * peak:
+        yield f"{unknown / peak:.0%} of the peak is unknown"
+    raw = iter(next((one.live_bytes for one in truth.allocators if one.name == account["allocator"]), ()))
+    if not all(total in raw for total in account["course"]["total_bytes"]):
+        yield "the course of live bytes is not that of the raw events"
+    for by, parts in account["course"]["parts"].items():
+        sums = [sum(values) for values in zip(*parts.values(), strict=True)]
+        if sums != account["course"]["total_bytes"]:
+            yield f"the course by {by} does not sum to the live bytes"
 
 
 def words(report: Mapping[str, Any], truth: Truth, text: str) -> Iterator[str]:

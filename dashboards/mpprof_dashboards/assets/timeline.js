@@ -64,7 +64,7 @@
       var mine = ++asked;
       fetch(url(root.dataset.run, window_, width()))
         .then(function (answer) {
-          return answer.ok ? answer.json() : Promise.reject(answer.status);
+          return answer.status === 200 ? answer.json() : Promise.reject(answer.status);
         })
         .then(function (got) {
           if (mine !== asked) return;
@@ -87,7 +87,7 @@
       var first = base
         ? Promise.resolve(base.whole)
         : fetch(url(root.dataset.baseline, {}, 1)).then(function (answer) {
-            return answer.ok ? answer.json() : null;
+            return answer.status === 200 ? answer.json() : null;
           });
       first
         .then(function (whole) {
@@ -97,7 +97,7 @@
           if (window_.to <= 0) return null;
           return fetch(url(root.dataset.baseline, window_, width()))
             .then(function (answer) {
-              return answer.ok ? answer.json() : null;
+              return answer.status === 200 ? answer.json() : null;
             })
             .then(function (got) {
               return got && { whole: whole, shown: got, shift: step.start_ns - origin };
@@ -293,7 +293,7 @@
       }
       fetch("/kernel.json?" + new URLSearchParams({ run: root.dataset.run, row: String(row) }).toString())
         .then(function (answer) {
-          return answer.ok ? answer.json() : Promise.reject(answer.status);
+          return answer.status === 200 ? answer.json() : Promise.reject(answer.status);
         })
         .then(function (kernel) {
           if (picked !== row) return;

@@ -152,9 +152,9 @@ def account_order(part: doc.Slice) -> tuple[int, float]:
     return group, -part["ns_per_step"]
 
 
-def account_hover(part: doc.Slice) -> str:
+def account_hover(part: doc.Slice, per_whole: str = "per step") -> str:
     role, hidden = part["class"], part["hidden_ns_per_step"]
-    parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} per step"]
+    parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} {per_whole}"]
     if hidden:
         parts.append(f"{words.duration(hidden)} more hidden behind other work")
     for piece in part["by"]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from mpprof.report import words
+from mpprof.report import limits, window, words
 from mpprof.report.content import PAYING_RATIO, SMALL_RATIO, matrix_units, recorded_peak
 from mpprof.report.headline import Hero, headline, hero, lost
 from mpprof_dashboards import theme
@@ -59,6 +59,7 @@ def content(
         _findings(document),
         _bounds(document),
         _unable(document),
+        _not_applicable(document),
         _absent(document),
     ]
 
@@ -82,7 +83,7 @@ def _hero(document: doc.Report, baseline: str | None, query: str, state: str | N
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(lost(document), className="mp-subject", id="lost") if lost(document) else None,
             html.Ul([_figure(*each) for each in figures(document)], className="mp-inline-figures"),
-            _record_baseline(document) if answer.kind in ("alone", "no trace") else None,
+            _record_baseline(document) if answer.kind in ("alone", "no trace", "window") else None,
         ],
         className="mp-hero-text",
     )
@@ -161,6 +162,8 @@ def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:
 
 def _step(document: doc.Report) -> tuple[str, str, str, str]:
     value, steps = document["facts"]["step_ns"], document["steps"]
+    if value is None and "window" in document:
+        return words.duration(document["window"]["span_ns"]), "whole window", "window-span", ""
     if value is None:
         return "—", "step", "step-time", why_absent(document, "steps.median_ns", "steps", "time")
     p95 = steps["p95_ns"] if steps else None
@@ -382,6 +385,8 @@ def _in_words(document: doc.Report) -> html.Section:
 
 def _time(document: doc.Report) -> html.Section | None:
     title, time = "Where the step goes", document["time"]
+    if "window" in document:
+        return _window(document["window"])
     if time is None:
         if document["facts"]["step_ns"] is None:
             return None
@@ -399,30 +404,44 @@ def _time(document: doc.Report) -> html.Section | None:
     return cards.section(title, drawing, cards.remarks(time["notes"]), note=note)
 
 
+def _window(found: doc.Window) -> html.Section:
+    """The whole window, where no step can be told apart: its title says so."""
+    span = found["span_ns"]
+    rows = [*_account(window.as_slices(found), span, "in the window"),
+            bars.Row("Whole window", span, words.duration(span), "run", "step", strong=True)]  # fmt: skip
+    body = [*window.lines(found), *window.what_is_not_said(found)]
+    return cards.section(
+        "Where the window goes",
+        html.Div(bars.chart(rows, "account"), className="mp-card"),
+        html.Div(html.Ul([html.Li(sentence(line)) for line in body]), className="mp-card", id="window"),
+        cards.remarks(found["notes"]),
+        note=f"{window.heading(found)}; every instant in one class; not a step",
+    )
+
+
 _HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
 
 
 def account_rows(time: doc.Time) -> list[bars.Row]:
     """The step class by class, adding up to the whole."""
     whole, parts = waterfall.parts(time)
-    rows, position = [], 0.0
+    name = "Profiled step" if waterfall.profiled(time) else "Whole step"
+    total = bars.Row(name, whole, words.duration(whole), "run", "step", strong=True)
+    return [*_account(parts, whole, "per step"), total]
+
+
+def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.Row]:
+    """The slices end to end."""
+    rows, position = list[bars.Row](), 0.0
     for part in sorted(parts, key=waterfall.account_order):
         for name, kind, key, ns in _pieces(part):
+            share = "" if ns < 0 or not whole else words.percent(ns / whole)
+            hint = waterfall.account_hover(part, per_whole)
             rows.append(
-                bars.Row(
-                    name,
-                    ns,
-                    words.duration(ns),
-                    kind,
-                    key,
-                    start_ns=position,
-                    note="" if ns < 0 or not whole else words.percent(ns / whole),
-                    hint=waterfall.account_hover(part),
-                )
+                bars.Row(name, ns, words.duration(ns), kind, key, start_ns=position, note=share, hint=hint)
             )
             position += ns
-    name = "Profiled step" if waterfall.profiled(time) else "Whole step"
-    return [*rows, bars.Row(name, whole, words.duration(whole), "run", "step", strong=True)]
+    return rows
 
 
 def _pieces(part: doc.Slice) -> list[tuple[str, str, str, float]]:
@@ -508,14 +527,21 @@ def _unable(document: doc.Report) -> html.Section | None:
         title = f"{words.plural(len(document['unable']), 'check')} not possible, and why: open, not clear"
         parts.append(html.Details([html.Summary(title), table]))
     if clear:
-        codes = html.Ul([html.Li(code) for code in clear], className="mp-codes")
+        codes = html.Ul([html.Li(limits.about(code), title=code) for code in clear], className="mp-codes")
         parts.append(html.Details([html.Summary(f"{words.plural(len(clear), 'check')} clear"), codes]))
     return cards.section("Checks", *parts, id="checks")
 
 
+def _not_applicable(document: doc.Report) -> html.Section | None:
+    lines = limits.not_applicable(document)
+    return cards.section("Does not apply", cards.remarks(lines)) if lines else None
+
+
 def _absent(document: doc.Report) -> html.Section | None:
     rows = [
-        (field, sentence(why)) for field, why in document["absent"].items() if not field.startswith("facts.")
+        (limits.field_words(field), sentence(why))
+        for field, why in document["absent"].items()
+        if not field.startswith("facts.")
     ]
     if not rows:
         return None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, join, union
 from mpprof.analysis.breakdown import accounting
+from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.steps.window import Window, window_of
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements, Verdict
@@ -93,7 +94,9 @@ class Shown:
     count: Int64
 
 
-def lanes(trace: Trace, placements: Placements, run: Run | None, device: int) -> Lanes | None:
+def lanes(
+    trace: Trace, placements: Placements, ownership: Ownership, run: Run | None, device: int
+) -> Lanes | None:
     """The lanes of one device and its host over its whole, steady steps; None where it has none."""
     window = window_of(trace, device, run, None)
     if not isinstance(window, Window):
@@ -107,7 +110,7 @@ def lanes(trace: Trace, placements: Placements, run: Run | None, device: int) ->
         start_ns=periods.start_ns,
         end_ns=periods.end_ns,
         lanes=(
-            _device(trace, placements, window),
+            _device(trace, placements, ownership, window),
             *threads[:1],
             *_streams(trace, placements, device, begin, end),
             *threads[1:],
@@ -175,11 +178,11 @@ def _keys(trace: Trace, placements: Placements, rows: Int64) -> Int8:
     return np.where(trace.kernels.kind[rows] == WorkKind.KERNEL, key, _ROW["copy"]).astype(np.int8)
 
 
-def _device(trace: Trace, placements: Placements, window: Window) -> Lane:
+def _device(trace: Trace, placements: Placements, ownership: Ownership, window: Window) -> Lane:
     """What the device worked on, and between it what it waited for, in the window's steps."""
     table, rows = trace.kernels, window.rows
     start = table.start_ns[rows]
-    pauses, parts = accounting.waits(trace, window, window.periods.instants())
+    pauses, parts = accounting.waits(trace, placements, ownership, window, window.periods.instants())
     keys = np.array([_ROW[category] for category, _ in parts], np.int8)  # type: ignore[index]
     return _lane(
         "Device", "device",

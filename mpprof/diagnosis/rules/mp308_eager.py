@@ -29,6 +29,7 @@ from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP308", "eager", "Training runs eagerly"
+ABOUT = "eager execution"
 SPECIFICITY = NAMED
 BOUND = "host"
 
@@ -42,7 +43,7 @@ def judge(signals: Signals) -> Outcome:
     rows = signals.select(lambda cell: cell.category == "idle_launch")
     return Found(
         summary="training runs eagerly, op by op"
-        + (": the device idles {cost} a step ({share}) for it" if rows else ""),
+        + (": the device idles {cost} {each} ({share}) for it" if rows else ""),
         evidence=(evidence.text("run_eagerly", True),),
         severity="error",
         claims=attainable.whole(rows),

@@ -26,11 +26,12 @@ from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import NAMED, NOT_IN_16_BITS, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part of the step in float32"
+ABOUT = "the loss in float32"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -41,19 +42,19 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     if signals.half is None:
-        return Clear("the run is not in mixed precision")
+        return NOT_IN_16_BITS
     rows = signals.select(is_loss)
     claims = attainable.whole(rows)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
         return Clear(f"the loss takes {format_ratio(ratio)} of the step")
     return Found(
-        summary="the loss takes {cost} a step ({share}) in float32",
+        summary="the loss takes {cost} {each} ({share}) in float32",
         evidence=(
             evidence.ns("kernels of the loss", signals.time(rows)),
-            evidence.count("kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+            evidence.count("kernels {per}", sum(signals.cells[r].calls_per_step for r in rows)),
         ),
         confidence="medium",
         scale=SCALE,

@@ -31,6 +31,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised"
+ABOUT = "unknown kernels"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -41,7 +42,7 @@ INFO_RATIO, WARNING_RATIO, ERROR_RATIO = 0.02, 0.10, 0.50
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     ratio = need(signals.tensor_core).unknown_ratio
     if ratio < INFO_RATIO:
         return Clear(f"{format_ratio(ratio)} of the kernel time is not recognised")

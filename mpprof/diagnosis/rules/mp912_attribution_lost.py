@@ -34,6 +34,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel belongs to"
+ABOUT = "ops hidden by graphs"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -49,7 +50,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(
             f"{signals.case.trace_problem or 'there is no trace of this run'}{signals.hint('record window')}"
         )
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     kernels = trace.kernels
     total = int(kernels.duration_ns.sum())
     in_graph = int(kernels.duration_ns[np.flatnonzero(kernels.graph >= 0)].sum())
