@@ -1,7 +1,9 @@
 # Two commands do everything on a fresh machine:
 #
 #   make demo     set up, train a small model in float32 and mixed_float16 on the CPU, report, compare, serve
-#   make test     set up, lint, types, import contracts, tests
+#   make test     set up, lint, types, import contracts, tests, and a wheel in an environment of its own
+#
+# What is too long for that is `make full`.
 #
 # `make demo NO_SERVE=1` returns instead of serving. PYTHON=... picks the interpreter (3.11 or newer).
 
@@ -12,10 +14,10 @@ BIN := $(VENV)/bin
 WORKERS ?= auto
 STAMP := $(VENV)/.mpprof-installed
 
-.PHONY: help setup demo test check lint types contracts unit chromium bench soak versions test-torch samples clean
+.PHONY: help setup demo test full check lint types contracts unit wheel chromium bench soak versions test-torch samples clean
 
 help:
-	@sed -n '3,6s/^# *//p' Makefile
+	@sed -n '3,8s/^# *//p' Makefile
 
 setup: $(STAMP)
 
@@ -32,7 +34,11 @@ $(STAMP): pyproject.toml setup.py mpprof/traces/common/_walk.pyx
 demo: setup
 	$(BIN)/mpprof demo $(if $(NO_SERVE),--no-serve)
 
-test: setup check chromium unit
+test: setup check chromium unit wheel
+
+# The long rest: pages, notebooks and other versions of the frameworks, sizes, long fuzzing, Keras on torch.
+full: test chromium soak versions test-torch
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m full
 
 check: lint types contracts
 
@@ -47,7 +53,15 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not benchmark and not soak"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not benchmark and not soak and not full"
+
+# The wheel for this Python, from tracked files alone, in an environment that has nothing else but what it asks for.
+wheel: setup
+	rm -rf build/source build/wheel && git checkout-index --all --prefix=build/source/
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel build/source
+	$(BIN)/python -m venv --clear build/clean
+	build/clean/bin/python -m pip install --quiet build/wheel/*.whl
+	cd build && clean/bin/python ../tests/smoke.py
 
 # The browser tests drive Debian's chromium. Elsewhere they skip and say how to get it.
 chromium:

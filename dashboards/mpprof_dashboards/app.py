@@ -12,15 +12,16 @@ import dash
 import dash_mantine_components as dmc
 import flask
 from dash import Input, Output, State, dcc, html
+from dash.exceptions import DependencyException
 from plotly.utils import PlotlyJSONEncoder
 
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
+from mpprof_dashboards import calls, security, theme
 from mpprof_dashboards import choice as choices
-from mpprof_dashboards import security, theme
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards
-from mpprof_dashboards.components.context import Context, Page
+from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.export import report_html
 from mpprof_dashboards.pages import PAGES
 
@@ -110,23 +111,23 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
 def _register(app: dash.Dash, source: RunSource) -> None:
     def choose(run: str | None, baseline: str | None, search: str | None) -> tuple[Any, ...]:
         """The choosers write the URL, the URL sets the choosers."""
-        entries = source.entries()
+        entries, _ = listed(source)
         now = choices.read(search, entries)
         written: Any = dash.no_update
         if dash.ctx.triggered_id in ("run", "baseline"):
             now = Choice(run or now.run, baseline if baseline != run else None)
             written = now.query() if now.query() != search else dash.no_update
         # A chooser clears a value that it does not list, which would come back here as a choice.
-        listed = {entry.id for entry in entries}
-        shown = [value if value in listed else None for value in (now.run, now.baseline)]
+        known = {entry.id for entry in entries}
+        shown = [value if value in known else None for value in (now.run, now.baseline)]
         return written, shown[0], _options(entries), shown[1], _options(entries)
 
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
         """The page that the URL names; a refresh that changes nothing leaves the page alone."""
-        entries = source.entries()
+        entries, problem = listed(source)
         context = Context(source, entries, choices.read(search, entries))
         page = next((page for page in PAGES if page.path == path), None)
-        content = _content(page, context)
+        content = cards.failure(problem) if problem else _content(page, context)
         live = context.entry is not None and context.entry.live
         digest = _digest(content) if live else None
         if dash.ctx.triggered_id == "live" and digest == seen:
@@ -197,20 +198,6 @@ def _digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, cls=PlotlyJSONEncoder).encode()).hexdigest()
 
 
-def _is_call(app: dash.Dash) -> bool:
-    """Whether the body names a callback of the app, with its inputs: Dash would answer 500 if not."""
-    body = flask.request.get_json(silent=True)
-    if not isinstance(body, dict):
-        return False
-    output = body.get("output")
-    if not isinstance(output, str) or output not in app.callback_map:
-        return False
-    inputs, state = body.get("inputs"), body.get("state", [])
-    return (
-        isinstance(inputs, list) and isinstance(state, list) and isinstance(body.get("changedPropIds"), list)
-    )
-
-
 def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
     """Routes and headers of the server: Host check, choice in the URL, saved report, policy of contents."""
     policy = security.content_policy(app.csp_hashes())
@@ -222,10 +209,10 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
                 "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
             )
         if flask.request.method == "GET" and flask.request.path in paths and "run" not in flask.request.args:
-            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), source.entries())
+            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), listed(source)[0])
             if chosen.run is not None:  # so that the address bar always holds a link worth sharing
                 return flask.redirect(flask.request.path + chosen.query())
-        if flask.request.path.endswith("/_dash-update-component") and not _is_call(app):
+        if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
             return flask.Response("This is no call of a page of mpprof.\n", 400, mimetype="text/plain")
         return None
 
@@ -237,8 +224,9 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
         return response
 
     def save_report() -> flask.Response:
-        chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), source.entries())
-        context = Context(source, source.entries(), chosen)
+        entries, _ = listed(source)
+        chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
+        context = Context(source, entries, chosen)
         try:
             text = report_html(context.report(), steps=source.steps(context.run))
         except MpprofError as error:
@@ -247,6 +235,11 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
         response.headers["Content-Disposition"] = 'attachment; filename="mpprof-report.html"'
         return response
 
+    def not_found(_: DependencyException) -> flask.Response:
+        return flask.Response("There is no such file.\n", 404, mimetype="text/plain")
+
+    app.server.config["MAX_CONTENT_LENGTH"] = calls.MOST_BYTES
+    app.server.register_error_handler(DependencyException, not_found)
     app.server.before_request(check_host)
     app.server.after_request(add_headers)
     app.server.add_url_rule("/report.html", view_func=save_report)

@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlencode
 from mpprof.model.source import RunEntry
 
 NO_BASELINE = "none"
+MOST_COMPARED = 16
+"""Runs in a ladder: each holds a whole analysis, and a link can name any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
     baseline = default_baseline(run, entries) if stated is None else stated
     if baseline in (NO_BASELINE, run):
         baseline = None
-    return Choice(run, baseline, tuple(values.get("with", [])))
+    ladder = tuple(values.get("with", [])[:MOST_COMPARED])
+    return Choice(run, baseline, ladder)
 
 
 def default_run(entries: Sequence[RunEntry]) -> str | None:

@@ -35,16 +35,20 @@ class LogDirectory:
     """Implements model.source.RunSource over everything under `path`.
 
     Safe to use from several threads. What was read is kept until the files' sizes or times change. `refresh`
-    brings `path` up to date where it is the copy of a directory elsewhere.
+    brings `path` up to date where it is the copy of a directory elsewhere. `step_range` as for
+    `workflows.load`.
     """
 
-    def __init__(self, path: Path, *, refresh: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, path: Path, *, refresh: Callable[[], None] | None = None, step_range: str | None = None
+    ) -> None:
         if not path.exists():
             raise NotFoundError("no such file or directory", where=str(path), next="Give a log directory")
         self.path = path
         self.title = path.resolve().name
         self._lock = RLock()
         self._refresh = refresh
+        self._step_range = step_range
         self._refreshed_s = monotonic()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
         self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
@@ -123,7 +127,7 @@ class LogDirectory:
             run, signature = self._run(name), self._runs[name][0]
             kept = self._analyses.get(name)
             if kept is None or kept[0] != signature:
-                kept = signature, workflows.analyse(run)
+                kept = signature, workflows.analyse(workflows.load(run, step_range=self._step_range))
             self._analyses[name] = kept
             self._analyses.move_to_end(name)
             while len(self._analyses) > KEPT_ANALYSES:

@@ -17,21 +17,22 @@ from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
-from mpprof.analysis.memory import composition, saved
+from mpprof.analysis.memory import composition, records, saved
 from mpprof.analysis.steps import host_floor, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case
 from mpprof.errors import UnableError, UnreadableError
-from mpprof.model.account import Account, Cell, ComputePrecision, MemoryAccount, Speedup, TensorCoreShare
+from mpprof.model.account import Account, ComputePrecision, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_count
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
-from mpprof.model.trace import Trace
+from mpprof.model.trace import NamedRanges, Trace
 from mpprof.runs.loading import (
     Given,
     Place,
@@ -77,6 +78,8 @@ class Analysis:
     peaks: DevicePeaks | None
     trace_problem: str | None
     computes: ComputePrecision
+    window: Account | None = None  # of the whole window, where there is a trace and no account of a step
+    ranges: tuple[NamedRanges, ...] = ()  # then: ranges of the trace that may be steps
 
 
 # --- analysing ---------------------------------------------------------------------------------------------
@@ -91,11 +94,16 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     steps = stepping.summarise(run.steps, run.facts)
     if steps is not None and run.steps is not None and run.workers:
         steps = replace(steps, workers=stepping.by_worker({0: run.steps, **run.workers}))
+    if steps is not None:
+        steps = replace(steps, memory=records.recorded(run, steps.peak_memory_bytes))
     trace, problem = _read(run, strict)
     if trace is None:
         peaks = _peaks(run, None)
         computes = compute_precision(run)
         return Analysis(run, steps, None, None, None, None, None, None, peaks, problem, computes)
+    if run.step_range is not None:
+        run, trace = _with_steps_of(run, trace, run.step_range)
+        steps = None
     run, counted = _counted(run, trace, strict)
     placements = placement.place(trace, counted)
     ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
@@ -107,8 +115,10 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         account = replace(account, host_ns=host_floor.need_ns(trace, account))
     except UnableError as error:
         problem = error.what
-    cells = account.main.cells if account else accounting.cells_of_window(trace, placements, ownership)
-    units = _has_matrix_units(run, _device_of(trace, account))
+    window = None if account else window_of(run, trace, placements, ownership, problem or "")
+    measured = account or window
+    cells = measured.main.cells if measured else ()
+    units = _has_matrix_units(run, _device_of(trace, measured))
     return Analysis(
         run=run,
         steps=steps,
@@ -116,12 +126,40 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         placements=placements,
         ownership=ownership,
         account=account,
-        tensor_core=_tensor_core(account, cells, trace, placements, units),
-        memory=composition.at_peak(trace, ownership, steps),
+        tensor_core=_tensor_core(measured, trace, placements, units),
+        memory=composition.at_peak(trace, ownership, run),
         peaks=_peaks(run, trace),
         trace_problem=problem,
         computes=compute_precision(run, cells),
+        window=window,
+        ranges=_may_be_steps(trace) if window else (),
     )
+
+
+def _with_steps_of(run: Run, trace: Trace, step_range: str) -> tuple[Run, Trace]:
+    """The run whose steps are ranges of its trace: what its log calls a step is another thing."""
+    from mpprof.analysis.steps import ranges
+
+    trace = ranges.with_steps_of(trace, step_range)
+    if run.steps is None:
+        return run, trace
+    said = "the step log is left out: its steps are not the ranges that were asked for"
+    return replace(run, steps=None, workers={}, warnings=(*run.warnings, said)), trace
+
+
+def _may_be_steps(trace: Trace) -> tuple[NamedRanges, ...]:
+    from mpprof.analysis.steps import ranges
+
+    return tuple(ranges.suggested(trace))
+
+
+def window_of(
+    run: Run, trace: Trace, placements: Placements, ownership: attribution.Ownership, why: str
+) -> Account | None:
+    """Return the account of the trace's whole window; None where no kernel ran in it."""
+    from mpprof.analysis.breakdown import whole_window
+
+    return whole_window.account_of_window(trace, placements, ownership, run, why)
 
 
 def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Counters]:
@@ -142,18 +180,14 @@ def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Count
 
 
 def _tensor_core(
-    account: Account | None,
-    cells: Sequence[Cell],
-    trace: Trace,
-    placements: Placements,
-    matrix_units: bool | None,
+    account: Account | None, trace: Trace, placements: Placements, matrix_units: bool | None
 ) -> TensorCoreShare | None:
-    """Of the steps of the account, else of the whole window, whose `cells` are given; None without work."""
-    if account is None and not cells:
-        return None
-    share = tensor_cores.tensor_core_share(cells, on_host=trace.basis == "host", matrix_units=matrix_units)
+    """Of the steps, or of the whole window, whichever the account is of; None without work."""
     if account is None:
-        share = replace(share, of="window")
+        return None
+    on_host = trace.basis == "host"
+    share = tensor_cores.tensor_core_share(account.main.cells, on_host=on_host, matrix_units=matrix_units)
+    share = replace(share, of=account.of)
     if not any(verdict.strength == "counter" for verdict in placements.verdicts):
         return share
     return replace(share, verified_ratio=placement.verified_ratio(trace, placements))
@@ -233,7 +267,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
     warnings = (
         *mine.run.warnings,
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
-        *(mine.account.notes if mine.account else ()),
+        *(measured.notes if (measured := mine.account or mine.window) else ()),
         *validity.doubts(mine.run),
         *judgement.warnings,
     )
@@ -257,6 +291,9 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         device=_main_device(mine),
         computes=mine.computes,
         whatif=judgement.whatif,
+        window=mine.window,
+        how_to_mark=judgement.how_to_mark,
+        ranges=mine.ranges,
     )
     named = engine.cause(diagnosis)
     return replace(
@@ -268,7 +305,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
 
 
 def _main_device(mine: Analysis) -> DeviceFacts | None:
-    return _device_of(mine.trace, mine.account) if mine.trace else None
+    return _device_of(mine.trace, mine.account or mine.window) if mine.trace else None
 
 
 def _device_of(trace: Trace, account: Account | None) -> DeviceFacts | None:
@@ -300,6 +337,7 @@ def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Cas
         trace_problem=mine.trace_problem,
         baseline=baseline,
         computes=mine.computes,
+        window=mine.window,
     )
 
 
@@ -399,6 +437,8 @@ def rows_of(
         return _memory_rows(mine)
     from mpprof.analysis.breakdown import rates, tables
 
+    if steps is None and mine.run.step_range is not None:
+        steps = tables.ALL_STEPS
     if kind == "layers":
         return tables.layers(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
     known = rates.setting(mine.trace, mine.run)
@@ -409,4 +449,6 @@ def rows_of(
 def _memory_rows(mine: Analysis) -> list[MemoryItem]:
     if mine.memory is None:
         raise UnableError(_why_no_memory(mine), where=str(mine.run.path))
-    return [{"by": item.by, "name": item.name, "bytes": item.bytes} for item in mine.memory.at_peak]
+    from mpprof.report import json as documents
+
+    return documents.memory_items(mine.memory)

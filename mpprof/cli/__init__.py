@@ -26,9 +26,10 @@ from mpprof.cli.demo import Demo
 from mpprof.cli.doctor import Doctor
 from mpprof.cli.explain import Explain
 from mpprof.cli.forecast import Forecast
+from mpprof.cli.memory import Memory
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
-from mpprof.cli.tables import Kernels, Layers, Memory, Ops
+from mpprof.cli.tables import Kernels, Layers, Ops
 from mpprof.cli.verify import Verify
 from mpprof.errors import MpprofError, UsageError
 

@@ -28,6 +28,7 @@ class Compare:
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("baseline", metavar="BASELINE", type=Path, help=paths.PATH_HELP)
         parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", help="the runs to hold against it")
+        paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
 
@@ -46,6 +47,7 @@ class Compare:
                     where=str(args.baseline),
                     next="mpprof compare BASELINE RUN",
                 )
+            chosen = [workflows.load(run, step_range=args.step_range) for run in chosen]
             document = documents.compare_document(ladder.compare(chosen, strict=args.strict))
             for folder, path in zip(folders, given, strict=True):
                 document = paths.renamed(document, folder, path)

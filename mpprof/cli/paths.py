@@ -34,6 +34,16 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_step_range(parser: argparse.ArgumentParser) -> None:
+    """`--step-range`, as `args.step_range`."""
+    parser.add_argument(
+        "--step-range",
+        metavar="NAME",
+        help="take these ranges of the trace as its steps (NVTX, record_function, TraceMe): a name, or a "
+        "regular expression between slashes whose first group is the step's number",
+    )
+
+
 @contextmanager
 def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
     """The path itself, or the directory that a bundle was unpacked to for as long as it is needed.
@@ -167,7 +177,7 @@ def load(args: argparse.Namespace, path: Path, run_id: str | None) -> Run:
     """The one run at `path`; the errors are those of `workflows.load`."""
     from mpprof.api import workflows
 
-    run = workflows.load(path, run=run_id)
+    run = workflows.load(path, run=run_id, step_range=getattr(args, "step_range", None))
     if run.traces:
         output.progress(args, run.traces[-1])
     return run

@@ -31,6 +31,7 @@ class Report:
         parser.add_argument(
             "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
         )
+        paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
 

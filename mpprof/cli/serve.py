@@ -23,6 +23,7 @@ class Serve:
             type=Path,
             help="a directory of runs, here or at https://, s3:// or gs://",
         )
+        paths.add_step_range(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument("--port", type=port_number, default=8050, help="default: 8050; 0: any free one")
         parser.add_argument("--open", action="store_true", help="open a browser")
@@ -41,7 +42,9 @@ class Serve:
     def _serve(self, folder: Path, args: argparse.Namespace) -> None:
         from mpprof.api.source import LogDirectory
 
-        source = LogDirectory(folder, refresh=paths.refresher(args, args.logdir, folder))
+        source = LogDirectory(
+            folder, refresh=paths.refresher(args, args.logdir, folder), step_range=args.step_range
+        )
         import mpprof_dashboards
 
         try:

@@ -1,4 +1,4 @@
-"""`mpprof kernels`, `ops`, `layers` and `memory`: one command in four tables."""
+"""`mpprof kernels`, `ops` and `layers`: one command in three tables; `memory` is a fourth of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS_OF_A_TABLE = 20
 FILTERS = ("placement", "precision", "reason")
 
 
-class _Table:
+class Table:
     """What the four have in common; each says of which kind it is."""
 
     name: Literal["kernels", "ops", "layers", "memory"]
@@ -39,6 +39,7 @@ class _Table:
             parser.add_argument(
                 "--steps", metavar="FIRST:LAST", type=_steps, help="only these steps of the profiler window"
             )
+            paths.add_step_range(parser)
         if self.name in ("kernels", "ops"):
             _add_filters(parser)
         output.add_output(parser)
@@ -50,9 +51,12 @@ class _Table:
         with paths.opened(args, args.path) as path:
             mine = workflows.analyse(paths.load(args, path, args.run_id), strict=args.strict)
             _say(mine, args)
-            text = self._written(*self._rows(mine, args), args)
+            text = self._text(mine, args)
         output.write(text, args.output, force=args.force)
         return 0
+
+    def _text(self, mine: Analysis, args: argparse.Namespace) -> str:
+        return self._written(*self._rows(mine, args), args)
 
     def _rows(self, mine: Analysis, args: argparse.Namespace) -> tuple[Sequence[Row], Sequence[Row]]:
         """The rows that are asked for, grouped and in order; and all rows as they were."""
@@ -64,11 +68,14 @@ class _Table:
         whole = workflows.rows_of(mine, self.name, by_stream=args.by == "stream", steps=steps)
         wanted = {key: values for key in FILTERS if (values := getattr(args, key, None))}
         rows: Sequence[Row] = tables.filtered(whole, wanted) if wanted else whole
-        if args.by and self.name == "memory":
-            rows = _only(rows, args.by)
-        elif args.by and args.by != "stream":
-            rows = tables.aggregate(rows, args.by)
+        if args.by and args.by != "stream":
+            rows = self._by(rows, args.by)
         return tables.ordered(rows, args.sort, tables.keys(self.name, args.by)), whole
+
+    def _by(self, rows: Sequence[Row], by: str) -> Sequence[Row]:
+        from mpprof.report import tables
+
+        return tables.aggregate(rows, by)
 
     def _written(self, rows: Sequence[Row], whole: Sequence[Row], args: argparse.Namespace) -> str:
         from mpprof.report import json as documents
@@ -106,7 +113,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     filters.add_argument("--reason", action="append", metavar="CODE", help="the code of what decided it")
 
 
-class Kernels(_Table):
+class Kernels(Table):
     """Every kernel with its time, where it ran (Tensor Core, fallback, unknown) and what decided it.
 
     Times are over the whole trace file; concurrent kernels count in full. Long names are cut in the table,
@@ -116,7 +123,7 @@ class Kernels(_Table):
     by_help = "stream: one row per stream; or a column to sum by, such as placement, family, layer"
 
 
-class Ops(_Table):
+class Ops(Table):
     """Every framework op with its time: how much of its matrix work ran on Tensor Cores, whether it could
     have, and how fast it was.
 
@@ -127,29 +134,12 @@ class Ops(_Table):
     by_help = "stream: one row per stream; or a column to sum by, such as type, layer, phase"
 
 
-class Layers(_Table):
+class Layers(Table):
     """Every layer of the model with its time forward and backward, its number format and its Tensor Core
     share."""
 
     name = "layers"
     by_help = "stream: one row per stream; or a column to sum by, such as class, compute_dtype"
-
-
-class Memory(_Table):
-    """What was live when memory was at its peak: by dtype, op, layer and kind."""
-
-    name = "memory"
-    by_help = "only one of: dtype, op, layer, kind"
-
-
-def _only(rows: Sequence[Row], by: str) -> list[Row]:
-    """The rows of one division of memory."""
-    from mpprof.errors import UsageError
-
-    held = list(dict.fromkeys(row["by"] for row in rows))
-    if by not in held:
-        raise UsageError(f"--by {by}: memory is not divided by that", next=f"It is by: {', '.join(held)}")
-    return [row for row in rows if row["by"] == by]
 
 
 def _foot(rows: Sequence[Row], shown: int, whole: Sequence[Row]) -> str:

@@ -26,6 +26,9 @@ _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
 
+MOSTLY_IDLE_RATIO = 0.5
+"""A window in which the device idles for more than half may hold anything beside training: loading, building
+the model, waiting for its user."""
 LOSS_RATIO = 0.05
 """A twentieth of the step, lost for certain, is worth a warning."""
 REAL_RATIO = 0.5
@@ -37,7 +40,8 @@ class Judgement:
     """What all rules said. Every rule is in exactly one of `findings`, `unable` and `clear`.
 
     `findings` in the order of the plan (`_ranked`); `unable` and `clear` in that of judgement. `speedup` is
-    the case's own with `unexplained_ns` set. `warnings`: rules that failed.
+    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step can
+    be told apart, how to record steps that can.
     """
 
     findings: tuple[noun.Finding, ...]
@@ -46,6 +50,7 @@ class Judgement:
     speedup: Speedup | None
     warnings: tuple[str, ...] = ()
     whatif: noun.WhatIf | None = None
+    how_to_mark: tuple[noun.Remedy, ...] = ()
 
 
 def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = False) -> Judgement:
@@ -88,7 +93,10 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         for code, each in weighed.items()
     ]
     unable = [
-        noun.Unable(code, displaced.get(code) or (outcome.reason if isinstance(outcome, Unable) else ""))
+        noun.Unable(
+            code,
+            displaced.get(code) or (_worded(outcome.reason, signals) if isinstance(outcome, Unable) else ""),
+        )
         for code, outcome in outcomes.items()
         if isinstance(outcome, Unable) or code in displaced
     ]
@@ -100,6 +108,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         speedup=_completed(case, recovers, shares, signals),
         warnings=tuple(warnings),
         whatif=plan,
+        how_to_mark=signals.remedies("record steps") if signals.in_window else (),
     )
 
 
@@ -107,7 +116,8 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
 class _Weighed:
     """A finding's weight, before it is known what its remedy gains beside the others. `cost_ns` as claimed in
     the account (of a distorted window, too), `stated_ns` of a step without the profiler, `explained_ns` of
-    the gap; `ceiling`: what every healthy run of this kind has."""
+    the gap; `ceiling`: what every healthy run of this kind has; `host`: its remedy relieves the host, too, as
+    the rule says or because the device waits for the launches of what it would remove."""
 
     rule: Rule
     claims: tuple[Claim, ...]
@@ -116,11 +126,11 @@ class _Weighed:
     stated_ns: float | None
     explained_ns: float | None
     ceiling: bool
+    host: bool
 
     @property
     def remedy(self) -> whatif.Remedy:
-        host = self.rule.BOUND == "host"
-        return whatif.Remedy(self.rule.CODE, self.stated_ns or 0.0, host=host, ceiling=self.ceiling)
+        return whatif.Remedy(self.rule.CODE, self.stated_ns or 0.0, host=self.host, ceiling=self.ceiling)
 
 
 def _weighed(
@@ -135,7 +145,9 @@ def _weighed(
         severity = "warning"
     if severity == "error" and outcome.severity is None and outcome.claims and signals.distorted:
         severity = "warning"  # the window is to be mended first: MP905
-    return _Weighed(rule, claims, severity, cost, stated, explained, ceiling)
+    launching = any(signals.cells[claim.cell].category == "idle_launch" for claim in claims)
+    host = rule.BOUND == "host" or launching
+    return _Weighed(rule, claims, severity, cost, stated, explained, ceiling, host)
 
 
 def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
@@ -186,6 +198,8 @@ def _ranked(
         tie = (_SEVERITY_RANK[found.severity], order)
         if found.code in place:
             return (3 if found.code in ceilings else 1, place[found.code], *tie)
+        if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost
+            return (2 * _SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
         if found.severity == "error":
             return (0, 0, *tie)
         if found.severity == "warning":
@@ -197,7 +211,10 @@ def _ranked(
 
 def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> Outcome:
     try:
-        return rule.judge(signals)
+        answer = rule.judge(signals)
+        if signals.in_window and isinstance(answer, Clear) and signals.busy_ratio < MOSTLY_IDLE_RATIO:
+            return _clear_of_steps(rule, signals, answer)
+        return answer
     except Missing as missing:
         return Unable(str(missing.absent))
     except Exception as error:
@@ -205,6 +222,25 @@ def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> 
             raise
         warnings.append(f"{rule.CODE} {rule.SLUG} could not be judged: internal error {error!r}")
         return Unable(f"internal error {error!r}")
+
+
+_OF_THE_WORK = frozenset(("MP907", "MP912"))
+"""Whose shares are of the device's work, so that idle time makes none of them small."""
+
+
+def _clear_of_steps(rule: Rule, signals: Signals, answer: Clear) -> Outcome:
+    """The same answer, where the rule gives it without the window, too. A share of a window that is mostly
+    idle is below any limit, and tells nothing of a step."""
+    try:
+        alone = rule.judge(Signals(replace(signals.case, window=None)))
+    except Missing:
+        alone = Unable("")
+    if isinstance(alone, Clear) or rule.CODE in _OF_THE_WORK:
+        return answer
+    return Unable(
+        f"it takes little of the window, but the device was busy only {format_ratio(signals.busy_ratio)} of "
+        "that: what it takes of a step is not known"
+    )
 
 
 def _settle(
@@ -254,6 +290,7 @@ def _finding(
     rule, account = weighed.rule, signals.case.account
     stated, explained = weighed.stated_ns, weighed.explained_ns
     step_ns = account.step_ns if account else None
+    of_window = signals.in_window and bool(weighed.claims)
     remedies = (
         (noun.Remedy(outcome.remedy),)
         if outcome.remedy
@@ -265,11 +302,12 @@ def _finding(
         title=rule.TITLE,
         severity=weighed.severity,
         confidence=_confidence(outcome, signals),
-        evidence=outcome.evidence,
+        evidence=tuple(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
         remedy=sentence(remedies),
         remedies=remedies,
-        summary=_filled_in(outcome.summary, stated, weighed.cost_ns, signals.whole_ns),
-        cost_ns_per_step=None if weighed.ceiling else stated,
+        summary=_filled_in(_worded(outcome.summary, signals), stated, weighed.cost_ns, signals.whole_ns),
+        cost_ns_per_step=None if weighed.ceiling or of_window else stated,
+        cost_ns_in_window=stated if of_window and not weighed.ceiling else None,
         cost_bytes=outcome.cost_bytes,
         gap_ratio=explained / shares.gap_ns
         if shares and explained is not None and shares.gap_ns > 0
@@ -306,10 +344,24 @@ def _is_loss(outcome: Found, cost: float | None, signals: Signals) -> bool:
 
 
 def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:
-    """The rule's own, but low for costs out of a window in which steps took far longer than they do, and for
-    those of a single step, which may not be representative."""
-    doubtful = signals.distorted or signals.one_step
+    """The rule's own, but low for costs out of a window in which steps took far longer than they do, of a
+    single step, which may not be representative, and of a window without steps."""
+    doubtful = signals.distorted or signals.one_step or signals.in_window
     return "low" if outcome.claims and doubtful else outcome.confidence
+
+
+def _worded(text: str, signals: Signals) -> str:
+    """A rule's text with what its times are of: a step, or the whole window where no step can be told
+    apart."""
+    for name, words in (_OF_WINDOW if signals.in_window else _OF_STEP).items():
+        text = text.replace(name, words)
+    return text
+
+
+_OF_STEP = {"{each}": "a step", "{per}": "per step", "{whole}": "the step", "{span}": "step"}
+_OF_WINDOW = {
+    "{each}": "in the window", "{per}": "in the window", "{whole}": "the window", "{span}": "window",
+}  # fmt: skip
 
 
 def _filled_in(summary: str, stated: float | None, cost: float | None, whole_ns: float) -> str:

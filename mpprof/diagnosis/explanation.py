@@ -19,11 +19,13 @@ _CEILINGS = "MP8"
 
 
 def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """One to three sentences, each with its numbers; empty where the run has no account of a step."""
-    account = diagnosis.account
+    """One to three sentences, each with its numbers; empty where the run has no account. Of a window without
+    steps the last says how to have steps."""
+    account = diagnosis.account or diagnosis.window
     if account is None:
         return ()
-    said = [_where(account, diagnosis.tensor_core), _why(diagnosis, account), _what_to_do(diagnosis, account)]
+    last = _what_to_do(diagnosis, account) if diagnosis.account else _to_have_steps(diagnosis)
+    said = [_where(account, diagnosis.tensor_core), _why(diagnosis, account), last]
     return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in said if sentence)
 
 
@@ -46,7 +48,7 @@ def _where(account: Account, share: TensorCoreShare | None) -> str:
         named.append(f"{format_ratio(ns / whole)} {what}{ran}")
     idle = sum(ns for category, ns in largest if category in IDLE_CLASSES) / whole if whole else 0.0
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
-    step = f"step of {format_ns(whole)}"
+    step = f"{account.of} of {format_ns(whole)}"
     if distorted:
         step = f"profiled step, which takes {format_ns(whole)} and not {format_ns(account.step_ns)}"
     said = f"of a {step}, {listed(named)}; {device} idles {format_ratio(idle)}"
@@ -135,6 +137,12 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
         best = format_after(plan.best_step_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
     return said
+
+
+def _to_have_steps(diagnosis: Diagnosis) -> str:
+    """What to record, or to say, so that times can be told per step."""
+    how = "; ".join(remedy.text for remedy in diagnosis.how_to_mark)
+    return f"for an account of a step, {how}" if how else ""
 
 
 def _value(value: object, unit: str) -> str:

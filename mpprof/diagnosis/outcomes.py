@@ -103,10 +103,11 @@ class Found:
     """The cause is there.
 
     Either `severity` is stated, or it follows from `scale` and the claims that this rule is left with once
-    all rules have claimed. `{cost}` and `{share}` in the summary become that cost and its share of the
-    step. `cost_ns` is for a cost that is no part of the account (steps thrown away); with claims it is not
-    used. `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy` takes
-    the place of a row where the table has none.
+    all rules have claimed. `{cost}` and `{share}` in the summary become that cost and its share of the step;
+    there and in the names of evidence `{each}`, `{per}`, `{whole}` and `{span}` become "a step", "per step",
+    "the step" and "step", or the like of a window without steps. `cost_ns` is for a cost that is no part of
+    the account (steps thrown away); with claims it is not used. `cases` choose among the table's remedies for
+    this cause, with `values` filled in; `remedy` takes the place of a row where the table has none.
     """
 
     summary: str

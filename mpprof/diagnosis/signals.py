@@ -24,7 +24,7 @@ from mpprof.model.account import (
     Cell,
     Class,
     ComputePrecision,
-    MemoryAccount,
+    KernelCalls,
     Speedup,
     TensorCoreShare,
 )
@@ -32,12 +32,14 @@ from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.finding import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placements
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
 from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import Trace
 
 HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
+
 HALF_PRECISIONS = frozenset(HALF_DTYPES.values())
 DISTORTED_RATIO = 1.5
 """A profiled step half as long again as an unprofiled one is mostly another step."""
@@ -48,7 +50,8 @@ NO_WORK: frozenset[Class] = frozenset((*IDLE_CLASSES, "profiling"))
 class Case:
     """All that is known of one run when it is judged; `None`: there is none.
 
-    `trace_problem` says why there is no account although there is a trace (or no trace at all).
+    `trace_problem` says why there is no account although there is a trace (or no trace at all). `window` is
+    the account of the whole window, where there is none of a step.
     """
 
     run: Run
@@ -64,6 +67,12 @@ class Case:
     baseline: Case | None = None
     computes: ComputePrecision | None = None  # None: by the run's records and the account's cells
     ladder: bool = False  # compared as one rung of several: runs differ by design
+    window: Account | None = None
+
+    @property
+    def measured(self) -> Account | None:
+        """The account of a step, else of the whole window."""
+        return self.account or self.window
 
 
 @frozen
@@ -267,7 +276,7 @@ class Signals:
         from_run = next((d for d in recorded if d.kind != "cpu"), None)
         from_trace = None
         if self.case.trace is not None and self.case.trace.basis == "device":
-            name = self.case.account.main.device if self.case.account else None
+            name = self.case.measured.main.device if self.case.measured else None
             devices = [d for d in self.case.trace.devices if d.facts.kind != "cpu"]
             from_trace = next((d.facts for d in devices if d.plane == name), None) or (
                 devices[0].facts if devices else None
@@ -347,19 +356,33 @@ class Signals:
     @property
     def gpu_account(self) -> Account | Absent:
         """The account of an accelerator; absent for one of the host's executor threads."""
-        account = self.account
-        if isinstance(account, Account) and account.trace_basis == "host":
-            return Absent("the trace holds no events of a GPU, only the host's")
-        return account
+        return _on_accelerator(self.account)
+
+    @property
+    def activity(self) -> Account | Absent:
+        """The account of a step, else of the whole window. For what needs no step: its times are of whichever
+        it is."""
+        return self.case.measured or self.account
+
+    @property
+    def gpu_activity(self) -> Account | Absent:
+        """The same, of an accelerator."""
+        return _on_accelerator(self.activity)
+
+    @property
+    def in_window(self) -> bool:
+        """What is judged is the whole window: "per step" is then said of nothing."""
+        return self.case.account is None and self.case.window is not None
 
     @property
     def host_only(self) -> bool:
         """The trace shows ops of a CPU alone: the run was on one, or its accelerator was not traced."""
-        return self.case.account is not None and self.case.account.trace_basis == "host"
+        return self.case.measured is not None and self.case.measured.trace_basis == "host"
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        return self.case.account.main.cells if self.case.account else ()
+        """Of the step, else of the whole window."""
+        return self.case.measured.main.cells if self.case.measured else ()
 
     def select(self, chosen: Callable[[Cell], bool]) -> tuple[int, ...]:
         """Rows of the cells for which `chosen` holds and that have time."""
@@ -388,23 +411,29 @@ class Signals:
     @property
     def whole_ns(self) -> float:
         """What shares are shares of: the step; the profiled step where profiling distorted it, because then
-        the slices of that are no parts of the other. 0 without an account."""
-        account = self.case.account
+        the slices of that are no parts of the other. Without steps the whole window; 0 without an account."""
+        account = self.case.measured
         if account is None:
             return 0.0
         return account.window_ns if self.distorted else account.step_ns
+
+    @property
+    def busy_ratio(self) -> float:
+        """The device's busy time as a share of the step, else of the whole window; 0 without an account."""
+        account = self.case.measured
+        return account.device_ns / account.window_ns if account and account.window_ns > 0 else 0.0
 
     @property
     def undistorted(self) -> float:
         """From ns of the window to ns of a step as it runs without the profiler: 1, or less where profiling
         distorted the window. Then a cost is its share of the profiled step, taken of the other, and of low
         confidence: which part of the step grew is not known."""
-        account = self.case.account
+        account = self.case.measured
         return account.step_ns / self.whole_ns if account and self.whole_ns > 0 else 1.0
 
     def share(self, *roles: Class) -> float | Absent:
-        """These classes' share of the step."""
-        account = self.account
+        """These classes' share of the step, else of the whole window."""
+        account = self.activity
         if isinstance(account, Absent):
             return account
         return sum(s.ns_per_step for s in account.main.slices if s.category in roles) / self.whole_ns
@@ -436,34 +465,15 @@ class Signals:
         )
         return tuple(sorted((*self.fallbacks, *tf32)))
 
-    @cached_property
-    def kernel_ns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | Absent:
-        """(mean duration in ns, calls per step) of every kernel cell."""
-        account = self.gpu_account
+    @property
+    def kernel_calls(self) -> KernelCalls | Absent:
+        """How many kernels the device runs per step, and how long the median one takes."""
+        account = self.gpu_activity
         if isinstance(account, Absent):
             return account
-        cells = [c for c in account.main.cells if c.kernel and c.calls_per_step > 0]
-        if not cells:
-            return Absent("the trace holds no kernels in whole steps", self.advice("record window"))
-        calls = np.array([c.calls_per_step for c in cells])
-        busy = np.array([c.busy_ns_per_step or c.ns_per_step for c in cells])
-        return busy / calls, calls
-
-    @property
-    def launches_per_step(self) -> float | Absent:
-        kernels = self.kernel_ns
-        return kernels if isinstance(kernels, Absent) else float(kernels[1].sum())
-
-    @property
-    def median_kernel_ns(self) -> float | Absent:
-        """Duration of the median kernel call (calls of one cell count with the cell's mean)."""
-        kernels = self.kernel_ns
-        if isinstance(kernels, Absent):
-            return kernels
-        duration, calls = kernels
-        order = np.argsort(duration)
-        middle = np.searchsorted(np.cumsum(calls[order]), calls.sum() / 2)
-        return float(duration[order][min(int(middle), len(order) - 1)])
+        return account.main.calls or Absent(
+            "the trace holds no kernels in whole steps", self.advice("record window")
+        )
 
     @property
     def tensor_core(self) -> TensorCoreShare | Absent:
@@ -474,7 +484,7 @@ class Signals:
     @property
     def unattributed_idle_ratio(self) -> float | Absent:
         """Share of the step that the device idled for a cause the trace does not show."""
-        account = self.account
+        account = self.activity
         if isinstance(account, Absent):
             return account
         rows = self.select(lambda cell: cell.category == "idle_other" and cell.cause is None)
@@ -506,6 +516,12 @@ class Signals:
     @cached_property
     def _layers_by_name(self) -> dict[str, LayerFacts]:
         return {layer.name: layer for layer in known(self.layers) or ()}
+
+
+def _on_accelerator(account: Account | Absent) -> Account | Absent:
+    if isinstance(account, Account) and account.trace_basis == "host":
+        return Absent("the trace holds no events of a GPU, only the host's")
+    return account
 
 
 def _logdir(run: Path) -> Path:

@@ -65,6 +65,7 @@ def _signals(diagnosis: Diagnosis) -> Signals:
             speedup=diagnosis.speedup,
             trace_problem=diagnosis.absent.get("time"),
             computes=diagnosis.computes,
+            window=diagnosis.window,
         )
     )
 
@@ -98,12 +99,13 @@ def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
             f"{where} of the matrix time ran on {_units(signals)}{_in_precision(share.by_precision)}{unknown}"
         )
         if share.of == "window":
-            ran += " in the whole profiler window"
+            ran = f"in {_window(signals)}, and {ran}"
         return f"a step takes {step}, and {ran}" if step else ran
     if share is not None and signals.case.account and signals.case.account.trace_basis == "device":
         return f"a step takes {step}; {share.reason or 'the trace does not show where its matrix work ran'}"
     if share is not None and share.of == "window" and share.reason:
-        return f"a step takes {step}; {share.reason}" if step else share.reason
+        said = f"in {_window(signals)}; {share.reason}"
+        return f"a step takes {step}; {said}" if step else said
     policy = _policy(signals)
     run = f"this {policy} run" if policy else "this run"
     if step and signals.on_cpu:
@@ -118,6 +120,15 @@ def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
     if traced:
         return f"how long a step of {run} takes is not known"
     return f"{run} has neither step times nor a usable trace"
+
+
+def _window(signals: Signals) -> str:
+    """The window that is judged in place of a step, and how much of it the device worked."""
+    account = signals.case.measured
+    assert account is not None
+    device = "the device" if account.trace_basis == "device" else "the CPU's executor"
+    busy = format_ratio(signals.busy_ratio)
+    return f"a window of {format_ns(account.window_ns)}, no step of which is marked, {device} was busy {busy}"
 
 
 def _policy(signals: Signals) -> str:
@@ -212,12 +223,13 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
         return "", None  # what costs time on a CPU says nothing about a GPU
     hidden = known(signals.unattributed_idle_ratio) or 0.0
     if hidden >= HIDDEN_IDLE_RATIO and _is_less(top, hidden, signals):
-        said = f"the device idles {format_ratio(hidden)} of the step, and the trace does not show what for"
+        of = "the window" if signals.in_window else "the step"
+        said = f"the device idles {format_ratio(hidden)} of {of}, and the trace does not show what for"
         return said, None
     if top is not None:
         return _cause(top, signals), top
-    if case.tensor_core is not None and case.tensor_core.of == "window":
-        return "its steps cannot be told apart", None
+    if signals.in_window:
+        return "what costs time in a step is not known, because its steps cannot be told apart", None
     if case.account is None and not signals.on_cpu:
         return str(signals.account), None
     if signals.half is None and case.speedup is None:
@@ -244,13 +256,15 @@ def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:
     """The finding is a cost, and a smaller one than this share of the step."""
     if top is None:
         return True
-    return top.gain_ns_per_step is not None and (top.cost_ns_per_step or 0.0) < hidden * signals.whole_ns
+    cost_ns = top.cost_ns_in_window if signals.in_window else top.cost_ns_per_step
+    stated = cost_ns is not None if signals.in_window else top.gain_ns_per_step is not None
+    return stated and (cost_ns or 0.0) < hidden * signals.whole_ns
 
 
 def _notable(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
     """The first of findings that are only worth a mention whose cost is worth a manager's time."""
     for found in findings:
-        cost = found.cost_ns_per_step or 0.0
+        cost = found.cost_ns_per_step or found.cost_ns_in_window or 0.0
         if cost and (found.lost_ratio or 0.0) >= NOTABLE_GAP_RATIO:
             return found
         if cost and signals.whole_ns and cost >= NOTABLE_STEP_RATIO * signals.whole_ns:
@@ -278,6 +292,8 @@ def _left(best: Finding, signals: Signals) -> str:
 def _cause(top: Finding, signals: Signals) -> str:
     label = f"{top.code} {top.slug}"
     summary = top.summary or top.title
+    if top.cost_ns_in_window is not None:
+        return f"a possible cause is that {summary} ({label})"
     if top.gain_ns_per_step is None:
         return f"the first thing to settle is that {summary} ({label})"
     account = signals.case.account

@@ -528,14 +528,49 @@ def _of_entry(text: str, entry: str) -> list[str]:
     return sorted(set(MATRIX_INSTRUCTIONS.findall(text[begin.end() : after.start() if after else len(text)])))
 
 
+_STACK_FRAMES = 17
+"""`HloModuleProto.stack_frame_index`: paths of this machine's files, which nothing here reads."""
+
+
 def _hlo_proto(module: bytes) -> bytes:
-    """An HloProto around an HloModuleProto: field 1, length-delimited."""
-    size, length = len(module), bytearray()
+    """An HloProto around an HloModuleProto (field 1), without the paths of source files."""
+    kept = b"".join(field for number, field in _split(module) if number != _STACK_FRAMES)
+    return b"\x0a" + _varint(len(kept)) + kept
+
+
+def _split(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields of a protobuf message, each with its bytes as they stand there."""
+    at = 0
+    while at < len(message):
+        begin = at
+        key, at = _read_varint(message, at)
+        wire = key & 7
+        if wire == 2:
+            size, at = _read_varint(message, at)
+            at += size
+        elif wire == 0:
+            _, at = _read_varint(message, at)
+        else:
+            at += 8 if wire == 1 else 4
+        yield key >> 3, message[begin:at]
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
     while True:
-        size, low = size >> 7, size & 0x7F
-        length.append(low | (0x80 if size else 0))
-        if not size:
-            return b"\x0a" + bytes(length) + module
+        byte = message[at]
+        value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+        if byte < 0x80:
+            return value, at
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while True:
+        value, low = value >> 7, value & 0x7F
+        made.append(low | (0x80 if value else 0))
+        if not value:
+            return bytes(made)
 
 
 def _first_line(error: BaseException) -> str:

@@ -81,8 +81,20 @@ class Slice:
 
 
 @frozen
+class KernelCalls:
+    """How many kernels a device runs per step, how long the median one of them takes, and how long all do
+    together; how many copies and fills there are beside them."""
+
+    per_step: float
+    median_ns: float
+    ns_per_step: float
+    copies_per_step: float = 0.0
+
+
+@frozen
 class DeviceAccount:
-    """The step of one device. The slices (in the order of CLASSES, zero ones left out) sum to `step_ns`."""
+    """The step of one device. The slices (in the order of CLASSES, zero ones left out) sum to `step_ns`.
+    `calls` is None where no kernel starts in it."""
 
     device: str
     step_ns: float
@@ -90,6 +102,7 @@ class DeviceAccount:
     steps: int
     slices: tuple[Slice, ...]
     cells: tuple[Cell, ...]
+    calls: KernelCalls | None = None
 
 
 @frozen
@@ -113,6 +126,9 @@ class Account:
 
     `function_ns` is the step without what lies between two steps (`between_ns`): `step_ns` is their sum.
     `absent` gives the reason where one of them, or what lies between (`between`), is None.
+
+    `of` "window": no step can be told apart, and what stands for a step is all from the first to the last
+    work on any device. Times "per step" are of that window, `steps` is empty, `absent["step_ns"]` says why.
     """
 
     basis: Basis
@@ -133,6 +149,7 @@ class Account:
     absent: dict[str, str] | None = None  # field -> reason
     numbered: str = ""  # whose markers number the steps: "mpprof", "keras", ...; "" where none does
     lengths_ns: tuple[float, ...] = ()  # of each of `steps`, per optimizer step
+    of: Literal["step", "window"] = "step"
 
     @property
     def one_step(self) -> bool:
@@ -302,23 +319,6 @@ class Speedup:
     def gained_ns(self) -> float | None:
         """What other parts take below it."""
         return None if self.gap_ns is None else sum(max(0.0, -part.ns_per_step) for part in self.slices)
-
-
-@frozen
-class MemoryItem:
-    """Part of what was live at the peak."""
-
-    by: Literal["dtype", "op", "layer", "kind"]
-    name: str
-    bytes: int
-
-
-@frozen
-class MemoryAccount:
-    peak_bytes: int
-    at_peak: tuple[MemoryItem, ...]
-    saved_bytes: int | None = None
-    reachable_bytes: int | None = None
 
 
 @frozen

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from mpprof.model.account import Class, ComputeEvidence, ComputeKind, LimitKind, Phase
 from mpprof.model.finding import Confidence, Severity
 from mpprof.model.kernels import Family, Placement, Precision, Strength
+from mpprof.model.learning import LearningVerdict
+from mpprof.model.memory import Kind
 
 Number = float
 Reading = float | Literal["NaN", "Infinity", "-Infinity"]
@@ -57,6 +59,73 @@ class Report(TypedDict):
     facts: NotRequired[
         Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
     ]
+    account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
+    window: NotRequired[
+        Annotated[
+            Window,
+            "Where no step can be told apart: all from the first to the last work on any device. Left out "
+            "where `time` gives a step.",
+        ]
+    ]
+
+
+class AccountOf(TypedDict):
+    basis: Annotated[
+        Literal["step", "window"] | None,
+        "step: `time`. window: `time` is null and `window` is there; costs of findings are of the window. "
+        "null: neither, see absent.time.",
+    ]
+
+
+class Window(TypedDict):
+    """Times are of the whole window: none is per step."""
+
+    basis: Annotated[Literal["device", "host"], "host: ops on the host's threads, no accelerator."]
+    span_ns: Annotated[Number, "From the first to the last work on any device."]
+    busy_ns: Annotated[Number, "Of it, the time in which the main device worked."]
+    idle_ns: Annotated[Number, "span_ns - busy_ns."]
+    kernel_ns: Annotated[
+        Number, "Sum of the main device's kernels, which counts those that ran at once in full; no copies."
+    ]
+    kernels: Annotated[Count, "How many the main device ran."]
+    device: Annotated[str, "The main device, as the trace names it: the one with the longest busy time."]
+    slices: Annotated[list[WindowSlice], "Of the main device; they sum to span_ns."]
+    devices: Annotated[list[WindowDevice], "All of them, the main device first, over the same span."]
+    families: Annotated[list[FamilyTime], "Kernels of the main device by what they do, the longest first."]
+    reason: Annotated[str, "Why no step can be told apart."]
+    mark: Annotated[list[Remedy], "How to record steps that can be told apart."]
+    ranges: Annotated[list[RangeOfTrace], "Ranges of the trace that may be steps, most launches first."]
+    notes: Annotated[list[str], "What was left out or shifted."]
+
+
+class RangeOfTrace(TypedDict):
+    name: Annotated[str, "As --step-range takes it: a name, or a pattern between slashes."]
+    count: Count
+    launches_ratio: Annotated[Number, "Of the trace's launches, those that lie in these ranges."]
+
+
+class WindowDevice(TypedDict):
+    device: str
+    busy_ns: Number
+    slices: list[WindowSlice]
+
+
+class FamilyTime(TypedDict):
+    family: Family
+    ns: Annotated[Number, "Sum of durations."]
+    kernels: Count
+
+
+class WindowShare(TypedDict):
+    placement: Placement
+    precision: Precision
+    ns: Number
+    transforms_ns: Annotated[Number, "Of it, transforms of convolutions, which multiply nothing."]
+
+
+class WindowCause(TypedDict):
+    cause: str
+    ns: Number
 
 
 class Facts(TypedDict):
@@ -130,6 +199,18 @@ class Steps(TypedDict):
     workers: NotRequired[
         Annotated[list[Worker], "Each worker's own step times, where several trained together; else empty."]
     ]
+    memory: NotRequired[
+        Annotated[RecordedMemory, "What the records say of memory; left out without readings."]
+    ]
+
+
+class RecordedMemory(TypedDict):
+    peak_bytes: Annotated[int | None, "The allocator's, over the whole run."]
+    steady_peak_bytes: Annotated[int | None, "After warm-up; peak_memory_bytes is the same."]
+    first_live_bytes: Annotated[int | None, "What was live at the first reading."]
+    last_live_bytes: int | None
+    driver_bytes: Annotated[int | None, "In use by the driver's figure (median), taken in advance or not."]
+    host_bytes: Annotated[int | None, "The process' largest resident size."]
 
 
 class LossScale(TypedDict):
@@ -175,6 +256,9 @@ class Time(TypedDict):
     device: Annotated[str, "The main device, as the trace names it."]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
     step_source: Annotated[str, "How steps were told apart."]
+    step_range: NotRequired[
+        Annotated[str, "The ranges that the user named as steps; left out where none were named."]
+    ]
     notes: Annotated[list[str], "What was left out or shifted."]
 
 
@@ -192,6 +276,14 @@ class Device(TypedDict):
 
 
 _Classed = TypedDict("_Classed", {"class": Class})  # `class` cannot be an attribute's name
+
+
+class WindowSlice(_Classed):
+    ns: Annotated[Number, "Time of this class alone; of comm and copy the exposed."]
+    ratio: Annotated[Number, "Of the window's span."]
+    hidden_ns: Annotated[Number, "Time of this class behind work of a class that goes first; in no sum."]
+    by: Annotated[list[WindowShare], "Only of matmul: parts that sum to the slice."]
+    causes: Annotated[list[WindowCause], "Only of idle classes: what is known of parts of it."]
 
 
 class Slice(_Classed):
@@ -348,11 +440,88 @@ class Memory(TypedDict):
     at_peak: Annotated[list[MemoryItem], "Each division sums to the peak as far as it is known."]
     saved_bytes: int | None
     reachable_bytes: int | None
+    allocator: NotRequired[Annotated[str | None, "Whose memory it is; null: only the records tell."]]
+    allocators: NotRequired[Annotated[list[Allocator], "Of the trace: devices first, then by peak."]]
+    peak_ns: NotRequired[Annotated[int | None, "When the peak was, on the trace's clock."]]
+    rounding_bytes: NotRequired[
+        Annotated[int | None, "What the blocks live at the peak hold beyond what was asked for."]
+    ]
+    fragmentation_ratio: NotRequired[
+        Annotated[Number | None, "Of the free memory at the peak, what lies outside its largest block."]
+    ]
+    tensors: NotRequired[Annotated[list[Tensor], "The largest blocks live at the peak, equal ones together."]]
+    across_steps: NotRequired[
+        Annotated[
+            list[HeldAcross] | None,
+            "What is allocated in one step and outlives the next; null: the trace does not hold two steps.",
+        ]
+    ]
+    course: NotRequired[Annotated[Course | None, "Live bytes over the trace."]]
+    expected_saving_bytes: NotRequired[
+        Annotated[
+            int | None,
+            "What 16 bits could have saved at the baseline's peak: half of the float32 activations that are "
+            "kept for backward and computed in 16 bits, less the 16-bit copies of the weights.",
+        ]
+    ]
+    gap: NotRequired[
+        Annotated[
+            list[MemoryCause],
+            "expected_saving_bytes - saved_bytes by cause; with unexplained_bytes they sum to it.",
+        ]
+    ]
+    unexplained_bytes: NotRequired[int | None]
 
 
 class MemoryItem(TypedDict):
     by: Literal["dtype", "op", "layer", "kind"]
     name: str
+    bytes: int
+    estimated: NotRequired[
+        Annotated[bool, "True: by the recorded model and optimizer, no event tells. Left out where measured."]
+    ]
+
+
+class Allocator(TypedDict):
+    name: str
+    where: Literal["device", "host"]
+    peak_bytes: Annotated[int, "Within the trace."]
+    lifetime_peak_bytes: Annotated[int | None, "By its own count, since it was made."]
+    capacity_bytes: int | None
+    events: Count
+
+
+class Tensor(TypedDict):
+    kind: Kind
+    op: str
+    layer: str
+    dtype: str
+    shape: str
+    count: Count
+    bytes: Annotated[int, "Of all of them."]
+    born_ns: Annotated[int, "When the first was allocated, on the trace's clock."]
+    life_ns: Annotated[int | None, "Until the last was freed; null: it outlives the trace."]
+
+
+class HeldAcross(TypedDict):
+    op: str
+    layer: str
+    dtype: str
+    count: Count
+    bytes: int
+
+
+class Course(TypedDict):
+    time_ns: Annotated[list[int], "On the trace's clock: the fullest moment of each of up to 240 stretches."]
+    total_bytes: list[int]
+    parts: Annotated[
+        dict[str, dict[str, list[int]]],
+        'By "kind" and "dtype": the parts of one division sum to total_bytes at every moment.',
+    ]
+
+
+class MemoryCause(TypedDict):
+    code: Code
     bytes: int
 
 
@@ -388,6 +557,14 @@ class Finding(TypedDict):
             Number | None,
             "Of the gain, what this run lost against the attainable step: the sum over all findings and "
             "speedup.unexplained_ns are the step less the attainable one.",
+        ]
+    ]
+
+    cost_ns_in_window: NotRequired[
+        Annotated[
+            Number,
+            "What it costs of the whole window, where no step can be told apart (cost_ns_per_step null). "
+            "Left out elsewhere.",
         ]
     ]
 
@@ -480,7 +657,17 @@ class Rung(_RungEnds):
     explanation: NotRequired[
         Annotated[Sentences, "Up to three sentences on the later run against the earlier."]
     ]
+    learning: NotRequired[
+        Annotated[Learning | None, "The losses after as many applied updates; null: not compared."]
+    ]
     notes: NotRequired[Annotated[list[str], "What makes the parts of the two runs hard to compare."]]
+    windows: NotRequired[
+        Annotated[
+            WindowsOfTwo,
+            "Where not both runs have steps: their whole windows. Left out where both have, or one has no "
+            "trace.",
+        ]
+    ]
     matching: NotRequired[
         Annotated[
             Matching | None,
@@ -490,11 +677,103 @@ class Rung(_RungEnds):
     ]
 
 
+class WindowsOfTwo(TypedDict):
+    """Two whole windows side by side: nothing is per step, and no speedup follows from their lengths."""
+
+    span_ns: FromTo
+    busy_ns: FromTo
+    idle_ns: FromTo
+    kernel_ns: Annotated[FromTo, "Sum of the kernels' durations, without copies."]
+    kernels: FromTo
+    parts: list[WindowPart]
+    matrix_kernels: Annotated[list[MatrixKernels], "How many ran in each window, by family."]
+    same_work: Annotated[
+        bool | None,
+        "Both ran as many matrix kernels of each family, and are taken for the same amount of work. null: "
+        "neither ran any.",
+    ]
+    decides: Annotated[
+        Literal["waiting", "device", "both"],
+        "What most of both windows is; both: the one is mostly waiting, the other mostly work.",
+    ]
+    waits_for: Annotated[Class | None, "What most of the later one's idle time is; null: not shown, or none."]
+    statements: Annotated[list[str], "For people: what changed, what decides, and what is assumed."]
+
+
+class WindowPart(TypedDict):
+    by: Annotated[
+        Literal["idle", "placement", "family", "exposed"],
+        "Idle time by class; matrix kernels by placement and precision, and kernels by family (sums of "
+        "durations); exposed communication and copies.",
+    ]
+    name: str
+    from_ns: Number
+    to_ns: Number
+
+
+_FromToCount = TypedDict("_FromToCount", {"from": Count, "to": Count})
+
+
+class MatrixKernels(_FromToCount):
+    family: Family
+
+
+class Updates(TypedDict):
+    steps: Count
+    skipped: Annotated[Count, "Steps whose update was skipped."]
+    applied: Annotated[Number, "(steps - skipped) / gradient accumulation."]
+
+
+class LossPoint(TypedDict):
+    updates: Annotated[Number, "Applied by then."]
+    loss: Annotated[Number, "Mean of the steps since the point before."]
+
+
+_LearningSides = TypedDict(  # `from` cannot be an attribute's name
+    "_LearningSides", {"from": Updates | None, "to": Updates | None}
+)
+_LearningCurves = TypedDict("_LearningCurves", {"from": list[LossPoint], "to": list[LossPoint]})
+
+
+class Learning(TypedDict):
+    verdict: Annotated[
+        LearningVerdict,
+        "The later run's loss after as many applied updates; worse or better: by a tenth or more, with an "
+        "interval that excludes 0; not finite: of one run alone.",
+    ]
+    severity: Annotated[Severity | None, "Null: nothing to flag."]
+    text: str
+    reason: Annotated[str | None, "Why it is not judged."]
+    window: Annotated[Interval | None, "The applied updates that are compared: from, to."]
+    stretches: Annotated[Count, "Equal parts of the window, paired."]
+    loss: Annotated[FromTo, "The mean over the window."]
+    difference_ratio: Annotated[Number | None, "Later less earlier, over the earlier."]
+    interval: Annotated[
+        Interval | None,
+        "95 % of difference_ratio over the stretches: of these two runs alone.",
+    ]
+    updates: _LearningSides
+    speedup_per_update: Annotated[
+        Number | None, "Per applied update; null: the same as per step, or not known (see `absent`)."
+    ]
+    speedup_per_update_interval: Interval | None
+    speedup_per_update_text: Annotated[str, "Empty: the same as per step, or not known."]
+    curves: Annotated[_LearningCurves, "Mean losses over the whole of both runs; empty: none is known."]
+    absent: dict[str, str]
+
+
 class Matching(TypedDict):
     by_op_ratio: FromTo
     by_layer_ratio: FromTo
     only_from: list[OpTime]
     only_to: list[OpTime]
+    unmatched_from: NotRequired[Annotated[list[UnmatchedLayer], "Layers of `from` without a counterpart."]]
+    unmatched_to: NotRequired[Annotated[list[UnmatchedLayer], "Layers of `to` without a counterpart."]]
+
+
+class UnmatchedLayer(TypedDict):
+    layer: str
+    reason: str
 
 
 class OpTime(TypedDict):

@@ -8,16 +8,19 @@ from typing import Literal
 from mpprof.model.account import (
     Account,
     Bound,
+    Class,
     ComputePrecision,
     GapSlice,
-    MemoryAccount,
     Speedup,
     TensorCoreShare,
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.learning import Learning
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
+from mpprof.model.trace import NamedRanges
 
 Severity = Literal["info", "warning", "error"]
 Confidence = Literal["low", "medium", "high"]
@@ -63,6 +66,7 @@ class Finding:
     remedies: tuple[Remedy, ...] = ()  # what `remedy` says, one by one
     gain_ns_per_step: float | None = None  # of its remedy, in the order of the plan; None: no part of it
     recovers_ns_per_step: float | None = None  # of that, what this run lost against the attainable step
+    cost_ns_in_window: float | None = None  # where there is no step: of the whole window
 
 
 @frozen
@@ -117,6 +121,9 @@ class Diagnosis:
     cause: str | None = None  # the code of the finding that the verdict names
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
+    window: Account | None = None  # of the whole window, where no step can be told apart
+    how_to_mark: tuple[Remedy, ...] = ()  # how its steps can be told apart next time; empty: they are
+    ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
 
 
 @frozen
@@ -133,12 +140,14 @@ class KernelChange:
 class Matching:
     """How much of two runs was aligned, as shares of the time of the first's and the second's ops: by op in
     its layer and phase, and at least by its layer. `only_*`: (op, ns per step) of what is in one run alone,
-    the longest first."""
+    the longest first. `unmatched_*`: (layer, why it has no counterpart), in the order of the model."""
 
     by_op_ratio: tuple[float | None, float | None]
     by_layer_ratio: tuple[float | None, float | None]
     only_from: tuple[tuple[str, float], ...]
     only_to: tuple[tuple[str, float], ...]
+    unmatched_from: tuple[tuple[str, str], ...] = ()
+    unmatched_to: tuple[tuple[str, str], ...] = ()
 
 
 @frozen
@@ -156,6 +165,37 @@ class Batches:
     fixed_ns: float
     utilization_ratio: float | None
     statements: tuple[str, ...]
+
+
+@frozen
+class WindowPart:
+    """A part of two windows, in ns of each: idle time by class, matrix kernels by placement and precision,
+    kernels by family (both sums of durations), exposed communication and copies."""
+
+    by: Literal["idle", "placement", "family", "exposed"]
+    name: str
+    from_ns: float
+    to_ns: float
+
+
+@frozen
+class Windows:
+    """Two whole windows side by side, (first, second), of the main devices; nothing is per step.
+
+    `same_work`: both ran as many matrix kernels of each family (`matrix_kernels`); None: neither ran any.
+    `decides`: what most of both windows is, waiting or the device's work; "both": of one this, of one that.
+    `waits_for`: what most of the second's idle time is; None: the trace does not show it, or there is none.
+    """
+
+    span_ns: tuple[float, float]
+    busy_ns: tuple[float, float]
+    kernel_ns: tuple[float, float]
+    kernels: tuple[int, int]
+    parts: tuple[WindowPart, ...]
+    matrix_kernels: tuple[dict[str, int], dict[str, int]]
+    same_work: bool | None
+    decides: Literal["waiting", "device", "both"]
+    waits_for: Class | None
 
 
 @frozen
@@ -178,6 +218,8 @@ class Rung:
     matching: Matching | None = None  # None: one of the runs has no account
     explanation: tuple[str, ...] = ()  # of the later run against the earlier
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
+    windows: Windows | None = None  # side by side where not both have steps; None: both have, or one no trace
+    learning: Learning | None = None  # None: they are no comparison at all
 
 
 @frozen

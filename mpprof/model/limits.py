@@ -17,6 +17,9 @@ LONGEST_NS = 1 << 61
 MOST_DIMENSIONS, LARGEST_DIMENSION = 16, 1 << 48
 """Dimensions of a shape, and elements along one."""
 
+MOST_LEVELS = 64
+"""Directories below one another under a log directory; a run's own lie three or four levels down."""
+
 
 def unix_ns(value: object) -> int | None:
     """A time since 1970; None for what is none."""

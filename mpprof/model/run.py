@@ -104,6 +104,7 @@ class FitFacts:
     steps_per_execution: int | None
     gradient_accumulation_steps: int | None
     non_finite_weights: tuple[str, ...] | None = None  # when it ended; None: not looked at
+    loss: str | None = None  # what the model was compiled to minimise, in one line; None: not recorded
     input: dict[str, Any] = field(default_factory=dict)  # what makes the batches: `kind`, and how it is set
 
 
@@ -173,6 +174,7 @@ class Run:
     finished: bool  # a fit_end line, or no step log at all
     warnings: tuple[str, ...] = ()
     workers: dict[int, StepTable] = field(default_factory=dict)  # step logs of the workers beside the first
+    step_range: str | None = None  # which ranges of the trace make its steps, where the user named some
 
     @property
     def run_id(self) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
+from mpprof.model.memory import RecordedMemory
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
@@ -110,3 +111,4 @@ class StepSummary:
     loss_scale: LossScaleSummary | None
     peak_memory_bytes: int | None
     workers: tuple[WorkerSummary, ...] = ()  # each of them, in order, where several trained together
+    memory: RecordedMemory | None = None  # what the records say of memory

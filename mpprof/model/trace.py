@@ -23,6 +23,7 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Int8 = NDArray[np.int8]
 Bool = NDArray[np.bool_]
+Float64 = NDArray[np.float64]
 
 
 class WorkKind(IntEnum):
@@ -135,6 +136,19 @@ class MarkerTable:
 
 
 @frozen
+class NamedRanges:
+    """Annotated ranges of one name, of which steps can be made.
+
+    `name` is what `--step-range` takes: names that differ in their digits are one pattern. `launches_ratio`
+    is the share of the trace's launches that lie in them: on their own threads, or, where no range's thread
+    launches anything, on any."""
+
+    name: str
+    count: int
+    launches_ratio: float
+
+
+@frozen
 class AllocationTable:
     """Allocator events, sorted by time. Sizes are -1 where the event does not carry them."""
 
@@ -150,7 +164,9 @@ class AllocationTable:
     dtype: Int32  # row in Trace.strings
     shapes: Int32  # row in Trace.strings
     op: Int32  # row in Trace.ops
-    region: Int32  # row in Trace.strings: "persist", "dynamic"
+    region: Int32  # row in Trace.strings: "output", "temp", "persist", "dynamic"
+    requested_bytes: Int64 | None = None  # what was asked for; None: the format does not state it
+    fragmentation_ratio: Float64 | None = None  # free memory outside the largest free block; NaN: not read
 
     def __len__(self) -> int:
         return len(self.time_ns)

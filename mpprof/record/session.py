@@ -30,6 +30,7 @@ from mpprof.record.facts.fit import (
     thread_of,
 )
 from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
+from mpprof.record.facts.loss import describe_loss
 from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
 from mpprof.record.keras_compat import steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer
@@ -668,9 +669,14 @@ class FitSession:
         )
         self._fit_facts: Facts = facts or {"fit": self.calls.fit, "first_step": self.calls.step + 1}
         self.recorder.facts.setdefault("fits", []).append(self._fit_facts)
+        self._describe_loss()
         self._describe_input()
         self.recorder.attempt("model", self._describe_model)
         self._described = False
+
+    def _describe_loss(self) -> None:
+        if found := self.recorder.attempt("fits.loss", describe_loss, self.model):
+            self._fit_facts["loss"] = found
 
     def _describe_input(self) -> None:
         if found := self.recorder.attempt("input", input_of_running_fit):

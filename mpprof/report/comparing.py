@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
-from mpprof.report import content, words
+from mpprof.report import content, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -52,7 +52,11 @@ def heading(document: doc.Comparison, rung: doc.Rung) -> str:
     """The two runs of one comparison with their step times."""
     start, end = _ends(document, rung)
     names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
-    times = [words.duration(content.step_ns(run)) for run in (start, end)]
+    steps_ns = [content.step_ns(run) for run in (start, end)]
+    if "windows" in rung and None in steps_ns:
+        spans = [words.duration(ns) for ns in windows.ends(rung["windows"]["span_ns"])]
+        return f"{names}: windows of {spans[0]} and {spans[1]}, not steps"
+    times = [words.duration(ns) for ns in steps_ns]
     return f"{names}: {times[0]} → {times[1]} a step"
 
 
@@ -62,7 +66,11 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
         return [f"not compared: {rung['refused']}"]
     said = [rate] if (rate := throughput(rung)) else []
     absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
-    said += content.measured(rung, absent)
+    if "windows" in rung:
+        said += rung["windows"]["statements"]
+    if "windows" not in rung or rung["observed"] is not None:
+        said += content.measured(rung, absent)
+    said += learned(document, rung)
     said += rung.get("explanation") or []
     if rung["labels"]:
         labels = "; ".join(words.plain(label) for label in rung["labels"])
@@ -76,6 +84,17 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     said += [f"matrix work: {text}" for text in [_matrix_work(start, end)] if text]
     said += [f"peak memory: {text}" for text in [_memory(start, end)] if text]
     return said
+
+
+def learned(document: doc.Comparison, rung: doc.Rung) -> list[str]:
+    """The speedup per applied update, where updates were skipped, and the losses after as many of them. Of
+    runs that recorded no step, nothing: there is nothing to learn from."""
+    found = rung.get("learning")
+    if found is None or all(run["steps"] is None for run in _ends(document, rung)):
+        return []
+    flag = f" [{found['severity']}]" if found["severity"] else ""
+    said = [found["speedup_per_update_text"], words.plain(found["text"]) + flag]
+    return [line for line in said if line]
 
 
 def throughput(rung: doc.Rung) -> str:
@@ -197,6 +216,13 @@ def matching(rung: doc.Rung) -> list[str]:
             named = ", ".join(words.shorten(words.plain(item["op"]), 56) for item in alone[:MOST_OPS])
             more = f" and {len(alone) - MOST_OPS} more" if len(alone) > MOST_OPS else ""
             said.append(f"{title}: {words.plural(len(alone), 'op')}, {ns}: {named}{more}")
+    of_layers = (("baseline", found.get("unmatched_from")), ("run", found.get("unmatched_to")))
+    for whose, layers in of_layers:
+        if layers:
+            first = layers[0]
+            reason = words.plain(f"{first['layer']}: {first['reason']}")
+            more = f", and {len(layers) - 1} more" if len(layers) > 1 else ""
+            said.append(f"layers of the {whose} without a counterpart: {reason}{more}")
     return said
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
-from mpprof.report import words
+from mpprof.report import window, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -57,6 +57,8 @@ def subject(document: doc.Report) -> str:
 def time_heading(time: doc.Time) -> str:
     """What the breakdown divides, and what its step time rests on."""
     window = words.plural(time["window_steps"], "profiled step")
+    if "step_range" in time:
+        window += f", each a range {words.plain(time['step_range'])},"
     where = words.plain(time["device"])
     if time["basis"] == "host":
         where += ", no accelerator: ops on the host's threads"
@@ -65,7 +67,11 @@ def time_heading(time: doc.Time) -> str:
             f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
         )
     what = "A step"
-    if time.get("function_ns") is not None and time.get("idle_between_steps_ns") is None:
+    if (
+        "step_range" not in time
+        and time.get("function_ns") is not None
+        and time.get("idle_between_steps_ns") is None
+    ):
         what = "The training function"
     return f"{what} takes {words.duration(time['step_ns'])} (in the profiler window: {window} on {where})"
 
@@ -83,7 +89,16 @@ def between(time: doc.Time | None) -> list[str]:
 
 def time_rows(time: doc.Time) -> list[TimeRow]:
     """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step."""
-    slices = sorted(time["slices"], key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
+    return _rows(time["slices"], time["step_ns"], wall=time["basis"] == "wall")
+
+
+def window_rows(found: doc.Window) -> list[TimeRow]:
+    """The same of a whole window: they sum to its span."""
+    return _rows(window.as_slices(found), found["span_ns"])
+
+
+def _rows(parts: list[doc.Slice], step_ns: float, *, wall: bool = False) -> list[TimeRow]:
+    slices = sorted(parts, key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
     small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] not in NEVER_FOLDED]
     folded = small if len(small) > 2 else []
     added = -sum(part["ratio"] for part in slices if part["class"] == "profiling")
@@ -92,13 +107,13 @@ def time_rows(time: doc.Time) -> list[TimeRow]:
         if part in folded:
             continue
         category, ratio = part["class"], part["ratio"]
-        hidden = _worth_saying(part["hidden_ns_per_step"], time)
+        hidden = _worth_saying(part["hidden_ns_per_step"], step_ns)
         note = words.CLASS_TEXT.get(category, "")
-        if category == "idle_launch" and time["basis"] == "wall" and ADDED_RATIO <= added <= ratio:
+        if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
         rows.append(TimeRow(category, part["ns_per_step"], ratio, hidden, note))
-        rows += _shares(part, time["step_ns"])
-        rows += _causes(part, time["step_ns"])
+        rows += _shares(part, step_ns)
+        rows += _causes(part, step_ns)
     if folded:
         names = ", ".join(part["class"] for part in folded)
         rows.append(
@@ -106,16 +121,16 @@ def time_rows(time: doc.Time) -> list[TimeRow]:
                 f"{len(folded)} smaller",
                 sum(part["ns_per_step"] for part in folded),
                 sum(part["ratio"] for part in folded),
-                _worth_saying(sum(part["hidden_ns_per_step"] for part in folded), time),
+                _worth_saying(sum(part["hidden_ns_per_step"] for part in folded), step_ns),
                 names,
             )
         )
     return rows
 
 
-def _worth_saying(hidden_ns: float, time: doc.Time) -> float:
+def _worth_saying(hidden_ns: float, step_ns: float) -> float:
     """Hidden time of a thousandth of the step or more; less is left to the JSON report."""
-    return hidden_ns if hidden_ns >= time["step_ns"] / 1000 else 0.0
+    return hidden_ns if hidden_ns >= step_ns / 1000 else 0.0
 
 
 def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
@@ -158,9 +173,16 @@ def _helpers(share: doc.MatmulShare) -> str:
     return f"{transforms / whole:.0%} convolution transforms".replace("%", " %")
 
 
+def slices_of(document: doc.Report) -> list[doc.Slice]:
+    """The slices of the step, else of the whole window; empty where there is no account."""
+    if document["time"]:
+        return document["time"]["slices"]
+    return window.as_slices(document["window"]) if "window" in document else []
+
+
 def matrix_units(document: doc.Report) -> str:
     """What this device's matrix units are called: another vendor's never go by NVIDIA's name."""
-    slices = document["time"]["slices"] if document["time"] else []
+    slices = slices_of(document)
     placements = {share["placement"] for part in slices for share in part["by"]}
     if (share := document["tensor_core"]) and "unit" in share:
         placements.add(share["unit"])
@@ -199,7 +221,9 @@ def _not_in_16_bits(run: doc.Run, share: doc.TensorCore) -> str:
 def _not_judged(field: str, document: doc.Report) -> str:
     """The reason, unless it is that of the missing account, which stands right above."""
     why = document["absent"].get(field, "no reason was recorded")
-    return f"not judged: {'the step has no account' if why == document['absent'].get('time') else why}"
+    if why == document["absent"].get("time"):
+        why = "no step can be told apart" if "window" in document else "the step has no account"
+    return f"not judged: {why}"
 
 
 def speedup(document: doc.Report) -> list[str]:
@@ -400,6 +424,10 @@ def cost(finding: doc.Finding, report: doc.Report) -> str:
     elif ns is not None:
         ns = ns if gained is None else gained
         parts.append(f"{words.duration(ns)} a step{f' ({words.percent(ns / now)} of it)' if now else ''}")
+    elif (ns := finding.get("cost_ns_in_window")) is not None and "window" in report:
+        parts.append(
+            f"{words.duration(ns)} in the window ({words.percent(ns / report['window']['span_ns'])})"
+        )
     lost = finding.get("lost_ratio", finding["gap_ratio"])  # earlier reports hold the other alone
     if lost is not None and lost >= SMALL_RATIO:
         parts.append(f"{words.percent(lost)} of the loss")
@@ -490,10 +518,9 @@ def grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
 def not_judged(document: doc.Report) -> list[tuple[str, list[str]]]:
     """The causes that could not be judged, by reason; that of the missing account stands above. Reasons that
     the same record would settle are one."""
-    share = document["tensor_core"]
-    why = document["absent"].get("time") if share and "of" in share else None
+    why = document["absent"].get("time") if "window" in document else None
     by_reason = grouped(
-        (unable["code"], "the step has no account" if unable["reason"] == why else unable["reason"])
+        (unable["code"], "no step can be told apart" if unable["reason"] == why else unable["reason"])
         for unable in document["unable"]
     )
     by_record: dict[str, list[tuple[str, list[str]]]] = {}
@@ -520,6 +547,7 @@ def not_measured(document: doc.Report) -> list[tuple[str, list[str]]]:
         "speedup.",
         "memory.",
         "facts.",
+        "account.",
         *(("run.",) if "run" in document["absent"] else ()),
     )
     fields = (
@@ -533,6 +561,7 @@ def not_measured(document: doc.Report) -> list[tuple[str, list[str]]]:
 def warnings(document: doc.Report) -> list[str]:
     """The warnings, and what the account had to leave out or shift."""
     notes = document["time"]["notes"] if document["time"] else []
+    notes = document["window"]["notes"] if "window" in document else notes
     return list(dict.fromkeys((*document["warnings"], *notes)))
 
 
@@ -549,6 +578,9 @@ def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
         (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to mend it")
         for finding in _named(document)
     ]
+    if "window" in document and document["window"]["ranges"]:
+        name = quoted(document["window"]["ranges"][0]["name"])
+        steps.append((f"mpprof report {run} --step-range {name}", "makes steps of these ranges"))
     share = document["tensor_core"]
     if share and (share["fallback_ns_per_step"] or share["unknown_ratio"]):
         steps.append((f"mpprof kernels {run}", "every kernel: Tensor Core, fallback or unknown, and why"))

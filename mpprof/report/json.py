@@ -22,13 +22,15 @@ from mpprof.model.account import (
     Account,
     DeviceAccount,
     GapSlice,
-    MemoryAccount,
     Slice,
     Speedup,
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
+from mpprof.model.learning import Applied, Learning, LossPoint
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
+from mpprof.report import window, windows
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -61,7 +63,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
-        "time": _time(diagnosis.account),
+        "time": _time(diagnosis.account, diagnosis.run.step_range),
         "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
@@ -79,7 +81,10 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "explanation": list(diagnosis.explanation),
         "whatif": _whatif(diagnosis.whatif),
         "facts": _facts(diagnosis),
+        "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
+    if diagnosis.window is not None:
+        body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
     body["absent"] = _absent(diagnosis, body)
     return cast("doc.Report", _strict(body))
 
@@ -228,7 +233,7 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     if steps is None:
         return None
     scale = steps.loss_scale
-    return {
+    body: doc.Steps = {
         "count": steps.count,
         "steady": steps.steady,
         "median_ns": _ns(steps.median_ns),
@@ -251,12 +256,22 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
             for each in steps.workers
         ],
     }
+    if (memory := steps.memory) is not None:
+        body["memory"] = {
+            "peak_bytes": memory.peak_bytes,
+            "steady_peak_bytes": memory.steady_peak_bytes,
+            "first_live_bytes": memory.first_live_bytes,
+            "last_live_bytes": memory.last_live_bytes,
+            "driver_bytes": memory.driver_bytes,
+            "host_bytes": memory.host_bytes,
+        }
+    return body
 
 
-def _time(account: Account | None) -> doc.Time | None:
+def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
     if account is None:
         return None
-    return {
+    body: doc.Time = {
         "basis": "host" if account.trace_basis == "host" else account.basis,
         "step_ns": _ns(account.step_ns),
         "function_ns": _ns(account.function_ns),
@@ -277,6 +292,9 @@ def _time(account: Account | None) -> doc.Time | None:
         "notes": list(account.notes),
         "idle_between_steps_ns": _ns(account.between_ns),
     }
+    if step_range is not None:
+        body["step_range"] = step_range
+    return body
 
 
 def _device(device: DeviceAccount) -> doc.Device:
@@ -448,18 +466,76 @@ def _memory(memory: MemoryAccount | None) -> doc.Memory | None:
         return None
     return {
         "peak_bytes": memory.peak_bytes,
-        "at_peak": [{"by": item.by, "name": item.name, "bytes": item.bytes} for item in memory.at_peak],
+        "at_peak": memory_items(memory),
         "saved_bytes": memory.saved_bytes,
         "reachable_bytes": memory.reachable_bytes,
+        "allocator": memory.allocator,
+        "allocators": [
+            {
+                "name": each.name,
+                "where": each.where,
+                "peak_bytes": each.peak_bytes,
+                "lifetime_peak_bytes": each.lifetime_peak_bytes,
+                "capacity_bytes": each.capacity_bytes,
+                "events": each.events,
+            }
+            for each in memory.allocators
+        ],
+        "peak_ns": memory.peak_ns,
+        "rounding_bytes": memory.rounding_bytes,
+        "fragmentation_ratio": memory.fragmentation_ratio,
+        "tensors": [
+            {
+                "kind": each.kind,
+                "op": each.op,
+                "layer": each.layer,
+                "dtype": each.dtype,
+                "shape": each.shape,
+                "count": each.count,
+                "bytes": each.bytes,
+                "born_ns": each.born_ns,
+                "life_ns": each.life_ns,
+            }
+            for each in memory.tensors
+        ],
+        "across_steps": None
+        if memory.across_steps is None
+        else [
+            {"op": h.op, "layer": h.layer, "dtype": h.dtype, "count": h.count, "bytes": h.bytes}
+            for h in memory.across_steps
+        ],
+        "course": None
+        if memory.course is None
+        else {
+            "time_ns": list(memory.course.time_ns),
+            "total_bytes": list(memory.course.total_bytes),
+            "parts": {
+                by: {name: list(values) for name, values in parts.items()}
+                for by, parts in memory.course.parts.items()
+            },
+        },
+        "expected_saving_bytes": memory.expected_saving_bytes,
+        "gap": [{"code": part.code, "bytes": part.bytes} for part in memory.gap],
+        "unexplained_bytes": memory.unexplained_bytes,
     }
 
 
+def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
+    """What was live at the peak, as the report and the table give it."""
+    return [
+        {"by": item.by, "name": item.name, "bytes": item.bytes}
+        | ({"estimated": True} if item.estimated else {})  # type: ignore[misc]
+        for item in memory.at_peak
+    ]
+
+
 def _on_host(diagnosis: Diagnosis) -> bool:
-    return diagnosis.account is not None and diagnosis.account.trace_basis == "host"
+    measured = diagnosis.account or diagnosis.window
+    return measured is not None and measured.trace_basis == "host"
 
 
 def _finding(finding: Finding) -> doc.Finding:
-    return {
+    body: doc.Finding = {
         "code": finding.code,
         "slug": finding.slug,
         "title": finding.title,
@@ -481,11 +557,14 @@ def _finding(finding: Finding) -> doc.Finding:
         "gain_ns_per_step": _ns(finding.gain_ns_per_step),
         "recovers_ns_per_step": _ns(finding.recovers_ns_per_step),
     }
+    if finding.cost_ns_in_window is not None:
+        body["cost_ns_in_window"] = _ns(finding.cost_ns_in_window)
+    return body
 
 
 def _rung(rung: Rung) -> doc.Rung:
     speedup = rung.speedup
-    return {
+    body: doc.Rung = {
         "from": rung.start,
         "to": rung.end,
         "observed": speedup.observed if speedup else None,
@@ -509,7 +588,67 @@ def _rung(rung: Rung) -> doc.Rung:
         "explanation": list(rung.explanation),
         "notes": list(rung.notes),
         "matching": None if rung.matching is None else _matching(rung.matching),
+        "learning": None if rung.learning is None else _learning(rung.learning),
     }
+    if rung.windows is not None:
+        body["windows"] = windows.document(rung.windows)
+    return body
+
+
+def _learning(found: Learning) -> doc.Learning:
+    """The losses of both runs after as many updates, and why something of it is not known."""
+    reason = found.reason or "the losses are not compared"
+    absent = {
+        field: reason
+        for field, value in (
+            ("window", found.window),
+            ("loss", found.loss[0]),
+            ("difference_ratio", found.difference_ratio),
+            ("interval", found.interval),
+        )
+        if value is None
+    }
+    if found.verdict == "not finite":
+        absent |= dict.fromkeys(absent, "one run's loss is not finite")
+    for side, one in zip(("from", "to"), found.applied, strict=True):
+        if one is None:
+            absent[f"updates.{side}"] = "which updates were skipped is not on record"
+    if found.per_update is None:
+        unknown = None in found.applied
+        absent["speedup_per_update"] = (
+            "which updates were skipped is not on record"
+            if unknown
+            else "as many updates as steps in both runs, or no observed speedup: it is that per step"
+        )
+    return {
+        "verdict": found.verdict,
+        "severity": found.severity,
+        "text": found.text,
+        "reason": found.reason,
+        "window": None if found.window is None else list(found.window),
+        "stretches": found.stretches,
+        "loss": {"from": found.loss[0], "to": found.loss[1]},
+        "difference_ratio": found.difference_ratio,
+        "interval": None if found.interval is None else list(found.interval),
+        "updates": {"from": _updates(found.applied[0]), "to": _updates(found.applied[1])},
+        "speedup_per_update": found.per_update,
+        "speedup_per_update_interval": None
+        if found.per_update_interval is None
+        else list(found.per_update_interval),
+        "speedup_per_update_text": found.per_update_text,
+        "curves": {"from": _points(found.curves[0]), "to": _points(found.curves[1])},
+        "absent": absent,
+    }
+
+
+def _updates(applied: Applied | None) -> doc.Updates | None:
+    if applied is None:
+        return None
+    return {"steps": applied.steps, "skipped": applied.skipped, "applied": applied.updates}
+
+
+def _points(curve: tuple[LossPoint, ...]) -> list[doc.LossPoint]:
+    return [{"updates": round(at, 3), "loss": loss} for at, loss in curve]
 
 
 def _matching(matching: Matching) -> doc.Matching:
@@ -519,6 +658,8 @@ def _matching(matching: Matching) -> doc.Matching:
         "by_layer_ratio": {"from": matching.by_layer_ratio[0], "to": matching.by_layer_ratio[1]},
         "only_from": [{"op": op, "ns_per_step": _ns(ns)} for op, ns in matching.only_from],
         "only_to": [{"op": op, "ns_per_step": _ns(ns)} for op, ns in matching.only_to],
+        "unmatched_from": [{"layer": layer, "reason": why} for layer, why in matching.unmatched_from],
+        "unmatched_to": [{"layer": layer, "reason": why} for layer, why in matching.unmatched_to],
     }
 
 
@@ -560,6 +701,8 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return (share.reason if share else None) or "the trace holds no accelerator"
     if room == "facts":
         return next((reasons[path] for path in _FACT_OF[leaf] if path in reasons), "not derivable")
+    if room == "account":
+        return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":
@@ -579,7 +722,17 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     if diagnosis.account is None and room != "memory":
         return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "memory":
-        return (
-            "the trace holds no allocator events" if diagnosis.memory is None else "no baseline to hold it to"
-        )
+        return _why_no_memory(leaf, diagnosis.memory)
     return "the evidence at hand does not give it"
+
+
+def _why_no_memory(leaf: str, memory: MemoryAccount | None) -> str:
+    if memory is None or not memory.at_peak:
+        return "the trace holds no allocator events"
+    if leaf == "across_steps":
+        return "the trace does not hold two steps"
+    if leaf in ("rounding_bytes", "fragmentation_ratio"):
+        return "the trace's allocator events do not state it"
+    if memory.saved_bytes is None:
+        return "no baseline to hold it to"
+    return memory.why_no_expectation or "not derivable"

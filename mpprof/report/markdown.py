@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, words
+from mpprof.report import comparing, content, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -40,6 +40,7 @@ def render(document: doc.Report) -> str:
         lines += [escape(" ".join(document["explanation"])), ""]
     lines += _time(document)
     units = content.matrix_units(document)
+    lines += _facts("Window", window.lines(document["window"]) if "window" in document else [])
     lines += _facts("Between steps", content.between(document["time"]))
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
@@ -59,6 +60,8 @@ def render_comparison(document: doc.Comparison) -> str:
         report = document["runs"][rung["to"]]
         lines += [f"**{escape(comparing.heading(document, rung))}**", ""]
         lines += [f"- {escape(line)}" for line in comparing.lines(document, rung)]
+        if "windows" in rung:
+            lines += ["", *_windows(rung["windows"])]
         lines += ["", *_gap(rung, content.step_ns(report))]
         for by, title in (("name", "kernel"), ("op", "op")):
             lines += _changes(comparing.changes(document, row, by), title)
@@ -81,12 +84,21 @@ def _joined(lines: Iterable[str]) -> str:
 
 def _time(document: doc.Report) -> list[str]:
     time = document["time"]
-    if time is None:
-        return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
-    column = words.column(time["step_ns"])
-    lines = [f"{escape(content.time_heading(time))}:", ""]
-    lines += ["| class | per step | share | hidden |", "| --- | ---: | ---: | ---: |"]
-    rows = content.time_rows(time)
+    if time is not None:
+        heading, rows, per = content.time_heading(time), content.time_rows(time), "per step"
+        return _breakdown(heading, rows, per, time["step_ns"])
+    if "window" in document:
+        found = document["window"]
+        rows = content.window_rows(found)
+        table = _breakdown(window.heading(found), rows, "in the window", found["span_ns"])
+        return [*table, *(f"- {escape(line)}" for line in window.what_is_not_said(found)), ""]
+    return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
+
+
+def _breakdown(heading: str, rows: list[content.TimeRow], per: str, whole_ns: float) -> list[str]:
+    column = words.column(whole_ns)
+    lines = [f"{escape(heading)}:", ""]
+    lines += [f"| class | {per} | share | hidden |", "| --- | ---: | ---: | ---: |"]
     for row in rows:
         hidden = words.duration(row.hidden_ns) if row.hidden_ns >= 1 else ""
         label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
@@ -145,6 +157,14 @@ def _ladder(document: doc.Comparison) -> list[str]:
         return []
     lines = [f"| {' | '.join(comparing.LADDER)} |", "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     lines += [f"| {' | '.join(map(escape, comparing.cells(row)))} |" for row in rows]
+    return [*lines, ""]
+
+
+def _windows(found: doc.WindowsOfTwo) -> list[str]:
+    lines = [f"| {' | '.join(windows.COLUMNS)} |", "| --- | ---: | ---: | ---: |"]
+    for row in windows.rows(found):
+        label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
+        lines.append(f"| {label} | {row.before} | {row.after} | {row.times} |")
     return [*lines, ""]
 
 

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, words
+from mpprof.report import comparing, content, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -104,6 +104,8 @@ def render_comparison(
         for line in comparing.lines(document, rung):
             page.paragraph(line, indent=2, hang=2)
         report = document["runs"][rung["to"]]
+        if "windows" in rung:
+            _windows(page, rung["windows"])
         _gap(page, rung, content.step_ns(report))
         for by, title in (("name", "kernels"), ("op", "ops")):
             _changes(page, comparing.changes(document, row, by), title)
@@ -148,13 +150,21 @@ def _ladder(page: _Page, document: doc.Comparison) -> None:
 
 def _time(page: _Page, document: doc.Report) -> None:
     time = document["time"]
-    if time is None:
+    if time is not None:
+        _breakdown(page, content.time_heading(time), content.time_rows(time), time["step_ns"])
+    elif "window" in document:
+        found = document["window"]
+        _breakdown(page, window.heading(found), content.window_rows(found), found["span_ns"])
+        for line in window.what_is_not_said(found):
+            page.paragraph(line, indent=2, hang=2)
+    else:
         page.heading("Where the step's time goes")
         page.paragraph(document["absent"].get("time", "not known"), label="not known: ", indent=2, hang=2)
-        return
-    page.heading(content.time_heading(time))
-    rows = content.time_rows(time)
-    column = words.column(time["step_ns"])
+
+
+def _breakdown(page: _Page, heading: str, rows: list[content.TimeRow], whole_ns: float) -> None:
+    page.heading(heading)
+    column = words.column(whole_ns)
     for line in _bars(rows, column, page.width):
         page.row(line)
     total = [row for row in rows if not row.part]
@@ -193,6 +203,8 @@ def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: in
 def _facts(page: _Page, document: doc.Report) -> None:
     page.lines.append("")
     facts = [(content.matrix_units(document), [content.tensor_core(document)])]
+    if "window" in document:
+        facts.insert(0, ("Window", window.lines(document["window"])))
     if between := content.between(document["time"]):
         facts.insert(0, ("Between steps", between))
     facts.append(("Speedup", content.speedup(document)))
@@ -263,6 +275,16 @@ def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
         else:
             page.row(f"  {command}")  # never broken: it is there to be copied
             page.paragraph(why, indent=4, style="dim")
+
+
+def _windows(page: _Page, found: doc.WindowsOfTwo) -> None:
+    rows = windows.rows(found)
+    label = max(len(windows.COLUMNS[0]), *(len(row.label) + 2 * row.part for row in rows))
+    page.row("")
+    page.row(f"  {windows.COLUMNS[0]:<{label}} {' '.join(f'{title:>12}' for title in windows.COLUMNS[1:])}")
+    for row in rows:
+        name = f"  {row.label}" if row.part else row.label
+        page.row(f"  {name:<{label}} {row.before:>12} {row.after:>12} {row.times:>12}")
 
 
 def _gap(page: _Page, rung: doc.Rung, step_ns: float | None) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from mpprof import traces
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError, UsageError
+from mpprof.folders import walk
 from mpprof.model.run import Run
 from mpprof.model.steps import StepTable
 from mpprof.traces.common import file_head
@@ -101,7 +103,8 @@ def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
     below = root != under and root.is_relative_to(under)
     own = root.name if root.name not in ("", "..") else root.resolve().name
     name = root.relative_to(under).as_posix() if below else own
-    nested = tuple(other for other in roots if other != root and other.is_relative_to(root))
+    after = roots[bisect_right(roots, root) :]  # sorted, so that what lies below a root follows it
+    nested = tuple(takewhile(lambda other: other.is_relative_to(root), after))
     records = tuple(sorted((root / "mpprof").glob("*.json*")))
     found = tuple(f for f in traces.find_traces(root) if not any(f.is_relative_to(other) for other in nested))
     return Place(name, root, (*records, *found), nested)
@@ -151,7 +154,7 @@ def _nothing(path: Path) -> MpprofError:
 
 def _links(path: Path) -> list[str]:
     """Links to directories under a directory."""
-    below = (Path(folder, name) for folder, names, _ in os.walk(path) for name in sorted(names))
+    below = (Path(folder, name) for folder, names, _ in walk(path) for name in sorted(names))
     return [each.relative_to(path).as_posix() for each in below if os.path.islink(each)]
 
 
@@ -172,7 +175,7 @@ def _looked_into(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    for folder, below, names in os.walk(path):
+    for folder, below, names in walk(path):
         below.sort()
         yield from (Path(folder, name) for name in sorted(names))
 
@@ -190,7 +193,7 @@ def closed(path: Path) -> tuple[UnreadableError, ...]:
         if error.errno not in (errno.ENOTDIR, errno.ENOENT):  # a file; gone since it was listed
             refused.append((str(error.filename), error.strerror or str(error)))
 
-    for folder, names, _ in os.walk(path, onerror=note):
+    for folder, names, _ in walk(path, note):
         if not os.access(folder, os.X_OK):
             refused.append((folder, os.strerror(errno.EACCES)))
             names.clear()
@@ -220,21 +223,29 @@ def _warned(run: Run, said: Sequence[str]) -> Run:
 
 
 @overload
-def load(path: Given, *, run: str | None = None) -> Run: ...
+def load(path: Given, *, run: str | None = None, step_range: str | None = None) -> Run: ...
 @overload
-def load(path: Several, *, run: str | None = None) -> tuple[Run, ...]: ...
-def load(path: Given | Several, *, run: str | None = None) -> Run | tuple[Run, ...]:
+def load(path: Several, *, run: str | None = None, step_range: str | None = None) -> tuple[Run, ...]: ...
+def load(
+    path: Given | Several, *, run: str | None = None, step_range: str | None = None
+) -> Run | tuple[Run, ...]:
     """Return the one run at a path; `run` picks among several by name or id, or "latest". A loaded run is
     returned as it is, and of a list one run for each.
+
+    `step_range` names the ranges of the trace (NVTX, `record_function`, TraceMe) that make its steps: an
+    exact name, or a regular expression between slashes, whose first group is the step's number. The run's
+    step log is then left out. Whether the trace has such ranges is seen when it is read.
 
     Where a run is picked by its name, others that cannot be read do not matter. Raises NotFoundError,
     UnreadableError, UsageError, or SeveralRunsError where a choice is needed.
     """
     if isinstance(path, list | tuple):
-        return tuple(load(each, run=run) for each in path)
-    if isinstance(path, Run):
-        return path
-    path = as_path(path)
+        return tuple(load(each, run=run, step_range=step_range) for each in path)
+    found = path if isinstance(path, Run) else _one(as_path(path), run)
+    return found if step_range is None else replace(found, step_range=step_range)
+
+
+def _one(path: Path, run: str | None) -> Run:
     if run is not None and run != "latest":
         named = [place for place in places(path) if place.name == run]
         if named:

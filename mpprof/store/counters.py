@@ -14,6 +14,7 @@ from typing import Any
 from mpprof.errors import TooNewError, UnreadableError
 from mpprof.model.kernels import FAMILIES, PLACEMENTS, PRECISIONS, Reason, Verdict
 from mpprof.store import formats, writing
+from mpprof.store.regular import read_regular
 
 Verdicts = dict[tuple[str, str], Verdict]
 """By (kernel name, card's name); card "" stands for any."""
@@ -34,9 +35,10 @@ def read_counters(root: Path) -> Verdicts:
     path = counters_path(Path(root))
     again = "Write it again with `mpprof counters FILE.csv --run RUN`, or delete it"
     try:
-        if path.stat().st_size > MOST_BYTES:
+        content = read_regular(path, MOST_BYTES)
+        if len(content) > MOST_BYTES:
             raise UnreadableError("is too large to be a counters file", where=str(path), next=again)
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(content.decode("utf-8"))
     except FileNotFoundError:
         return {}
     except OSError as error:

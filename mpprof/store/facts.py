@@ -22,6 +22,7 @@ from mpprof.model.run import (
 )
 from mpprof.store import formats
 from mpprof.store.columns import INT64
+from mpprof.store.regular import read_regular
 from mpprof.store.upgrades import upgrade, version_of
 
 Json = dict[str, Any]
@@ -49,9 +50,10 @@ def _load(path: Path) -> Json:
         next="Move it away to read the step log without the run's facts",
     )
     try:
-        if path.stat().st_size > MOST_BYTES:
+        content = read_regular(path, MOST_BYTES)
+        if len(content) > MOST_BYTES:
             raise damaged
-        record = json.loads(path.read_bytes(), parse_int=_whole)
+        record = json.loads(content, parse_int=_whole)
     except OSError as error:
         raise UnreadableError(
             f"cannot be read: {error.strerror or error}", where=str(path), next="Check its permissions"
@@ -197,6 +199,7 @@ def _fit(record: Json) -> FitFacts:
         steps_per_execution=_int(record, "steps_per_execution"),
         gradient_accumulation_steps=_int(record, "gradient_accumulation_steps"),
         non_finite_weights=tuple(map(str, spoiled)) if isinstance(spoiled, list) else None,
+        loss=_str(record, "loss"),
         input=_object(record, "input"),
     )
 

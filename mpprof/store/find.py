@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from mpprof.errors import NotFoundError
+from mpprof.folders import walk
 from mpprof.store import formats
 
 
@@ -31,15 +31,15 @@ def find_runs(path: Path) -> tuple[Path, ...]:
 
 def further_workers(root: Path) -> tuple[int, ...]:
     """The numbers of the workers beside the first whose files lie in this run, in order."""
-    folders = formats.folder_of(Path(root)).glob("worker-*")
-    found = (folder.name.removeprefix("worker-") for folder in folders if folder.is_dir())
+    workers = formats.folder_of(Path(root)).glob("worker-*")
+    found = (folder.name.removeprefix("worker-") for folder in workers if folder.is_dir())
     numbers = (int(number) for number in found if number.isdecimal() and len(number) < 9)
     return tuple(sorted(number for number in numbers if number > 0))
 
 
 def _walk(path: Path) -> list[Path]:
     found = []
-    for folder, names, _ in os.walk(path):
+    for folder, names, _ in walk(path):
         if formats.FOLDER in names and _holds_run(Path(folder)):
             found.append(Path(folder))
             names.remove(formats.FOLDER)
@@ -52,5 +52,5 @@ def _holds_run(root: Path) -> bool:
     folder = formats.folder_of(root)
     try:
         return (folder / formats.RUN_FILE).is_file() or (folder / formats.STEPS_FILE).is_file()
-    except PermissionError:  # `loading.closed` says of it that it cannot be opened
+    except OSError:  # `loading.closed` says of it that it cannot be opened
         return False

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.errors import UnreadableError
+from mpprof.store.regular import open_regular
 from mpprof.store.upgrades import upgrade, version_of
 
 Record = dict[str, Any]
@@ -64,10 +65,8 @@ def read_blocks(
     The first line is the schema. Damage is written into `faults` and never raised; raised are
     `UnreadableError` where the file cannot be opened or is none of ours and `TooNewError`.
     """
-    if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
-        raise UnreadableError("is no regular file", where=str(path), next="Remove it, or give another run")
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             yield from _read_blocks(file, path, family, faults, most_bytes)
     except FileNotFoundError:
         faults.missing = True

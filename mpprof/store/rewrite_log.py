@@ -9,6 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mpprof.errors import UnreadableError
+from mpprof.store.regular import read_regular
+
 REWRITE_LOG = "graph_rewrite.log"
 """Beside run.json: a log of the training, put there by hand."""
 MOST_BYTES = 64 << 20
@@ -37,7 +40,7 @@ def read_rewrite_log(text: str) -> dict[str, Any] | None:
 def rewrite_log_beside(folder: Path) -> dict[str, Any] | None:
     """The same of the log in a run's folder; None without one, or where it cannot be read."""
     try:
-        with (folder / REWRITE_LOG).open("rb") as opened:
-            return read_rewrite_log(opened.read(MOST_BYTES).decode("utf-8", "replace"))
-    except OSError:
+        text = read_regular(folder / REWRITE_LOG, MOST_BYTES).decode("utf-8", "replace")
+    except (OSError, UnreadableError):
         return None
+    return read_rewrite_log(text)

@@ -10,13 +10,13 @@ host that wrote the records is the last, else the first by name whose bytes are 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
 from mpprof.errors import NotFoundError
+from mpprof.folders import walk
 from mpprof.traces import formats
 from mpprof.traces.common import lazy_fetch
 from mpprof.traces.formats import RANKS, Known
@@ -46,7 +46,7 @@ def find_traces(path: Path, *, host: str | None = None) -> tuple[Path, ...]:
 
 def traces_under(folder: Path) -> list[Path]:
     """The traces of every session under a directory, in no order."""
-    return [file for root, _, names in os.walk(folder) for file in _chosen(Path(root), names)]
+    return [file for root, _, names in walk(folder) for file in _chosen(Path(root), names)]
 
 
 def _chosen(folder: Path, names: Iterable[str]) -> list[Path]:

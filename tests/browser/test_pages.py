@@ -213,6 +213,10 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     seen.open(f"/compare{query}")
     assert seen.marks("gap-0") == pytest.approx(gap_marks(document))
     assert seen.text("rung-0-observed") == words.speedup(document["speedup"]["observed"])
+
+    for page in PAGES:  # those that came later have their figures checked in a test of their own
+        if page.path not in ("/", "/steps", "/ops", "/layers", "/memory", "/compare"):
+            seen.open_well(f"{page.path}{query}")
     seen.assert_quiet()
 
 
@@ -227,6 +231,7 @@ def test_a_name_with_markup_is_shown_as_text_everywhere(chromium: Any, fake_serv
     seen.assert_quiet()
 
 
+@pytest.mark.full
 def test_a_hostile_trace_file_is_shown_as_text(chromium: Any, tmp_path: Path) -> None:
     space = Space()
     stream = space.plane("/device:GPU:0", 0).line(7, "Stream #7(Compute)")
@@ -258,6 +263,7 @@ def test_no_figure_offers_to_share_itself(chromium: Any, fake_server: str) -> No
     assert not [title for title in titles if title and ("share" in title.lower() or "cloud" in title.lower())]
 
 
+@pytest.mark.full
 def test_dark_and_light_are_switched_and_kept(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server, scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"
@@ -275,6 +281,7 @@ def test_dark_and_light_are_switched_and_kept(chromium: Any, fake_server: str) -
     seen.assert_quiet()
 
 
+@pytest.mark.full
 def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server, width=390)
     seen.open("/?run=mixed&baseline=fp32")
@@ -286,6 +293,7 @@ def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server:
     seen.assert_quiet()
 
 
+@pytest.mark.full
 def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server)
     seen.open("/?run=mixed&baseline=fp32")
@@ -300,6 +308,7 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     seen.assert_quiet()
 
 
+@pytest.mark.full
 def test_an_unreadable_run_and_an_unknown_one_are_one_card(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server)
     for run in ("broken", "nowhere"):
@@ -335,6 +344,7 @@ def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path
     assert alone.hosts <= {"local"}
 
 
+@pytest.mark.full
 def test_the_samples_are_served_as_the_report_prints_them(chromium: Any, sample_server: str) -> None:
 
     source = LogDirectory(SAMPLES)
@@ -350,6 +360,7 @@ def test_the_samples_are_served_as_the_report_prints_them(chromium: Any, sample_
     seen.assert_quiet()
 
 
+@pytest.mark.full
 def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: str) -> None:
 
     source = LogDirectory(SAMPLES)

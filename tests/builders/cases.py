@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from mpprof.model.account import (
     Cell,
     DeviceAccount,
     GapSlice,
+    KernelCalls,
     MatmulShare,
     Slice,
     Speedup,
@@ -115,7 +117,7 @@ def account(
             )
             slices.append(Slice(category, time, time / step, by=by))
     busy = sum(c.ns_per_step for c in cells if not c.category.startswith("idle_"))
-    main = DeviceAccount("/device:GPU:0", step, busy, 5, tuple(slices), tuple(cells))
+    main = DeviceAccount("/device:GPU:0", step, busy, 5, tuple(slices), tuple(cells), kernel_calls(cells))
     given = {
         "basis": "window" if wall_ms is None else "wall", "trace_basis": trace_basis, "step_ns": step,
         "wall_ns": None if wall_ms is None else wall_ms * MS, "window_ns": step, "device_ns": busy, "main": main,
@@ -123,6 +125,21 @@ def account(
         "numbered": "mpprof",
     }  # fmt: skip
     return Account(**{**given, **facts})
+
+
+def kernel_calls(cells: Sequence[Cell]) -> KernelCalls | None:
+    """What a trace of these cells would count: each call of a cell takes as long as the others."""
+    kernels = [c for c in cells if c.kernel and c.calls_per_step and c.category not in ("copy", "profiling")]
+    lengths = sorted(
+        (c.busy_ns_per_step or c.ns_per_step) / c.calls_per_step
+        for c in kernels
+        for _ in range(max(1, round(c.calls_per_step)))
+    )
+    return (
+        KernelCalls(sum(c.calls_per_step for c in kernels), median(lengths), sum(lengths))
+        if kernels
+        else None
+    )
 
 
 def share(of: Account, unknown_ratio: float = 0.0) -> TensorCoreShare:

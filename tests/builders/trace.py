@@ -152,13 +152,14 @@ class TraceBuilder:
         layer: str | None = None,
         phase: Phase = "other",
         region: str | None = None,
+        shape: str | None = None,
     ) -> None:
         owner = self._ops((op, "")) if op is not None else -1
         if owner >= 0:
             self._owners[owner] = (layer, phase)
-        names = [self._strings(text) for text in (allocator, dtype, region)]
+        names = [self._strings(text) for text in (allocator, dtype, region, shape)]
         self._allocations.append(
-            (time, free, names[0], size, live, -1, -1, -1, address, names[1], -1, owner, names[2])
+            (time, free, names[0], size, live, -1, -1, -1, address, names[1], names[3], owner, names[2])
         )
 
     def _sorted_kernels(self) -> list[dict[str, Any]]:

@@ -14,6 +14,13 @@ StatValue = int | float | str | bytes
 
 
 @dataclass(frozen=True)
+class Signed:
+    """A number that is written as int64, as the host tracer does with all of an event's own numbers."""
+
+    value: int
+
+
+@dataclass(frozen=True)
 class Ref:
     """A string stat that is written as a reference into the plane's stat metadata."""
 
@@ -57,7 +64,7 @@ class Line:
         name: str,
         start_ns: float,
         duration_ns: float,
-        stats: dict[str, StatValue | Ref] | None = None,
+        stats: dict[str, StatValue | Ref | Signed] | None = None,
         display: str = "",
     ) -> None:
         start_ps = round(start_ns * 1000) - self.timestamp_ns * 1000
@@ -80,7 +87,7 @@ class Plane:
     id: int
     name: str
     lines: list[Line] = field(default_factory=list)
-    stats: dict[str, StatValue | Ref] = field(default_factory=dict)
+    stats: dict[str, StatValue | Ref | Signed] = field(default_factory=dict)
     _events: dict[tuple[str, str], int] = field(default_factory=dict)
     _stats: dict[str, int] = field(default_factory=dict)
 
@@ -94,11 +101,13 @@ class Plane:
     def stat_id(self, name: str) -> int:
         return self._stats.setdefault(name, len(self._stats) + 1)
 
-    def stat(self, key: str, value: StatValue | Ref) -> bytes:
+    def stat(self, key: str, value: StatValue | Ref | Signed) -> bytes:
         head = tagged_varint(1, self.stat_id(key))
         match value:
             case Ref(text):
                 return head + tagged_varint(7, self.stat_id(text))
+            case Signed(number):
+                return head + tagged_varint(4, number)
             case bool() | int():
                 return head + tagged_varint(4 if value < 0 else 3, value)
             case float():

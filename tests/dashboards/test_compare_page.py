@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.pages import compare, verdict
 
 from mpprof.api import ladder, workflows
+from mpprof.model.document import LossPoint
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write
@@ -35,6 +37,26 @@ def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     hero = texts(verdict.content(report))
     assert all(said in hero for said in report["explanation"])
     assert "no finding explains" in hero
+
+
+def test_the_losses_of_both_runs_are_on_the_page() -> None:
+    curve: list[LossPoint] = [{"updates": 10.0 * at, "loss": 1.0 / at} for at in (1, 2, 3)]
+    runs = [workflows.load(SAMPLES / f"v100-convnet-{policy}") for policy in ("float32", "mixed-float16")]
+    document = documents.compare_document(ladder.compare(runs))
+    told = document["steps"][0]["learning"]
+    assert told is not None
+    assert told["verdict"] == "not judged"  # these samples do not state what was minimised
+    assert "Loss at equal applied updates: not judged" in texts(compare.content(document))
+    told |= {"severity": "warning", "text": "the runs diverge", "window": [10.0, 30.0],
+             "curves": {"from": curve, "to": curve}}  # fmt: skip
+    shown = texts(compare.content(document))
+    assert "The runs diverge" in shown
+    assert "Loss against applied updates" in shown
+    figure = figures.losses(told, ("<a>", "b"))
+    assert figure is not None
+    assert [list(line.x) for line in figure.data] == [[10.0, 20.0, 30.0]] * 2
+    assert "<" not in figure.data[0].name
+    assert (figure.layout.shapes[0].x0, figure.layout.shapes[0].x1) == (10.0, 30.0)
 
 
 def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_cost_is_the_claimed_cells_and_the_whatif_is_the_step_without_it() -> 
 
 
 def test_a_reachable_value_stays_in_the_whatif() -> None:
-    outcome = Found("s", "r", (), scale=Scale(0.01, 0.05, 0.2), claims=(Claim(0, attainable_ns=4 * MS),))
+    outcome = Found("s", (), scale=Scale(0.01, 0.05, 0.2), claims=(Claim(0, attainable_ns=4 * MS),))
     (finding,) = judge(c.case(account=THREE), [rule("MP503", outcome)], strict=True).findings
     assert finding.cost_ns_per_step == pytest.approx(6 * MS)
     assert finding.whatif_step_ns == pytest.approx(94 * MS)

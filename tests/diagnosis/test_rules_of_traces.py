@@ -86,6 +86,20 @@ def test_mp302_does_not_charge_what_the_profiler_added() -> None:
     assert got.cost_ns_per_step == pytest.approx(15 * c.MS)  # 25 of the 40 ms came with the profiler
 
 
+@pytest.mark.parametrize(("idle_ms", "cost_ms"), [(2, 17), (4, 19)], ids=["not launch-bound", "launch-bound"])
+def test_mp302_leaves_what_a_call_costs_a_baseline_too(idle_ms: float, cost_ms: float) -> None:
+    """Around the call, not between launches; a baseline that is launch-bound itself tells no price of a call."""
+    front = c.cell("idle_launch", idle_ms, cause="calling the function")
+    baseline = c.case(records=c.facts("float32"), account=c.account(front))
+    mine = c.account(
+        c.cell("idle_launch", 4, cause="calling the function"),
+        c.cell("idle_launch", 15, cause="between launches"),
+    )
+    assert finding("MP302", c.case(account=mine, baseline=baseline)).cost_ns_per_step == pytest.approx(
+        cost_ms * c.MS
+    )
+
+
 def test_mp302_in_a_distorted_window_leaves_the_time_of_the_devices_work() -> None:
     cells = (c.cell("idle_launch", 80), c.cell("profiling", -45), c.healthy(20, calls_per_step=2000))
     account = c.account(*cells, step_ms=55, wall_ms=55)

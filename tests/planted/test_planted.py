@@ -20,15 +20,7 @@ from tests.report import ranks
 PLANTED = {case.name: case for case in planted()}
 CLEAN = {training.name: (training, baseline) for training, baseline in clean()}
 QUIET = {case.name: case for case in quiet()}
-SEEDS_IN_CI = [
-    *range(7_000, 7_003),
-    pytest.param(
-        7_003, marks=pytest.mark.xfail(reason="MP302's cost is 11.5 % above the truth, 10 % are allowed")
-    ),
-]
-FAR = pytest.mark.xfail(
-    reason="MP304 counts the loss scale's kernels, not the idle time between their launches: 12 % too low"
-)
+SEEDS_IN_CI = range(7_000, 7_004)
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +67,7 @@ def test_the_planted_cause_comes_first(judged, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [
-        pytest.param(case.name, code, marks=FAR if case.name == "tf-v100-loss-scale" else ())
-        for case in PLANTED.values()
-        for code in case.twins
-        if case.cost_ns(code) is not None
-    ],
+    [(case.name, code) for case in PLANTED.values() for code in case.twins if case.cost_ns(code) is not None],
 )
 def test_its_cost_is_what_the_twin_without_it_does_not_take(judged, name: str, code: str) -> None:
     truth = PLANTED[name].cost_ns(code)

@@ -70,7 +70,7 @@ def _held_to(
     truth: Truth, outcomes: Mapping[str, commands.Outcome], report: Any, rows: list[Any]
 ) -> Iterator[tuple[str, str]]:
     if report is not None:
-        for check in (invariants.steps, invariants.between, invariants.waits):
+        for check in (invariants.steps, invariants.between, invariants.waits, invariants.memory):
             yield from (("report", fault) for fault in check(report, truth))
         text = outcomes["report text"].out
         yield from (("words", fault) for fault in invariants.words(report, truth, text))

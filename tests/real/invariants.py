@@ -151,6 +151,37 @@ def findings(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"findings cost {sum(costs) / step_ns:.0%} of the step"
 
 
+def memory(report: Mapping[str, Any], truth: Truth) -> Iterator[str]:
+    """Check the allocators' peaks and the course against the raw events, and that the divisions add up."""
+    account = report.get("memory")
+    if account is None:
+        if truth.allocators:
+            yield f"no memory account, though {truth.allocators[0].name} has events"
+        return
+    mine = {one["name"]: one for one in account["allocators"]}
+    for one in truth.allocators:
+        said = mine.get(one.name)
+        if said is None:
+            yield f"allocator {one.name} is missing"
+        elif (said["peak_bytes"], said["lifetime_peak_bytes"]) != (one.window_peak_bytes, one.peak_bytes):
+            yield f"{one.name} peaks at {said['peak_bytes']}, the raw events say {one.window_peak_bytes}"
+    peak = account["peak_bytes"]
+    for by in ("kind", "dtype", "layer", "op"):
+        total = sum(item["bytes"] for item in account["at_peak"] if item["by"] == by)
+        if total != peak:
+            yield f"what is live at the peak by {by} sums to {total}, the peak is {peak}"
+    unknown = sum(i["bytes"] for i in account["at_peak"] if i["by"] == "kind" and i["name"] == "unknown")
+    if unknown > TOLERANCE * peak:
+        yield f"{unknown / peak:.0%} of the peak is unknown"
+    raw = iter(next((one.live_bytes for one in truth.allocators if one.name == account["allocator"]), ()))
+    if not all(total in raw for total in account["course"]["total_bytes"]):
+        yield "the course of live bytes is not that of the raw events"
+    for by, parts in account["course"]["parts"].items():
+        sums = [sum(values) for values in zip(*parts.values(), strict=True)]
+        if sums != account["course"]["total_bytes"]:
+            yield f"the course by {by} does not sum to the live bytes"
+
+
 def words(report: Mapping[str, Any], truth: Truth, text: str) -> Iterator[str]:
     """Check that what is said fits the precision and the kind of trace."""
     said = _sentences(report)

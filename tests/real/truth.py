@@ -175,11 +175,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Allocator:
-    """One allocator's bytes: the peak since the process began, and the highest value in this window."""
+    """One allocator's bytes: the peak since the process began, the highest value in this window, and the value
+    after each event (`live_bytes`, in order of time)."""
 
     name: str
     peak_bytes: int
     window_peak_bytes: int
+    live_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -511,6 +513,7 @@ def _allocators(host: list[HostEvent]) -> Iterator[Allocator]:
             name=name,
             peak_bytes=max(int(one.get("peak_bytes_in_use", 0)) for one in stats),
             window_peak_bytes=max(int(one.get("bytes_allocated", 0)) for one in stats),
+            live_bytes=tuple(int(one.get("bytes_allocated", 0)) for one in stats),
         )
 
 

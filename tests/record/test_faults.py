@@ -498,7 +498,8 @@ def test_a_disk_that_is_full_when_the_trace_is_written(
 ) -> None:
     with small_disk(tmp_path / "disk", *in_memory("size=36k")) as disk:
         assert patient.train(callback(disk / "run", profile_steps=WINDOW)) == patient.healthy
-        check(caplog, disk / "run", STEPS)
+        # Lines that meet the disk while the profiler fills it are lost; those before the window are not.
+        check(caplog, disk / "run", (WINDOW[0] - 2, STEPS))
 
 
 @real

@@ -56,6 +56,7 @@ def test_a_result_is_shown_without_a_port(
     assert said.endswith("More: mpprof report run")  # from where it was trained
 
 
+@pytest.mark.full
 def test_the_cells_of_a_real_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In Jupyter's own kernel, where that is installed: Colab's and Kaggle's cells show `text/html`, too."""
     nbclient = pytest.importorskip("nbclient", reason="no Jupyter here: pip install nbclient ipykernel")
@@ -105,6 +106,7 @@ def compared(folder: Path) -> None:
     (folder / "answers.json").write_text(json.dumps(answers))
 
 
+@pytest.mark.full
 def test_policies_are_compared_on_jax(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     done_on_jax(compared, tmp_path)

@@ -16,14 +16,13 @@ from mpprof.model.account import (
     EstimatedSpeedup,
     GapSlice,
     MatmulShare,
-    MemoryAccount,
-    MemoryItem,
     Slice,
     Speedup,
     TensorCoreShare,
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Comparison, Diagnosis, Evidence, Finding, KernelChange, Rung, Unable
+from mpprof.model.memory import MemoryAccount, MemoryItem
 from mpprof.model.run import FitFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary
 

@@ -58,6 +58,7 @@ def same(one: Any, other: Any) -> bool:
         np.array_equal(getattr(one, each.name), getattr(other, each.name))
         and getattr(one, each.name).dtype == getattr(other, each.name).dtype
         for each in fields(one)
+        if getattr(one, each.name) is not None or getattr(other, each.name) is not None
     )
 
 
@@ -295,9 +296,9 @@ def test_of_a_recorded_trace_a_warm_report_reads_a_part(
     assert capsys.readouterr().out == cold
     (entry,) = entries(folder)
     whole = sum(path.stat().st_size for path in entry.iterdir() if path.name != "meta.json")
-    opened.pop("kernels.bytes.npy", None)  # the rate of large copies is shown
-    assert 0 < sum(opened.values()) < whole / 5  # no host event is shown: none is read
-    assert not [name for name in opened if name.startswith("host.")]
+    assert 0 < sum(opened.values()) < whole
+    assert "kernels.details.npy" not in opened
+    assert "host.start_ns.npy" in opened  # what the device waited for is shown, without steps, too
 
 
 def test_nothing_is_read_of_a_table_until_it_is_asked_for(path: Path, opened: dict[str, int]) -> None:

@@ -18,6 +18,7 @@ from tests.traces.peer import events_agree, ops_agree, steps_agree
 from tests.traces.test_damage import check
 
 ENVIRONMENTS = Path(os.environ.get("MPPROF_VERSIONS", Path(__file__).resolve().parents[2] / ".versions"))
+pytestmark = pytest.mark.full
 PYTHONS = sorted(ENVIRONMENTS.glob("*/bin/python"))
 
 

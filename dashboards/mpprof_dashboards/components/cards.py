@@ -154,6 +154,8 @@ def _cost(item: doc.Finding) -> html.Div:
         facts.append(("Gains", words.duration(gain), f"per step at best{lost}"))
     elif cost is not None:
         facts.append(("Costs", words.duration(cost), f"per step{lost}"))
+    elif (cost := item.get("cost_ns_in_window")) is not None:
+        facts.append(("Costs", words.duration(cost), "in the whole window"))
     if item["cost_bytes"] is not None:
         facts.append(("Costs", words.size(item["cost_bytes"]), "of memory"))
     if not facts:

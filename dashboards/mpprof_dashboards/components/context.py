@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mpprof.errors import NotFoundError
+from mpprof.errors import MpprofError, NotFoundError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components.text import sentence
@@ -43,6 +43,14 @@ class Context:
 
     def name_of(self, run: str | None) -> str:
         return next((entry.name for entry in self.entries if entry.id == run), str(run))
+
+
+def listed(source: RunSource) -> tuple[tuple[RunEntry, ...], MpprofError | None]:
+    """Return the runs that can be chosen, or none and the reason: the directory may be gone by now."""
+    try:
+        return source.entries(), None
+    except MpprofError as error:
+        return (), error
 
 
 @dataclass(frozen=True, slots=True)

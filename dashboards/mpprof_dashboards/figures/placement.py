@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 
 from mpprof.report import words
+from mpprof.report.content import slices_of
 from mpprof_dashboards import theme
 from mpprof_dashboards.figures.base import Bar, bars, time_scale
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 def matrix_work(document: doc.Report) -> go.Figure | None:
     """The matmul slice by placement and precision, largest first; None where the run has no such slice."""
-    slices = document["time"]["slices"] if document["time"] else []
-    matmul = next((part for part in slices if part["class"] == "matmul"), None)
+    per_step = "per step" if document["time"] else "in the window"
+    matmul = next((part for part in slices_of(document) if part["class"] == "matmul"), None)
     if matmul is None or not matmul["by"]:
         return None
     whole = matmul["ns_per_step"]
@@ -34,9 +35,9 @@ def matrix_work(document: doc.Report) -> go.Figure | None:
         items.append(
             Bar(name, ns, f"{words.duration(ns)} · {share}", theme.part_colour(place, precision),
                 pattern=theme.UNKNOWN_PATTERN if place == "unknown" else "", key=f"{place}/{precision}",
-                hover=f"{name}: {words.duration(ns)} per step, {share} of the matrix time")
+                hover=f"{name}: {words.duration(ns)} {per_step}, {share} of the matrix time")
         )  # fmt: skip
-    return bars(items, x_title=f"Time per step ({unit})", per=per)
+    return bars(items, x_title=f"Time {per_step} ({unit})", per=per)
 
 
 def kernel_time(rows: Sequence[doc.KernelRow]) -> go.Figure | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 
 from mpprof.report import words
+from mpprof.report.window import as_slices
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape
 from mpprof_dashboards.figures.base import Bar, bars, time_scale
@@ -121,10 +122,17 @@ def _line(figure: go.Figure, ns: float, per: float, name: str, row: int = 0) -> 
 
 def account(time: doc.Time) -> go.Figure | None:
     """The step class by class, adding up to the whole step; None without slices."""
-    slices = time["slices"]
+    return _classes(time["slices"], time["step_ns"], "step", "per step")
+
+
+def window(found: doc.Window) -> go.Figure | None:
+    """The whole window class by class, where no step can be told apart; None without slices."""
+    return _classes(as_slices(found), found["span_ns"], "window", "in the window")
+
+
+def _classes(slices: list[doc.Slice], step: float, whole: str, per_whole: str) -> go.Figure | None:
     if not slices:
         return None
-    step = time["step_ns"]
     unit, per = time_scale(step)
     items: list[Bar] = []
     position = 0.0
@@ -133,13 +141,13 @@ def account(time: doc.Time) -> go.Figure | None:
         share = "" if ns < 0 else f" · {words.percent(part['ratio'])}"
         items.append(
             Bar(theme.class_label(role), ns, f"{words.duration(ns)}{share}", theme.class_colour(role),
-                position, _pattern(role), _account_hover(part), role)
+                position, _pattern(role), _account_hover(part, per_whole), role)
         )  # fmt: skip
         position += ns
     items.append(
-        Bar("Whole step", step, words.duration(step), theme.TOTAL, key="step", hover="The whole step")
+        Bar(f"Whole {whole}", step, words.duration(step), theme.TOTAL, key="step", hover=f"The whole {whole}")
     )
-    return bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
+    return bars(items, x_title=f"Time {per_whole} ({unit})", per=per, connect=True)
 
 
 def _account_order(part: doc.Slice) -> tuple[int, float]:
@@ -149,9 +157,9 @@ def _account_order(part: doc.Slice) -> tuple[int, float]:
     return group, -part["ns_per_step"]
 
 
-def _account_hover(part: doc.Slice) -> str:
+def _account_hover(part: doc.Slice, per_whole: str) -> str:
     role, hidden = part["class"], part["hidden_ns_per_step"]
-    parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} per step"]
+    parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} {per_whole}"]
     if hidden:
         parts.append(f"{words.duration(hidden)} more hidden behind other work")
     for piece in part["by"]:

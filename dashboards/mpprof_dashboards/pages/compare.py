@@ -11,11 +11,11 @@ import dash_mantine_components as dmc
 from dash import Input, Output, State, html
 
 from mpprof.errors import MpprofError
-from mpprof.report import comparing, words
+from mpprof.report import comparing, windows, words
 from mpprof.report.content import recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
-from mpprof_dashboards.components.context import Context, Page
+from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.grid import Column, grid
 from mpprof_dashboards.components.text import sentence
@@ -121,6 +121,8 @@ def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
         return cards.section(title, cards.empty("These runs cannot be compared", rung["refused"]))
     labels, card_note = rung["labels"], rung.get("cards")
     doubts = [*([f"The runs are unlike: {'; '.join(labels)}"] if labels else []), *(rung.get("notes") or [])]
+    if "windows" in rung and None in (step_ns(start), step_ns(end)):
+        return _windows(row, title, rung["windows"], doubts, rung["findings"])
     return cards.section(
         title,
         cards.warnings(doubts) if doubts else None,
@@ -138,10 +140,52 @@ def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
             _tile("Step before", step_ns(start), words.duration, "", f"rung-{row}-from"),
             _tile("Step after", step_ns(end), words.duration, "", f"rung-{row}-to"),
         ),
+        _learning(row, rung, start, end),
         _gap(row, rung, start, end),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
         *(cards.finding(item) for item in rung["findings"]),
     )
+
+
+def _windows(
+    row: int, title: str, found: doc.WindowsOfTwo, doubts: list[str], findings: list[doc.Finding]
+) -> html.Section:
+    """Two whole windows side by side, where not both runs have steps."""
+    head = html.Tr(
+        [html.Th(text, className="mp-number" if at else "") for at, text in enumerate(windows.COLUMNS)]
+    )
+    body = [
+        html.Tr(
+            [
+                html.Td(f"\u2003{each.label}" if each.part else each.label),
+                *(html.Td(text, className="mp-number") for text in (each.before, each.after, each.times)),
+            ]
+        )
+        for each in windows.rows(found)
+    ]
+    table = html.Table([html.Thead(head), html.Tbody(body)], className="mp-table", id=f"windows-{row}")
+    return cards.section(
+        f"{title}: windows, not steps",
+        cards.warnings(doubts) if doubts else None,
+        cards.remarks(found["statements"]),
+        html.Div(table, className="mp-card mp-scroll"),
+        *(cards.finding(item) for item in findings),
+    )
+
+
+def _learning(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
+    """The losses after as many applied updates, and what they say; nothing where no step was recorded."""
+    found = rung.get("learning")
+    if found is None or (start["steps"] is None and end["steps"] is None):
+        return None
+    said = [text for text in (found["text"], found["speedup_per_update_text"]) if text]
+    drawn = figures.losses(found, (start["run"]["name"], end["run"]["name"]))
+    doubts = cards.warnings(said) if found["severity"] in ("warning", "error") else cards.remarks(said)
+    parts: list[Any] = [html.Div(doubts, id=f"learning-{row}")]
+    if drawn is not None:
+        note = "Means of stretches of steps. Shaded: where the two are compared."
+        parts.append(graph(drawn, f"losses-{row}", title="Loss against applied updates", note=note))
+    return html.Div(parts)
 
 
 def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = "") -> html.Div:
@@ -201,7 +245,7 @@ def register(app: dash.Dash) -> None:
     """The chooser writes the ladder into the URL; the URL draws the page."""
 
     def choose_ladder(runs: list[str] | None, search: str | None) -> Any:
-        now = choices.read(search, app.server.config["MPPROF_SOURCE"].entries())
+        now = choices.read(search, listed(app.server.config["MPPROF_SOURCE"])[0])
         shown = now.ladder or tuple(run for run in (now.baseline, now.run) if run)
         ladder = tuple(runs or ())
         return dash.no_update if ladder == shown else replace(now, ladder=ladder).query()

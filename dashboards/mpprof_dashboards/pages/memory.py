@@ -28,7 +28,13 @@ def layout(context: Context) -> list[Any]:
 
 
 def content(document: doc.Report, steps: StepTable | None = None) -> list[Any]:
-    return [_summary(document), _at_peak(document), _course(document, steps)]
+    return [
+        _summary(document),
+        _in_trace(document),
+        _at_peak(document),
+        _tensors(document),
+        _course(document, steps),
+    ]
 
 
 def _summary(document: doc.Report) -> html.Section:
@@ -79,6 +85,49 @@ def _at_peak(document: doc.Report) -> html.Section | None:
     if not parts:
         parts = [cards.empty("Nothing is known of what was live", _NO_EVENTS)]
     return cards.section("Live at the peak", html.Div(parts, className="mp-grid-2"))
+
+
+def _in_trace(document: doc.Report) -> html.Section | None:
+    memory = document["memory"]
+    drawn = [(by, figures.course(memory, by)) for by in ("dtype", "kind")] if memory else []
+    parts = [
+        graph(figure, f"memory-{by}", title=f"Live memory by {'type' if by == 'dtype' else by}")
+        for by, figure in drawn
+        if figure is not None
+    ]
+    return cards.section("Over the trace", html.Div(parts, className="mp-grid-2")) if parts else None
+
+
+_COLUMNS = ("Size", "Count", "Type", "Shape", "Kind", "Layer", "Op", "Lives")
+
+
+def _tensors(document: doc.Report) -> html.Section | None:
+    """The largest tensors at the peak, and what outlives its step."""
+    memory = document["memory"]
+    tensors = memory.get("tensors", []) if memory else []
+    if not tensors:
+        return None
+    rows = [
+        (
+            words.size(t["bytes"]), words.count(t["count"]), t["dtype"], t["shape"], t["kind"], t["layer"],
+            t["op"], "outlives the trace" if t["life_ns"] is None else words.duration(t["life_ns"]),
+        )
+        for t in tensors
+    ]  # fmt: skip
+    return cards.section(
+        "Largest tensors at the peak",
+        html.Div(
+            html.Table(
+                [
+                    html.Thead(html.Tr([html.Th(column, scope="col") for column in _COLUMNS])),
+                    html.Tbody([html.Tr([html.Td(words.plain(cell)) for cell in row]) for row in rows]),
+                ],
+                className="mp-table",
+                id="memory-tensors",
+            ),
+            className="mp-card mp-scroll",
+        ),
+    )
 
 
 def _course(document: doc.Report, steps: StepTable | None) -> html.Section | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
-from mpprof.report import words
+from mpprof.report import window, words
 from mpprof.report.content import gap, lowered_by_host, plan, recorded_peak, step_ns
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
@@ -88,6 +88,10 @@ def tiles(document: doc.Report) -> html.Div:
 
 def _step_tile(document: doc.Report) -> html.Div:
     time, steps, value = document["time"], document["steps"], step_ns(document)
+    if value is None and "window" in document:
+        found = document["window"]
+        detail = f"no step can be told apart; busy {words.percent(found['busy_ns'] / found['span_ns'])}"
+        return cards.tile("Whole window", words.duration(found["span_ns"]), detail, id="window-span")
     if value is None:
         return cards.missing("Step time", why_absent(document, "steps.median_ns", "steps", "time"))
     p95 = steps["p95_ns"] if steps else None
@@ -159,6 +163,8 @@ def _memory_tile(document: doc.Report) -> html.Div:
 
 def _time(document: doc.Report) -> html.Section:
     title, time = "Where the step goes", document["time"]
+    if "window" in document:
+        return _window(document["window"])
     figure = waterfall.account(time) if time else None
     if figure is None or time is None:
         return cards.section(
@@ -168,6 +174,19 @@ def _time(document: doc.Report) -> html.Section:
     note = f"Every instant of a step on {basis}, in exactly one class. Crossed: nothing identifies it."
     drawing = graph(figure, "waterfall", title="The step, class by class", note=note)
     return cards.section(title, drawing, _estimate(document), cards.remarks(time["notes"]))
+
+
+def _window(found: doc.Window) -> html.Section:
+    """The whole window, where no step can be told apart: its title says so."""
+    note = "Every instant of the window, in exactly one class; not a step. Crossed: nothing identifies it."
+    figure = waterfall.window(found)
+    body = [*window.lines(found), *window.what_is_not_said(found)]
+    return cards.section(
+        "Where the window goes",
+        graph(figure, "waterfall", title=window.heading(found), note=note) if figure is not None else None,
+        html.Div(html.Ul([html.Li(sentence(line)) for line in body]), className="mp-card", id="window"),
+        cards.remarks(found["notes"]),
+    )
 
 
 _HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_steps="auto").'

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import Intervals, crowded, gaps, sweep, union
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.roofline import weighed
 from mpprof.analysis.kernels.placement_ops import inputs_precision
 from mpprof.analysis.layers.attribution import Ownership
-from mpprof.analysis.steps import boundaries, idle
+from mpprof.analysis.steps import idle
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.between import listed
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, threads_of
-from mpprof.analysis.steps.clocks import ClockShift
 from mpprof.analysis.steps.window import Window, window_of
 from mpprof.errors import UnableError
 from mpprof.model.account import (
@@ -32,6 +32,7 @@ from mpprof.model.account import (
     Cell,
     Class,
     DeviceAccount,
+    KernelCalls,
     MatmulShare,
     Phase,
     Slice,
@@ -110,7 +111,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
             where=trace.source.path.name,
             next='record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
         )
-    devices = [_device_account(trace, placements, ownership, window) for window in windows]
+    devices = [device_account(trace, placements, ownership, window) for window in windows]
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
     main, window = devices[order[0]], windows[order[0]]
     wall_ns = summary.median_ns if summary is not None else None
@@ -222,15 +223,17 @@ class _Work:
     category: NDArray[np.int8]  # row of CLASSES
 
 
-def _device_account(
+def device_account(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window
 ) -> DeviceAccount:
+    """Return the account of one device over the periods of its window, per step of the window."""
     instants = window.periods.instants()
     function_ns = instants.length_ns / window.steps
-    busy_ns, cells, hidden = _busy(trace, placements, ownership, window, instants)
+    work = _work(trace, placements, ownership, window, instants)
+    busy_ns, cells, hidden = _busy(trace, placements, ownership, window, work)
     cells += [
         Cell(category, ns / window.steps, cause=cause)
-        for (category, cause), ns in _idle(trace, window, instants).items()
+        for (category, cause), ns in _idle(trace, placements, ownership, window, instants).items()
     ]
     cells = _closed(cells, function_ns)
     step_ns = function_ns + (window.between_ns or 0.0)
@@ -238,20 +241,31 @@ def _device_account(
         cells.append(Cell("idle_between_steps", window.between_ns))
     slices = _slices(cells, step_ns, hidden)
     plane = trace.devices[window.device].plane
-    return DeviceAccount(plane, step_ns, busy_ns, window.steps, slices, tuple(cells))
+    counted = _calls(trace, work, window.steps)
+    return DeviceAccount(plane, step_ns, busy_ns, window.steps, slices, tuple(cells), counted)
 
 
 def _busy(
-    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, work: _Work
 ) -> tuple[float, list[Cell], dict[Class, float]]:
     """Per step: how long the device was busy, the cells of what ran, what was hidden behind other work."""
-    work = _work(trace, placements, ownership, window, instants)
     ranks = np.array([_LAST_RANKS.get(category, _COMPUTE_RANK) for category in CLASSES], np.int8)
     among = crowded(work.start_ns, work.end_ns)
     own = sweep(work.start_ns, work.end_ns, ranks[work.category], among)
     busy_ns = union(work.start_ns, work.end_ns).length_ns if len(among) else int(own.sum())
     cells = _cells(trace, placements, ownership, work, own, window.steps)
     return busy_ns / window.steps, cells, _hidden(work, own, among, window.steps)
+
+
+def _calls(trace: Trace, work: _Work, steps: int) -> KernelCalls | None:
+    """The kernels that start in the window, copies and fills apart; None of those of no kernel."""
+    rows = work.rows[work.begins & (work.category != CLASSES.index("profiling"))]
+    kernels = rows[trace.kernels.kind[rows] == WorkKind.KERNEL]
+    if not len(kernels):
+        return None
+    others = len(rows) - len(kernels)
+    took_ns = trace.kernels.duration_ns[kernels]
+    return KernelCalls(len(kernels) / steps, median(took_ns), int(took_ns.sum()) / steps, others / steps)
 
 
 def _work(
@@ -268,22 +282,32 @@ def _work(
     inside = np.flatnonzero((finish > begin) | begins)
     if len(inside) < len(rows):
         rows, begin, finish, begins = rows[inside], begin[inside], finish[inside], begins[inside]
+    phase, category = _roles(trace, placements, ownership, rows)
+    return _Work(rows, begin, finish, begins, placements.index[rows].astype(np.int64), phase, category)
+
+
+def _roles(
+    trace: Trace, placements: Placements, ownership: Ownership, rows: Int64
+) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """(row of PHASES, row of CLASSES) of each of these rows of the kernel table."""
+    table = trace.kernels
     other = PHASES.index("other")
     phases = np.concatenate([ownership.phase, [other]]).astype(np.int8)  # op -1 finds the last
     phase = phases[table.op[rows]]
-    verdict = placements.index[rows].astype(np.int64)
     roles = np.array(
         [[CLASSES.index(category_of(v, p)) for p in PHASES] for v in placements.verdicts], np.int8
     ).reshape(-1, len(PHASES))
-    category = roles[verdict, phase]
+    category = roles[placements.index[rows], phase]
     moved = table.kind[rows] != WorkKind.KERNEL
     category = np.where(
         moved & (category != CLASSES.index("profiling")), np.int8(CLASSES.index("copy")), category
     )
-    return _Work(rows, begin, finish, begins, verdict, phase, category)
+    return phase, category
 
 
-def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[idle.Part, int]:
+def _idle(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> dict[idle.Part, int]:
     """Idle time of all periods by class, and by cause where that is known."""
     table, rows = trace.kernels, window.rows
     start = pick(table.start_ns, rows)
@@ -297,8 +321,12 @@ def _idle(trace: Trace, window: Window, instants: Intervals) -> dict[idle.Part, 
     ):  # a call's last gap is ended by its return, not by the next one's work
         last = np.isin(pauses.end, instants.end) & ~np.isin(pauses.end, start)
     next_row = np.where(real & ~last, rows[np.minimum(following, len(rows) - 1)], -1)
+    checking = np.zeros(len(pauses), np.bool_)
+    ended = np.flatnonzero(next_row >= 0)
+    _, category = _roles(trace, placements, ownership, next_row[ended])
+    checking[ended] = category == CLASSES.index("loss_scale")
     return idle.classify(
-        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last,
+        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last, checking=checking,
         threads=threads_of(trace, window.device),
     )  # fmt: skip
 
@@ -442,22 +470,3 @@ def _against_the_wall(main: DeviceAccount, wall_ns: float | None, between_ns: fl
     slices = [replace(slice, ratio=slice.ns_per_step / wall_ns) for slice in kept]
     slices.sort(key=lambda slice: CLASSES.index(slice.category))
     return replace(main, step_ns=wall_ns, slices=tuple(slices), cells=tuple(cells))
-
-
-# --- without steps -----------------------------------------------------------------------------------------
-
-
-def cells_of_window(trace: Trace, placements: Placements, ownership: Ownership) -> list[Cell]:
-    """Return the cells of everything that the busiest device ran, for a trace of which no step can be told
-    apart: their times are of the whole window. Empty without an accelerator, or where it ran no kernel."""
-    table = trace.kernels
-    work = np.where(table.kind == WorkKind.KERNEL, table.duration_ns, 0)
-    busy = np.bincount(table.device, work, len(trace.devices))
-    if trace.basis == "host" or not busy.any():
-        return []
-    device = int(np.argmax(busy))
-    rows = np.flatnonzero(table.device == device)
-    start, end = table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
-    whole = boundaries.Periods(start[:1], end.max(keepdims=True), np.full(1, -1, np.int64), "window")
-    window = Window(device, whole, 1, rows, ClockShift(0, rows[:0]))
-    return _busy(trace, placements, ownership, window, whole.instants())[1]

@@ -256,6 +256,10 @@ def _owners(ownership: Ownership) -> tuple[list[tuple[str, ...]], NDArray[np.int
 # --- which intervals ---------------------------------------------------------------------------------------
 
 
+ALL_STEPS = (-1, 1 << 62)
+"""Every whole step, with or without a number."""
+
+
 def _work(trace: Trace, placements: Placements, steps: tuple[int, int] | None) -> _Work:
     rows = np.arange(len(trace.kernels)) if steps is None else _rows_of_steps(trace, *steps)
     return _Work(rows, trace.kernels.duration_ns[rows], placements.index[rows].astype(np.int64))
@@ -276,6 +280,12 @@ def _rows_of_steps(trace: Trace, first: int, last: int) -> Int64:
         for start, end in zip(whole.start_ns[wanted], whole.end_ns[wanted], strict=True):
             chosen |= (kernels.device == device) & (kernels.start_ns >= start) & (kernels.start_ns < end)
     if not chosen.any():
+        if (first, last) == ALL_STEPS:
+            raise UsageError(
+                "no work was launched in the ranges that make the steps",
+                where=str(trace.source.path),
+                next="Choose ranges around launches, or leave --step-range out",
+            )
         held = f"whole steps {min(found)} to {max(found)}" if found - {-1} else "no numbered whole step"
         raise UsageError(
             f"no work in steps {first} to {last}: the trace holds {held}",

@@ -1,16 +1,18 @@
 """Two runs laid side by side: which cells are the same work, what has no like in the other, what changed.
 
 Work is the same if class, phase and layer agree, and the op where both runs name it. Layers go by the mixed
-run's names: two models built in one process number theirs differently. Where the layers of one run are hardly
-those of the other (another backend, fusions that hide them), a class is compared as a whole.
+run's names (`layer_names`): two models built in one process number theirs differently. Where the layers of
+one run are hardly those of the other (another backend, fusions that hide them), a class is compared as a
+whole.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from mpprof.analysis.comparison.attainable import MatchKey, Part, parts
+from mpprof.analysis.comparison.layer_names import layer_names, process_scopes, unnumbered_op
 from mpprof.model.account import Account, Cell, Class
 from mpprof.model.finding import KernelChange, Matching
 from mpprof.model.run import Run
@@ -23,10 +25,10 @@ def aligned(
     baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run
 ) -> tuple[dict[MatchKey, Part], dict[MatchKey, Part]]:
     """The parts of both runs by role, the layers by the mixed run's names."""
-    renamed = _layer_names(baseline_run, mixed_run)
     before, after = baseline.main.cells, mixed.main.cells
-    b_keys = [_role(cell, renamed) for cell in before]
-    m_keys = [_role(cell, {}) for cell in after]
+    names = layer_names(baseline_run, mixed_run)
+    b_keys = _keys(before, baseline_run, names.of_baseline)
+    m_keys = _keys(after, mixed_run, str)
     whole = _compared_whole((b_keys, before), (m_keys, after))
     b_keys, m_keys = ([_without_layer(key, whole) for key in keys] for keys in (b_keys, m_keys))
     shared = set(b_keys) & set(m_keys)
@@ -59,11 +61,17 @@ def _without_layer(key: MatchKey, whole: Collection[Class]) -> MatchKey:
     return key._replace(layer=None) if key.category in whole else key
 
 
-def _role(cell: Cell, renamed: Mapping[str, str]) -> MatchKey:
-    layer = renamed.get(cell.layer, cell.layer) if cell.layer else None
+def _keys(cells: Sequence[Cell], run: Run, named: Callable[[str], str]) -> list[MatchKey]:
+    """The role of each cell, its layer by the other run's name (`named`)."""
+    scopes = process_scopes(run)
+    return [_role(cell, scopes, named) for cell in cells]
+
+
+def _role(cell: Cell, scopes: frozenset[str], named: Callable[[str], str]) -> MatchKey:
+    layer = named(cell.layer) if cell.layer else None
     family = cell.family if cell.category == "matmul" or cell.family == "random" else None
     # the end of the scope path: what stands before it names the model, which two runs may number differently
-    op = "/".join(cell.op.split("/")[-2:]) if cell.op else None
+    op = "/".join(unnumbered_op(cell.op, cell.layer, scopes).split("/")[-2:]) if cell.op else None
     return MatchKey(cell.category, cell.phase, layer, family, op)
 
 
@@ -71,25 +79,13 @@ def _coarse(key: MatchKey, shared: set[MatchKey]) -> MatchKey:
     return key if key in shared else key._replace(op=None)
 
 
-def _layer_names(baseline: Run, mixed: Run) -> dict[str, str]:
-    """The baseline's layers by the mixed run's names. They differ only where both models were built in one
-    process and named by number: then layers are matched by their place, if all classes agree."""
-    sides = [run.facts.model.layers if run.facts and run.facts.model else () for run in (baseline, mixed)]
-    if len(sides[0]) != len(sides[1]):
-        return {}
-    pairs = list(zip(*sides, strict=True))
-    if any(one.class_name != other.class_name for one, other in pairs):
-        return {}
-    return {one.name: other.name for one, other in pairs}
-
-
 def matching(baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run) -> Matching:
     """What of the two runs was aligned, and the ops of each that the other does not have."""
-    renamed = _layer_names(baseline_run, mixed_run)
-    sides = [
-        [(_role(cell, names), cell) for cell in account.main.cells if cell.op is not None]
-        for account, names in ((baseline, renamed), (mixed, {}))
-    ]
+    names = layer_names(baseline_run, mixed_run)
+    sides = []
+    for account, run, named in ((baseline, baseline_run, names.of_baseline), (mixed, mixed_run, str)):
+        cells = [cell for cell in account.main.cells if cell.op is not None]
+        sides.append(list(zip(_keys(cells, run, named), cells, strict=True)))
     keys = [{key for key, _ in side} for side in sides]
     shared = keys[0] & keys[1]
     layers = {key._replace(op=None) for key in keys[0]} & {key._replace(op=None) for key in keys[1]}
@@ -104,6 +100,8 @@ def matching(baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Ru
         by_layer_ratio=(_by_layer(sides[0], shared, layers), _by_layer(sides[1], shared, layers)),
         only_from=tuple(sorted(alone[0].items(), key=lambda item: -item[1])),
         only_to=tuple(sorted(alone[1].items(), key=lambda item: -item[1])),
+        unmatched_from=tuple(names.only_from.items()),
+        unmatched_to=tuple(names.only_to.items()),
     )
 
 
@@ -119,23 +117,51 @@ def _by_layer(
     return _share(side, either)
 
 
-def kernel_changes(baseline: Account, mixed: Account) -> tuple[KernelChange, ...]:
-    """Time per step of each kernel name and of each op in both runs, the largest difference first."""
-    changes = [*_changes(baseline, mixed, "name"), *_changes(baseline, mixed, "op")]
+def kernel_changes(
+    baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run
+) -> tuple[KernelChange, ...]:
+    """Time per step of each kernel name and of each op in both runs, the largest difference first. What both
+    have goes by the mixed run's name."""
+    names = layer_names(baseline_run, mixed_run)
+    sides = (
+        (baseline.main.cells, process_scopes(baseline_run), names.of_baseline),
+        (mixed.main.cells, process_scopes(mixed_run), str),
+    )
+    changes = [
+        KernelChange(texts[key], "name" if by == "name" else "op", before.get(key), after.get(key))
+        for by in ("name", "op")
+        for before, after, texts in [_changes(sides, by)]
+        for key in texts
+    ]
     return tuple(sorted(changes, key=lambda change: -abs((change.to_ns or 0.0) - (change.from_ns or 0.0))))
 
 
-def _changes(baseline: Account, mixed: Account, by: str) -> Sequence[KernelChange]:
-    sides: list[dict[str, float]] = []
-    for account in (baseline, mixed):
-        times: dict[str, float] = defaultdict(float)
-        for cell in account.main.cells:
-            key = cell.kernel if by == "name" else cell.op
-            if key is not None:
-                times[key] += cell.ns_per_step
-        sides.append(times)
-    before, after = sides
-    return [
-        KernelChange(key, "name" if by == "name" else "op", before.get(key), after.get(key))
-        for key in dict.fromkeys((*before, *after))
-    ]
+_WorkKey = tuple[str | None, str]
+_WorkSide = tuple[Sequence[Cell], frozenset[str], Callable[[str], str]]
+
+
+def _changes(
+    sides: tuple[_WorkSide, _WorkSide], by: str
+) -> tuple[dict[_WorkKey, float], dict[_WorkKey, float], dict[_WorkKey, str]]:
+    """The times of both runs by a key that they share, and what to call each: the later run's name for it."""
+    found: list[dict[_WorkKey, float]] = []
+    texts: dict[_WorkKey, str] = {}
+    for cells, scopes, named in sides:
+        times: dict[_WorkKey, float] = defaultdict(float)
+        for cell in cells:
+            text = cell.kernel if by == "name" else cell.op
+            if text is None:
+                continue
+            key = _work_key(cell, text, scopes, named)
+            texts[key] = text
+            times[key] += cell.ns_per_step
+        found.append(times)
+    return found[0], found[1], texts
+
+
+def _work_key(cell: Cell, text: str, scopes: frozenset[str], named: Callable[[str], str]) -> _WorkKey:
+    """An op is told by its layer as well; so is a kernel that is called by its op, as a CPU's are."""
+    if cell.op is None or cell.op not in text:
+        return None, text
+    layer = named(cell.layer) if cell.layer else None
+    return layer, text.replace(cell.op, unnumbered_op(cell.op, cell.layer, scopes))

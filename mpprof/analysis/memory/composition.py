@@ -1,43 +1,40 @@
-"""What held a device's memory at the peak, from the allocator's own events."""
+"""What held an allocator's memory at its peak, and when: from the allocator's own events."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership, joined
-from mpprof.model.account import MemoryAccount, MemoryItem, Phase
+from mpprof.analysis.memory import blocks as blocks_of
+from mpprof.analysis.memory import course, kinds, states
+from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.analysis.steps.calls import calls
 from mpprof.model.frozen import frozen
-from mpprof.model.steps import StepSummary
-from mpprof.model.trace import AllocationTable, Trace
+from mpprof.model.grouping import groups
+from mpprof.model.memory import KINDS, Allocator, By, Held, MemoryAccount, MemoryItem, Tensor
+from mpprof.model.run import Run
+from mpprof.model.trace import Trace
 
 Int64 = NDArray[np.int64]
-By = Literal["dtype", "op", "layer", "kind"]
 
-UNKNOWN = "unknown"
-BEFORE = "held before the window"
-"""Weights, optimizer slots and whatever else was allocated before the profiler started."""
-_DEVICE_ALLOCATOR = re.compile(r"gpu_?\w*\d|device", re.IGNORECASE)
+UNKNOWN, BEFORE = course.UNKNOWN, course.BEFORE
 _MOST_NAMES = 200
-
-_REGIONS = {"persist": "persistent", "persistent": "persistent", "temp": "workspace"}
-_KINDS: dict[Phase, str] = {
-    "forward": "activations", "backward": "gradients", "optimizer": "optimizer",
-    "loss_scale": "optimizer", "input": "input",
-}  # fmt: skip
+_MOST_TENSORS = 40
+_MOST_HELD = 20
 
 
 @frozen
-class _Peak:
-    """The live set at the peak: rows of the allocation table, and bytes allocated before the first event."""
+class _Labels:
+    """The name of every block's kind, type, op and layer, as codes into lists of names."""
 
-    bytes: int
-    rows: Int64
-    before_bytes: int
+    codes: dict[str, Int64]
+    texts: dict[str, list[str]]
+
+    def of(self, by: str, rows: Int64) -> list[str]:
+        return [self.texts[by][code] for code in self.codes[by][rows].tolist()]
 
 
 def why_not(trace: Trace) -> str | None:
@@ -46,102 +43,191 @@ def why_not(trace: Trace) -> str | None:
         return trace.missing["allocations"]
     if not len(trace.allocations):
         return "the trace holds no allocator events"
-    if not len(_device_rows(trace)):
-        return "the trace holds allocator events of the host only, none of a GPU"
+    if not blocks_of.allocators(trace):
+        return "the trace's allocator events do not state how much was allocated"
     return None
 
 
-def at_peak(trace: Trace, ownership: Ownership, summary: StepSummary | None) -> MemoryAccount | None:
-    """What was live when the fullest device allocator held most, within the trace.
+def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> MemoryAccount | None:
+    """Return what was live when the fullest allocator held most, within the trace, and the course until then.
 
-    None where there are no events of a device's allocator (`why_not` says which). The items of each `by`
-    sum to `peak_bytes`; what no event tells is `unknown`. `summary` is the run's own record, whose peak may
-    be higher: it covers steps outside the trace.
+    A device's allocator goes before the host's. None where there are no events (`why_not` says which). The
+    items of each `by` sum to `peak_bytes`; what no event tells is `unknown`. What is older than the trace is
+    split by the parameters and slots that `run` recorded, marked as estimated.
     """
     if why_not(trace) is not None:
         return None
-    peak = _peak(trace)
-    if peak is None:
-        return None
-    table, rows = trace.allocations, peak.rows
-    names: dict[By, list[str]] = {
-        "dtype": [_text(trace, at) for at in table.dtype[rows].tolist()],
-        "op": [trace.ops[at].name if at >= 0 else UNKNOWN for at in table.op[rows].tolist()],
-        "layer": [joined(ownership.layers_of(at)) or UNKNOWN for at in table.op[rows].tolist()],
-        "kind": [
-            _kind(_text(trace, region), ownership.phase_of(op))
-            for region, op in zip(table.region[rows].tolist(), table.op[rows].tolist(), strict=True)
-        ],
-    }
-    sizes = table.bytes[rows].tolist()
+    found = blocks_of.allocators(trace)
+    mine, rows = found[0]
+    table = trace.allocations
+    blocks = blocks_of.blocks(table, rows)
+    place = int(np.argmax(blocks.live_bytes))
+    total = int(blocks.live_bytes[place])
+    labels = _labels(trace, ownership, blocks, run)
+    live = np.flatnonzero(blocks.live(place))
+    lost = int(blocks.bytes[live].sum()) > total  # frees were lost: nothing can be said of what was live
+    live = live[:0] if lost else live
+    known = int(blocks.bytes[live].sum())
+    before = 0 if lost else min(max(0, blocks.older(place)), total - known)
+    requested = table.requested_bytes
+    asked = requested[blocks.row[live]] if requested is not None else np.empty(0, np.int64)
+    fragmentation = (
+        float(table.fragmentation_ratio[rows[place]])
+        if table.fragmentation_ratio is not None
+        else float("nan")
+    )
+    return MemoryAccount(
+        peak_bytes=total,
+        at_peak=_items(labels, blocks, live, total, before, states.recorded(run)),
+        allocator=mine.name,
+        allocators=tuple(each for each, _ in found),
+        peak_ns=int(table.time_ns[rows[place]]),
+        rounding_bytes=(
+            int((blocks.bytes[live] - asked).sum()) if len(asked) and (asked >= 0).all() else None
+        ),
+        fragmentation_ratio=fragmentation if np.isfinite(fragmentation) else None,
+        tensors=_tensors(trace, labels, blocks, live),
+        across_steps=_across(trace, labels, blocks),
+        course=course.course(
+            blocks,
+            table.time_ns[rows],
+            {by: (labels.codes[by], labels.texts[by]) for by in ("kind", "dtype")},
+        ),
+    )
+
+
+def _labels(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> _Labels:
+    table = trace.allocations
+    op, dtype = table.op[blocks.row], table.dtype[blocks.row]
+    of_op = {at: joined(ownership.layers_of(at)) or UNKNOWN for at in np.unique(op).tolist()}
+    layers = sorted(set(of_op.values()))
+    ops, op_code = np.unique(op, return_inverse=True)
+    dtypes, dtype_code = np.unique(dtype, return_inverse=True)
+    place = {name: code for code, name in enumerate(layers)}
+    layer_code = np.array([place[of_op[at]] for at in ops.tolist()], np.int64)
+    return _Labels(
+        {
+            "kind": kinds.kinds(trace, ownership, blocks, run).astype(np.int64),
+            "dtype": dtype_code,
+            "layer": layer_code[op_code] if len(op_code) else op_code,
+            "op": op_code,
+        },
+        {
+            "kind": list(KINDS),
+            "dtype": [_text(trace, at) for at in dtypes.tolist()],
+            "layer": layers,
+            "op": [trace.ops[at].name if at >= 0 else UNKNOWN for at in ops.tolist()],
+        },
+    )
+
+
+def _items(
+    labels: _Labels,
+    blocks: Blocks,
+    live: Int64,
+    total: int,
+    before: int,
+    recorded: states.States | None,
+) -> tuple[MemoryItem, ...]:
     items: list[MemoryItem] = []
-    for by, keys in names.items():
-        items += _items(by, keys, sizes, peak)
-    return MemoryAccount(peak.bytes, tuple(items))
+    bys: tuple[By, ...] = ("kind", "dtype", "layer", "op")
+    for by in bys:
+        codes = labels.codes[by][live]
+        sums: defaultdict[str, int] = defaultdict(int)
+        for code in np.unique(codes).tolist():
+            sums[labels.texts[by][code]] += int(blocks.bytes[live][codes == code].sum())
+        sums[UNKNOWN] += total - before - sum(sums.values())
+        estimated: list[MemoryItem] = []
+        if by == "kind":
+            estimated, rest = _split(before, recorded)
+            sums[BEFORE] += rest
+        else:
+            sums[UNKNOWN] += before
+        items += _largest(by, sums, estimated)
+    return tuple(items)
 
 
-def _device_rows(trace: Trace) -> Int64:
-    """Rows of the allocation table of allocators of device memory."""
-    column = trace.allocations.allocator
-    wanted = [row for row in np.unique(column).tolist() if row >= 0 and _of_device(trace.strings[row])]
-    return np.flatnonzero(np.isin(column, wanted))
+def _split(before: int, recorded: states.States | None) -> tuple[list[MemoryItem], int]:
+    """What is older than the trace as parameters, slots and the rest."""
+    if recorded is None:
+        return [], before
+    parameters = min(before, recorded.parameters)
+    slots = min(before - parameters, recorded.slots or 0)
+    found = [
+        MemoryItem("kind", "parameters", parameters, estimated=True),
+        MemoryItem("kind", "optimizer slots", slots, estimated=True),
+    ]
+    return [item for item in found if item.bytes], before - parameters - slots
 
 
-def _of_device(allocator: str) -> bool:
-    return bool(_DEVICE_ALLOCATOR.search(allocator)) and "host" not in allocator.lower()
-
-
-def _peak(trace: Trace) -> _Peak | None:
-    table, rows = trace.allocations, _device_rows(trace)
-    counted = rows[table.live_bytes[rows] >= 0]
-    if not len(counted):
-        return None
-    top = int(counted[np.argmax(table.live_bytes[counted])])
-    total = int(table.live_bytes[top])
-    own = rows[(table.allocator[rows] == table.allocator[top]) & (rows <= top)]
-    own = own[(table.address[own] >= 0) & (table.bytes[own] >= 0)]
-    live = _live(table, own)
-    if int(table.bytes[live].sum()) > total:
-        return _Peak(total, live[:0], 0)  # events were lost: nothing can be said of what was live
-    return _Peak(total, live, _before(table, own, total - int(table.bytes[live].sum())))
-
-
-def _live(table: AllocationTable, rows: Int64) -> Int64:
-    """The allocations that are not freed: the last event of their address."""
-    _, last = np.unique(table.address[rows][::-1], return_index=True)
-    rows = np.sort(rows[::-1][last])
-    return rows[~table.free[rows]]
-
-
-def _before(table: AllocationTable, rows: Int64, rest: int) -> int:
-    """Bytes from before the first event that are still held; `rest` is what no event accounts for."""
-    if not len(rows) or table.live_bytes[rows[0]] < 0:
-        return 0
-    first = int(rows[0])
-    size = int(table.bytes[first])
-    held = int(table.live_bytes[first]) + (size if table.free[first] else -size)
-    _, opening = np.unique(table.address[rows], return_index=True)
-    freed = rows[opening][table.free[rows[opening]]]  # their first event frees: they are older
-    return min(max(0, held - int(table.bytes[freed].sum())), rest)
-
-
-def _items(by: By, names: list[str], sizes: list[int], peak: _Peak) -> list[MemoryItem]:
-    total: defaultdict[str, int] = defaultdict(int)
-    for name, size in zip(names, sizes, strict=True):
-        total[name] += size
-    total[BEFORE if by == "kind" else UNKNOWN] += peak.before_bytes
-    total[UNKNOWN] += peak.bytes - peak.before_bytes - sum(sizes)
-    ordered = sorted(((n, b) for n, b in total.items() if b), key=lambda item: (-item[1], item[0]))
+def _largest(by: By, sums: dict[str, int], more: list[MemoryItem]) -> list[MemoryItem]:
+    ordered = [MemoryItem(by, name, size) for name, size in sums.items() if size] + more
+    ordered.sort(key=lambda item: (-item.bytes, item.name))
     small = ordered[_MOST_NAMES:]
-    items = [MemoryItem(by, name, size) for name, size in ordered[:_MOST_NAMES]]
     if small:
-        items.append(MemoryItem(by, f"{len(small)} smaller ones", sum(size for _, size in small)))
-    return items
+        rest = MemoryItem(by, f"{len(small)} smaller ones", sum(item.bytes for item in small))
+        return [*ordered[:_MOST_NAMES], rest]
+    return ordered
 
 
-def _kind(region: str, phase: Phase) -> str:
-    return _REGIONS.get(region) or _KINDS.get(phase, UNKNOWN)
+def _tensors(trace: Trace, labels: _Labels, blocks: Blocks, live: Int64) -> tuple[Tensor, ...]:
+    """The largest groups of blocks that were live, alike in kind, op, type and shape."""
+    table = trace.allocations
+    shape = table.shapes[blocks.row[live]]
+    columns = [labels.codes[by][live] for by in ("kind", "op", "dtype")]
+    group, first = groups([*columns, shape], len(live))
+    size = np.bincount(group, weights=blocks.bytes[live], minlength=len(first)).astype(np.int64)
+    found = []
+    for at in np.argsort(-size, kind="stable")[:_MOST_TENSORS].tolist():
+        rows = live[group == at]
+        ended = blocks.died[rows] != NEVER
+        born_ns = table.time_ns[blocks.row[rows]]
+        last = table.time_ns[blocks.rows[blocks.died[rows][ended]]]
+        one = rows[:1]
+        found.append(
+            Tensor(
+                kind=KINDS[int(labels.codes["kind"][one[0]])],
+                op=labels.of("op", one)[0],
+                layer=labels.of("layer", one)[0],
+                dtype=labels.of("dtype", one)[0],
+                shape=_text(trace, int(table.shapes[blocks.row[one[0]]])),
+                count=len(rows),
+                bytes=int(size[at]),
+                born_ns=int(born_ns.min()),
+                life_ns=int(last.max() - born_ns.min()) if ended.all() else None,
+            )
+        )
+    return tuple(found)
+
+
+def _across(trace: Trace, labels: _Labels, blocks: Blocks) -> tuple[Held, ...] | None:
+    """What is allocated in one step and outlives the next whole one, largest first. None where the trace does
+    not hold two steps."""
+    steps = calls(trace)
+    if steps is None or len(steps) < 2:
+        return None
+    time_ns = trace.allocations.time_ns
+    step = steps.at(time_ns[blocks.row])
+    ended = blocks.died != NEVER
+    death_ns = np.full(len(blocks), NEVER)
+    death_ns[ended] = time_ns[blocks.rows[blocks.died[ended]]]
+    follows = (step >= 0) & (step + 1 < len(steps))
+    next_end = steps.end_ns[np.minimum(step + 1, len(steps) - 1)]
+    rows = np.flatnonzero(follows & (death_ns >= next_end))
+    group, first = groups([labels.codes["op"][rows], labels.codes["dtype"][rows]], len(rows))
+    size = np.bincount(group, weights=blocks.bytes[rows], minlength=len(first)).astype(np.int64)
+    found = []
+    for at in np.argsort(-size, kind="stable")[:_MOST_HELD].tolist():
+        one = rows[first[at] : first[at] + 1]
+        op, layer, dtype = (labels.of(by, one)[0] for by in ("op", "layer", "dtype"))
+        found.append(Held(op, layer, dtype, int((group == at).sum()), int(size[at])))
+    return tuple(found)
 
 
 def _text(trace: Trace, row: int) -> str:
     return trace.strings[row] if row >= 0 else UNKNOWN
+
+
+def main(account: MemoryAccount) -> Allocator | None:
+    """The allocator that the account is of."""
+    return next((each for each in account.allocators if each.name == account.allocator), None)

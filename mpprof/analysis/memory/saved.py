@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpprof.model.account import MemoryAccount
+from mpprof.model.memory import MemoryAccount
 from mpprof.model.steps import StepSummary
 
 

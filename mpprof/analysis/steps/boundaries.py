@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import Intervals, latest
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps.calls import FUNCTIONS, Calls, calls, outermost, threads_of
+from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, Calls, calls, outermost, threads_of
 from mpprof.analysis.steps.clocks import clock_shift
 from mpprof.analysis.steps.repetition import begins, repetition
 from mpprof.model.frozen import frozen
@@ -118,6 +118,8 @@ def _attempts(trace: Trace, device: int, rows: Int64, kernels: Int64) -> Iterato
     found = calls(trace, device)
     if found is not None:
         yield _by_calls(trace, device, found, rows)
+        if found.family == RANGE:
+            return  # whoever names ranges asks for no other steps
     yield _by_group(trace, kernels)
     yield _by_steps_line(trace, device)
     if found is None:
@@ -150,7 +152,12 @@ def _by_calls(trace: Trace, device: int, found: Calls, rows: Int64) -> Periods:
         notes.append(f"cut by the collector (launches but no kernels) and left out: step {which}")
     whole = (first < _NEVER) & (until > start)
     if not whole.any():
-        return nothing(*notes, f"no call of the training function ({found.family}) launched kernels")
+        what = (
+            "range of that name"
+            if found.family == RANGE
+            else f"call of the training function ({found.family})"
+        )
+        return nothing(*notes, f"no {what} launched kernels")
     launched, lost = int(launches[whole].sum()), int(missing[whole].sum())
     ratio = lost / launched if launched else 0.0
     if lost:
@@ -213,7 +220,7 @@ def _lagging(trace: Trace, found: Calls, rows: Int64) -> bool:
     """Whether threads of their own launched these kernels, and not in the calls of their steps."""
     host, launch = trace.host, trace.kernels.launch[rows]
     other = host.thread[launch] != found.thread
-    if not len(rows) or 2 * np.count_nonzero(other) <= len(rows):
+    if found.family == RANGE or not len(rows) or 2 * np.count_nonzero(other) <= len(rows):
         return False
     at = found.at(host.start_ns[launch])
     if np.count_nonzero(other & (at < 0)) > _MOST_LATE * len(rows):

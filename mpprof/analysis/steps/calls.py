@@ -24,6 +24,8 @@ FUNCTIONS = ("function", "call")
 user's."""
 FAMILIES = ("function", "mpprof", "call", "keras", "tensorflow", "jax")
 """Whose intervals are believed first. `steps_line` is no host interval: a converter derived it."""
+RANGE = "range"
+"""Ranges that the user named as steps: then they are the only markers."""
 NUMBERED = ("mpprof", "keras", "tensorflow", "jax")
 """Markers that number the calls in them."""
 
@@ -75,8 +77,7 @@ def calls(trace: Trace, device: int = 0) -> Calls | None:
             rows = rows[(table.thread[rows] >= 0) & own[table.thread[rows]]]
         if not len(rows):
             continue
-        threads, counts = np.unique(table.thread[rows], return_counts=True)
-        thread = int(threads[np.argmax(counts)])
+        thread = _training_thread(trace, device, table.thread[rows], by_launches=family == RANGE)
         rows = rows[table.thread[rows] == thread]
         rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
         start, end = table.start_ns[rows], table.end_ns[rows]
@@ -85,6 +86,17 @@ def calls(trace: Trace, device: int = 0) -> Calls | None:
         found = Calls(table.number[rows], start, end, family, thread, "", start)
         return _with_fetch(trace, _numbered(trace, families, found))
     return None
+
+
+def _training_thread(trace: Trace, device: int, thread: NDArray[np.int32], *, by_launches: bool) -> int:
+    """The thread with most of these calls; of ranges the one that launches most of the device's work."""
+    threads, counts = np.unique(thread, return_counts=True)
+    if by_launches and len(threads) > 1:
+        launch = trace.kernels.launch[(trace.kernels.device == device) & (trace.kernels.launch >= 0)]
+        launched = np.bincount(trace.host.thread[launch], minlength=len(trace.threads))[threads]
+        if launched.any():
+            return int(threads[np.argmax(launched)])
+    return int(threads[np.argmax(counts)])
 
 
 def outermost(start: Int64, end: Int64) -> Bool:

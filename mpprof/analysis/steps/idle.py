@@ -46,6 +46,7 @@ COMPILE: Part = ("idle_compile", None)
 SYNC: Part = ("idle_sync", None)
 CALLING: Part = ("idle_launch", "calling the function")
 LAUNCHING: Part = ("idle_launch", "between launches")
+CHECKING: Part = ("idle_launch", "between launches of the loss scale")
 LEAVING: Part = ("idle_launch", "leaving the function")
 BLOCKED: Part = ("idle_other", "blocked driver calls")
 HOST_OPS: Part = ("idle_other", "ops on the CPU")
@@ -54,7 +55,8 @@ UNKNOWN: Part = ("idle_other", None)
 _DISPATCH: Part = ("idle_launch", "ops that launch")  # LAUNCHING, or HOST_OPS where one takes too long
 _PYTHON: Part = ("idle_launch", "Python")  # CALLING, or UNKNOWN where it takes too long
 _PARTS = (
-    INPUT, COMPILE, SYNC, CALLING, LAUNCHING, LEAVING, BLOCKED, HOST_OPS, QUEUED, UNKNOWN, _DISPATCH, _PYTHON,
+    INPUT, COMPILE, SYNC, CALLING, LAUNCHING, CHECKING, LEAVING, BLOCKED, HOST_OPS, QUEUED, UNKNOWN,
+    _DISPATCH, _PYTHON,
 )  # fmt: skip
 _ROW = {part: row for row, part in enumerate(_PARTS)}
 
@@ -71,13 +73,14 @@ def classify(
     shift: ClockShift,
     *,
     last: Bool | None = None,
+    checking: Bool | None = None,
     threads: Bool | None = None,
 ) -> dict[Part, int]:
     """Idle nanoseconds by part; they sum to the length of `idle`.
 
     `next_row` is the row in the kernel table of the work that ends each gap, -1 where none does; `last` says
-    which gaps are after a step's last work, when the call only returns. `threads` says which threads are of
-    the device's host; None where all are.
+    which gaps are after a step's last work, when the call only returns; `checking`, which are ended by work
+    of the loss scale. `threads` says which threads are of the device's host; None where all are.
     """
     if not len(trace.host):
         return {UNKNOWN: idle.length_ns}
@@ -91,6 +94,10 @@ def classify(
             known = np.full(len(block), launcher is not None or trace.basis == "host")
             amounts = _amounts(layers, idle.start[block], idle.end[block], until[at : at + _BLOCK])
             _judge(amounts, known | last[block], last[block])
+            if checking is not None:
+                moved = np.where(checking[block], amounts[:, _ROW[LAUNCHING]], 0)
+                amounts[:, _ROW[CHECKING]] += moved
+                amounts[:, _ROW[LAUNCHING]] -= moved
             _do_not_split_below(amounts, shift.ns)
             total += amounts.sum(axis=0)
     return {part: ns for part, ns in zip(_PARTS, total.tolist(), strict=True) if ns}

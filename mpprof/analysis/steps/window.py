@@ -12,7 +12,7 @@ from mpprof.analysis.steps import boundaries
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.alignment import step_lines
 from mpprof.analysis.steps.boundaries import Periods
-from mpprof.analysis.steps.calls import FUNCTIONS, calls, steps_per_call
+from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, calls, steps_per_call
 from mpprof.analysis.steps.clocks import ClockShift, clock_shift
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
@@ -144,6 +144,8 @@ def _of_long_steps(periods: Periods) -> tuple[str, ...]:
 def _steps_of(trace: Trace, device: int, periods: Periods, line: Int64 | None, run: Run | None) -> int:
     """How many optimizer steps these periods hold: a call may run several, and so may several calls together.
     By the records, else by the batches that a call fetches."""
+    if periods.source == RANGE:
+        return len(periods)
     if line is not None and run is not None and run.steps is not None:
         return max(1, int(run.steps.covers[np.unique(line)].sum()))
     fit = run.last_fit if run is not None else None

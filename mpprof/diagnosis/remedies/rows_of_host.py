@@ -120,6 +120,12 @@ INPUT = (
     Row("MP310", UNKNOWN, "copy from pinned memory, while the step before runs", case="from outside", loop=True),
     Row(
         "MP310", ANY,
+        "an op whose tensor goes to the host and back runs on the CPU: use one that has a kernel for this type on "
+        "the GPU, or put its layer into float32",
+        "mpprof ops {run}", "there and back",
+    ),
+    Row(
+        "MP310", ANY,
         "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and build their "
         "results in place",
         "mpprof ops {run}", "within",

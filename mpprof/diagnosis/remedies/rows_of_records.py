@@ -227,6 +227,35 @@ RECORDS = (
         '{recorder}("logs/run", profile_steps="auto")', unless=(its.own_window,), loop=True,
     ),
     Row(
+        "record steps", KERAS, 'record with {recorder}("logs/run", profile_steps="auto"), which marks each step',
+        '{recorder}("logs/run", profile_steps="auto")', unless=(its.from_nsys,), loop=True,
+    ),
+    Row(
+        "record steps", TORCH, "call profiler.step() after each step", "profiler.step()", unless=(its.from_nsys,), loop=True,
+    ),
+    Row(
+        "record steps", TENSORFLOW, 'put tf.profiler.experimental.Trace("train", step_num=n, _r=1) round each step',
+        'with tf.profiler.experimental.Trace("train", step_num=n, _r=1):\n    train_step(batch)',
+        unless=(its.from_nsys,), loop=True,
+    ),
+    Row(
+        "record steps", JAX, 'put jax.profiler.StepTraceAnnotation("train", step_num=n) round each step',
+        'with jax.profiler.StepTraceAnnotation("train", step_num=n):\n    train_step(batch)',
+        unless=(its.from_nsys,), loop=True,
+    ),
+    Row(
+        "record steps", UNKNOWN, 'put {recorder}("logs/run", profile_steps="auto") round the training loop, which marks each step',
+        _LOOP, unless=(its.from_nsys,), loop=True,
+    ),
+    Row(
+        "record steps", TORCH, 'put torch.cuda.nvtx.range("step") round each step',
+        'with torch.cuda.nvtx.range("step"):\n    train_step(batch)', when=(its.from_nsys,), loop=True,
+    ),
+    Row(
+        "record steps", ANY - TORCH, 'put an NVTX range round each step: nvtx.annotate("step")',
+        'with nvtx.annotate("step"):\n    train_step(batch)', when=(its.from_nsys,), loop=True,
+    ),
+    Row(
         "record host events", ON_TENSORFLOW, "record host events too (host tracer level 2)",
         "options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2)", unless=(its.has_host_events, its.own_window, its.from_nsys),
         loop=True,

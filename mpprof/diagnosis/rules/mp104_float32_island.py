@@ -129,7 +129,7 @@ def judge(signals: Signals) -> Outcome:
             f"{evidence.listed(shown)} {'stays' if len(shown) == 1 else 'stay'} in float32 in a model "
             "that computes "
             f"in {half[0].compute_dtype}"
-            + (": {cost} a step ({share})" if costed else "; its cost needs a trace")
+            + (": {cost} {each} ({share})" if costed else "; its cost needs a trace")
         ),
         evidence=(
             evidence.text("float32 layers", evidence.listed(shown)),

@@ -45,7 +45,7 @@ def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers)
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     behind = {layer.name for layer, before in zip(facts[1:], facts, strict=False) if gives_float32(before)}
     rows = tuple(row for row in activation_casts(signals) if signals.cells[row].layer not in behind)
     claims = attainable.whole(rows)
@@ -56,7 +56,7 @@ def judge(signals: Signals) -> Outcome:
         summary=f"{evidence.listed(names)}: what they are fed is cast each step, " + "{cost} ({share})",
         evidence=(
             evidence.text("layers", evidence.listed(names)),
-            evidence.count("casts per step", sum(signals.cells[row].calls_per_step for row in rows)),
+            evidence.count("casts {per}", sum(signals.cells[row].calls_per_step for row in rows)),
         ),
         confidence="medium",
         scale=SCALE,

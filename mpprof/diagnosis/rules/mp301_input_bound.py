@@ -47,21 +47,21 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.05, error_ratio=0.20)
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.case.account is None:
+    if signals.case.measured is None:
         return _from_records(signals)
     share = need(signals.share("idle_input"))
     rows = signals.select(lambda cell: cell.category == "idle_input")
     if share >= SCALE.info_ratio:
         return Found(
-            summary="the device waits {cost} a step for input ({share})",
-            evidence=(evidence.ratio("step spent waiting for input", share, SCALE.crossed(share)),),
+            summary="the device waits {cost} {each} for input ({share})",
+            evidence=(evidence.ratio("{span} spent waiting for input", share, SCALE.crossed(share)),),
             scale=SCALE,
             claims=attainable.whole(rows),
         )
     hidden = need(signals.unattributed_idle_ratio)
     if share + hidden >= SCALE.warning_ratio and hidden > share:
         return Unable(
-            f"the device idles {format_ratio(hidden)} of the step and the trace does not show what "
+            f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show what "
             f"for{signals.hint('record host events')}"
         )
     return Clear(f"waiting for input takes {format_ratio(share)} of the step")

@@ -14,9 +14,11 @@ How we know
     nothing is claimed.
 
 What it costs
-    That idle time, less what the profiler itself added to the step (its work for every launch falls there).
+    That idle time, less what the profiler itself added to the step (its work for every launch falls there),
+    and less what a float32 baseline that is not launch-bound idles around its calls: so much a call costs.
     Where profiled steps take half as long again or more, its share of the profiled step, with low confidence,
-    and no more than the device's work leaves of an unprofiled one.
+    and no more than the device's work leaves of an unprofiled one. Without records nothing tells what the
+    profiler added: then it is the cost in profiled steps.
 
 What to do
     Give each kernel more to do, or launch less often:
@@ -37,10 +39,11 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis import evidence, launches
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Account
+from mpprof.model.account import KernelCalls
+from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP302", "launch-bound", "Kernels are shorter than their launch"
@@ -59,37 +62,37 @@ NOTABLE_RATIO = 0.01
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU, so that no kernels are launched")
-    account = need(signals.gpu_account)
-    rows = signals.select(lambda cell: cell.category == "idle_launch")
-    added = _added_by_profiling(signals, account, signals.time(rows))
-    idle_ns = signals.time(rows)
-    claims = tuple(Claim(row, added * signals.time((row,)) / idle_ns) for row in rows)
+    account = need(signals.gpu_activity)
+    claims = launches.claims(signals)
     share = signals.cost_ratio(claims)
     hidden = need(signals.unattributed_idle_ratio)
     if share < SCALE.info_ratio:
         if share + hidden >= SCALE.warning_ratio and hidden > share:
             return Unable(
-                f"the device idles {format_ratio(hidden)} of the step and the trace does not show "
+                f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show "
                 "what for (graphs of launches, command buffers, or no host events)"
                 f"{signals.hint('record without graphs')}{signals.hint('record host events')}"
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
-    median, launches = known(signals.median_kernel_ns), known(signals.launches_per_step)
-    short = median is not None and median < SHORT_KERNEL_NS
-    kernels = f"{format_count(launches and round(launches))} kernels a step"
-    summary = "the device idles {cost} a step ({share}) waiting for launches, "
-    summary += f"{kernels} of {format_ns(median)} in the median"
+    calls = known(signals.kernel_calls)
+    short = calls is not None and calls.median_ns < SHORT_KERNEL_NS
+    summary = "the device idles {cost} {each} ({share}) waiting for launches"
+    if calls is not None:
+        many = format_count(round(calls.per_step))
+        summary += f", {many} kernels {{each}}, {format_ns(calls.median_ns)} in the median"
+    added = launches.added_ns(signals)
     left_out = f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
+    if added < NOTABLE_RATIO * signals.whole_ns:
+        left_out = " (with what profiling added)" if launches.with_the_profilers(signals) else ""
     return Found(
         summary=summary,
         evidence=(
             evidence.ratio(
-                f"step idle for launches{left_out if added >= NOTABLE_RATIO * signals.whole_ns else ''}",
+                f"{{span}} idle for launches{left_out}",
                 share,
                 SCALE.crossed(share),
             ),
-            evidence.ns("median kernel", median, SHORT_KERNEL_NS),
-            evidence.count("kernels per step", launches),
+            *_counted(calls),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
         confidence="high" if short else "medium",
@@ -98,12 +101,14 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _added_by_profiling(signals: Signals, account: Account, idle_ns: float) -> float:
-    """What profiling added to this idle time of a step, in ns: host work for the most part, and so time
-    without launches. Where profiling distorted the step, what its share of an unprofiled one would leave too
-    little of for the device's work, which profiling does not change."""
-    if not account.wall_ns:
-        return 0.0
-    if signals.distorted:
-        return max(0.0, idle_ns - (account.wall_ns - account.device_ns) / signals.undistorted)
-    return max(0.0, account.window_ns - account.wall_ns)
+def _counted(calls: KernelCalls | None) -> tuple[Evidence, ...]:
+    """Kernels, and apart from them what is launched but computes nothing."""
+    if calls is None:
+        return ()
+    kernels = (
+        evidence.ns("median kernel", calls.median_ns, SHORT_KERNEL_NS),
+        evidence.count("kernels {per}", calls.per_step),
+    )
+    if not calls.copies_per_step:
+        return kernels
+    return (*kernels, evidence.count("copies and fills {per}", calls.copies_per_step))

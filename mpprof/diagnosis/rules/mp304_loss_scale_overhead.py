@@ -5,11 +5,16 @@ What it means
     host before it updates: several small kernels per variable and a wait.
 
 How we know
-    The time of such kernels in the account (`loss_scale`).
+    The time of such kernels in the account (`loss_scale`), and the idle time in which the device waited for
+    their launches: they are short, so that the host often falls behind.
 
 What it costs
-    Their time. The wait for the flag is part of `idle_sync` and not counted here, because the trace cannot
-    tell it from the wait for the logs.
+    Their time and that of those waits, less what the profiler added to launches where unprofiled steps tell.
+    Where the device waits as well for the launches of other kernels, the run is launch-bound as a whole, and
+    MP302 counts them all.
+
+    The wait for the flag is part of `idle_sync`: with a baseline, what the run waits longer than that is
+    counted; without one the trace cannot tell it from the wait for the logs.
 
 What to do
     Let XLA fuse them, use bfloat16, which needs no scaling, or fix the scale:
@@ -27,7 +32,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis import attainable, evidence, launches
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -42,6 +47,8 @@ BOUND = "device"
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25, normal=True)
 """A healthy small model without XLA spends a few percent so; a tenth is worth a change of the script."""
+MOST = 0.5
+"""Of the time between launches: below half of it the loss scale is not what makes the device wait."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -49,10 +56,10 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.category == "loss_scale")
-    claims = attainable.whole(rows) + _waits_for_the_flag(signals)
+    claims = attainable.whole(rows) + _waits_for_launches(signals) + _waits_for_the_flag(signals)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
-        return Clear(f"the loss scale's kernels take {format_ratio(ratio)} of the step")
+        return Clear(f"the loss scale's kernels and their launches take {format_ratio(ratio)} of the step")
     return Found(
         summary="checking and un-scaling gradients takes {cost} a step ({share})",
         evidence=(
@@ -62,6 +69,16 @@ def judge(signals: Signals) -> Outcome:
         scale=SCALE,
         claims=claims,
     )
+
+
+def _waits_for_launches(signals: Signals) -> tuple[Claim, ...]:
+    """Idle time that a kernel of the loss scale ended, because the host had not launched it yet; nothing
+    where kernels of other work are waited for more than those."""
+    waits = launches.between(signals)
+    own = {row for row in waits if signals.cells[row].cause == launches.OF_THE_LOSS_SCALE}
+    if signals.time(tuple(own)) < MOST * signals.time(waits):
+        return ()
+    return tuple(claim for claim in launches.claims(signals) if claim.cell in own)
 
 
 def _waits_for_the_flag(signals: Signals) -> tuple[Claim, ...]:

@@ -42,7 +42,7 @@ def judge(signals: Signals) -> Outcome:
     rows = signals.select(lambda cell: cell.category == "idle_launch")
     return Found(
         summary="training runs eagerly, op by op"
-        + (": the device idles {cost} a step ({share}) for it" if rows else ""),
+        + (": the device idles {cost} {each} ({share}) for it" if rows else ""),
         evidence=(evidence.text("run_eagerly", True),),
         severity="error",
         claims=attainable.whole(rows),

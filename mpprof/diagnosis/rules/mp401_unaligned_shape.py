@@ -62,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU: the rule of eight is the Tensor Cores'")
     if known(signals.accelerator) == "tpu":
         return _on_a_tpu(signals)
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     matmul = signals.select(lambda cell: cell.category == "matmul")
@@ -93,7 +93,7 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"{evidence.listed(names)}: sizes {evidence.listed([str(s) for s in odd])} are no "
             "multiple of 8, which costs "
-            "{cost} a step ({share})"
+            "{cost} {each} ({share})"
         ),
         evidence=(
             evidence.text("sizes", evidence.listed([str(s) for s in odd], 8), "multiples of 8"),

@@ -80,7 +80,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("it costs next to nothing")
     return Found(
-        summary=f"{words} is no multiple of 8: " + "{cost} a step ({share})",
+        summary=f"{words} is no multiple of 8: " + "{cost} {each} ({share})",
         evidence=(*shown, evidence.text("attainable value from", best.source)),
         confidence=best.confidence,
         scale=SCALE,

@@ -49,7 +49,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     mine = signals.select(lambda cell: cell.layer == first.name and cell.category == "matmul")
     channels = shapes.last_axis(first.input_shape) or _channels_of_kernels(signals, mine)
     if channels is None:
@@ -64,7 +64,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"{first.name} costs next to nothing, or runs on Tensor Cores")
     return Found(
         summary=f"{first.name} reads {channels} channels and runs off the Tensor Cores: up to "
-        + "{cost} a step ({share})",
+        + "{cost} {each} ({share})",
         evidence=(
             evidence.count("channels in", channels, shapes.ALIGNMENT),
             evidence.text("attainable value from", best.source),

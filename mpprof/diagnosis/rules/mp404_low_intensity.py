@@ -42,7 +42,7 @@ NOTABLE_RATIO = 0.20
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    account, peaks = need(signals.gpu_account), need(signals.peaks)
+    account, peaks = need(signals.gpu_activity), need(signals.peaks)
     rate, bandwidth = peaks.flops_per_s.get(signals.half or "fp16"), peaks.bandwidth_bytes_per_s
     if not rate or not bandwidth or not peaks.has_matrix_units:
         return Clear("the device has no 16-bit matrix units, or their rates are not known")
@@ -67,10 +67,10 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=(
             f"{evidence.listed(names)}: on Tensor Cores, but bound by memory, "
-            f"{format_ratio(ratio)} of the step: at most twice as fast as in float32"
+            f"{format_ratio(ratio)} of {{whole}}: at most twice as fast as in float32"
         ),
         evidence=(
-            evidence.ratio("matrix kernels below the ridge in the step", ratio, NOTABLE_RATIO),
+            evidence.ratio("matrix kernels below the ridge in {whole}", ratio, NOTABLE_RATIO),
             evidence.count("ridge of this device in FLOP per byte", ridge),
         ),
         confidence="medium",

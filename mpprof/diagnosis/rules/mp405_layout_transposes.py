@@ -45,16 +45,16 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.08, error_ratio=0.25)
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     ratio = need(signals.share("layout"))
     if ratio < SCALE.info_ratio:
         return Clear(f"layout changes take {format_ratio(ratio)} of the step")
     rows = signals.select(lambda cell: cell.category == "layout")
     return Found(
-        summary="transposes and layout changes take {cost} a step ({share})",
+        summary="transposes and layout changes take {cost} {each} ({share})",
         evidence=(
-            evidence.ratio("layout changes in the step", ratio, SCALE.info_ratio),
-            evidence.count("layout kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+            evidence.ratio("layout changes in {whole}", ratio, SCALE.info_ratio),
+            evidence.count("layout kernels {per}", sum(signals.cells[r].calls_per_step for r in rows)),
         ),
         cases=(_kind(signals),),
         scale=SCALE,

@@ -50,7 +50,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     fallbacks = signals.select(
         lambda cell: cell.layer in names and cell.category == "matmul" and cell.placement == "cuda_core"
     )
@@ -67,7 +67,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the grouped convolutions cost next to nothing")
     return Found(
         summary=f"{evidence.listed(sorted(names))}: grouped, and off the Tensor Cores: up to "
-        + "{cost} a step ({share})",
+        + "{cost} {each} ({share})",
         evidence=(
             evidence.text("layers", evidence.listed(sorted(names))),
             evidence.ns("their kernels off the Tensor Cores", signals.time(fallbacks)),

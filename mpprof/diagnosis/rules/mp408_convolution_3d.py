@@ -48,7 +48,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     mine = signals.select(lambda cell: cell.layer in names and cell.category == "matmul")
     if not mine:
         return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
@@ -62,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("they cost next to nothing")
     return Found(
         summary=f"{evidence.listed(sorted(names))}: 3-D, and off the Tensor Cores: "
-        + "{cost} a step ({share})",
+        + "{cost} {each} ({share})",
         evidence=(
             evidence.ns("their kernels off the Tensor Cores", signals.time(tuple(rows))),
             evidence.text("attainable value from", best.source),

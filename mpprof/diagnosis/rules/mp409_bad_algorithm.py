@@ -45,7 +45,7 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     suspects = signals.select(
@@ -67,7 +67,7 @@ def judge(signals: Signals) -> Outcome:
     ]
     return Found(
         summary=f"{evidence.listed(where)}: 16-bit, aligned, and still off the Tensor Cores: "
-        + "{cost} a step ({share})",
+        + "{cost} {each} ({share})",
         evidence=(
             evidence.text("heaviest kernel", signals.cells[heaviest].kernel),
             evidence.ns("such kernels", signals.time(tuple(rows))),

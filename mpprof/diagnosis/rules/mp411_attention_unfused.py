@@ -47,7 +47,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("other backends have fused attention")
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     mine = signals.select(lambda cell: _within(cell.layer, names))
     if not mine:
         return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
@@ -56,7 +56,7 @@ def judge(signals: Signals) -> Outcome:
     if ratio < INFO_RATIO:
         return Clear(f"softmax and masks of attention take {format_ratio(ratio)} of the step")
     return Found(
-        summary=f"softmax, masks and transposes of attention take {format_ratio(ratio)} of the step",
+        summary=f"softmax, masks and transposes of attention take {format_ratio(ratio)} of {{whole}}",
         evidence=(evidence.ratio("attention beside its products", ratio, INFO_RATIO),),
         severity="info",
         layers=tuple(sorted(names)),

@@ -67,7 +67,7 @@ class _Reason:
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     if not signals.computes.narrow:
         return Clear("the run does not compute in 16 bits")
     if signals.half == "bf16" and not eligibility.multiplies("bf16", known(signals.capability)):
@@ -87,12 +87,12 @@ def judge(signals: Signals) -> Outcome:
     heaviest = max(rows, key=lambda row: signals.cells[row].ns_per_step)
     return Found(
         summary=(
-            f"{format_ns(signals.time(rows))} of matrix work a step ({format_ratio(ratio)}) "
+            f"{format_ns(signals.time(rows))} of matrix work {{each}} ({format_ratio(ratio)}) "
             f"did not run in 16 bits on {signals.matrix_units}, and no narrower cause explains it: "
             + "; ".join(f"{_names(signals, own)}: {reason.text}" for reason, own in shown[:_MOST_REASONS])
         ),
         evidence=(
-            evidence.ratio("such matrix work in the step", ratio, NOTABLE_RATIO),
+            evidence.ratio("such matrix work in {whole}", ratio, NOTABLE_RATIO),
             evidence.text("heaviest kernel", signals.cells[heaviest].kernel),
             *((evidence.text("attainable value from", best.source),) if best else ()),
         ),

@@ -50,7 +50,7 @@ UNDER_XLA = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     if signals.half is None:
         return Clear("the run is not in mixed precision")
     facts = known(signals.layers)
@@ -79,7 +79,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"norms could give back {format_ratio(signals.cost_ratio(claims))} of the step")
     return Found(
         summary=(
-            "norm layers compute in float32 with casts around them: {cost} a step ({share}) could be "
+            "norm layers compute in float32 with casts around them: {cost} {each} ({share}) could be "
             "fused away"
         ),
         evidence=(

@@ -40,14 +40,15 @@ INFO_RATIO = 0.30
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     ratio = need(signals.share("elementwise"))
     if ratio < INFO_RATIO:
         return Clear(f"elementwise work takes {format_ratio(ratio)} of the step")
     return Found(
         summary=(
-            f"{format_ratio(ratio)} of the step is elementwise work, which 16 bits make at most twice as fast"
+            f"{format_ratio(ratio)} of {{whole}} is elementwise work, "
+            "which 16 bits make at most twice as fast"
         ),
-        evidence=(evidence.ratio("elementwise work in the step", ratio, INFO_RATIO),),
+        evidence=(evidence.ratio("elementwise work in {whole}", ratio, INFO_RATIO),),
         severity="info",
     )

@@ -47,7 +47,8 @@ warning."""
 
 
 def judge(signals: Signals) -> Outcome:
-    account = need(signals.account)
+    # What weights need is known of a step alone.
+    account = need(signals.activity if known(signals.layers) is None else signals.account)
     rows = signals.select(lambda cell: cell.category == "cast")
     total = signals.time(rows)
     needs = precision_overhead.needed_casts(signals.cells, signals.case.run, known(signals.peaks))
@@ -59,10 +60,10 @@ def judge(signals: Signals) -> Outcome:
         return _without_the_layers(signals, total / account.step_ns)
     calls = sum(signals.cells[row].calls_per_step for row in rows)
     return Found(
-        summary="casts that could be fused away take {cost} a step ({share})",
+        summary="casts that could be fused away take {cost} {each} ({share})",
         evidence=(
-            evidence.ratio("casts in the step", total / account.step_ns, SCALE.info_ratio),
-            evidence.count("cast kernels per step", calls),
+            evidence.ratio("casts in {whole}", total / account.step_ns, SCALE.info_ratio),
+            evidence.count("cast kernels {per}", calls),
             *((evidence.ns("casts of weights and round float32 norms", needed),) if needed else ()),
         ),
         confidence="high" if account.trace_basis == "device" else "medium",
@@ -76,10 +77,10 @@ def _without_the_layers(signals: Signals, ratio: float) -> Found:
     """What casts take is in the trace; what of it need not be is not."""
     return Found(
         summary=(
-            f"casts take {format_ratio(ratio)} of the step; how much of that weights and norms need is not "
+            f"casts take {format_ratio(ratio)} of {{whole}}; how much of that weights and norms need is not "
             f"known: the model's layers were not recorded{signals.hint('record model')}"
         ),
-        evidence=(evidence.ratio("casts in the step", ratio, SCALE.info_ratio),),
+        evidence=(evidence.ratio("casts in {whole}", ratio, SCALE.info_ratio),),
         cases=("without the layers",),
         confidence="low",
         severity="info",

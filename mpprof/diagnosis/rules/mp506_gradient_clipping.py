@@ -46,15 +46,15 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the optimizer clips nothing")
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     rows = signals.select(_clips)
     claims = attainable.whole(rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"clipping takes {format_ratio(signals.cost_ratio(claims))} of the step")
     return Found(
-        summary="clipping gradients takes {cost} a step ({share})",
+        summary="clipping gradients takes {cost} {each} ({share})",
         evidence=(
-            evidence.count("clipping kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+            evidence.count("clipping kernels {per}", sum(signals.cells[r].calls_per_step for r in rows)),
         ),
         scale=SCALE,
         claims=claims,

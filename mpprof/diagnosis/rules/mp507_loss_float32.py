@@ -41,7 +41,7 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     if signals.half is None:
         return Clear("the run is not in mixed precision")
     rows = signals.select(is_loss)
@@ -50,10 +50,10 @@ def judge(signals: Signals) -> Outcome:
     if ratio < SCALE.info_ratio:
         return Clear(f"the loss takes {format_ratio(ratio)} of the step")
     return Found(
-        summary="the loss takes {cost} a step ({share}) in float32",
+        summary="the loss takes {cost} {each} ({share}) in float32",
         evidence=(
             evidence.ns("kernels of the loss", signals.time(rows)),
-            evidence.count("kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+            evidence.count("kernels {per}", sum(signals.cells[r].calls_per_step for r in rows)),
         ),
         confidence="medium",
         scale=SCALE,

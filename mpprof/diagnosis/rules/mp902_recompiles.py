@@ -50,7 +50,7 @@ def judge(signals: Signals) -> Outcome:
     in_trace = known(signals.share("idle_compile"))
     if in_trace is not None and in_trace >= SCALE.info_ratio:
         return Found(
-            summary="the device idles {cost} a step ({share}) while the host traces or compiles",
+            summary="the device idles {cost} {each} ({share}) while the host traces or compiles",
             evidence=(evidence.ratio("idle while compiling", in_trace, SCALE.info_ratio),),
             scale=SCALE,
             claims=attainable.whole(signals.select(lambda cell: cell.category == "idle_compile")),

@@ -41,7 +41,7 @@ INFO_RATIO, WARNING_RATIO, ERROR_RATIO = 0.02, 0.10, 0.50
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     ratio = need(signals.tensor_core).unknown_ratio
     if ratio < INFO_RATIO:
         return Clear(f"{format_ratio(ratio)} of the kernel time is not recognised")

@@ -49,7 +49,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(
             f"{signals.case.trace_problem or 'there is no trace of this run'}{signals.hint('record window')}"
         )
-    need(signals.gpu_account)
+    need(signals.gpu_activity)
     kernels = trace.kernels
     total = int(kernels.duration_ns.sum())
     in_graph = int(kernels.duration_ns[np.flatnonzero(kernels.graph >= 0)].sum())

@@ -140,7 +140,7 @@ class Cache:
             for name, (size, _) in meta["files"].items():
                 if (entry / name).stat().st_size != size:
                     raise ValueError(f"{name} is cut off")
-            files = _Files(entry, meta["files"], read)
+            files = _Files(entry, meta["files"], read, _identity(entry))
             whole = {name: files.content(name) for name in columns.WHOLE}
             found = columns.decode(meta["body"], whole, files.column)
             os.utime(entry / _META)
@@ -211,6 +211,7 @@ class _Files:
     entry: Path
     known: dict[str, list[Any]]  # name -> [size, digest]
     read: Callable[[], Trace]
+    identity: tuple[int, int]
     afresh: Trace | None = None
 
     def content(self, name: str) -> bytes:
@@ -219,6 +220,12 @@ class _Files:
         if _digest(content) != self.known[name][1]:
             raise ValueError(f"{name} is damaged")
         return content
+
+    def _in_place(self) -> bool:
+        """Whether the entry is still the one that was opened, not removed nor replaced by another process."""
+        with suppress(OSError):
+            return _identity(self.entry) == self.identity
+        return False
 
     def column(self, table: str, column: str) -> Any:
         from mpprof.traces.cache import columns
@@ -230,11 +237,17 @@ class _Files:
             try:
                 return columns.column(self.content(name))
             except (OSError, *columns.ERRORS) as error:
-                if self.entry.is_dir():
+                if self._in_place():
                     _say_damaged(self.entry, error)
                     shutil.rmtree(self.entry, ignore_errors=True)
                 self.afresh = self.read()
         return getattr(getattr(self.afresh, table), column)
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    """Of a directory; a rename changes it, a look at its files does not."""
+    seen = folder.stat()
+    return seen.st_ino, seen.st_ctime_ns
 
 
 def _digest(content: bytes) -> str:

@@ -78,7 +78,8 @@ class HostRows:
     """What host threads did, in the order of the file: ops, calls, notes, module frames, memory events."""
 
     what: list[str] = field(default_factory=list)
-    """ "op", "call", "note", "range", "module", "frame" (an optimizer's), "memory"."""
+    """ "op", "call", "note", "range", "span" (a range that is no scope), "module", "frame" (an optimizer's),
+    "memory"."""
     thread: list[int] = field(default_factory=list)
     name: list[int] = field(default_factory=list)
     start_ns: list[int] = field(default_factory=list)

@@ -173,6 +173,8 @@ def _kinds(found: Collected) -> dict[tuple[str, int], HostKind]:
             kind = HostKind.INPUT if name.startswith("enumerate(DataLoader)") else HostKind.OP
         elif what == "call":
             kind = by_name
+        elif what == "span":
+            kind = HostKind.OTHER
         elif name.startswith((STEP, OWN_STEP)):
             kind = HostKind.MARKER
         else:

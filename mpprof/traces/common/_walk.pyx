@@ -16,7 +16,7 @@ import os
 
 from mpprof.traces.common.walk_reference import SHORTEST_EVENT, EventColumns, Fields
 
-CALLS = 2  # as in walk_reference when this was built
+CALLS = 3  # as in walk_reference when this was built
 
 cdef extern from *:
     """
@@ -351,7 +351,7 @@ cdef struct Walk:
     int64_t* int_columns  # one after the other
     int32_t* text_columns
     Texts names
-    int64_t* marks  # row, start and end of each
+    int64_t* marks  # row, start (of its tag) and end of each
     int64_t mark_count
     int64_t mark_room
     bint no_memory
@@ -428,7 +428,7 @@ cdef bint read_event(Walk* walk, Cursor* c, Event* event) noexcept nogil:
     return True
 
 
-cdef bint keep_event(Walk* walk, Event* event, const Field* field) noexcept nogil:
+cdef bint keep_event(Walk* walk, Event* event, int64_t begin, int64_t end) noexcept nogil:
     """Into the row. False where there is no memory for its mark."""
     cdef int64_t start_ns, offset = clamp(event.offset), duration = clamp(event.duration)
     cdef int64_t r = look_up(event.metadata, &walk.metadata)
@@ -449,8 +449,8 @@ cdef bint keep_event(Walk* walk, Event* event, const Field* field) noexcept nogi
             walk.mark_room = 2 * walk.mark_room + 64
         marks = walk.marks + 3 * walk.mark_count
         marks[0] = walk.row
-        marks[1] = field.value
-        marks[2] = field.value + field.size
+        marks[1] = begin
+        marks[2] = end
         walk.mark_count += 1
     walk.row += 1
     return True
@@ -460,7 +460,9 @@ cdef void walk_line(Walk* walk, Cursor c, int64_t shortest) noexcept nogil:
     cdef Field field
     cdef Cursor inner
     cdef Event event
+    cdef int64_t begin
     while c.at < c.end and not walk.no_memory:
+        begin = c.at
         if not read_field(walk.data, &c, &field):
             at_damage(walk, c.at)
             return
@@ -475,7 +477,7 @@ cdef void walk_line(Walk* walk, Cursor c, int64_t shortest) noexcept nogil:
             at_damage(walk, inner.at)
         elif event.aggregated:
             walk.aggregated += 1
-        elif not keep_event(walk, &event, &field):
+        elif not keep_event(walk, &event, begin, inner.end):
             walk.no_memory = True
 
 

@@ -34,7 +34,9 @@ def names(table: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(table))
 
 
-_DTYPES = {"Int64": np.int64, "Int32": np.int32, "Int8": np.int8, "Bool": np.bool_}
+_DTYPES = {
+    "Int64": np.int64, "Int32": np.int32, "Int8": np.int8, "Bool": np.bool_, "Float64": np.float64,
+}  # fmt: skip
 
 
 def table_of(table: type[_Table], n: int, **given: Any) -> _Table:

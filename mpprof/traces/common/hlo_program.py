@@ -61,7 +61,7 @@ Value = tuple[int, int]
 class Launch:
     """One instruction that runs. `count`: how often in one execution of the program; None: a loop whose
     number of turns is not stated. Bytes are of one execution: what it must read and write, less what it skips
-    of an operand that it only slices. `flops` leaves out the zeros between in a strided convolution's gradient.
+    of an operand that it only slices. `flops` leaves out the zeros that a strided gradient puts in.
     `reads` and `writes`: which values, by key, and how many bytes of each."""
 
     hlo: HloInstruction

@@ -19,8 +19,8 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
-CALLS = 2
-"""Grows with the arguments of `scan` and `events`, here and in the compiled walk."""
+CALLS = 3
+"""Grows with the arguments and results of `scan` and `events`, here and in the compiled walk."""
 
 SHORTEST_EVENT = 2
 """Bytes of an event that names anything; one with fewer is damage. So the columns of an event, at most some
@@ -65,7 +65,7 @@ class EventColumns(NamedTuple):
     text_start: Int64  # distinct texts that stand in the events themselves: where
     text_size: Int64
     marked_event: Int64  # rows of events whose metadata was marked, and their extent in the file
-    marked_start: Int64
+    marked_start: Int64  # with the tag: each can be walked again as a line of one event
     marked_end: Int64
     damage: int  # first damaged byte, -1
     damaged: int  # events (or rests of lines) that were left out
@@ -206,7 +206,7 @@ def events(
     `metadata_keys`/`metadata_rows` lead from an event's metadata id to its row, `stat_keys`/`stat_rows`
     from a stat's. `stat_slots` has the column of each row of the stats, -1 for none: the first `ints` are
     integers, the next `texts` text. The extents of events whose metadata row has a non-zero `marked` are
-    given as well, to read more of them.
+    given as well, tag included, to read more of them: each may be given as a line of its own.
     """
     _check_extents(len(buffer), starts, ends)
     data = memoryview(buffer)  # type: ignore[arg-type]
@@ -220,6 +220,7 @@ def events(
     first_damage, damaged, negative, aggregated = -1, 0, 0, 0
     for at, end in zip(starts.tolist(), ends.tolist(), strict=True):
         while at < end:
+            tag = at
             try:
                 number, wire, begin, size, at = _field(data, at, end)
             except _Damage as damage:
@@ -278,7 +279,7 @@ def events(
                 duration = 0
             start_ns = offset // 1000
             if 0 <= row < len(marked) and marked[row]:
-                marks.append((len(rows), begin, begin + size))
+                marks.append((len(rows), tag, begin + size))
             rows.append((row, start_ns, _clamp(offset + duration) // 1000 - start_ns))
             int_rows.append(int_row)
             text_rows.append(text_row)

@@ -216,7 +216,11 @@ def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, i
             _add(found, "note", tid, name, start, end)
             number = -1 if match["number"] is None else int(match["number"])
             marks.append((start, end, number, found.host.thread[-1]))
-        elif name and nested[row]:
+        elif name and not nested[row]:
+            _add(
+                found, "span", tid, name[:500], start, end
+            )  # may cross others: no scope, but a step if asked for
+        elif name:
             what, plain = _meaning(name)
             _add(found, what, tid, plain, start, end)
             if sequence := _SEQUENCE.search(name[:400]):

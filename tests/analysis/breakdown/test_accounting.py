@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpprof.analysis.breakdown.accounting import account, category_of, cells_of_window
+from mpprof.analysis.breakdown.accounting import account, category_of
 from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
 from mpprof.analysis.steps.boundaries import periods
 from mpprof.errors import UnableError
 from mpprof.model.account import CLASSES, PHASES, Account, Cell
 from mpprof.model.kernels import FAMILIES, UNKNOWN, Family, Placement, Reason, Verdict
 from mpprof.model.run import Run
-from mpprof.model.trace import HostKind
+from mpprof.model.trace import HostKind, WorkKind
 from tests.analysis.steps.test_statistics import MS, noisy, table
 from tests.builders.trace import TraceBuilder
 
@@ -126,6 +126,20 @@ def test_matmul_comes_before_other_compute_which_shares_and_hides_communication_
     assert (copied.bytes_per_step, copied.busy_ns_per_step) == (45e6, 30)
     assert found.main.busy_ns == 90
     assert next(c for c in found.main.cells if c.category == "comm").busy_ns_per_step == 45
+
+
+def test_copies_and_fills_are_no_kernels_and_the_median_is_that_of_the_calls() -> None:
+    """One name runs for 2 and for 30 ns; beside it a copy and a fill."""
+    b = TraceBuilder()
+    b.marker(1, -5, 100, thread=None)
+    for start, end in ((0, 2), (10, 12), (20, 22), (30, 60)):
+        b.kernel("add", start, end, op="add")
+    b.copy(62, 70)
+    b.kernel("Memset", 72, 73, kind=WorkKind.MEMSET, family="memset")
+    calls = judged(b).main.calls
+    assert calls is not None
+    assert (calls.per_step, calls.median_ns, calls.copies_per_step) == (4, 2, 2)
+    assert calls.ns_per_step == 36
 
 
 def test_two_kernels_of_one_class_share_and_hide_nothing() -> None:
@@ -342,6 +356,16 @@ def test_an_op_on_the_cpu_is_no_launching() -> None:
 # --- clocks ------------------------------------------------------------------------------------------------
 
 
+def test_waits_for_the_launches_of_the_loss_scale_stand_apart() -> None:
+    b = a_call(1000)
+    b.kernel("a", 150 * US, 300 * US, launch=(145 * US, 149 * US), thread="executor", op="x/MatMul")
+    b.kernel("b", 320 * US, 330 * US, launch=(310 * US, 315 * US), thread="executor", family="loss_scale")
+    b.kernel("c", 370 * US, 990 * US, launch=(350 * US, 365 * US), thread="executor", op="x/Add")
+    found = causes(b)
+    assert found["idle_launch", "between launches of the loss scale"] == 20 * US
+    assert found["idle_launch", "between launches"] == 50 * US + 40 * US  # before `a`, before `c`
+
+
 def test_a_kernel_before_its_launch_shifts_the_host_and_is_said() -> None:
     b, _ = idle_case()
     b.kernel("early", 895, 898, launch=(900, 910), stream=1)  # 5 ns before its launch
@@ -464,7 +488,7 @@ def test_the_main_device_is_the_one_that_is_longest_busy() -> None:
     assert "profiling" not in {s.category for s in found.devices[1].slices}
 
 
-def test_without_a_whole_step_the_share_is_of_the_window_of_the_busiest_device() -> None:
+def test_one_reason_why_several_devices_have_no_step_is_said_once() -> None:
     b = TraceBuilder(planes=("/device:GPU:0", "/device:GPU:1"))
     b.kernel("other", 0, 10, launch=None)
     b.kernel(
@@ -484,16 +508,6 @@ def test_without_a_whole_step_the_share_is_of_the_window_of_the_busiest_device()
     with pytest.raises(UnableError, match="no whole step") as refused:
         account(trace, b.placements(), b.ownership(), None)
     assert str(refused.value).count("no whole step") == 1  # one reason of two devices is said once
-    share = tensor_core_share(cells_of_window(trace, b.placements(), b.ownership()))
-    assert (share.ratio, share.matmul_ns_per_step) == (0.75, 40)
-    assert share.unknown_ratio == pytest.approx(0.2)
-    assert share.by_precision == {"fp16": 30}
-
-
-def test_a_host_has_no_cells_of_its_window() -> None:
-    b = TraceBuilder(basis="host", planes=("/host:CPU",))
-    b.kernel("MatMul", 0, 30, family="gemm", placement="cuda_core", launch=None)
-    assert cells_of_window(b.build(), b.placements(), b.ownership()) == []
 
 
 def test_a_device_without_a_whole_step_is_named_and_the_others_are_accounted_for() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from mpprof import store, traces
+from mpprof import MPProfilerCallback, store, traces
 from mpprof.analysis.breakdown.accounting import account
 from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
 from mpprof.analysis.kernels import placement
@@ -18,6 +16,7 @@ from mpprof.analysis.layers import attribution
 from mpprof.errors import UnableError
 from mpprof.model.account import Account
 from mpprof.model.run import Run
+from tests.record.processes import done, done_on_jax
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared" / "data" / "traces"
@@ -74,23 +73,24 @@ def test_matrix_cores_of_another_vendor_are_counted_by_their_name() -> None:
     assert {s.placement for s in found.main.slices[0].by} == {"matrix_core"}
 
 
+def _train(logdir: Path) -> None:
+    import keras
+
+    layers = [keras.Input((64,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(4)]
+    model = keras.Sequential(layers)
+    model.compile(loss="mse", optimizer="adam")
+    x, y = np.ones((960, 64), "float32"), np.ones((960, 4), "float32")
+    callback = MPProfilerCallback(logdir, profile_steps=(40, 47))
+    model.fit(x, y, batch_size=16, epochs=1, verbose=0, callbacks=[callback])
+
+
 @pytest.mark.framework
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_a_fresh_recording_of_keras_closes(backend: str, tmp_path: Path) -> None:
-    script = """
-import sys
-import keras, numpy as np
-from mpprof import MPProfilerCallback
-layers = [keras.Input((64,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(4)]
-model = keras.Sequential(layers)
-model.compile(loss="mse", optimizer="adam")
-x, y = np.ones((960, 64), "float32"), np.ones((960, 4), "float32")
-callback = MPProfilerCallback(sys.argv[1], profile_steps=(40, 47))
-model.fit(x, y, batch_size=16, epochs=1, verbose=0, callbacks=[callback])
-"""
-    environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    subprocess.run(command, env=environment, check=True, capture_output=True, cwd=ROOT, timeout=300)
+    if backend == "jax":
+        done_on_jax(_train, tmp_path)
+    else:
+        done(tmp_path / "said", _train, tmp_path)
     records = store.read_records(tmp_path)
     run = Run(
         "fresh", tmp_path, records.facts, records.steps, records.validations, records.hardware,

@@ -260,7 +260,7 @@ def accounts() -> tuple[Account, Account]:
 
 
 def test_kernel_changes_put_the_largest_difference_first() -> None:
-    changes = kernel_changes(*accounts())
+    changes = kernel_changes(*accounts(), B_RUN, M_RUN)
     assert [(c.key, c.by, c.from_ns, c.to_ns) for c in changes][:2] == [
         ("fp32_gemm", "name", 600e3, None),
         ("model/dense/MatMul", "op", 600e3, 100e3),

@@ -23,6 +23,8 @@ from mpprof.analysis.layers.attribution import Ownership, attribute
 from mpprof.analysis.layers.modules import sizes_of
 from mpprof.model.run import LayerFacts, ModelFacts
 from mpprof.model.trace import HloInstruction, Trace
+from tests.analysis.layers import record_layers
+from tests.record.processes import done
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = {
@@ -67,16 +69,12 @@ class Shares:
 
 
 def record(case: str, out: Path, python: Path | str = sys.executable) -> tuple[Trace, ModelFacts]:
-    """Train and profile in a process of this interpreter."""
-    environment = os.environ | {
-        "KERAS_BACKEND": CASES[case][0], "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "",
-    }  # fmt: skip
-    script = Path(__file__).with_name("record_layers.py")
-    subprocess.run(
-        [str(python), str(script), str(out), *CASES[case]],
-        check=True, env=environment, capture_output=True, timeout=300,
-    )  # fmt: skip
+    """Train and profile in a process of this interpreter; TensorFlow of our own in one that has imported it."""
+    backend, *flags = CASES[case]
+    if backend == "tensorflow" and str(python) == sys.executable:
+        done(out.with_name(f"{out.name}.said"), record_layers.main, out, backend, frozenset(flags))
+    else:
+        _record_with(python, case, out)
     stated = json.loads((out / "model.json").read_text())
     layers = tuple(
         LayerFacts(
@@ -87,6 +85,19 @@ def record(case: str, out: Path, python: Path | str = sys.executable) -> tuple[T
     )  # fmt: skip
     model = ModelFacts(stated["name"], None, layers, class_name=stated["class"])
     return traces.read(traces.find_traces(out)[-1]), model
+
+
+def _record_with(python: Path | str, case: str, out: Path) -> None:
+    environment = os.environ | {
+        "KERAS_BACKEND": CASES[case][0], "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "",
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",  # compiled quickly: nothing here is about speed
+    }  # fmt: skip
+    script = Path(__file__).with_name("record_layers.py")
+    subprocess.run(
+        [str(python), str(script), str(out), *CASES[case]],
+        check=True, env=environment, capture_output=True, timeout=300,
+    )  # fmt: skip
 
 
 def time_by_op(trace: Trace) -> NDArray[np.float64]:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import composition
-from mpprof.model.account import MemoryAccount
+from mpprof.model.memory import MemoryAccount
 from tests.builders.trace import TraceBuilder
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "traces"
 
 
 def at_peak(b: TraceBuilder) -> MemoryAccount | None:
-    found = composition.at_peak(b.build(), b.ownership(), None)
+    found = composition.at_peak(b.build(), b.ownership())
     if found is not None:
         closes(found)
     return found
@@ -52,7 +52,8 @@ def test_the_live_set_at_the_peak() -> None:
     assert found is not None
     assert found.peak_bytes == 1400
     assert items(found, "kind") == {
-        "held before the window": 700, "workspace": 400, "gradients": 200, "activations": 100,
+        "held before the window": 700, "workspaces": 400, "gradients": 200,
+        "activations kept for backward": 100,
     }  # fmt: skip
     assert items(found, "dtype") == {"unknown": 1100, "float": 200, "half": 100}
     assert items(found, "op") == {"unknown": 1100, "g": 200, "d/Relu": 100}
@@ -60,23 +61,25 @@ def test_the_live_set_at_the_peak() -> None:
     assert (found.saved_bytes, found.reachable_bytes) == (None, None)
 
 
-def test_the_fullest_device_allocator_is_taken_and_the_hosts_never() -> None:
+def test_the_fullest_device_allocator_is_taken_before_the_hosts() -> None:
     b = TraceBuilder()
     b.allocation(1, 10, 10_000, address=1, allocator="gpu_host_bfc")
-    b.allocation(1, 10, 10_000, address=1, allocator="cpu")
-    assert at_peak(b) is None
-    assert "of the host only" in (composition.why_not(b.build()) or "")
+    b.allocation(1, 10, 20_000, address=1, allocator="mklcpu")
+    found = at_peak(b)
+    assert found is not None
+    assert (found.allocator, found.peak_bytes, found.allocators[0].where) == ("mklcpu", 20_000, "host")
     b.allocation(1, 10, 500, address=1, allocator="GPU_0_bfc")
     b.allocation(2, 10, 700, address=1, allocator="GPU_1_bfc")
     found = at_peak(b)
     assert found is not None
     assert found.peak_bytes == 700
+    assert [each.name for each in found.allocators] == ["GPU_1_bfc", "GPU_0_bfc", "mklcpu", "gpu_host_bfc"]
 
 
 def test_no_events_say_why() -> None:
     trace = TraceBuilder().build()
     assert composition.why_not(trace) == "the trace holds no allocator events"
-    assert composition.at_peak(trace, TraceBuilder().ownership(), None) is None
+    assert composition.at_peak(trace, TraceBuilder().ownership()) is None
 
 
 def test_lost_frees_make_everything_unknown_and_not_more_than_the_peak() -> None:
@@ -84,6 +87,81 @@ def test_lost_frees_make_everything_unknown_and_not_more_than_the_peak() -> None
     b.allocation(1, 600, 600, address=1, dtype="half")
     b.allocation(2, 600, 700, address=2, dtype="half")  # the free of the first is not in the trace
     assert items(at_peak(b), "dtype") == {"unknown": 700}
+
+
+def test_an_address_that_is_given_out_anew_was_freed() -> None:
+    b = TraceBuilder()
+    b.allocation(1, 600, 600, address=1, dtype="half")
+    b.allocation(2, 700, 700, address=1, dtype="float")
+    assert items(at_peak(b), "dtype") == {"float": 700}
+
+
+def test_what_lives_into_the_backward_pass_is_kept_for_it() -> None:
+    b = TraceBuilder()
+    forward, backward = {"layer": "d", "phase": "forward"}, {"op": "g", "phase": "backward"}
+    b.allocation(1, 100, 100, address=1, op="d/MatMul", region="output", **forward)  # type: ignore[arg-type]
+    b.allocation(2, 60, 160, address=2, op="d/Relu", region="output", **forward)  # type: ignore[arg-type]
+    b.allocation(3, 100, 60, address=1, free=True)
+    b.allocation(4, 500, 560, address=3, op="d/Tanh", region="output", **forward)  # type: ignore[arg-type]
+    b.allocation(5, 500, 60, address=3, free=True)
+    b.allocation(6, 30, 90, address=4, region="output", **backward)  # type: ignore[arg-type]
+    b.allocation(7, 60, 30, address=2, free=True)
+    assert items(at_peak(b), "kind") == {"other activations": 500, "activations kept for backward": 60}
+    found = at_peak(b)
+    assert found is not None
+    assert found.course is not None
+    kinds = found.course.parts["kind"]
+    assert found.course.total_bytes == (100, 160, 60, 560, 60, 90, 30)
+    assert kinds["activations kept for backward"] == (0, 60, 60, 60, 60, 60, 0)
+    assert kinds["gradients"] == (0, 0, 0, 0, 0, 30, 30)
+
+
+def test_casts_of_weights_are_told_from_casts_of_activations_by_the_batch() -> None:
+    b = TraceBuilder()
+    where = {"layer": "d", "phase": "forward"}
+    b.allocation(1, 800, 800, address=1, dtype="half", shape="[32,64]", op="d/Relu", **where)  # type: ignore[arg-type]
+    b.allocation(2, 400, 1200, address=2, dtype="half", shape="[64,64]", op="d/Cast", **where)  # type: ignore[arg-type]
+    b.allocation(3, 300, 1500, address=3, dtype="half", shape="[32,64]", op="d/Cast_1", **where)  # type: ignore[arg-type]
+    b.allocation(4, 200, 1700, address=4, dtype="float", shape="[64,64]", op="d/Cast_2", **where)  # type: ignore[arg-type]
+    assert items(at_peak(b), "kind") == {
+        "activations kept for backward": 1300, "16-bit weight copies": 400,
+    }  # fmt: skip
+
+
+def test_blocks_that_outlive_the_next_step_are_named() -> None:
+    b = TraceBuilder()
+    for step in range(3):
+        b.marker(step, 100 * step, 100 * step + 90)
+        b.allocation(100 * step + 10, 50, 50 * (step + 1) + 7, address=step, op="cache", dtype="float")
+        b.allocation(100 * step + 20, 7, 50 * (step + 1) + 14, address=10, op="passing")
+        b.allocation(100 * step + 30, 7, 50 * (step + 1) + 7, address=10, free=True)
+    found = at_peak(b)
+    assert found is not None
+    assert found.across_steps is not None
+    assert [(held.op, held.count, held.bytes) for held in found.across_steps] == [("cache", 2, 100)]
+    one = TraceBuilder()
+    one.marker(1, 0, 90)
+    one.allocation(10, 50, 50, address=1)
+    single = at_peak(one)
+    assert single is not None
+    assert single.across_steps is None
+
+
+def test_more_moments_than_are_drawn_keep_their_highest() -> None:
+    b, live = TraceBuilder(), 0
+    for n in range(5000):
+        free = n % 2 == 1
+        size = 1000 + n // 2 if n // 2 != 1234 else 9_999
+        live += -size if free else size
+        b.allocation(n, size, live, address=5, free=free, dtype="half")
+    found = at_peak(b)
+    assert found is not None
+    assert found.course is not None
+    assert len(found.course.time_ns) == 240
+    assert max(found.course.total_bytes) == found.peak_bytes == 9_999
+    for parts in found.course.parts.values():
+        sums = [sum(values) for values in zip(*parts.values(), strict=True)]
+        assert sums == list(found.course.total_bytes)
 
 
 def test_many_names_are_drawn_together() -> None:
@@ -116,7 +194,7 @@ def test_a_recorded_bert_on_v100() -> None:
     from mpprof import traces
 
     trace = traces.read(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
-    found = composition.at_peak(trace, attribution.attribute(trace, None), None)
+    found = composition.at_peak(trace, attribution.attribute(trace, None))
     assert found is not None
     closes(found)
     assert found.peak_bytes < 16 << 30

@@ -1,0 +1,67 @@
+"""Which bodies are calls of the page: Dash answers any other with 500 and a traceback in the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash
+import flask
+
+MOST_BYTES = 1 << 20
+"""Of a request's body. A call holds an address, a choice and a digest."""
+
+_VALUES: dict[str, type] = {
+    "url.search": str,
+    "url.pathname": str,
+    "run.value": str,
+    "baseline.value": str,
+    "compare-runs.value": list,
+    "live.n_intervals": int,
+    "seen.data": str,
+}
+"""What each property that a callback takes may hold, beside nothing."""
+
+
+def is_call(app: dash.Dash) -> bool:
+    """Return whether the request's body names a callback of the app, with its arguments in their types."""
+    try:
+        body = flask.request.get_json(silent=True)
+    except RecursionError:  # deeply nested
+        return False
+    if not isinstance(body, dict):
+        return False
+    output, changed = body.get("output"), body.get("changedPropIds")
+    if not isinstance(output, str) or output not in app.callback_map:
+        return False
+    if not isinstance(changed, list) or not all(isinstance(each, str) for each in changed):
+        return False
+    known = app.callback_map[output]
+    if "outputs" in body and _named(body["outputs"]) != _outputs(output):
+        return False
+    return _fit(body.get("inputs"), known["inputs"]) and _fit(body.get("state", []), known["state"])
+
+
+def _outputs(output: str) -> list[str]:
+    """The properties that a callback's name lists: "..a.b...c.d..", or one, perhaps with a digest."""
+    names = output[2:-2].split("...") if output.startswith("..") else [output]
+    return [name.partition("@")[0] for name in names]
+
+
+def _named(given: Any) -> list[str]:
+    listed = given if isinstance(given, list) else [given]
+    return [f"{each.get('id')}.{each.get('property')}" for each in listed if isinstance(each, dict)]
+
+
+def _fit(given: Any, taken: list[dict[str, str]]) -> bool:
+    if not isinstance(given, list) or len(given) != len(taken):
+        return False
+    return all(map(_fits, given, taken))
+
+
+def _fits(given: Any, taken: dict[str, str]) -> bool:
+    if not isinstance(given, dict) or any(given.get(key) != taken[key] for key in ("id", "property")):
+        return False
+    value, known = given.get("value"), _VALUES.get(f"{taken['id']}.{taken['property']}", str)
+    if isinstance(value, list):
+        return known is list and all(isinstance(each, str) for each in value)
+    return value is None or (isinstance(value, known) and not isinstance(value, bool))

@@ -1,0 +1,202 @@
+"""Which layer of one run is which layer of another.
+
+A name that the user gave stands for the layer. Keras' own names do not: it numbers the layers of a class over
+the whole process, so that a model that is built a second time has `dense_2` where the first has `dense`. Such
+layers are paired by class, parameter count and order among the auto-named layers of the same parent, level by
+level. Where more than one pairing keeps the order, none is chosen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import field
+
+from mpprof.model.frozen import frozen
+from mpprof.model.run import LayerFacts, Run
+
+MOST_PAIRS = 1 << 20
+"""Auto-named layers below one parent, of both runs multiplied, that are aligned: a second of plain Python."""
+
+_WORDS = re.compile(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])")
+_NUMBERS = re.compile(r"(_\d+)+$")
+_PART = re.compile(r"[^/()]+")
+_KERAS_2 = {"InputLayer": "input", "Functional": "model", "Model": "model"}  # named otherwise than the class
+_UNLISTED = ""  # the class of a parent that run.json does not list
+_OP_LAYERS = ("TFOpLambda", "SlicingOpLambda")  # Keras 2 names them by the function: tf.math.add_1
+
+
+@frozen
+class LayerNames:
+    """Layers of a baseline by the names that the other run has for them.
+
+    `counterparts`: a name of the baseline to a name of the other run. `only_from`, `only_to`: the layers of
+    either run without a counterpart, each with the reason. All empty: one of the runs recorded no layers."""
+
+    counterparts: dict[str, str] = field(default_factory=dict)
+    only_from: dict[str, str] = field(default_factory=dict)
+    only_to: dict[str, str] = field(default_factory=dict)
+
+    def of_baseline(self, layer: str) -> str:
+        """Return the other run's name of a layer of the baseline. One without a counterpart keeps its own,
+        marked where the other run calls another layer so."""
+        if (found := self.counterparts.get(layer)) is not None:
+            return found
+        taken = layer in self.only_to or layer in self.counterparts.values()
+        return f"{layer} (baseline's)" if layer in self.only_from and taken else layer
+
+
+def layer_names(baseline: Run, mixed: Run) -> LayerNames:
+    """Pair the layers that `run.json` of both runs lists."""
+    before, after = _layers(baseline), _layers(mixed)
+    return pair_layers(before, after) if before and after else LayerNames()
+
+
+def pair_layers(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> LayerNames:
+    """Pair layers whose names are paths (`encoder/dense_1`): below paired parents, user-given names by name,
+    auto-given ones by class, parameter count and order."""
+    trees = _children(before), _children(after)
+    pairs: dict[str, str] = {}
+    only: tuple[dict[str, str], dict[str, str]] = {}, {}
+    pending = [("", "")]
+    while pending:
+        parents = pending.pop()
+        levels = [tree.pop(parent, []) for tree, parent in zip(trees, parents, strict=True)]
+        found, alone = _level(*levels)
+        pairs |= found
+        pending += found.items()
+        for reasons, more in zip(only, alone, strict=True):
+            reasons |= more
+    for tree, reasons in zip(
+        trees, only, strict=True
+    ):  # what is left lies inside a layer without counterpart
+        for parent, layers in tree.items():
+            reasons |= {layer.name: f"inside {parent}, which has no counterpart" for layer in layers}
+    listed = {layer.name for layer in (*before, *after)}
+    return LayerNames(
+        {one: other for one, other in pairs.items() if one in listed},
+        *({name: why for name, why in reasons.items() if name in listed} for reasons in only),
+    )
+
+
+def is_auto_named(layer: LayerFacts) -> bool:
+    """Whether the last part of its name is what Keras calls a layer of this class that was given no name."""
+    last = layer.name.rpartition("/")[2]
+    if layer.class_name in _OP_LAYERS:
+        return last.startswith("tf.")
+    bare = last.removeprefix("forward_").removeprefix("backward_")  # the halves of a Bidirectional
+    own = {snake_case(layer.class_name), _KERAS_2.get(layer.class_name)}
+    return bare in own or re.sub(r"_\d+$", "", bare) in own
+
+
+def snake_case(class_name: str) -> str:
+    """Return a class' name as Keras makes a layer's of it: "Conv2DTranspose" as "conv2d_transpose"."""
+    return _WORDS.sub("_", re.sub(r"\W", "", class_name)).lower()
+
+
+def process_scopes(run: Run) -> frozenset[str]:
+    """Return the names of the model and of its optimizer, without numbers: scopes that Keras counts on within
+    the process as it does layers."""
+    model = run.facts.model.name if run.facts and run.facts.model else None
+    optimizer = run.last_fit.optimizer if run.last_fit else None
+    classes = (optimizer.class_name, optimizer.inner) if optimizer else ()
+    return frozenset(
+        _NUMBERS.sub("", name) for name in (model, *map(snake_case, filter(None, classes))) if name
+    )
+
+
+def unnumbered_op(op: str, layer: str | None, scopes: frozenset[str]) -> str:
+    """Return an op's scope path without the numbers of `process_scopes` and of the scopes of its layer, which
+    two runs may number differently: "functional_1_1/dense_2_1/MatMul_1" as "functional/dense/MatMul_1"."""
+    known = scopes | {_NUMBERS.sub("", name) for name in (layer or "").split("/") if name}
+    return _PART.sub(lambda part: _unnumbered(part[0], known), op) if known else op
+
+
+def _unnumbered(part: str, scopes: frozenset[str]) -> str:
+    bare = _NUMBERS.sub("", part)
+    return bare if bare in scopes else part
+
+
+def _layers(run: Run) -> tuple[LayerFacts, ...]:
+    return run.facts.model.layers if run.facts and run.facts.model else ()
+
+
+def _children(layers: Sequence[LayerFacts]) -> dict[str, list[LayerFacts]]:
+    """By the path of the parent; "" is the model itself. A parent that is not listed goes by its name."""
+    listed = {layer.name for layer in layers}
+    found: dict[str, list[LayerFacts]] = defaultdict(list)
+    for layer in layers:
+        parents = layer.name.split("/")[:-1]
+        for depth in range(1, len(parents) + 1):
+            if (path := "/".join(parents[:depth])) not in listed:
+                listed.add(path)
+                found["/".join(parents[: depth - 1])].append(LayerFacts(path, _UNLISTED, None, None, None))
+        found["/".join(parents)].append(layer)
+    return found
+
+
+def _level(
+    before: Sequence[LayerFacts], after: Sequence[LayerFacts]
+) -> tuple[dict[str, str], tuple[dict[str, str], dict[str, str]]]:
+    """The pairs among the layers of two paired parents, and those without one with the reason."""
+    given = [{_own(layer): layer for layer in side if not is_auto_named(layer)} for side in (before, after)]
+    pairs = {given[0][name].name: given[1][name].name for name in given[0] if name in given[1]}
+    auto = [[layer for layer in side if is_auto_named(layer)] for side in (before, after)]
+    pairs |= {auto[0][one].name: auto[1][other].name for one, other in _aligned(auto[0], auto[1], _alike)}
+    alone = (
+        {one.name: _why(one, auto[1]) for one in before if one.name not in pairs},
+        {one.name: _why(one, auto[0]) for one in after if one.name not in pairs.values()},
+    )
+    return pairs, alone
+
+
+def _own(layer: LayerFacts) -> str:
+    return layer.name.rpartition("/")[2]
+
+
+def _alike(one: LayerFacts, other: LayerFacts) -> bool:
+    counts = one.parameters, other.parameters
+    return one.class_name == other.class_name and (None in counts or counts[0] == counts[1])
+
+
+def _why(layer: LayerFacts, others: Sequence[LayerFacts]) -> str:
+    if not is_auto_named(layer):
+        return f"the other run has no layer {_own(layer)!r} there"
+    count = "" if layer.parameters is None else f" with {layer.parameters:,} parameters"
+    alike = sum(_alike(layer, other) for other in others)
+    if not alike:
+        return f"the other run has no {layer.class_name}{count} there"
+    of = "its place among the other layers differs" if alike == 1 else f"any of {alike} could be it"
+    return f"the other run has {layer.class_name}{count} there, but {of}"
+
+
+def _aligned(
+    before: Sequence[LayerFacts],
+    after: Sequence[LayerFacts],
+    alike: Callable[[LayerFacts, LayerFacts], bool],
+) -> list[tuple[int, int]]:
+    """The rows that belong together in every longest alignment that keeps the order.
+
+    A pair may be the r-th of a longest common subsequence where the longest ones before and after it fill it
+    up; where it is the only r-th, it is certain."""
+    n, m = len(before), len(after)
+    if n == m and all(map(alike, before, after)):
+        return [(row, row) for row in range(n)]
+    if n * m > MOST_PAIRS:
+        return []
+    same = [[alike(one, other) for other in after] for one in before]
+    head = [[0] * (m + 1) for _ in range(n + 1)]
+    tail = [[0] * (m + 1) for _ in range(n + 1)]
+    for i in range(n):
+        for j in range(m):
+            head[i + 1][j + 1] = head[i][j] + 1 if same[i][j] else max(head[i][j + 1], head[i + 1][j])
+    for i in reversed(range(n)):
+        for j in reversed(range(m)):
+            tail[i][j] = tail[i + 1][j + 1] + 1 if same[i][j] else max(tail[i + 1][j], tail[i][j + 1])
+    ranked: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for i in range(n):
+        for j in range(m):
+            if same[i][j] and head[i][j] + 1 + tail[i + 1][j + 1] == head[n][m]:
+                ranked[head[i][j]].append((i, j))
+    return [pairs[0] for pairs in ranked.values() if len(pairs) == 1]

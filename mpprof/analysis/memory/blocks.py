@@ -1,0 +1,116 @@
+"""Blocks of memory: each allocation of an allocator with its own free, by address."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.model.frozen import frozen
+from mpprof.model.memory import Allocator
+from mpprof.model.trace import AllocationTable, Trace
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+NEVER = np.iinfo(np.int64).max
+_DEVICE_ALLOCATOR = re.compile(r"gpu_?\w*\d|device|(?:rocm|cuda|xla)", re.IGNORECASE)
+
+
+@frozen
+class Blocks:
+    """One allocator's events, in order of time, and the blocks that they tell of.
+
+    `rows` are its rows of the trace's allocation table. Of block i, `row` is where it was allocated, `born`
+    and `died` are places in `rows` (`died` is NEVER where it outlives the trace). A block whose address is
+    given out anew without a free ends there. `live_bytes` is the allocator's own count after each event.
+    `older_bytes` is what was live before the first event; `older_died` and `older_sizes` say which of that is
+    freed within the trace, by place and bytes.
+    """
+
+    rows: Int64
+    live_bytes: Int64
+    row: Int64
+    born: Int64
+    died: Int64
+    bytes: Int64
+    older_bytes: int
+    older_died: Int64
+    older_sizes: Int64
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def live(self, place: int) -> Bool:
+        """Which blocks are live after the event at this place."""
+        return (self.born <= place) & (self.died > place)
+
+    def older(self, place: int) -> int:
+        """What of the bytes from before the first event is live after the event at this place."""
+        return self.older_bytes - int(self.older_sizes[self.older_died <= place].sum())
+
+
+def is_device(allocator: str) -> bool:
+    """Whether an allocator of this name gives out a device's memory: not the host's for copies to it
+    (`gpu_host_bfc`), not the CPU's own (`mklcpu`)."""
+    return bool(_DEVICE_ALLOCATOR.search(allocator)) and "host" not in allocator.lower()
+
+
+def allocators(trace: Trace) -> tuple[tuple[Allocator, Int64], ...]:
+    """Return every allocator that states what it has given out, with its rows of the allocation table:
+    devices' first, then by their peak."""
+    table, found = trace.allocations, []
+    for name in np.unique(table.allocator).tolist():
+        rows = np.flatnonzero((table.allocator == name) & (table.live_bytes >= 0))
+        if name < 0 or not len(rows):
+            continue
+        live, available = table.live_bytes[rows], table.available_bytes[rows]
+        text = trace.strings[name]
+        found.append(
+            (
+                Allocator(
+                    name=text,
+                    where="device" if is_device(text) else "host",
+                    peak_bytes=int(live.max()),
+                    lifetime_peak_bytes=_largest(table.peak_bytes[rows]),
+                    capacity_bytes=_largest(np.where(available >= 0, live + available, -1)),
+                    events=len(rows),
+                ),
+                rows,
+            )
+        )
+    return tuple(sorted(found, key=lambda each: (each[0].where, -each[0].peak_bytes, each[0].name)))
+
+
+def _largest(values: Int64) -> int | None:
+    largest = int(values.max(initial=-1))
+    return largest if largest >= 0 else None
+
+
+def blocks(table: AllocationTable, rows: Int64) -> Blocks:
+    """Return the blocks of one allocator; `rows` are its events, in order of time, one at least."""
+    live, size, free = table.live_bytes[rows], table.bytes[rows], table.free[rows]
+    told = np.flatnonzero((table.address[rows] >= 0) & (size >= 0))
+    order = told[np.argsort(table.address[rows][told], kind="stable")]
+    address, frees = table.address[rows][order], free[order]
+    same = address[1:] == address[:-1]
+    following = np.append(np.where(same, order[1:], NEVER), NEVER)[: len(order)]
+    first = np.append(True, ~same)[: len(order)]
+    allocated = ~frees
+    older = order[first & frees]
+    by_time = np.argsort(order[allocated])
+    born = order[allocated][by_time]
+    step = int(size[0]) if size[0] >= 0 else 0
+    before = max(0, int(live[0]) + (step if free[0] else -step))
+    return Blocks(
+        rows=rows,
+        live_bytes=live,
+        row=rows[born],
+        born=born,
+        died=following[allocated][by_time],
+        bytes=size[born],
+        older_bytes=before,
+        older_died=older,
+        older_sizes=size[older],
+    )

@@ -1,0 +1,40 @@
+"""Bytes that a training keeps from step to step, by what the run recorded of its model and optimizer."""
+
+from __future__ import annotations
+
+from mpprof.model.frozen import frozen
+from mpprof.model.run import Run
+
+SLOTS = {
+    "SGD": 0, "Adam": 2, "AdamW": 2, "Nadam": 2, "Adamax": 2, "Lamb": 2, "RMSprop": 1, "Adagrad": 1,
+    "Adadelta": 2, "Ftrl": 2, "Lion": 1,
+}  # fmt: skip
+"""Values that an optimizer keeps for each parameter with the arguments it has by default: the variables that
+`build` adds in Keras 3.15 (keras/src/optimizers). Adafactor's and Muon's depend on the shapes."""
+BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
+
+
+@frozen
+class States:
+    """In bytes. `slots` is None where it is not known what the optimizer keeps."""
+
+    parameters: int
+    slots: int | None
+    optimizer: str | None
+
+
+def recorded(run: Run | None) -> States | None:
+    """Return what the run's records say; None where they hold no model."""
+    if run is None or run.facts is None or run.facts.model is None or run.facts.model.parameters is None:
+        return None
+    model = run.facts.model
+    by_layer = [(layer.parameters or 0, layer.variable_dtype) for layer in model.layers]
+    counted = sum(count for count, _ in by_layer)
+    rest = max(0, (model.parameters or 0) - counted)  # of what is no layer
+    size = sum(count * BYTES.get(dtype or "float32", 4) for count, dtype in by_layer) + 4 * rest
+    if counted > (model.parameters or 0):  # shared layers stand several times
+        size = 4 * (model.parameters or 0)
+    fit = run.last_fit
+    optimizer = (fit.optimizer.inner or fit.optimizer.class_name) if fit else None
+    each = SLOTS.get(optimizer or "")
+    return States(size, None if each is None else each * size, optimizer)

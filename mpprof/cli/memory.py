@@ -1,0 +1,60 @@
+"""`mpprof memory`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpprof.cli import output, paths
+from mpprof.cli.tables import Table
+
+if TYPE_CHECKING:
+    from mpprof.api.workflows import Analysis
+    from mpprof.model.document import Row
+
+
+class Memory(Table):
+    """What held the memory at its peak: by kind, type, layer and tensor, and what outlives its step.
+
+    Sizes are the allocator's own. With --baseline, a run of the same model in float32, it also says what
+    mixed precision saved, what it could have saved, and what is in the way. With --by it is a table of one
+    division; csv and json hold all of them."""
+
+    name = "memory"
+    by_help = "a table of one of: dtype, op, layer, kind"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        super().prepare(parser)
+        parser.add_argument("--baseline", metavar="PATH", type=Path, help="the float32 run to compare with")
+        parser.add_argument(
+            "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
+        )
+
+    def _text(self, mine: Analysis, args: argparse.Namespace) -> str:
+        from mpprof.api import workflows
+        from mpprof.report import json as documents
+        from mpprof.report import memory
+
+        if args.format != "table" or args.by or args.sort:
+            return super()._text(mine, args)
+        base = None
+        if args.baseline is not None:
+            with paths.opened(args, args.baseline) as path:
+                base = workflows.analyse(paths.load(args, path, args.baseline_run), strict=args.strict)
+        recorded = mine.steps is not None and mine.steps.peak_memory_bytes is not None
+        if mine.memory is None and not recorded:
+            return super()._text(mine, args)  # raises, with the reason
+        document = documents.document(workflows.judge(mine, base))
+        ascii_only = args.output is None and output.ascii_only()
+        most = memory.MOST if args.limit is None else args.limit or 10_000
+        return memory.render(document, width=output.width(), most=most, ascii_only=ascii_only)
+
+    def _by(self, rows: Sequence[Row], by: str) -> Sequence[Row]:
+        from mpprof.errors import UsageError
+
+        held = list(dict.fromkeys(row["by"] for row in rows))
+        if by not in held:
+            raise UsageError(f"--by {by}: memory is not divided by that", next=f"It is by: {', '.join(held)}")
+        return [row for row in rows if row["by"] == by]

@@ -1,0 +1,82 @@
+"""Idle time in which the device waited for launches, and how much of it is the run's own.
+
+What the profiler does for every launch falls there, too, and so does what any call of a training function
+costs, a float32 one's as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mpprof.analysis.steps.idle import CALLING, CHECKING, LAUNCHING, LEAVING
+from mpprof.diagnosis.outcomes import Claim, known
+from mpprof.diagnosis.signals import Signals
+
+OF_THE_LOSS_SCALE = CHECKING[1]
+_PER_LAUNCH = (LAUNCHING[1], CHECKING[1])
+_PER_CALL = (CALLING[1], LEAVING[1])
+PRICE_OF_A_CALL_RATIO = 0.03
+"""XProf calls 3 % of launch time in a step moderate: a baseline below that is not bound by launches, and what
+it idles around a call is what a call costs."""
+
+
+def claims(signals: Signals) -> tuple[Claim, ...]:
+    """A claim on each cell of `idle_launch`, less what the profiler added to it, and less what the baseline
+    idles around its call where that is not bound by launches itself. Empty without an account."""
+    rows = signals.select(lambda cell: cell.category == "idle_launch")
+    added, price = _by_row(signals, rows), _price_of_a_call(signals)
+    return tuple(Claim(row, max(added[row], price.get(signals.cells[row].cause, 0.0))) for row in rows)
+
+
+def between(signals: Signals) -> tuple[int, ...]:
+    """The cells of idle time between two launches of a step."""
+    return signals.select(lambda cell: cell.cause in _PER_LAUNCH)
+
+
+def added_ns(signals: Signals) -> float:
+    """What profiling added to this idle time of a step: host work for the most part, and so time without
+    launches. Where profiling distorted the step, what its share of an unprofiled one would leave too little
+    of for the device's work, which profiling does not change. 0 without unprofiled steps to tell it from."""
+    account = signals.case.measured
+    if account is None or not account.wall_ns:
+        return 0.0
+    idle_ns = signals.time(signals.select(lambda cell: cell.category == "idle_launch"))
+    if signals.distorted:
+        return max(0.0, idle_ns - (account.wall_ns - account.device_ns) / signals.undistorted)
+    return max(0.0, account.window_ns - account.wall_ns)
+
+
+def with_the_profilers(signals: Signals) -> bool:
+    """No unprofiled step is known: launches are as slow as the profiler makes them."""
+    account = signals.case.measured
+    return account is not None and not account.wall_ns
+
+
+def _by_row(signals: Signals, rows: tuple[int, ...]) -> dict[int, float]:
+    """What profiling added, by cell. It works for every launch, so that the time between launches has it
+    before the rest."""
+    left_ns = added_ns(signals)
+    split: dict[int, float] = {}
+    per_launch = between(signals)
+    for part in (per_launch, [row for row in rows if row not in per_launch]):
+        split |= _spread(signals, part, left_ns)
+        left_ns -= sum(split[row] for row in part)
+    return split
+
+
+def _spread(signals: Signals, rows: Iterable[int], ns: float) -> dict[int, float]:
+    """`ns` over these cells by their size, to none more than it has."""
+    sizes = {row: signals.cells[row].ns_per_step for row in rows}
+    whole = sum(sizes.values())
+    share = min(1.0, max(0.0, ns) / whole) if whole > 0 else 0.0
+    return {row: size * share for row, size in sizes.items()}
+
+
+def _price_of_a_call(signals: Signals) -> dict[str | None, float]:
+    baseline = known(signals.baseline)
+    if baseline is None or baseline.case.account is None or not baseline.whole_ns:
+        return {}
+    price: dict[str | None, float] = dict.fromkeys(_PER_CALL, 0.0)
+    for row in baseline.select(lambda cell: cell.cause in _PER_CALL):
+        price[baseline.cells[row].cause] += baseline.cells[row].ns_per_step
+    return price if sum(price.values()) < PRICE_OF_A_CALL_RATIO * baseline.whole_ns else {}

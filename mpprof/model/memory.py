@@ -1,0 +1,133 @@
+"""What held a device's memory: who allocated it, when, and what of it was live at the peak."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from mpprof.model.frozen import frozen
+
+Kind = Literal[
+    "parameters", "optimizer slots", "16-bit weight copies", "gradients", "activations kept for backward",
+    "other activations", "optimizer temporaries", "workspaces", "input", "other", "held before the window",
+    "unknown",
+]  # fmt: skip
+"""What a block of memory is for. `parameters` and `optimizer slots` are what the optimizer keeps from step to
+step; `16-bit weight copies` what a layer computes with; `other activations` die before the backward pass
+begins; `workspaces` are an op's scratch space; `held before the window` was allocated before the profiler
+started, by whom no event tells; `other` is of an op that is none of these."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+By = Literal["dtype", "op", "layer", "kind"]
+
+
+@frozen
+class MemoryItem:
+    """Part of what was live at the peak. `estimated`: no event tells, it follows from the recorded model."""
+
+    by: By
+    name: str
+    bytes: int
+    estimated: bool = False
+
+
+@frozen
+class Allocator:
+    """One allocator of the trace. `lifetime_peak_bytes` is its own count since it was made (None: not
+    stated), `capacity_bytes` what it could give in all."""
+
+    name: str
+    where: Literal["device", "host"]
+    peak_bytes: int  # within the trace
+    lifetime_peak_bytes: int | None
+    capacity_bytes: int | None
+    events: int
+
+
+@frozen
+class Tensor:
+    """Blocks that were live at the peak, alike in all that is stated here. `born_ns` is when the first of
+    them was allocated, `life_ns` how long it lived, None where it outlives the trace."""
+
+    kind: Kind
+    op: str
+    layer: str
+    dtype: str
+    shape: str
+    count: int
+    bytes: int
+    born_ns: int
+    life_ns: int | None
+
+
+@frozen
+class Held:
+    """Blocks that an op allocated in one step and that outlive the next one: how many there were in all."""
+
+    op: str
+    layer: str
+    dtype: str
+    count: int
+    bytes: int
+
+
+@frozen
+class Course:
+    """Live bytes over the trace: at each of `time_ns` the fullest moment of the stretch that ends there.
+
+    `parts[by][name]` are as many values as `time_ns` has; the parts of one `by` sum to `total_bytes`."""
+
+    time_ns: tuple[int, ...]
+    total_bytes: tuple[int, ...]
+    parts: dict[str, dict[str, tuple[int, ...]]]
+
+
+@frozen
+class RecordedMemory:
+    """What the records say, without a trace; None: not recorded. Of several devices the one that holds most.
+
+    `peak_bytes` is the allocator's over the whole run, `steady_peak_bytes` that after warm-up, which may be
+    lower: autotuning and tracing come first. `driver_bytes` is the driver's figure (median), which holds what
+    a framework took in advance; `host_bytes` the process' largest resident size."""
+
+    peak_bytes: int | None
+    steady_peak_bytes: int | None
+    first_live_bytes: int | None
+    last_live_bytes: int | None
+    driver_bytes: int | None
+    host_bytes: int | None
+
+
+@frozen
+class Cause:
+    """Part of what mixed precision could have saved and did not: the bytes that one finding explains."""
+
+    code: str
+    bytes: int
+
+
+@frozen
+class MemoryAccount:
+    """The memory of the allocator that held most. `at_peak` is empty, and everything but the peak None, where
+    only the records tell of a peak.
+
+    `rounding_bytes` is what the blocks live at the peak hold beyond what was asked for; `fragmentation_ratio`
+    the share of the free memory outside its largest block then. `saved_bytes` is the baseline's peak less
+    this run's; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
+    and `unexplained_bytes`."""
+
+    peak_bytes: int
+    at_peak: tuple[MemoryItem, ...]
+    saved_bytes: int | None = None
+    reachable_bytes: int | None = None
+    allocator: str | None = None
+    allocators: tuple[Allocator, ...] = ()
+    peak_ns: int | None = None
+    rounding_bytes: int | None = None
+    fragmentation_ratio: float | None = None
+    tensors: tuple[Tensor, ...] = ()
+    across_steps: tuple[Held, ...] | None = None  # None: fewer than two steps can be told apart
+    course: Course | None = None
+    expected_saving_bytes: int | None = None
+    gap: tuple[Cause, ...] = ()
+    unexplained_bytes: int | None = None
+    why_no_expectation: str | None = None

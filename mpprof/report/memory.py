@@ -1,0 +1,196 @@
+"""`mpprof memory` as text: what held the memory at the peak, what outlives its step, what was saved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpprof.report import words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+MOST = 8
+_BAR = 12
+_OWNERS = 20
+"""Fewer columns than that tell nothing of a kind's layers."""
+
+
+def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bool = False) -> str:
+    """Return the text of the document's memory section; `most` rows of each list."""
+    parts = [
+        _head(document),
+        _kinds(document, width),
+        _divisions(document, most),
+        _tensors(document, width, most),
+    ]
+    parts += [_across(document, most), _records(document), saving(document)]
+    text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+    return words.ascii_only(text) if ascii_only else text
+
+
+def _head(document: doc.Report) -> list[str]:
+    memory = document["memory"]
+    if memory is None:
+        return [f"No composition: {document['absent'].get('memory', 'not known')}"]
+    allocators = memory.get("allocators", [])
+    mine = next((each for each in allocators if each["name"] == memory.get("allocator")), None)
+    if mine is None:
+        return [
+            f"Peak {words.size(memory['peak_bytes'])}, by the records; the trace holds no allocator events"
+        ]
+    where = words.plain(mine["name"]) + (" (host memory)" if mine["where"] == "host" else "")
+    capacity = mine["capacity_bytes"]
+    share = f" of {words.size(capacity)} ({words.percent(mine['peak_bytes'] / capacity)})" if capacity else ""
+    lines = [f"Peak {words.size(mine['peak_bytes'])}{share} on {where}"]
+    said = []
+    if (life := mine["lifetime_peak_bytes"]) is not None and life > mine["peak_bytes"]:
+        said.append(f"before the trace it held up to {words.size(life)}")
+    if rounding := memory.get("rounding_bytes"):
+        said.append(f"{words.size(rounding)} more than asked for")
+    if (loose := memory.get("fragmentation_ratio")) is not None:
+        said.append(f"{words.percent(loose)} of the free memory lies outside its largest block")
+    lines += [f"  {text}" for text in said]
+    others = [
+        f"{words.plain(each['name'])} {words.size(each['peak_bytes'])}"
+        for each in allocators
+        if each is not mine
+    ]
+    if others:
+        lines.append(f"  other allocators: {', '.join(others[:MOST])}")
+    return lines
+
+
+def _kinds(document: doc.Report, width: int) -> list[str]:
+    memory = document["memory"]
+    items = _of(memory, "kind")
+    if memory is None or not items:
+        return []
+    peak = memory["peak_bytes"]
+    names = [item["name"] + (" (estimated)" if item.get("estimated") else "") for item in items]
+    wide = max(map(len, names))
+    lines = []
+    for item, name in zip(items, names, strict=True):
+        ratio = item["bytes"] / peak if peak else 0.0
+        size, share, drawn = words.size(item["bytes"]), words.percent(ratio), words.bar(ratio, _BAR)
+        line = f"  {size:>9}  {share:>6}  {drawn:<{_BAR}}  {name:<{wide}}"
+        room = width - len(line) - 2
+        owners = words.shorten(_owners(memory, item["name"]), room) if room >= _OWNERS else ""
+        lines.append(f"{line}  {owners}".rstrip())
+    return ["At the peak", *lines]
+
+
+def _owners(memory: doc.Memory, kind: str) -> str:
+    """The layers that most of the kind's large tensors are of, else their ops."""
+    sums: dict[str, int] = {}
+    for tensor in memory.get("tensors", []):
+        if tensor["kind"] == kind:
+            name = tensor["layer"] if tensor["layer"] != "unknown" else tensor["op"]
+            sums[name] = sums.get(name, 0) + tensor["bytes"]
+    ordered = sorted(sums.items(), key=lambda pair: -pair[1])[:2]
+    return ", ".join(
+        f"{words.shorten(words.plain(n), 32)} {words.size(b)}" for n, b in ordered if n != "unknown"
+    )
+
+
+def _divisions(document: doc.Report, most: int) -> list[str]:
+    lines = []
+    for by, title in (("dtype", "Types"), ("layer", "Layers")):
+        items = _of(document["memory"], by)
+        if [item["name"] for item in items] in ([], ["unknown"]):
+            continue
+        shown = [
+            f"{words.shorten(words.plain(i['name']), 32)} {words.size(i['bytes'])}" for i in items[:most]
+        ]
+        rest = f", {len(items) - most} more" if len(items) > most else ""
+        lines.append(f"{title:<8}{', '.join(shown)}{rest}")
+    return lines
+
+
+def _tensors(document: doc.Report, width: int, most: int) -> list[str]:
+    memory = document["memory"]
+    tensors = (memory.get("tensors", []) if memory else [])[:most]
+    if not tensors:
+        return []
+    front = [f"  {words.size(t['bytes']):>9}  {_shape(t):<24}  {_life(t):>18}  " for t in tensors]
+    room = max(24, width - max(map(len, front)))
+    lines = [f + words.shorten(words.plain(t["op"]), room) for f, t in zip(front, tensors, strict=True)]
+    return ["Largest tensors (bytes, type and shape, how long they live, op)", *lines]
+
+
+def _life(tensor: doc.Tensor) -> str:
+    return "outlives the trace" if tensor["life_ns"] is None else words.duration(tensor["life_ns"])
+
+
+def _shape(tensor: doc.Tensor) -> str:
+    shape = "" if tensor["shape"] == "unknown" else tensor["shape"]
+    times = f"{tensor['count']} x " if tensor["count"] > 1 else ""
+    return words.shorten(words.plain(f"{times}{tensor['dtype']} {shape}".strip()), 24)
+
+
+def _across(document: doc.Report, most: int) -> list[str]:
+    memory = document["memory"]
+    held = memory.get("across_steps") if memory else None
+    if held is None:
+        return []
+    if not held:
+        return ["Nothing that a step allocates outlives the next step"]
+    lines = []
+    for each in held[:most]:
+        count, op = words.plural(each["count"], "block"), words.shorten(words.plain(each["op"]), 60)
+        lines.append(f"  {words.size(each['bytes']):>9}  {count} of {op}")
+    return ["Allocated in one step and alive after the next", *lines]
+
+
+def _records(document: doc.Report) -> list[str]:
+    steps = document["steps"]
+    memory = steps.get("memory") if steps else None
+    if not memory:
+        return []
+    lines = []
+    if (peak := memory["peak_bytes"]) is not None:
+        said = f"Recorded peak {words.size(peak)}"
+        if (steady := memory["steady_peak_bytes"]) is not None and steady < peak:
+            said += f", after warm-up {words.size(steady)}"
+        first, last = memory["first_live_bytes"], memory["last_live_bytes"]
+        if first is not None and last is not None:
+            said += f"; live between steps {words.size(first)} at first, {words.size(last)} at the end"
+        lines.append(said)
+    if (driver := memory["driver_bytes"]) is not None:
+        more = ""
+        if peak is not None and driver > 1.25 * peak:
+            more = ", taken in advance by the framework and counted whether used or not"
+        lines.append(f"The driver shows {words.size(driver)} in use{more}")
+    if (host := memory["host_bytes"]) is not None:
+        lines.append(f"Host memory of the process: up to {words.size(host)}")
+    return lines
+
+
+def saving(document: doc.Report) -> list[str]:
+    """What was saved against the baseline, what could have been, and where the rest is; empty without one."""
+    memory = document["memory"]
+    if memory is None or memory["saved_bytes"] is None:
+        return []
+    saved, expected = memory["saved_bytes"], memory.get("expected_saving_bytes")
+    line = (
+        f"Saved against the baseline {words.size(saved)}"
+        if saved >= 0
+        else f"{words.size(-saved)} more than the baseline"
+    )
+    if expected is None:
+        why = document["absent"].get("memory.expected_saving_bytes")
+        return [line, *([f"  what could have been saved is not known: {why}"] if why else [])]
+    lines = [f"{line}, of {words.size(expected)} that 16 bits could save"]
+    lines += [f"  {_signed(part['bytes']):>10}  {part['code']}" for part in memory.get("gap", [])]
+    unexplained = memory.get("unexplained_bytes")
+    if unexplained:
+        lines.append(f"  {_signed(unexplained):>10}  unexplained")
+    return lines
+
+
+def _signed(value: int) -> str:
+    return words.size(value) if value >= 0 else f"-{words.size(-value)}"
+
+
+def _of(memory: doc.Memory | None, by: str) -> list[doc.MemoryItem]:
+    items = [item for item in memory["at_peak"] if item["by"] == by] if memory else []
+    return sorted(items, key=lambda item: -item["bytes"])

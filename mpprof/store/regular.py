@@ -1,0 +1,28 @@
+"""Opening files of a run: whatever stands in a file's place must not be waited for."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from mpprof.errors import UnreadableError
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. A pipe would wait for a writer, and a device may never end.
+
+    Raises OSError, and UnreadableError for what is no regular file.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise UnreadableError("is no regular file", where=str(path), next="Remove it, or give another run")
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """Return what a regular file holds, at most one byte more than `most_bytes`. Raises as `open_regular`."""
+    with open_regular(path) as file:
+        return file.read(most_bytes + 1)

@@ -1,0 +1,54 @@
+"""Twins of traces in which no step can be told apart: a serving loop that PyTorch's profiler recorded without
+`profiler.step()`, and whose sequence of kernels never repeats, because each request has one more of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.traces.kineto import Kineto
+
+HALF = "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas"
+WIDE = (
+    "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_"
+    "kernel__5x_cublas"
+)
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::Half>, std::array<char*, 3ul>)"
+REDUCE = "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+BATCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Microseconds from a request's beginning; the reduction begins `overlap` before the product ends."""
+
+    every: float = 900.0
+    product: float = 100.0
+    reduction: float = 80.0
+    overlap: float = 40.0
+    copy: float = 50.0
+    kernel: str = HALF
+    dtype: str = "c10::Half"
+    range: str = "decode"
+
+
+def serving(requests: int = 6, each: Request = Request()) -> Kineto:
+    """Requests one after the other, each in a range of its own: a product, a reduction over the cards that the
+    product hides half of, some additions, a copy; then the wait for the next batch."""
+    k = Kineto()
+    for number in range(requests):
+        at = number * each.every
+        k.host("user_annotation", each.range, at + 100, each.product + each.copy + 150)
+        square = {"Input Dims": [[4096, 4096]] * 2, "Input type": [each.dtype] * 2}
+        k.op("aten::mm", at + 105, 10, **square)
+        k.launch(each.kernel, at + 106, at + 120, each.product)
+        done = at + 120 + each.product
+        k.launch(REDUCE, at + 117, done - each.overlap, each.reduction, stream=20)
+        after = done - each.overlap + each.reduction + 5
+        for more in range(number + 1):
+            k.launch(ADD, at + 120 + 2 * more, after + 4 * more, 3)
+        after += 4 * (requests + 1)
+        k.launch(
+            "Memcpy HtoD (Pageable -> Device)", at + 150, after, each.copy, cat="gpu_memcpy", bytes=1 << 16
+        )
+        k.host("cpu_op", BATCH, after + each.copy, at + each.every + 100 - after - each.copy)
+    return k

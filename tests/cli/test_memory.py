@@ -1,0 +1,72 @@
+"""`mpprof memory` on allocator events: what a person reads, and what a script gets."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.builders.allocations import Allocator, plane_of
+from tests.builders.xspace import Space
+from tests.cli.conftest import Mpprof
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A dense layer in 16 bits: its activation, the copy of its weight, scratch space and a gradient."""
+    space = Space()
+    thread = plane_of(space.plane("/host:CPU"), 1)[0]
+    thread.event("train_function", 0, 1_000, {"tracing_count": 1})
+    gpu = Allocator(thread, live=10 * MIB, peak=10 * MIB)
+    gpu.allocate(100, 1 << 30, MIB, "SameWorkerRecvDone", region="dynamic", shape="[64,4096]")
+    gpu.allocate(150, 2 << 30, 2 * MIB, "model/dense/MatMul/Cast", dtype=19, shape="[1024,1024]")
+    gpu.allocate(200, 3 << 30, 8 * MIB, "model/dense/MatMul", dtype=19, shape="[64,65536]")
+    gpu.allocate(300, 4 << 30, 3 * MIB, "gradient_tape/model/dense/MatMul", region="temp", shape="[786432]")
+    gpu.allocate(400, 5 << 30, 4 * MIB, "gradient_tape/model/dense/MatMul/MatMul_1", shape="[1024,1024]")
+    gpu.free(500, 4 << 30)
+    gpu.free(600, 3 << 30)
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    return path
+
+
+def test_the_text_says_what_held_the_peak(mpprof: Mpprof, trace: Path) -> None:
+    done = mpprof("memory", trace)
+    assert done.code == 0
+    assert done.out.startswith("Peak 28.0 MiB of 16.0 GiB (0.17 %) on GPU_0_bfc\n")
+    said = {
+        name: re.search(rf"^ +(.*?)  .*  {re.escape(name)}(?:  |$)", done.out, re.MULTILINE)
+        for name in ("held before the window", "activations kept for backward", "16-bit weight copies",
+                     "workspaces", "gradients", "input")
+    }  # fmt: skip
+    assert {name: found[1] for name, found in said.items() if found} == {
+        "held before the window": "10.0 MiB", "activations kept for backward": "8.00 MiB",
+        "16-bit weight copies": "2.00 MiB", "workspaces": "3.00 MiB", "gradients": "4.00 MiB",
+        "input": "1.00 MiB",
+    }  # fmt: skip
+    assert "half [64,65536]" in done.out
+
+
+def test_json_rows_sum_to_the_peak_in_every_division(mpprof: Mpprof, trace: Path) -> None:
+    rows = json.loads(mpprof("memory", trace, "--format", "json").out)
+    for by in ("kind", "dtype", "layer", "op"):
+        assert sum(row["bytes"] for row in rows if row["by"] == by) == 28 * MIB
+    table = mpprof("memory", trace, "--by", "dtype")
+    assert [line.split()[-1] for line in table.out.splitlines()[1:]] == ["half", "unknown", "float"]
+
+
+def test_a_host_allocator_is_shown_as_the_hosts(mpprof: Mpprof, tmp_path: Path) -> None:
+    """On a CPU only oneDNN's pool tells of its allocations."""
+    space = Space()
+    thread = plane_of(space.plane("/host:CPU"), 1)[0]
+    pool = Allocator(thread, "mklcpu")
+    pool.allocate(100, 1 << 30, 6 * MIB, "model/conv2d/Conv2D", shape="[32,64,64,12]")
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    done = mpprof("memory", path)
+    assert done.code == 0
+    assert "on mklcpu (host memory)" in done.out.splitlines()[0]

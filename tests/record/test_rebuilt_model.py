@@ -1,0 +1,58 @@
+"""One model built twice in a process, which numbers its layers on: the two runs are compared layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mpprof
+from mpprof.report import json as documents
+from mpprof.report import text
+from tests.record.training import BATCH, CLASSES, FEATURES, data
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
+pytestmark = pytest.mark.framework
+
+LEAST_MATCHED = 0.9
+"""Of the op time: a bfloat16 run has casts of its own, and nothing else."""
+
+
+def build() -> Any:
+    layers = keras.layers
+    inner = keras.Sequential([layers.Dense(16, activation="relu"), layers.Dense(16)])
+    x = given = keras.Input((FEATURES,))
+    x = layers.LayerNormalization()(inner(layers.Dense(24, activation="relu")(x)))
+    made = keras.Model(given, layers.Dense(CLASSES, name="head", dtype="float32")(x))
+    made.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return made
+
+
+def test_layers_and_ops_meet_though_their_names_are_counted_on(tmp_path: Path) -> None:
+    x, y = data(24)
+    compared = mpprof.compare_policies(
+        build, (x, y), 24, policies=("float32", "mixed_bfloat16"), logdir=tmp_path, batch_size=BATCH
+    )
+    before, after = ({layer.name for layer in run.run.facts.model.layers} for run in compared.runs)
+    assert before & after == {"head"}  # the premise: Keras numbered the others on
+    document = documents.compare_document(compared)
+    rung = document["steps"][0]
+    matching = rung["matching"]
+    assert matching is not None
+    assert not matching["unmatched_from"]
+    assert not matching["unmatched_to"]
+    shares = [*matching["by_op_ratio"].values(), *matching["by_layer_ratio"].values()]
+    assert min(shares) > LEAST_MATCHED
+    slices = {part["layer"]: part for part in rung["slices"] if part["class"] == "matmul"}
+    assert slices.keys() <= after | {None}
+    assert all(part["baseline_ns"] and part["mixed_ns"] for part in slices.values())
+    products = [
+        row for row in document["kernels"] if row["by"] == "op" and "MatMul" in row["key"].split("/")[-1]
+    ]
+    assert products
+    assert all(row["from_ns"] and row["to_ns"] for row in products)
+    assert "without a counterpart" not in text.render_comparison(document)

@@ -1,0 +1,116 @@
+"""Where no step can be told apart there is an account of the whole window, and it is called one."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from mpprof_dashboards.export import report_html
+
+from mpprof.api import workflows
+from mpprof.model import document as doc
+from mpprof.report import json as documents
+from mpprof.report import markdown, text
+from tests.builders.windows import WIDE, Request, serving
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+
+
+def report(path: Path) -> doc.Report:
+    return documents.document(workflows.diagnose(path))
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> doc.Report:
+    return report(serving().write(tmp_path / "serving.pt.trace.json"))
+
+
+def test_no_time_of_a_window_stands_under_a_key_of_a_step(found: doc.Report) -> None:
+    assert found["account"] == {"basis": "window"}
+    assert (found["time"], found["speedup"], found["whatif"]) == (None, None, None)
+    assert "no step can be told apart" in found["absent"]["time"]
+    assert found["facts"]["step_ns"] is None
+    assert all(each["cost_ns_per_step"] is None for each in found["findings"])
+    assert all(each["gain_ns_per_step"] is None for each in found["findings"])
+
+
+def test_a_step_is_no_window() -> None:
+    found = report(SAMPLES / "v100-float32-island")
+    assert found["account"] == {"basis": "step"}
+    assert "window" not in found
+
+
+def test_the_window_says_what_is_exposed_and_what_is_hidden(found: doc.Report) -> None:
+    window = found["window"]
+    slices = {part["class"]: part for part in window["slices"]}
+    assert math.isclose(sum(part["ns"] for part in window["slices"]), window["span_ns"], abs_tol=1)
+    assert window["busy_ns"] + window["idle_ns"] == pytest.approx(window["span_ns"])
+    assert slices["matmul"]["ns"] == 6 * 100_000
+    assert slices["matmul"]["by"][0]["placement"] == "tensor_core"
+    assert (slices["comm"]["ns"], slices["comm"]["hidden_ns"]) == (6 * 40_000, 6 * 40_000)
+    assert slices["copy"]["ns"] == 6 * 50_000
+    assert slices["idle_input"]["ns"] > 5 * 400_000
+    assert window["kernels"] == 6 + 6 + 21
+    assert window["kernel_ns"] == 6 * (100_000 + 80_000) + 21 * 3_000
+    assert {each["family"]: each["kernels"] for each in window["families"]} == {
+        "gemm": 6,
+        "comm": 6,
+        "elementwise": 21,
+    }
+
+
+def test_what_was_found_costs_of_the_window(found: doc.Report) -> None:
+    waits = next(each for each in found["findings"] if each["code"] == "MP301")
+    assert waits["cost_ns_in_window"] == pytest.approx(
+        next(part["ns"] for part in found["window"]["slices"] if part["class"] == "idle_input")
+    )
+    assert "in the window" in waits["summary"]
+    assert waits["confidence"] == "low"
+    for each in found["findings"]:
+        said = " ".join((each["summary"], *(item["name"] for item in each["evidence"])))
+        assert "step" not in said.replace("no step", ""), said
+        assert "{" not in said
+
+
+def test_all_texts_call_it_a_window(found: doc.Report) -> None:
+    said = text.render(found, width=100)
+    assert "The whole window, not a step: " in said
+    assert "communication: 240 µs" in said
+    assert "240 µs hidden behind other work" in said
+    assert "to have steps: call profiler.step() after each step" in said
+    assert " a step (" not in said
+    assert "Where the step's time goes" not in said
+    marked = markdown.render(found)
+    assert "The whole window, not a step" in marked
+    assert "| class | in the window |" in marked
+    page = report_html(found)
+    assert "Where the window goes" in page
+    assert "Where the step goes" not in page
+    assert "Whole window" in page
+
+
+def test_the_verdict_says_how_much_of_the_window_the_device_worked(found: doc.Report) -> None:
+    assert found["verdict"].startswith(
+        "In a window of 4.72 ms, no step of which is marked, the device was busy 25.5 %"
+    )
+    assert "MP301 input-bound" in found["verdict"]
+
+
+def test_nothing_is_clear_by_a_share_of_idle_time(tmp_path: Path) -> None:
+    """A hundredth of a window that is mostly idle may be all of a step."""
+    idle = report(serving(each=Request(every=90_000)).write(tmp_path / "idle.json"))
+    assert not {"MP310", "MP405", "MP502"} & set(idle["clear"])
+    why = next(each["reason"] for each in idle["unable"] if each["code"] == "MP310")
+    assert "what it takes of a step is not known" in why
+    assert "MP907" in idle["clear"]  # a share of the device's work
+
+
+def test_a_fallback_is_found_without_a_step(tmp_path: Path) -> None:
+    each = Request(every=420, product=180, kernel=WIDE)
+    found = report(serving(each=each).write(tmp_path / "fallback.json"))
+    fallback = next(each for each in found["findings"] if each["code"] == "MP412")
+    assert fallback["severity"] != "info"
+    assert "in the window" in fallback["summary"]
+    assert found["tensor_core"]
+    assert found["tensor_core"]["fallback_ns_per_step"] == 6 * 180_000

@@ -1,0 +1,90 @@
+"""Live bytes and peaks of every allocator equal those of XProf's memory profile."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpprof import traces
+from mpprof.analysis.memory import blocks
+from mpprof.model.trace import Trace
+from tests.builders.allocations import Allocator, plane_of
+from tests.builders.xspace import Space
+from tests.traces.peer import answer
+
+KEPT = 1000
+"""Snapshots that XProf keeps of an allocator; of more it takes the fullest of equal runs."""
+
+
+def training(path: Path, events: int) -> Path:
+    """Two threads of an executor that allocate and free on the device and on the host, in turns."""
+    space, chance = Space(), random.Random(16)
+    first, second = plane_of(space.plane("/host:CPU"))
+    device, host = Allocator(first), Allocator(second, "gpu_host_bfc", capacity=64 << 30)
+    device.live = device.peak = 7_000_064
+    device.peak += 1 << 28  # since before the trace
+    for at in range(events):
+        one = host if at % 50 == 0 else device
+        thread, time_ns = (first, second)[at % 2], 1_000 + 37 * at
+        if one.blocks and chance.random() < 0.48:
+            one.free(time_ns, chance.choice(list(one.blocks)), on=thread)
+        else:
+            one.allocate(
+                time_ns, 1 << 40 | at << 8, chance.randrange(1, 1 << 20), f"d{at % 9}/MatMul", on=thread
+            )
+    path.write_bytes(space.to_bytes())
+    return path
+
+
+def theirs(profile: Any, name: str) -> tuple[list[tuple[int, int]], dict[str, int]]:
+    one = profile["memoryProfilePerAllocator"][name]
+    snapshots = one["sampledTimelineSnapshots"]
+    summary = one["profileSummary"]
+    return (
+        [
+            (int(s["timeOffsetPs"]) // 1000, int(s["aggregationStats"]["heapAllocatedBytes"]))
+            for s in snapshots
+        ],
+        {
+            "peak": int(summary["peakStats"]["peakBytesInUse"]),
+            "lifetime": int(summary["peakBytesUsageLifetime"]),
+            "capacity": int(summary["memoryCapacity"]),
+        },
+    )
+
+
+def ours(trace: Trace, rows: Any) -> list[tuple[int, int]]:
+    table = trace.allocations
+    return list(zip(table.time_ns[rows].tolist(), table.live_bytes[rows].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("events", [900, 30_000])
+def test_live_bytes_and_peaks_are_xprofs(events: int, tmp_path: Path) -> None:
+    path = training(tmp_path / "host.xplane.pb", events)
+    trace = traces.read(path)
+    (tmp_path / "peer").mkdir()
+    profile = answer(path, "memory_profile", tmp_path / "peer")
+    found = blocks.allocators(trace)
+    assert {one.name for one, _ in found} == set(profile["memoryProfilePerAllocator"])
+    compared = 0
+    for one, rows in found:
+        snapshots, summary = theirs(profile, one.name)
+        mine = ours(trace, rows)
+        shift = mine[0][0] - snapshots[0][0] if len(mine) <= KEPT else 0
+        assert summary == {
+            "peak": one.peak_bytes, "lifetime": one.lifetime_peak_bytes, "capacity": one.capacity_bytes,
+        }  # fmt: skip
+        if len(mine) <= KEPT:
+            assert [(time + shift, live) for time, live in snapshots] == mine
+            compared += len(mine)
+        else:
+            assert len(snapshots) <= KEPT
+            assert max(live for _, live in snapshots) == one.peak_bytes
+            live = np.array([value for _, value in mine])
+            assert {value for _, value in snapshots} <= set(live.tolist())
+            compared += len(snapshots)
+    assert compared >= 900
