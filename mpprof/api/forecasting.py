@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.errors import NotFoundError, UsageError
-from mpprof.forecast import compiling, judging, targets
-from mpprof.forecast.compiling import TIME_LIMIT_S, Progress
-from mpprof.forecast.judging import Compiled
+from mpprof.forecasts import compiling, judging, targets
+from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
+from mpprof.forecasts.judging import Compiled
 from mpprof.model.forecast import CardForecast, Forecast
 
 POLICIES = ("float32", "mixed_float16")

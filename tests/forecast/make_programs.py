@@ -11,8 +11,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-from mpprof.forecast import compiling, targets
-from mpprof.forecast.judging import Compiled
+from mpprof.forecasts import compiling, targets
+from mpprof.forecasts.judging import Compiled
 from mpprof.model.frozen import frozen
 
 FOLDER = Path(__file__).with_name("programs")

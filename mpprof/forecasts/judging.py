@@ -9,9 +9,9 @@ from math import prod
 from typing import Any
 
 from mpprof.analysis.kernels.placement_ops import products
-from mpprof.forecast import bounds, deciding
-from mpprof.forecast.deciding import Asked, Decision, Program
-from mpprof.forecast.targets import Card
+from mpprof.forecasts import bounds, deciding
+from mpprof.forecasts.deciding import Asked, Decision, Program
+from mpprof.forecasts.targets import Card
 from mpprof.model.forecast import (
     Band,
     CardForecast,

@@ -16,7 +16,7 @@ from mpprof.analysis.kernels.eligibility import multiplies, precision_of
 from mpprof.analysis.kernels.name_parts import operands, values
 from mpprof.analysis.kernels.placement_ops import category_of, hlo_family, hlo_types, products
 from mpprof.analysis.layers.attribution import Ownership, attribute_ops
-from mpprof.forecast.targets import Card
+from mpprof.forecasts.targets import Card
 from mpprof.model.forecast import Evidence
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placement, Precision, Reason, Verdict
@@ -187,9 +187,9 @@ def asked(source: Sequence[Launch], made: Program) -> dict[int, Asked]:
             found[merged] += flops
         elif (loop := _loop(scope, made)) is not None:
             loops[loop] += flops
-    for scopes in have.values():
-        for at in scopes:
-            found.setdefault(at, _executed(made, at))
+    for scope, places in have.items():
+        for at in places:  # of a scope whose products all have their launch: done a second time
+            found.setdefault(at, 0.0 if scope in wanted else _executed(made, at))
     done = {at: Asked(flops * (made.launches[at].count or 1)) for at, flops in found.items()}
     return done | {at: Asked(flops, loop=True) for at, flops in loops.items()}
 

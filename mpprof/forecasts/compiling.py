@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.errors import MpprofError, UnableError, UsageError
-from mpprof.forecast import targets
-from mpprof.forecast.judging import Compiled
-from mpprof.forecast.targets import Card
+from mpprof.forecasts import targets
+from mpprof.forecasts.judging import Compiled
+from mpprof.forecasts.targets import Card
 from mpprof.traces.cache import entries
 
 TIME_LIMIT_S = 900.0
@@ -74,7 +74,7 @@ def is_function(model: str) -> bool:
 
 
 def _run(python: str, folder: Path, time_limit_s: float, progress: Progress, what: str) -> None:
-    command = [python, "-m", "mpprof.forecast.child", str(folder / "request.json"), str(folder)]
+    command = [python, "-m", "mpprof.forecasts.child", str(folder / "request.json"), str(folder)]
     errors = folder / "stderr.txt"
     with errors.open("wb") as stderr:
         child = subprocess.Popen(
@@ -91,6 +91,8 @@ def _run(python: str, folder: Path, time_limit_s: float, progress: Progress, wha
             if child.poll() is None:
                 _kill(child)
                 child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
     if code != 0:
         raise _error(folder, code, phase, what, time_limit_s if over else None)
 

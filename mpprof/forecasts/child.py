@@ -1,4 +1,4 @@
-"""Compile one train step for one card: `python -m mpprof.forecast.child REQUEST.json FOLDER`.
+"""Compile one train step for one card: `python -m mpprof.forecasts.child REQUEST.json FOLDER`.
 
 Runs alone: the process that asks imports no framework, and a crash of the compiler ends this process only.
 Keras runs on JAX here, on the CPU, and XLA compiles for the card that the request describes. Writes into

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.kernels.eligibility import multiplies
-from mpprof.forecast.targets import Card
+from mpprof.forecasts.targets import Card
 from mpprof.model.device import DevicePeaks
 from mpprof.model.kernels import Placement, Precision
 from mpprof.traces.common.hlo_program import Launch, Value
@@ -57,30 +57,34 @@ def at_least_ns(work: Launch, rate: float, card: Card) -> float:
     through_cache = moved / (L2_BYTES_PER_CLOCK_PER_SM * card.sm_count * card.sm_clock_khz * 1e3)
     from_memory = sum(max(0.0, part - card.l2_bytes) for part in (work.read_bytes, work.written_bytes))
     through_memory = from_memory / card.bandwidth_bytes_per_s
-    computing = (work.flops or 0.0) / fewer_operations(work) / rate if rate else 0.0
-    return max(through_cache, through_memory, computing) * 1e9 * _times(work)
+    return max(through_cache, through_memory, _computing_s(work, rate, card)) * 1e9 * _times(work)
 
 
-def fewer_operations(work: Launch) -> float:
-    """How many times fewer operations a library's best algorithm may need than a product of every tap: 1 but
-    for convolutions of stride 1.
+def _computing_s(work: Launch, rate: float, card: Card) -> float:
+    """The least time of the operations, by the best algorithm that a library may take.
 
-    cuDNN has Winograd's transform of tiles of 4 x 4 outputs for 3 x 3 filters (4 times fewer), and Fourier
-    transforms in tiles of 32 x 32, which need about 2,048 multiplications a tile and pair of channels (cuDNN
-    API, convolution algorithms: both for stride 1 only).
+    That is a product of every tap but for convolutions of stride 1. For those cuDNN has Winograd's transform
+    (filters of 3 and 5, on any unit; tiles of 4 x 4 outputs need 4 times fewer operations) and Fourier
+    transforms in tiles of 32 x 32, computed in float32 on ordinary units: about 2,048 multiplications a tile
+    and pair of channels (cuDNN API reference, algorithms of the convolution functions).
     """
-    if len(work.window) < 2 or any(stride != 1 for _, stride in work.window):
-        return 1.0
-    sizes = [min(size, _FOURIER_TILE) for size, _ in work.window[-2:]]
-    if max(sizes) == 1:
-        return 1.0
+    flops = work.flops or 0.0
+    if not flops or not rate:
+        return 0.0
+    best = flops / rate
+    sizes = [min(size, _FOURIER_TILE) for size, _ in work.window]
+    if not sizes or max(sizes) == 1 or any(stride != 1 for _, stride in work.window):
+        return best
+    if set(sizes) <= _WINOGRAD_FILTERS:
+        best = min(best, flops / _WINOGRAD / rate)
     direct = 1.0
-    for size in sizes:
+    for size in sizes[-2:]:
         direct *= size * (_FOURIER_TILE + 1 - size)
-    return max(_WINOGRAD, direct / _FOURIER_MULTIPLICATIONS)
+    ordinary = peaks_of(card).flops_per_s["fp32_cuda"]
+    return min(best, flops * _FOURIER_MULTIPLICATIONS / direct / ordinary)
 
 
-_WINOGRAD = 4.0
+_WINOGRAD, _WINOGRAD_FILTERS = 4.0, frozenset((1, 3, 5))
 _FOURIER_TILE, _FOURIER_MULTIPLICATIONS = 32, 2048.0
 
 
