@@ -41,7 +41,7 @@ class Report(TypedDict):
     memory: Memory | None
     findings: Annotated[list[Finding], "Worst first."]
     unable: Annotated[list[Unable], "Causes that could not be judged: not the same as clear."]
-    clear: list[Code]
+    clear: Annotated[list[Code], "Causes that were looked for and are not there."]
     warnings: list[str]
     absent: Annotated[
         dict[str, str],
@@ -58,6 +58,13 @@ class Report(TypedDict):
     whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order that pays first."]]
     facts: NotRequired[
         Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
+    ]
+    not_applicable: NotRequired[
+        Annotated[
+            list[NotApplicable],
+            "Causes that this run cannot have: neither clear nor open. Every cause is in exactly one of "
+            "`findings`, `unable`, `clear` and this.",
+        ]
     ]
     account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
     window: NotRequired[
@@ -93,7 +100,7 @@ class Window(TypedDict):
     devices: Annotated[list[WindowDevice], "All of them, the main device first, over the same span."]
     families: Annotated[list[FamilyTime], "Kernels of the main device by what they do, the longest first."]
     reason: Annotated[str, "Why no step can be told apart."]
-    mark: Annotated[list[Remedy], "How to record steps that can be told apart."]
+    mark: Annotated[list[Remedy], "How to mark steps; empty where some are marked, but cut or damaged."]
     ranges: Annotated[list[RangeOfTrace], "Ranges of the trace that may be steps, most launches first."]
     notes: Annotated[list[str], "What was left out or shifted."]
 
@@ -582,6 +589,11 @@ class Remedy(TypedDict):
 
 
 class Unable(TypedDict):
+    code: Code
+    reason: str
+
+
+class NotApplicable(TypedDict):
     code: Code
     reason: str
 

@@ -78,6 +78,14 @@ class Unable:
 
 
 @frozen
+class NotApplicable:
+    """A cause that this run cannot have, and why: nothing was looked at, so that it is not clear either."""
+
+    code: str
+    reason: str
+
+
+@frozen
 class WhatIfStep:
     """One remedy in the order to apply them: the step after it, what it gains there, and what of its gain
     stays hidden behind the host."""
@@ -122,7 +130,8 @@ class Diagnosis:
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
-    how_to_mark: tuple[Remedy, ...] = ()  # how its steps can be told apart next time; empty: they are
+    how_to_mark: tuple[Remedy, ...] = ()  # how to mark steps, where none is marked
+    not_applicable: tuple[NotApplicable, ...] = ()
     ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
 
 

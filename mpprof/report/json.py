@@ -81,6 +81,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "explanation": list(diagnosis.explanation),
         "whatif": _whatif(diagnosis.whatif),
         "facts": _facts(diagnosis),
+        "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
     if diagnosis.window is not None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, window, windows, words
+from mpprof.report import comparing, content, limits, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -135,19 +135,19 @@ def _limits(document: doc.Report) -> list[str]:
     """Warnings stand open; what was not judged or measured can be unfolded."""
     warnings = content.warnings(document)
     lines = ["#### Warnings", "", *(f"- {escape(warning)}" for warning in warnings), ""] if warnings else []
-    lines += _folded("could not be judged", content.not_judged(document))
-    lines += _folded("not measured", content.not_measured(document))
+    lines += _folded(f"{len(document['unable'])} could not be judged", limits.not_judged(document))
+    does_not_apply = limits.not_applicable(document)
+    lines += _folded(f"{len(document.get('not_applicable', []))} do not apply", does_not_apply)
+    lines += _folded("Not measured", limits.not_measured(document))
     if document["clear"]:
-        lines.append(f"Checked and clear: {' '.join(document['clear'])}")
+        lines.append(f"Checked and clear: {escape(limits.clear(document))}")
     return lines
 
 
-def _folded(title: str, groups: list[tuple[str, list[str]]]) -> list[str]:
-    if not groups:
+def _folded(title: str, said: list[str]) -> list[str]:
+    if not said:
         return []
-    count = sum(len(names) for _, names in groups)
-    lines = [f"<details><summary>{count} {title}</summary>", ""]
-    lines += [f"- {', '.join(code(name) for name in names)}: {escape(reason)}" for reason, names in groups]
+    lines = [f"<details><summary>{title}</summary>", "", *(f"- {escape(line)}" for line in said)]
     return [*lines, "", "</details>", ""]
 
 
