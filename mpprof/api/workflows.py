@@ -261,7 +261,8 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
     """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
     speedup = _speedup(mine, baseline)
     case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
-    case = replace(case, ladder=ladder)
+    held = _saved(mine, baseline)
+    case = replace(case, ladder=ladder, memory=held)
     judgement = engine.judge(case)
     proof = _proof(mine, baseline)
     warnings = (
@@ -271,7 +272,6 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         *validity.doubts(mine.run),
         *judgement.warnings,
     )
-    held = saved.against(mine.memory, mine.steps, baseline.steps if baseline else None)
     absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
     if held is not None:
         absent.pop("memory", None)
@@ -302,6 +302,13 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         cause=named.code if named else None,
         explanation=engine.explanation(diagnosis),
     )
+
+
+def _saved(mine: Analysis, baseline: Analysis | None) -> MemoryAccount | None:
+    """The memory account, with what was saved where there is a baseline."""
+    if baseline is None:
+        return mine.memory
+    return saved.against(mine.memory, mine.steps, baseline.steps, baseline.memory, mine.run, baseline.run)
 
 
 def _main_device(mine: Analysis) -> DeviceFacts | None:
