@@ -251,14 +251,14 @@ REST = (
     Row("MP604", ANY, "or fewer normalisation layers, or recompute them in the backward pass"),
     Row(
         "MP605", ON_TENSORFLOW, "limit cuDNN's workspaces",
-        "TF_CUDNN_WORKSPACE_LIMIT_IN_MB=256 python train.py",
+        "TF_CUDNN_WORKSPACE_LIMIT_IN_MB=256 python train.py", vendors=NVIDIA,
     ),
-    Row("MP605", ANY, "a newer cuDNN, or another batch, for which it chooses another algorithm"),
+    Row("MP605", ANY, "another batch, for which the library chooses another algorithm"),
     *fused("MP606"),
     Row("MP606", ANY, "judge by the peak after warm-up, which mpprof records"),
     Row(
         "MP607", ON_TENSORFLOW, "let CUDA place the blocks",
-        "TF_GPU_ALLOCATOR=cuda_malloc_async python train.py",
+        "TF_GPU_ALLOCATOR=cuda_malloc_async python train.py", vendors=NVIDIA,
     ),
     Row("MP607", ANY, "batches of one shape: drop the remainder, pad to few lengths"),
 )  # fmt: skip

@@ -11,7 +11,9 @@ What it costs
     Nothing that precision could give back; the bytes stated are those that stay as they are.
 
 What to do
-    Raise the batch, so that activations weigh more; an optimizer with fewer slots; 16-bit or factored slots.
+    Raise the batch, so that activations weigh more; an optimizer with fewer slots; 16-bit or factored slots:
+
+        optimizer = keras.optimizers.Lion(1e-4)  # one slot for each parameter, Adam has two
 
 When to ignore
     When memory is not what limits the batch.

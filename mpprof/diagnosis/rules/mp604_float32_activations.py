@@ -12,7 +12,9 @@ What it costs
     The bytes beyond half; without a baseline, half of the float32 ones.
 
 What to do
-    jit_compile=True fuses the casts away; fewer normalisation layers; recompute in the backward pass.
+    jit_compile=True fuses the casts away; fewer normalisation layers; recompute in the backward pass:
+
+        model.compile(optimizer=optimizer, loss=loss, jit_compile=True)
 
 When to ignore
     When memory is not what limits the batch.

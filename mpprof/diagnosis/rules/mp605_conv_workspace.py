@@ -12,7 +12,9 @@ What it costs
     The bytes of the workspace beyond the baseline's.
 
 What to do
-    Limit it: TF_CUDNN_WORKSPACE_LIMIT_IN_MB; a newer cuDNN; another batch.
+    Limit it: TF_CUDNN_WORKSPACE_LIMIT_IN_MB; a newer cuDNN; another batch:
+
+        TF_CUDNN_WORKSPACE_LIMIT_IN_MB=256 python train.py
 
 When to ignore
     When memory is not what limits the batch: large workspaces make convolutions fast.

@@ -12,7 +12,9 @@ What it costs
     What the peak lies above the moment with most activations.
 
 What to do
-    Reset the peak after warm-up to see what a step needs; jit_compile=True for the optimizer's temporaries.
+    Reset the peak after warm-up to see what a step needs; jit_compile=True for the optimizer's temporaries:
+
+        tf.config.experimental.reset_memory_stats("GPU:0")  # after warm-up
 
 When to ignore
     When memory is not what limits the batch.

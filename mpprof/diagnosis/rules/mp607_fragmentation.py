@@ -12,7 +12,9 @@ What it costs
     The bytes beyond what was asked for; with a baseline, beyond its own.
 
 What to do
-    TF_GPU_ALLOCATOR=cuda_malloc_async; batches of one shape, the last one included.
+    TF_GPU_ALLOCATOR=cuda_malloc_async; batches of one shape, the last one included:
+
+        TF_GPU_ALLOCATOR=cuda_malloc_async python train.py
 
 When to ignore
     When most of the device's memory is free.
