@@ -9,11 +9,12 @@ from mpprof.analysis.comparison import batch_scaling, comparability
 from mpprof.analysis.comparison import learning as learned
 from mpprof.analysis.comparison import matching as aligning
 from mpprof.analysis.comparison import speedup as comparing
-from mpprof.api.workflows import Analysis, analyse, judge, side
+from mpprof.analysis.comparison import windows as side_by_side
+from mpprof.api.workflows import Analysis, analyse, judge, side, window_of
 from mpprof.diagnosis.signals import DISTORTED_RATIO
 from mpprof.errors import MpprofError
-from mpprof.model.account import Speedup
-from mpprof.model.finding import Comparison, KernelChange, Matching, Rung
+from mpprof.model.account import Account, Speedup
+from mpprof.model.finding import Comparison, KernelChange, Matching, Rung, Windows
 from mpprof.model.learning import Learning
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.runs.loading import Given, Several, load_all
@@ -59,6 +60,7 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
                 refused=refused,
                 cards=comparability.rates(*sides),
                 matching=matching,
+                windows=_windows(start, end) if refused is None else None,
                 learning=_learning(start, end, step.speedup) if refused is None else None,
                 examples_per_s=(
                     comparing.examples_per_s(start.run, start.account),
@@ -68,6 +70,22 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
         )
     sizes = batch_scaling.of([mine.run for mine in analyses], [mine.steps for mine in analyses])
     return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
+
+
+def _windows(start: Analysis, end: Analysis) -> Windows | None:
+    """Both whole windows, where not both runs have steps; of one that has them, too."""
+    if start.account is not None and end.account is not None:
+        return None
+    whole = _window(start), _window(end)
+    if whole[0] is None or whole[1] is None:
+        return None
+    return side_by_side.windows(whole[0], whole[1])
+
+
+def _window(mine: Analysis) -> Account | None:
+    if mine.window is not None or mine.trace is None or mine.placements is None or mine.ownership is None:
+        return mine.window
+    return window_of(mine.run, mine.trace, mine.placements, mine.ownership, "")
 
 
 def _learning(start: Analysis, end: Analysis, speedup: Speedup | None) -> Learning:

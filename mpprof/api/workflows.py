@@ -286,6 +286,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         findings=judgement.findings,
         unable=judgement.unable,
         clear=judgement.clear,
+        not_applicable=judgement.not_applicable,
         warnings=warnings,
         absent=absent,
         device=_main_device(mine),
@@ -365,7 +366,7 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
         sides = side(baseline), side(mine)
         if (refused := comparability.refusal(*sides)) is not None:
             return comparing.refused(baseline.run, refused)
-        return comparing.speedup(
+        found = comparing.speedup(
             mine.account,
             baseline.account,
             mixed_run=mine.run,
@@ -373,10 +374,23 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
             peaks=mine.peaks,
             other_card=comparability.other_card(*sides) is not None,
         )
+        return _of_windows(found, mine, baseline)
     if mine.account is None:
         return None
     units = _has_matrix_units(mine.run, _main_device(mine))
     return estimate.estimate(mine.account, mine.run, mine.peaks, matrix_units=units)
+
+
+def _of_windows(found: Speedup, mine: Analysis, baseline: Analysis) -> Speedup:
+    """The same, with the true reason for what it lacks where a trace is there and has no steps."""
+    names = [each.run.name for each in (baseline, mine) if each.account is None and each.window is not None]
+    if not names or found.absent is None:
+        return found
+    why = (
+        f"no step of {' and '.join(names)} can be told apart: mpprof compare holds the whole windows together"
+    )
+    without = {field: why for field in found.absent if field not in ("observed", "interval")}
+    return replace(found, absent=found.absent | without)
 
 
 def side(mine: Analysis) -> Side:

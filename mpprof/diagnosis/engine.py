@@ -10,7 +10,18 @@ from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
-from mpprof.diagnosis.outcomes import REMAINDER, Claim, Clear, Found, Missing, Outcome, Rule, Unable, cost_ns
+from mpprof.diagnosis.outcomes import (
+    REMAINDER,
+    Claim,
+    Clear,
+    Found,
+    Missing,
+    NotApplicable,
+    Outcome,
+    Rule,
+    Unable,
+    cost_ns,
+)
 from mpprof.diagnosis.remedies.choosing import sentence
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, verdict
@@ -37,11 +48,12 @@ REAL_RATIO = 0.5
 
 @frozen
 class Judgement:
-    """What all rules said. Every rule is in exactly one of `findings`, `unable` and `clear`.
+    """What all rules said. Every rule is in exactly one of `findings`, `unable`, `clear` and
+    `not_applicable`.
 
-    `findings` in the order of the plan (`_ranked`); `unable` and `clear` in that of judgement. `speedup` is
-    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step can
-    be told apart, how to record steps that can.
+    `findings` in the order of the plan (`_ranked`); the others in that of judgement. `speedup` is
+    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step is
+    marked, how to mark them.
     """
 
     findings: tuple[noun.Finding, ...]
@@ -51,6 +63,7 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     whatif: noun.WhatIf | None = None
     how_to_mark: tuple[noun.Remedy, ...] = ()
+    not_applicable: tuple[noun.NotApplicable, ...] = ()
 
 
 def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = False) -> Judgement:
@@ -108,7 +121,12 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         speedup=_completed(case, recovers, shares, signals),
         warnings=tuple(warnings),
         whatif=plan,
-        how_to_mark=signals.remedies("record steps") if signals.in_window else (),
+        how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
+        not_applicable=tuple(
+            noun.NotApplicable(code, outcome.reason)
+            for code, outcome in outcomes.items()
+            if isinstance(outcome, NotApplicable)
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.outcomes import Absent, Claim, cost_ns, known
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Claim, NotApplicable, cost_ns, known
 from mpprof.diagnosis.remedies import choosing, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
@@ -237,6 +237,15 @@ class Signals:
         return self.computes.dtype or Absent(self.computes.reason, self.advice("record run"))
 
     @property
+    def wide(self) -> bool:
+        """The run is known to compute in no 16-bit type."""
+        return self.computes.kind in ("float32", "float64")
+
+    def not_in(self, dtype: str) -> NotApplicable:
+        """What a rule of runs that compute in `dtype` says of one that does not."""
+        return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
+
+    @property
     def half(self) -> str | None:
         """ "fp16" or "bf16" where the run computes in it, all or part; None: it does not, or is not known."""
         return HALF_DTYPES.get(self.computes.dtype or "")
@@ -373,6 +382,11 @@ class Signals:
     def in_window(self) -> bool:
         """What is judged is the whole window: "per step" is then said of nothing."""
         return self.case.account is None and self.case.window is not None
+
+    @property
+    def unmarked(self) -> bool:
+        """What is judged is a window in which nothing marks a step; marked ones may be cut, or damaged."""
+        return self.in_window and self.case.trace is not None and not len(self.case.trace.markers)
 
     @property
     def host_only(self) -> bool:

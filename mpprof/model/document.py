@@ -41,7 +41,7 @@ class Report(TypedDict):
     memory: Memory | None
     findings: Annotated[list[Finding], "Worst first."]
     unable: Annotated[list[Unable], "Causes that could not be judged: not the same as clear."]
-    clear: list[Code]
+    clear: Annotated[list[Code], "Causes that were looked for and are not there."]
     warnings: list[str]
     absent: Annotated[
         dict[str, str],
@@ -58,6 +58,13 @@ class Report(TypedDict):
     whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order that pays first."]]
     facts: NotRequired[
         Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
+    ]
+    not_applicable: NotRequired[
+        Annotated[
+            list[NotApplicable],
+            "Causes that this run cannot have: neither clear nor open. Every cause is in exactly one of "
+            "`findings`, `unable`, `clear` and this.",
+        ]
     ]
     account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
     window: NotRequired[
@@ -93,7 +100,7 @@ class Window(TypedDict):
     devices: Annotated[list[WindowDevice], "All of them, the main device first, over the same span."]
     families: Annotated[list[FamilyTime], "Kernels of the main device by what they do, the longest first."]
     reason: Annotated[str, "Why no step can be told apart."]
-    mark: Annotated[list[Remedy], "How to record steps that can be told apart."]
+    mark: Annotated[list[Remedy], "How to mark steps; empty where some are marked, but cut or damaged."]
     ranges: Annotated[list[RangeOfTrace], "Ranges of the trace that may be steps, most launches first."]
     notes: Annotated[list[str], "What was left out or shifted."]
 
@@ -586,6 +593,11 @@ class Unable(TypedDict):
     reason: str
 
 
+class NotApplicable(TypedDict):
+    code: Code
+    reason: str
+
+
 class WhatIf(TypedDict):
     order: list[WhatIfStep]
     best_step_ns: Number
@@ -661,6 +673,13 @@ class Rung(_RungEnds):
         Annotated[Learning | None, "The losses after as many applied updates; null: not compared."]
     ]
     notes: NotRequired[Annotated[list[str], "What makes the parts of the two runs hard to compare."]]
+    windows: NotRequired[
+        Annotated[
+            WindowsOfTwo,
+            "Where not both runs have steps: their whole windows. Left out where both have, or one has no "
+            "trace.",
+        ]
+    ]
     matching: NotRequired[
         Annotated[
             Matching | None,
@@ -668,6 +687,47 @@ class Rung(_RungEnds):
             "only one has.",
         ]
     ]
+
+
+class WindowsOfTwo(TypedDict):
+    """Two whole windows side by side: nothing is per step, and no speedup follows from their lengths."""
+
+    span_ns: FromTo
+    busy_ns: FromTo
+    idle_ns: FromTo
+    kernel_ns: Annotated[FromTo, "Sum of the kernels' durations, without copies."]
+    kernels: FromTo
+    parts: list[WindowPart]
+    matrix_kernels: Annotated[list[MatrixKernels], "How many ran in each window, by family."]
+    same_work: Annotated[
+        bool | None,
+        "Both ran as many matrix kernels of each family, and are taken for the same amount of work. null: "
+        "neither ran any.",
+    ]
+    decides: Annotated[
+        Literal["waiting", "device", "both"],
+        "What most of both windows is; both: the one is mostly waiting, the other mostly work.",
+    ]
+    waits_for: Annotated[Class | None, "What most of the later one's idle time is; null: not shown, or none."]
+    statements: Annotated[list[str], "For people: what changed, what decides, and what is assumed."]
+
+
+class WindowPart(TypedDict):
+    by: Annotated[
+        Literal["idle", "placement", "family", "exposed"],
+        "Idle time by class; matrix kernels by placement and precision, and kernels by family (sums of "
+        "durations); exposed communication and copies.",
+    ]
+    name: str
+    from_ns: Number
+    to_ns: Number
+
+
+_FromToCount = TypedDict("_FromToCount", {"from": Count, "to": Count})
+
+
+class MatrixKernels(_FromToCount):
+    family: Family
 
 
 class Updates(TypedDict):

@@ -8,6 +8,7 @@ from typing import Literal
 from mpprof.model.account import (
     Account,
     Bound,
+    Class,
     ComputePrecision,
     GapSlice,
     Speedup,
@@ -77,6 +78,14 @@ class Unable:
 
 
 @frozen
+class NotApplicable:
+    """A cause that this run cannot have, and why: nothing was looked at, so that it is not clear either."""
+
+    code: str
+    reason: str
+
+
+@frozen
 class WhatIfStep:
     """One remedy in the order to apply them: the step after it, what it gains there, and what of its gain
     stays hidden behind the host."""
@@ -121,7 +130,8 @@ class Diagnosis:
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
-    how_to_mark: tuple[Remedy, ...] = ()  # how its steps can be told apart next time; empty: they are
+    how_to_mark: tuple[Remedy, ...] = ()  # how to mark steps, where none is marked
+    not_applicable: tuple[NotApplicable, ...] = ()
     ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
 
 
@@ -167,6 +177,37 @@ class Batches:
 
 
 @frozen
+class WindowPart:
+    """A part of two windows, in ns of each: idle time by class, matrix kernels by placement and precision,
+    kernels by family (both sums of durations), exposed communication and copies."""
+
+    by: Literal["idle", "placement", "family", "exposed"]
+    name: str
+    from_ns: float
+    to_ns: float
+
+
+@frozen
+class Windows:
+    """Two whole windows side by side, (first, second), of the main devices; nothing is per step.
+
+    `same_work`: both ran as many matrix kernels of each family (`matrix_kernels`); None: neither ran any.
+    `decides`: what most of both windows is, waiting or the device's work; "both": of one this, of one that.
+    `waits_for`: what most of the second's idle time is; None: the trace does not show it, or there is none.
+    """
+
+    span_ns: tuple[float, float]
+    busy_ns: tuple[float, float]
+    kernel_ns: tuple[float, float]
+    kernels: tuple[int, int]
+    parts: tuple[WindowPart, ...]
+    matrix_kernels: tuple[dict[str, int], dict[str, int]]
+    same_work: bool | None
+    decides: Literal["waiting", "device", "both"]
+    waits_for: Class | None
+
+
+@frozen
 class Rung:
     """One step of a ladder: run `start` to run `end` (rows in Comparison.runs).
 
@@ -186,6 +227,7 @@ class Rung:
     matching: Matching | None = None  # None: one of the runs has no account
     explanation: tuple[str, ...] = ()  # of the later run against the earlier
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
+    windows: Windows | None = None  # side by side where not both have steps; None: both have, or one no trace
     learning: Learning | None = None  # None: they are no comparison at all
 
 

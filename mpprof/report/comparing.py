@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
-from mpprof.report import content, words
+from mpprof.report import content, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -52,7 +52,11 @@ def heading(document: doc.Comparison, rung: doc.Rung) -> str:
     """The two runs of one comparison with their step times."""
     start, end = _ends(document, rung)
     names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
-    times = [words.duration(content.step_ns(run)) for run in (start, end)]
+    steps_ns = [content.step_ns(run) for run in (start, end)]
+    if "windows" in rung and None in steps_ns:
+        spans = [words.duration(ns) for ns in windows.ends(rung["windows"]["span_ns"])]
+        return f"{names}: windows of {spans[0]} and {spans[1]}, not steps"
+    times = [words.duration(ns) for ns in steps_ns]
     return f"{names}: {times[0]} → {times[1]} a step"
 
 
@@ -62,7 +66,10 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
         return [f"not compared: {rung['refused']}"]
     said = [rate] if (rate := throughput(rung)) else []
     absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
-    said += content.measured(rung, absent)
+    if "windows" in rung:
+        said += rung["windows"]["statements"]
+    if "windows" not in rung or rung["observed"] is not None:
+        said += content.measured(rung, absent)
     said += learned(document, rung)
     said += rung.get("explanation") or []
     if rung["labels"]:

@@ -510,57 +510,6 @@ def recorded_peak(document: doc.Report) -> int | None:
     return steps["peak_memory_bytes"] if steps else None
 
 
-def grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
-    """(name, reason) pairs as reason -> names, in the order of first appearance."""
-    groups: dict[str, list[str]] = {}
-    for name, reason in pairs:
-        groups.setdefault(reason, []).append(name)
-    return list(groups.items())
-
-
-def not_judged(document: doc.Report) -> list[tuple[str, list[str]]]:
-    """The causes that could not be judged, by reason; that of the missing account stands above. Reasons that
-    the same record would settle are one."""
-    why = document["absent"].get("time") if "window" in document else None
-    by_reason = grouped(
-        (unable["code"], "no step can be told apart" if unable["reason"] == why else unable["reason"])
-        for unable in document["unable"]
-    )
-    by_record: dict[str, list[tuple[str, list[str]]]] = {}
-    for reason, codes in by_reason:
-        what, _, record = reason.partition("; ")
-        by_record.setdefault(record or reason, []).append((what, codes))
-    joined = []
-    for record, parts in by_record.items():
-        codes = [code for _, own in parts for code in own]
-        missing = "; ".join(what for what, _ in parts)
-        joined.append((missing if missing == record else f"{missing}: {record}", codes))
-    return joined
-
-
-def not_measured(document: doc.Report) -> list[tuple[str, list[str]]]:
-    """What is absent, by reason; what another line of the report says already is left out."""
-    told = {"tensor_core", "speedup", "whatif", "cause"} | {
-        room for room in ("steps", "time") if document[room] is None
-    }
-    if (why := document["absent"].get("bounds")) and why in document["verdict"]:
-        told.add("bounds")
-    parts = (
-        "tensor_core.",
-        "speedup.",
-        "memory.",
-        "facts.",
-        "account.",
-        *(("run.",) if "run" in document["absent"] else ()),
-    )
-    fields = (
-        (field, why)
-        for field, why in document["absent"].items()
-        if field not in told and not field.startswith(parts)
-    )
-    return grouped(fields)
-
-
 def warnings(document: doc.Report) -> list[str]:
     """The warnings, and what the account had to leave out or shift."""
     notes = document["time"]["notes"] if document["time"] else []

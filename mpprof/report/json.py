@@ -30,7 +30,7 @@ from mpprof.model.learning import Applied, Learning, LossPoint
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
-from mpprof.report import window
+from mpprof.report import window, windows
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -81,6 +81,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "explanation": list(diagnosis.explanation),
         "whatif": _whatif(diagnosis.whatif),
         "facts": _facts(diagnosis),
+        "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
     if diagnosis.window is not None:
@@ -564,7 +565,7 @@ def _finding(finding: Finding) -> doc.Finding:
 
 def _rung(rung: Rung) -> doc.Rung:
     speedup = rung.speedup
-    return {
+    body: doc.Rung = {
         "from": rung.start,
         "to": rung.end,
         "observed": speedup.observed if speedup else None,
@@ -590,6 +591,9 @@ def _rung(rung: Rung) -> doc.Rung:
         "matching": None if rung.matching is None else _matching(rung.matching),
         "learning": None if rung.learning is None else _learning(rung.learning),
     }
+    if rung.windows is not None:
+        body["windows"] = windows.document(rung.windows)
+    return body
 
 
 def _learning(found: Learning) -> doc.Learning:

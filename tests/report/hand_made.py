@@ -21,7 +21,16 @@ from mpprof.model.account import (
     TensorCoreShare,
 )
 from mpprof.model.device import DeviceFacts
-from mpprof.model.finding import Comparison, Diagnosis, Evidence, Finding, KernelChange, Rung, Unable
+from mpprof.model.finding import (
+    Comparison,
+    Diagnosis,
+    Evidence,
+    Finding,
+    KernelChange,
+    NotApplicable,
+    Rung,
+    Unable,
+)
 from mpprof.model.memory import MemoryAccount, MemoryItem
 from mpprof.model.run import FitFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary
@@ -234,6 +243,7 @@ def diagnosis(name: str = "bert-fp16") -> Diagnosis:
             Unable("MP203", "the loss scale was not read"),
         ),
         clear=("MP101", "MP102"),
+        not_applicable=(NotApplicable("MP804", "the run does not compute in bfloat16"),),
         warnings=("the profiled steps are 4.9 % slower than the others",),
         absent={"run.deterministic_ops": "not stated"},
         verdict="You expected 2.40x and got 1.07x: the GPU waits for input 41 % of every step.",

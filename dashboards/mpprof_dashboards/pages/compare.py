@@ -11,7 +11,7 @@ import dash_mantine_components as dmc
 from dash import Input, Output, State, html
 
 from mpprof.errors import MpprofError
-from mpprof.report import comparing, words
+from mpprof.report import comparing, windows, words
 from mpprof.report.content import recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
@@ -121,6 +121,8 @@ def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
         return cards.section(title, cards.empty("These runs cannot be compared", rung["refused"]))
     labels, card_note = rung["labels"], rung.get("cards")
     doubts = [*([f"The runs are unlike: {'; '.join(labels)}"] if labels else []), *(rung.get("notes") or [])]
+    if "windows" in rung and None in (step_ns(start), step_ns(end)):
+        return _windows(row, title, rung["windows"], doubts, rung["findings"])
     return cards.section(
         title,
         cards.warnings(doubts) if doubts else None,
@@ -142,6 +144,32 @@ def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
         _gap(row, rung, start, end),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
         *(cards.finding(item) for item in rung["findings"]),
+    )
+
+
+def _windows(
+    row: int, title: str, found: doc.WindowsOfTwo, doubts: list[str], findings: list[doc.Finding]
+) -> html.Section:
+    """Two whole windows side by side, where not both runs have steps."""
+    head = html.Tr(
+        [html.Th(text, className="mp-number" if at else "") for at, text in enumerate(windows.COLUMNS)]
+    )
+    body = [
+        html.Tr(
+            [
+                html.Td(f"\u2003{each.label}" if each.part else each.label),
+                *(html.Td(text, className="mp-number") for text in (each.before, each.after, each.times)),
+            ]
+        )
+        for each in windows.rows(found)
+    ]
+    table = html.Table([html.Thead(head), html.Tbody(body)], className="mp-table", id=f"windows-{row}")
+    return cards.section(
+        f"{title}: windows, not steps",
+        cards.warnings(doubts) if doubts else None,
+        cards.remarks(found["statements"]),
+        html.Div(table, className="mp-card mp-scroll"),
+        *(cards.finding(item) for item in findings),
     )
 
 

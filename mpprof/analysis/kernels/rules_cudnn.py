@@ -261,7 +261,11 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "cudnn-pointwise", r"op_generic_tensor_kernel|op_tensor\w*|scalepackedtensor_kernel|add_tensor_kernel\w*|cudnn::ops::\w*(?:scale|add|bias|activation|settensor|op_tensor)\w*|activation_(?:fw|bw)\w*|cudnn::reduced?\w*kernel|settensor\w*|cudnn::ops::\w*reduce\w*|softmax_[fb]w\w*",
+        "cudnn-softmax", r"softmax_[fb]w\w*", plain("softmax"), "cuDNN's softmax", _CUDNN, "all",
+        "void softmax_fw_kernel_resident<2, float, float>(cudnnTensorStruct, float const*)", whole=False,
+    ),
+    Rule(
+        "cudnn-pointwise", r"op_generic_tensor_kernel|op_tensor\w*|scalepackedtensor_kernel|add_tensor_kernel\w*|cudnn::ops::\w*(?:scale|add|bias|activation|settensor|op_tensor)\w*|activation_(?:fw|bw)\w*|cudnn::reduced?\w*kernel|settensor\w*|cudnn::ops::\w*reduce\w*",
         plain("elementwise"), "a pointwise helper of cuDNN", _CUDNN, "all",
         "void cudnn::ops::scalePackedTensor_kernel<float, float>(cudnnTensor4dStruct, float*, float)",
         whole=False,

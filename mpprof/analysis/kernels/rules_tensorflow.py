@@ -11,7 +11,7 @@ import re
 
 from mpprof.analysis.kernels.name_parts import Card, Name, operands, types_in, values
 from mpprof.analysis.kernels.op_types import family_of
-from mpprof.analysis.kernels.rule import Rule, Said, family_rule, floats, ordinary
+from mpprof.analysis.kernels.rule import Rule, Said, family_rule, floats, ordinary, plain
 from mpprof.model.kernels import MATMUL_FAMILIES, Family
 
 _TF = "tensorflow/tensorflow tensorflow/core/kernels"
@@ -73,6 +73,11 @@ def _eigen(name: Name, match: re.Match[str], card: Card) -> Said:
 
 RULES: tuple[Rule, ...] = (
     Rule(
+        "tf-softmax", r"subtractandexpfunctor|generatenormalizedprob|sparsexent(?:loss|grad)generator", plain("softmax"),
+        "a reduction or expression over softmax's own functor", _TF + "/softmax_op_gpu.cu.cc, sparse_xent_op.h", "all",
+        "void tensorflow::functor::RowReduceKernel<cub::TransformInputIterator<float, tensorflow::(anonymous namespace)::SubtractAndExpFunctor<Eigen::half, float>, int>, float*, cub::Sum>(float*)",
+    ),
+    Rule(
         "tf-mlir", r"^(?P<op>[a-z0-9]+)_gpu_(?P<types>(?:dt_[a-z0-9]+_?)+)kernel", _mlir,
         "TensorFlow's generated kernel: its op and types are in its name", "tensorflow/tensorflow core/kernels/mlir_generated", "all",
         "Mul_GPU_DT_HALF_DT_HALF_kernel", whole=False,
@@ -96,7 +101,7 @@ RULES: tuple[Rule, ...] = (
                  "an optimizer's update", _TF + "/training_ops_gpu.cu.cc", "void tensorflow::functor::ApplyAdamKernel<float>(int, float*, float*, float*)"),
     family_rule("tf-layout", r"swapdimension\w*|shuffleintensor\w*|padinput\w*|concat_(?:fixed|variable)_kernel\w*|concatkernel\w*|split\w*kernel_fixed|split_v_kernel|splitopkernel|\btilekernel\w*|\bs2b\b|\brollkernel|\bdiag(?:part)?gpukernel|\bmatrix(?:copyinputand)?setdiagkernel|\bdoparallelconcatopkernel|\bconcat_xh|stridedslice\w*|\bd2s_\w*|s2d_\w*|depthtospace\w*|spacetodepth\w*|spacetobatch\w*|reversekernel|transposekernel\w*|\btranspose_kernel\w*|matrixdiag\w*|matrixbandpart\w*", "layout",
                  "moves values", _TF, "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 1024, 32, 32, false>()"),
-    family_rule("tf-reduce", r"columnreduce\w*|rowreduce\w*|blockreducekernel\w*|cleanupsegments|biasgrad\w*|segmentedreduce\w*|reducegeneric\w*|fullreduc\w*", "reduce",
+    family_rule("tf-reduce", r"columnreduce\w*|rowreduce\w*|blockreducekernel\w*|cleanupsegments|biasgrad\w*|segmentedreduce\w*|\bsortedsegmentreduction\w*|reducegeneric\w*|fullreduc\w*", "reduce",
                  "a reduction", _TF + "/reduction_gpu_kernels.cu.h", "void tensorflow::functor::ColumnReduceKernel<Eigen::half const*, Eigen::half*, cub::Sum>(Eigen::half const*)"),
     family_rule("tf-gather", r"gatherop\w*|gathernd\w*|scatternd\w*|scatterop\w*|unsortedsegment\w*|sortedsegment\w*|sparsesegment\w*|dynamicstitch\w*|dynamicpartition\w*|onehot\w*|gathersliceop\w*|batchgather\w*|topkkernel\w*|wherecuda\w*|propagatewhere\w*", "gather_scatter",
                  "reads or writes by index", _TF, "void tensorflow::GatherOpKernel<Eigen::half, int, true>(Eigen::half const*)"),
@@ -105,8 +110,13 @@ RULES: tuple[Rule, ...] = (
     family_rule("tf-elementwise", r"tensorflow::\w*(?:biasnhwc|biasnchw|biasadd|relu|gelu|fill|setzero|select|broadcast|xent|addn|clip|unary|binary|cwise)\w*|\bbiasn\w*kernel|subtractandexp\w*|generatenormalizedprob\w*|setzero\w*|setvalue\w*|fillkernel\w*|selectscalar\w*|computevaluescale\w*|\bresize\w*kernel\w*", "elementwise",
                  "a pointwise kernel of TensorFlow", _TF, "void tensorflow::BiasNHWCKernel<Eigen::half>(int, Eigen::half const*, Eigen::half const*, Eigen::half*, int)"),
     family_rule(
-        "tf-segment", r"\bsegment(?:reducevector|reduceepilogue|weights|meannormalize|setempty|offsets)kernel", "reduce",
-        "reduces the rows of each segment to one, or prepares or finishes that", _TF + "/segment_reduction_ops_gpu.cu.h",
+        "tf-segment-helper", r"\bsegment(?:weights|meannormalize|setempty|offsets)kernel", "elementwise",
+        "computes where segments begin or what their rows weigh, or divides and fills their results",
+        _TF + "/segment_reduction_ops_gpu.cu.h", "void tensorflow::SegmentOffsetsKernel<int, int>(int, int, int const*, int*)",
+    ),
+    family_rule(
+        "tf-segment", r"\bsegment(?:reducevector|reduceepilogue)kernel", "reduce",
+        "reduces the rows of each segment to one", _TF + "/segment_reduction_ops_gpu.cu.h",
         "void tensorflow::SegmentReduceVectorKernel<float, int, int, tensorflow::functor::Sum>(float const*)",
     ),
     family_rule(

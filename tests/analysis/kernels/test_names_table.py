@@ -370,7 +370,7 @@ tensor_core fp16 conv_wgrad named-instruction | 8.0 | void cutlass_cudnn::librar
 tensor_core unknown conv_fprop named-instruction | 8.0 | cutlass_cudnn::library::image_network_first_layer_hmma_fprop_kernel
 tensor_core unknown attention cudnn-sdpa | 8.0 | cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_32_64x64x64_4x1x1_kernel0_0
 not_matmul unknown layout layout-helper | 8.0 | void tensorflow::functor::NHWCToNCHW
-not_matmul fp16 elementwise tf-elementwise | 8.0 | void tensorflow::(anonymous namespace)::GenerateNormalizedProb<Eigen::half, float, 8>
+not_matmul fp16 softmax tf-softmax | 8.0 | void tensorflow::(anonymous namespace)::GenerateNormalizedProb<Eigen::half, float, 8>
 not_matmul mixed cast tf-mlir | 8.0 | Cast_GPU_DT_HALF_DT_FLOAT_kernel
 not_matmul fp16 elementwise tf-mlir | 8.0 | Relu_GPU_DT_HALF_DT_HALF_kernel
 not_matmul fp16 elementwise tf-mlir | 8.0 | AddV2_GPU_DT_HALF_DT_HALF_kernel_1d
