@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.outcomes import Absent, Clear, Missing
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Missing, NotApplicable
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.memory import MemoryAccount, PeakParts
 
@@ -12,8 +12,8 @@ WARNING_RATIO = 0.2
 """A fifth of the peak is what a larger batch is refused for."""
 
 
-def account(signals: Signals) -> tuple[MemoryAccount, PeakParts] | Clear:
-    """Return what was live at the peak of a run in 16 bits; Clear for another one.
+def account(signals: Signals) -> tuple[MemoryAccount, PeakParts] | NotApplicable:
+    """Return what was live at the peak of a run in 16 bits; NotApplicable for another one.
 
     Raise Missing where no allocator events tell."""
     if signals.on_cpu:
@@ -21,7 +21,7 @@ def account(signals: Signals) -> tuple[MemoryAccount, PeakParts] | Clear:
     if signals.computes.kind == "unknown":
         raise Missing(Absent(signals.computes.reason))
     if not signals.computes.narrow:
-        return Clear("the run is not in mixed precision")
+        return NOT_IN_16_BITS
     memory = signals.case.memory
     if memory is None or memory.parts is None:
         raise Missing(Absent("no allocator events tell what was live at the peak"))

@@ -25,12 +25,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.memory import Kind
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP601", "states-dominate", "Weights and optimizer slots are most of the memory"
+ABOUT = "weights and optimizer slots"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -41,7 +42,7 @@ DOMINANT_RATIO = 0.5
 
 def judge(signals: Signals) -> Outcome:
     found = memory.account(signals)
-    if isinstance(found, Clear):
+    if isinstance(found, NotApplicable):
         return found
     account, parts = found
     states = sum(parts.asked.get(kind, 0) for kind in STATES)

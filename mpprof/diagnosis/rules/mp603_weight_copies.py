@@ -25,18 +25,19 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes
 
 CODE, SLUG, TITLE = "MP603", "weight-copies", "Weights have several 16-bit copies"
+ABOUT = "copies of weights"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
     found = memory.account(signals)
-    if isinstance(found, Clear):
+    if isinstance(found, NotApplicable):
         return found
     account, parts = found
     extra = parts.copies_bytes - parts.copies_once_bytes

@@ -28,18 +28,19 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.saved import WIDE
 from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes
 
 CODE, SLUG, TITLE = "MP604", "float32-activations", "Float32 activations are kept for backward"
+ABOUT = "float32 activations"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
     found = memory.account(signals)
-    if isinstance(found, Clear):
+    if isinstance(found, NotApplicable):
         return found
     account, parts = found
     wide = {

@@ -26,11 +26,12 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP605", "conv-workspace", "Workspaces take the memory that was saved"
+ABOUT = "workspaces"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -40,7 +41,7 @@ LARGE_RATIO = 0.5
 
 def judge(signals: Signals) -> Outcome:
     found = memory.account(signals)
-    if isinstance(found, Clear):
+    if isinstance(found, NotApplicable):
         return found
     account, parts = found
     scratch = parts.asked.get("workspaces", 0)

@@ -26,11 +26,12 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, known
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP606", "peak-elsewhere", "The peak is not where activations are"
+ABOUT = "where the peak is"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -43,7 +44,7 @@ def judge(signals: Signals) -> Outcome:
     if isinstance(early, Found):
         return early
     found = memory.account(signals)
-    if isinstance(found, Clear):
+    if isinstance(found, NotApplicable):
         return found
     account, parts = found
     if parts.phase in _PASSES or account.course is None:

@@ -27,12 +27,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP607", "fragmentation", "Memory is lost to fragmentation"
+ABOUT = "fragmentation"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -42,7 +43,7 @@ LOOSE_RATIO, SCARCE_RATIO = 0.5, 0.1
 
 def judge(signals: Signals) -> Outcome:
     found = memory.account(signals)
-    if isinstance(found, Clear):
+    if isinstance(found, NotApplicable):
         return found
     account, _ = found
     of_gap = memory.gap_bytes(account, CODE)
