@@ -148,3 +148,14 @@ class MemoryAccount:
     unexplained_bytes: int | None = None
     why_no_expectation: str | None = None
     parts: PeakParts | None = None
+
+    @property
+    def whole_bytes(self) -> int:
+        """The peak that a cause's bytes are held against: the baseline's, where there is one."""
+        return max(1, self.peak_bytes + max(0, self.saved_bytes or 0))
+
+    def of_gap(self, code: str) -> int | None:
+        """Bytes of the gap that are this cause's; None where nothing could be expected."""
+        if self.expected_saving_bytes is None:
+            return None
+        return next((part.bytes for part in self.gap if part.code == code), 0)

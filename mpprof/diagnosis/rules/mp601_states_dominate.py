@@ -24,8 +24,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.memory import Kind
 from mpprof.model.quantities import format_bytes, format_ratio
@@ -41,10 +41,9 @@ DOMINANT_RATIO = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
-    found = memory.account(signals)
-    if isinstance(found, NotApplicable):
-        return found
-    account, parts = found
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, parts = need(signals.at_peak)
     states = sum(parts.asked.get(kind, 0) for kind in STATES)
     share = states / max(1, account.peak_bytes)
     if share < DOMINANT_RATIO:

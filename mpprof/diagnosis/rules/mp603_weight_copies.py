@@ -24,9 +24,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes
 
 CODE, SLUG, TITLE = "MP603", "weight-copies", "Weights have several 16-bit copies"
@@ -36,13 +36,12 @@ BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
-    found = memory.account(signals)
-    if isinstance(found, NotApplicable):
-        return found
-    account, parts = found
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, parts = need(signals.at_peak)
     extra = parts.copies_bytes - parts.copies_once_bytes
-    share = extra / memory.whole(account)
-    if share < memory.NOTABLE_RATIO:
+    share = extra / account.whole_bytes
+    if share < NOTABLE_MEMORY:
         return Clear(f"{format_bytes(extra)} of copies beyond one for each weight")
     return Found(
         summary=(
@@ -50,9 +49,9 @@ def judge(signals: Signals) -> Outcome:
             f"would be {format_bytes(parts.copies_once_bytes)}"
         ),
         evidence=(
-            evidence.ratio("share of the peak", share, memory.NOTABLE_RATIO),
+            evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
             evidence.size("copies beyond one for each weight", extra),
         ),
-        severity="warning" if share >= memory.WARNING_RATIO else "info",
+        severity="warning" if share >= LARGE_MEMORY else "info",
         cost_bytes=extra,
     )

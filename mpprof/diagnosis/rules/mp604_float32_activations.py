@@ -27,9 +27,9 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.memory.saved import WIDE
-from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes
 
 CODE, SLUG, TITLE = "MP604", "float32-activations", "Float32 activations are kept for backward"
@@ -39,19 +39,18 @@ BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
-    found = memory.account(signals)
-    if isinstance(found, NotApplicable):
-        return found
-    account, parts = found
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, parts = need(signals.at_peak)
     wide = {
         layer: size
         for (layer, dtype), size in parts.kept.items()
         if dtype in WIDE and layer in parts.half_layers
     }
-    of_gap = memory.gap_bytes(account, CODE)
+    of_gap = account.of_gap(CODE)
     beyond = sum(wide.values()) // 2 if of_gap is None else of_gap
-    share = beyond / memory.whole(account)
-    if share < memory.NOTABLE_RATIO:
+    share = beyond / account.whole_bytes
+    if share < NOTABLE_MEMORY:
         return Clear(f"{format_bytes(beyond)} beyond what 16 bits would keep")
     layers = sorted(wide, key=lambda layer: (-wide[layer], layer))
     return Found(
@@ -60,11 +59,11 @@ def judge(signals: Signals) -> Outcome:
             f"compute in 16 bits ({evidence.listed(layers)})"
         ),
         evidence=(
-            evidence.ratio("share of the peak beyond 16 bits", share, memory.NOTABLE_RATIO),
+            evidence.ratio("share of the peak beyond 16 bits", share, NOTABLE_MEMORY),
             evidence.size("float32 activations kept by 16-bit layers", sum(wide.values())),
         ),
         confidence="high" if of_gap is not None else "medium",
-        severity="warning" if share >= memory.WARNING_RATIO else "info",
+        severity="warning" if share >= LARGE_MEMORY else "info",
         cost_bytes=beyond,
         layers=tuple(layers),
     )

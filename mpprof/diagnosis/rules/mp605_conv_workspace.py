@@ -25,9 +25,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP605", "conv-workspace", "Workspaces take the memory that was saved"
@@ -40,14 +40,13 @@ LARGE_RATIO = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
-    found = memory.account(signals)
-    if isinstance(found, NotApplicable):
-        return found
-    account, parts = found
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, parts = need(signals.at_peak)
     scratch = parts.asked.get("workspaces", 0)
-    of_gap = memory.gap_bytes(account, CODE)
+    of_gap = account.of_gap(CODE)
     beyond = scratch if of_gap is None else of_gap
-    share, limit = beyond / memory.whole(account), LARGE_RATIO if of_gap is None else memory.NOTABLE_RATIO
+    share, limit = beyond / account.whole_bytes, LARGE_RATIO if of_gap is None else NOTABLE_MEMORY
     if share < limit:
         return Clear(f"{format_ratio(share)} of the peak")
     than = "" if of_gap is None else f", {format_bytes(beyond)} more than in the baseline"
@@ -58,6 +57,6 @@ def judge(signals: Signals) -> Outcome:
             evidence.size("workspaces at the peak", scratch),
         ),
         confidence="high" if of_gap is not None else "medium",
-        severity="warning" if of_gap is not None and share >= memory.WARNING_RATIO else "info",
+        severity="warning" if of_gap is not None and share >= LARGE_MEMORY else "info",
         cost_bytes=beyond,
     )

@@ -25,9 +25,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, known
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP606", "peak-elsewhere", "The peak is not where activations are"
@@ -43,20 +43,19 @@ def judge(signals: Signals) -> Outcome:
     early = _early(signals)
     if isinstance(early, Found):
         return early
-    found = memory.account(signals)
-    if isinstance(found, NotApplicable):
-        return found
-    account, parts = found
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, parts = need(signals.at_peak)
     if parts.phase in _PASSES or account.course is None:
         return Clear(f"the peak is in the {parts.phase} phase")
     kept = account.course.parts["kind"].get(_KEPT, ())
     if not any(kept):
         return Clear("the trace holds no forward pass")
     ordinary = account.course.total_bytes[max(range(len(kept)), key=kept.__getitem__)]
-    of_gap = memory.gap_bytes(account, CODE)
+    of_gap = account.of_gap(CODE)
     beyond = of_gap or account.peak_bytes - ordinary
-    share = beyond / memory.whole(account)
-    if share < memory.NOTABLE_RATIO:
+    share = beyond / account.whole_bytes
+    if share < NOTABLE_MEMORY:
         return Clear(f"the peak lies {format_ratio(share)} above that of the activations")
     return Found(
         summary=(
@@ -64,10 +63,10 @@ def judge(signals: Signals) -> Outcome:
             f"activations {format_bytes(ordinary)} are live"
         ),
         evidence=(
-            evidence.ratio("share of the peak", share, memory.NOTABLE_RATIO),
+            evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
             evidence.size("live with most activations", ordinary),
         ),
-        severity="warning" if share >= memory.WARNING_RATIO else "info",
+        severity="warning" if share >= LARGE_MEMORY else "info",
         cost_bytes=beyond,
     )
 
@@ -79,7 +78,7 @@ def _early(signals: Signals) -> Found | None:
     if readings is None or signals.on_cpu or not signals.computes.narrow:
         return None
     first, steady = readings.peak_bytes, readings.steady_peak_bytes
-    if first is None or steady is None or first - steady < memory.NOTABLE_RATIO * first:
+    if first is None or steady is None or first - steady < NOTABLE_MEMORY * first:
         return None
     return Found(
         summary=(

@@ -26,9 +26,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, memory
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_bytes, format_ratio
 
@@ -42,16 +42,15 @@ LOOSE_RATIO, SCARCE_RATIO = 0.5, 0.1
 
 
 def judge(signals: Signals) -> Outcome:
-    found = memory.account(signals)
-    if isinstance(found, NotApplicable):
-        return found
-    account, _ = found
-    of_gap = memory.gap_bytes(account, CODE)
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, _ = need(signals.at_peak)
+    of_gap = account.of_gap(CODE)
     lost = (account.rounding_bytes or 0) if of_gap is None else of_gap
-    share, loose = lost / memory.whole(account), account.fragmentation_ratio
+    share, loose = lost / account.whole_bytes, account.fragmentation_ratio
     scarce = _scarce(account)
     pieces = loose is not None and scarce and loose >= LOOSE_RATIO
-    if share < memory.NOTABLE_RATIO and not pieces:
+    if share < NOTABLE_MEMORY and not pieces:
         if account.rounding_bytes is None and loose is None:
             return Unable("the allocator's events do not state what was asked for")
         return Clear(f"{format_ratio(share)} of the peak")
@@ -61,10 +60,10 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=said,
         evidence=(
-            evidence.ratio("share of the peak", share, memory.NOTABLE_RATIO),
+            evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
             evidence.ratio("free memory outside its largest block", loose, LOOSE_RATIO),
         ),
-        severity="warning" if share >= memory.WARNING_RATIO or pieces else "info",
+        severity="warning" if share >= LARGE_MEMORY or pieces else "info",
         cost_bytes=lost,
     )
 
