@@ -21,7 +21,7 @@ from mpprof.analysis.memory import composition, records, saved
 from mpprof.analysis.steps import host_floor, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
-from mpprof.diagnosis.signals import Case
+from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError
 from mpprof.model.account import Account, ComputePrecision, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "judge", "load",
-    "load_all", "load_at", "places", "rows_of", "runs", "side", "table_rows",
+    "load_all", "load_at", "places", "rows_of", "runs", "side", "signals_of",
+    "table_rows",
 ]  # fmt: skip
 
 TableKind = Literal["kernels", "ops", "layers", "memory"]
@@ -329,6 +330,11 @@ def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
         return None
     recorded = (facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu")
     return device_peaks.has_matrix_units(device_peaks.completed(device, next(recorded, None)))
+
+
+def signals_of(mine: Analysis) -> Signals:
+    """What rules see of a run that is held against no other."""
+    return Signals(_case(mine, None, None))
 
 
 def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Case:
