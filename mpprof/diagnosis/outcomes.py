@@ -156,7 +156,7 @@ Outcome = Found | Clear | NotApplicable | Unable
 
 class Rule(Protocol):
     """One cause: a module of `rules/`, whose docstring is its manual page. `ABOUT` names in a list what it
-    looks at."""
+    looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`)."""
 
     __name__: str
     __doc__: str | None

@@ -142,7 +142,7 @@ def _window(signals: Signals) -> str:
     assert account is not None
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
     busy = format_ratio(signals.busy_ratio)
-    return f"a window of {format_ns(account.window_ns)}, no step of which is marked, {device} was busy {busy}"
+    return f"a window of {format_ns(account.window_ns)}, not divided into steps, {device} was busy {busy}"
 
 
 def _policy(signals: Signals) -> str:

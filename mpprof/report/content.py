@@ -429,6 +429,9 @@ def memory(document: doc.Report) -> list[str]:
         lines[0] += f", saved against the baseline {words.size(account['saved_bytes'])}"
     if account["reachable_bytes"] is not None:
         lines[0] += f", could still be saved {words.size(account['reachable_bytes'])}"
+    if (causes := account.get("gap")) and (expected := account.get("expected_saving_bytes")) is not None:
+        parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
+        lines.append(f"of {words.size(expected)} that could be saved, in the way: {', '.join(parts)}")
     for by in ("kind", "dtype", "layer", "op"):
         items = sorted((i for i in account["at_peak"] if i["by"] == by), key=lambda i: -i["bytes"])[:4]
         if items and [item["name"] for item in items] != ["unknown"]:

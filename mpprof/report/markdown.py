@@ -63,6 +63,8 @@ def render_comparison(document: doc.Comparison) -> str:
         if "windows" in rung:
             lines += ["", *_windows(rung["windows"])]
         lines += ["", *_gap(rung, content.step_ns(report))]
+        if promised := comparing.remedies(document, rung):
+            lines += [f"{comparing.REMEDIES}:", "", *(f"- {escape(line)}" for line in promised), ""]
         for by, title in (("name", "kernel"), ("op", "op")):
             lines += _changes(comparing.changes(document, row, by), title)
         lines += [*(f"- {escape(line)}" for line in comparing.matching(rung)), ""]

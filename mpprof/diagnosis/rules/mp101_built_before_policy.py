@@ -31,7 +31,7 @@ Sources
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mpprof.analysis.comparison import precision_overhead
 from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH, compiled
@@ -49,12 +49,15 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
 ABOUT = "a model built before its policy"
 SPECIFICITY = OVERALL
 BOUND = "device"
+ON_RECORDS = True
 
 _CASTS_OF_A_NORM = 4  # up and down, forward and backward
 
@@ -127,3 +130,8 @@ def _values(layer: LayerFacts) -> int:
     shape = layer.output_shape
     inner = shape[1:] if isinstance(shape, list | tuple) else ()
     return math.prod(inner) if inner and all(isinstance(size, int) for size in inner) else 0
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    if CODE in model.found:
+        yield model.note(model.found[CODE])

@@ -27,9 +27,12 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
+from mpprof.analysis.layers import kinds
 from mpprof.diagnosis import evidence, shapes
 from mpprof.diagnosis.outcomes import (
     NAMED,
@@ -44,8 +47,12 @@ from mpprof.diagnosis.outcomes import (
     known,
     need,
 )
+from mpprof.diagnosis.remedies.layer_code import in_place, written
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 from mpprof.model.quantities import format_ratio, format_speedup
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP406", "depthwise-convolution", "Depthwise convolution is slower than in float32"
 ABOUT = "depthwise convolutions"
@@ -117,3 +124,40 @@ def _estimated(signals: Signals, rows: tuple[int, ...]) -> float:
         moved = 2 * 4 * values * PASSES * cell.calls_per_step  # in and out, four bytes each
         total += moved / (peaks.bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
     return total
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    title = "Depthwise convolution gains nothing"
+    for layer in model.half:
+        if kinds.is_depthwise(layer):
+            name, code = model.placed(layer, lambda one: written(one, dtype="float32"))
+            reason = "depthwise convolution has no Tensor Core kernel"
+        elif kinds.is_separable(layer):
+            name, code = model.placed(layer, lambda one: _separated(model, one))
+            reason = "its depthwise part has no Tensor Core kernel, its pointwise part has"
+        else:
+            continue
+        yield AuditNote(CODE, SLUG, title, "info", name, reason, f"{code}  # at times the faster one")
+
+
+def _separated(model: Untrained, layer: LayerFacts) -> str:
+    """A separable convolution as the two that it is made of, the first in float32."""
+    after = ("filters", "use_bias", "activation", "activity_regularizer")
+    first, second = {}, {}
+    for key, text in layer.arguments.items():
+        if key == "name":
+            continue
+        if key in after or key.startswith(("bias_", "pointwise_")):
+            second[key.replace("pointwise_", "kernel_")] = text
+        else:
+            first[key] = text
+            if key == "data_format":
+                second[key] = text
+    dimension = layer.kind[-2:]
+    deep, wide = (
+        replace(layer, class_name=kind, module=model.keras, arguments=taken)
+        for kind, taken in ((f"DepthwiseConv{dimension}", first), (f"Conv{dimension}", second))
+    )
+    name = f", name={layer.arguments['name']}" if "name" in layer.arguments else ""
+    parts = f"{written(deep, use_bias=False, dtype='float32')}, {in_place(wide, model.policy, kernel_size=1)}"
+    return f"{model.keras}.Sequential([{parts}]{name})"

@@ -25,8 +25,10 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
     NO_MATRIX_UNITS,
@@ -39,6 +41,8 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 
 CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
 ABOUT = "grouped convolutions"
@@ -93,3 +97,23 @@ def judge(signals: Signals) -> Outcome:
 
 def _groups(value: object) -> int:
     return value if isinstance(value, int) else 1
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    for layer in model.half:
+        groups, filters = layer.config.get("groups"), layer.config.get("filters")
+        if not layers.is_convolution(layer) or layers.is_depthwise(layer):
+            continue
+        if isinstance(groups, int) and groups > 1:
+            each = filters // groups if isinstance(filters, int) else None
+            wide = f", {each} filters each" if each else ""
+            name, code = model.changed(layer, drop=["groups"])
+            yield AuditNote(
+                CODE,
+                SLUG,
+                "A grouped convolution may miss the Tensor Cores",
+                "warning" if each is not None and each < shapes.ALIGNMENT else "info",
+                name,
+                f"groups={groups}{wide}: often without a Tensor Core kernel",
+                f"{code}  # or fewer groups, or dtype='float32'",
+            )
