@@ -8,7 +8,7 @@ from dash import dcc, html
 
 from mpprof.report import limits, window, words
 from mpprof.report.content import PAYING_RATIO, SMALL_RATIO, matrix_units, recorded_peak
-from mpprof.report.headline import Hero, headline, hero, lost
+from mpprof.report.headline import Hero, headline, hero, kind_of, lost
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import bars, cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
@@ -83,7 +83,7 @@ def _hero(document: doc.Report, baseline: str | None, query: str, state: str | N
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(lost(document), className="mp-subject", id="lost") if lost(document) else None,
             html.Ul([_figure(*each) for each in figures(document)], className="mp-inline-figures"),
-            _record_baseline(document) if answer.kind in ("alone", "no trace", "window") else None,
+            _record_baseline(document) if answer.kind in ("alone", "no trace", "window", "float32") else None,
         ],
         className="mp-hero-text",
     )
@@ -209,6 +209,11 @@ def _record_baseline(document: doc.Report) -> html.Div | None:
             "To see where the step goes, profile it:", 'MPProfilerCallback(logdir, profile_steps="auto")'
         )
     speedup = document["speedup"]
+    if document["run"]["backend"] is None:  # not known to be Keras
+        return None
+    if kind_of(document) == "float32":
+        could = speedup.get("attainable") if speedup else None
+        return _hint("To switch it on:", 'keras.config.set_dtype_policy("mixed_float16")') if could else None
     estimated = speedup["estimated"] if speedup else None
     said = "For the speedup, record the same training in float32:"
     if estimated:
@@ -226,7 +231,11 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
         return None
     facts = document["facts"]
     attainable = None if facts.get("unlike") else facts["attainable_step_ns"]
-    title = "Where the speedup went" if facts["observed"] is not None else "Where the step could be shorter"
+    title = (
+        "Where the speedup went"
+        if facts["observed"] is not None and not facts.get("unlike")
+        else "Where the step could be shorter"
+    )
     drawing = bars.chart(
         rows,
         "causes",
