@@ -18,7 +18,7 @@ from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import composition, records, saved
-from mpprof.analysis.steps import host_floor, validity
+from mpprof.analysis.steps import host_floor, host_path, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case, Signals
@@ -113,7 +113,9 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     account: Account | None = None
     try:
         account = accounting.account(trace, placements, ownership, run)
-        account = replace(account, host_ns=host_floor.need_ns(trace, account))
+        account = replace(
+            account, host_ns=host_floor.need_ns(trace, account), host_path=host_path.host_path(trace, account)
+        )
     except UnableError as error:
         problem = error.what
     window = None if account else window_of(run, trace, placements, ownership, problem or "")
@@ -262,7 +264,8 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
     """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
     speedup = _speedup(mine, baseline)
     case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
-    case = replace(case, ladder=ladder)
+    held = _saved(mine, baseline)
+    case = replace(case, ladder=ladder, memory=held)
     judgement = engine.judge(case)
     proof = _proof(mine, baseline)
     warnings = (
@@ -272,7 +275,6 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         *validity.doubts(mine.run),
         *judgement.warnings,
     )
-    held = saved.against(mine.memory, mine.steps, baseline.steps if baseline else None)
     absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
     if held is not None:
         absent.pop("memory", None)
@@ -304,6 +306,13 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         cause=named.code if named else None,
         explanation=engine.explanation(diagnosis),
     )
+
+
+def _saved(mine: Analysis, baseline: Analysis | None) -> MemoryAccount | None:
+    """The memory account, with what was saved where there is a baseline."""
+    if baseline is None:
+        return mine.memory
+    return saved.against(mine.memory, mine.steps, baseline.steps, baseline.memory, mine.run, baseline.run)
 
 
 def _main_device(mine: Analysis) -> DeviceFacts | None:

@@ -256,6 +256,12 @@ class Time(TypedDict):
             "What the loop and its callbacks do between two steps, per step, longest on the host first.",
         ]
     ]
+    call_ns: NotRequired[
+        Annotated[Number, "How long the host was in the call of the training function; left out: not known."]
+    ]
+    launched_ns: NotRequired[
+        Annotated[Number, "When its last launch returned, waits for the device left out, from its beginning."]
+    ]
     wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
     window_ns: Annotated[Number, "The mean profiled step."]
     device_ns: Annotated[Number, "Busy time of the main device per step."]

@@ -296,6 +296,9 @@ def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
     }
     if step_range is not None:
         body["step_range"] = step_range
+    if account.host_path is not None:
+        body["call_ns"] = _ns(account.host_path.call_ns)
+        body["launched_ns"] = _ns(account.host_path.launched_ns)
     return body
 
 

@@ -41,7 +41,7 @@ def render(document: doc.Report) -> str:
     lines += _time(document)
     units = content.matrix_units(document)
     lines += _facts("Window", window.lines(document["window"]) if "window" in document else [])
-    lines += _facts("Between steps", content.between(document["time"]))
+    lines += _facts(content.outside_the_step(document["time"]), content.between(document["time"]))
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
     lines += _facts("What if", content.plan(document))

@@ -207,7 +207,7 @@ def _facts(page: _Page, document: doc.Report) -> None:
     if "window" in document:
         facts.insert(0, ("Window", window.lines(document["window"])))
     if between := content.between(document["time"]):
-        facts.insert(0, ("Between steps", between))
+        facts.insert(0, (content.outside_the_step(document["time"]), between))
     facts.append(("Speedup", content.speedup(document)))
     if plan := content.plan(document):
         facts.append(("What if", plan))
