@@ -26,7 +26,7 @@ from mpprof.diagnosis.remedies.choosing import sentence
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, verdict
 from mpprof.model import finding as noun
-from mpprof.model.account import Speedup
+from mpprof.model.account import Class, Phase, Speedup
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
 
@@ -52,8 +52,8 @@ class Judgement:
     `not_applicable`.
 
     `findings` in the order of the plan (`_ranked`); the others in that of judgement. `speedup` is
-    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step can
-    be told apart, how to record steps that can.
+    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step is
+    marked, how to mark them.
     """
 
     findings: tuple[noun.Finding, ...]
@@ -121,7 +121,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         speedup=_completed(case, recovers, shares, signals),
         warnings=tuple(warnings),
         whatif=plan,
-        how_to_mark=signals.remedies("record steps") if signals.in_window else (),
+        how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
         not_applicable=tuple(
             noun.NotApplicable(code, outcome.reason)
             for code, outcome in outcomes.items()
@@ -339,7 +339,18 @@ def _finding(
         layers=outcome.layers,
         gain_ns_per_step=gain_ns,
         recovers_ns_per_step=recovers_ns,
+        claimed=_claimed(weighed.claims, signals),
     )
+
+
+def _claimed(claims: Sequence[Claim], signals: Signals) -> tuple[noun.ClaimedPart, ...]:
+    """The parts of the step that these cells belong to."""
+    excess: dict[tuple[Class, Phase, str | None, str | None], float] = {}
+    for claim in claims:
+        cell = signals.cells[claim.cell]
+        key = cell.category, cell.phase, cell.layer, cell.cause
+        excess[key] = excess.get(key, 0.0) + cost_ns((claim,), signals.cells)
+    return tuple(noun.ClaimedPart(*key, ns) for key, ns in excess.items() if ns > 0)
 
 
 def _is_ceiling(

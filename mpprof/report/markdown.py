@@ -41,7 +41,7 @@ def render(document: doc.Report) -> str:
     lines += _time(document)
     units = content.matrix_units(document)
     lines += _facts("Window", window.lines(document["window"]) if "window" in document else [])
-    lines += _facts("Between steps", content.between(document["time"]))
+    lines += _facts(content.outside_the_step(document["time"]), content.between(document["time"]))
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
     lines += _facts("What if", content.plan(document))
@@ -63,6 +63,8 @@ def render_comparison(document: doc.Comparison) -> str:
         if "windows" in rung:
             lines += ["", *_windows(rung["windows"])]
         lines += ["", *_gap(rung, content.step_ns(report))]
+        if promised := comparing.remedies(document, rung):
+            lines += [f"{comparing.REMEDIES}:", "", *(f"- {escape(line)}" for line in promised), ""]
         for by, title in (("name", "kernel"), ("op", "op")):
             lines += _changes(comparing.changes(document, row, by), title)
         lines += [*(f"- {escape(line)}" for line in comparing.matching(rung)), ""]

@@ -107,6 +107,7 @@ def render_comparison(
         if "windows" in rung:
             _windows(page, rung["windows"])
         _gap(page, rung, content.step_ns(report))
+        _remedies(page, comparing.remedies(document, rung))
         for by, title in (("name", "kernels"), ("op", "ops")):
             _changes(page, comparing.changes(document, row, by), title)
         for line in comparing.matching(rung):
@@ -206,7 +207,7 @@ def _facts(page: _Page, document: doc.Report) -> None:
     if "window" in document:
         facts.insert(0, ("Window", window.lines(document["window"])))
     if between := content.between(document["time"]):
-        facts.insert(0, ("Between steps", between))
+        facts.insert(0, (content.outside_the_step(document["time"]), between))
     facts.append(("Speedup", content.speedup(document)))
     if plan := content.plan(document):
         facts.append(("What if", plan))
@@ -273,6 +274,14 @@ def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
         else:
             page.row(f"  {command}")  # never broken: it is there to be copied
             page.paragraph(why, indent=4, style="dim")
+
+
+def _remedies(page: _Page, lines: list[str]) -> None:
+    if lines:
+        page.row("")
+        page.row(f"  {comparing.REMEDIES}")
+    for line in lines:
+        page.paragraph(line, indent=4, hang=2)
 
 
 def _windows(page: _Page, found: doc.WindowsOfTwo) -> None:
