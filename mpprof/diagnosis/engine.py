@@ -8,9 +8,21 @@ from dataclasses import replace
 from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import rules as _rules
+from mpprof.diagnosis import window
 from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
-from mpprof.diagnosis.outcomes import REMAINDER, Claim, Clear, Found, Missing, Outcome, Rule, Unable, cost_ns
+from mpprof.diagnosis.outcomes import (
+    REMAINDER,
+    Claim,
+    Clear,
+    Found,
+    Missing,
+    Outcome,
+    Rule,
+    Unable,
+    cost_ns,
+    known,
+)
 from mpprof.diagnosis.remedies.choosing import sentence
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, verdict
@@ -40,8 +52,8 @@ class Judgement:
     """What all rules said. Every rule is in exactly one of `findings`, `unable` and `clear`.
 
     `findings` in the order of the plan (`_ranked`); `unable` and `clear` in that of judgement. `speedup` is
-    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step can
-    be told apart, how to record steps that can.
+    the case's own with `unexplained_ns` set. `unlike`: why the window is not representative. `warnings`:
+    rules that failed. `how_to_mark`: where no step can be told apart, how to record steps that can.
     """
 
     findings: tuple[noun.Finding, ...]
@@ -51,6 +63,7 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     whatif: noun.WhatIf | None = None
     how_to_mark: tuple[noun.Remedy, ...] = ()
+    unlike: str | None = None
 
 
 def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = False) -> Judgement:
@@ -78,7 +91,9 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     outcomes = {code: answers[code] for code in asked}
     found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
 
-    shares = ledger.explain_gap(granted, signals.cells, case.speedup)
+    unlike = window.unlike(signals)
+    doubt = unlike or _of_the_baseline(signals)
+    shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
     weighed = {
         code: _weighed(by_code[code], outcome, granted[code], signals, shares)
         for code, outcome in found.items()
@@ -105,7 +120,8 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         findings=tuple(_ranked(findings, place, ceilings)),
         unable=tuple(unable),
         clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
-        speedup=_completed(case, recovers, shares, signals),
+        speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
+        unlike=unlike,
         warnings=tuple(warnings),
         whatif=plan,
         how_to_mark=signals.remedies("record steps") if signals.in_window else (),
@@ -375,6 +391,20 @@ def _whatif(remedy: whatif.Remedy, step_ns: float, signals: Signals) -> float:
     account = signals.case.account
     host_ns = account.host_ns if account else None
     return min(step_ns, whatif.step_after(step_ns, host_ns, [remedy]))
+
+
+def _of_the_baseline(signals: Signals) -> str | None:
+    """Why the baseline's window tells nothing of its other steps; None where it does, or there is none."""
+    baseline = known(signals.baseline)
+    said = window.unlike(baseline) if baseline is not None else None
+    return f"of the baseline {said}" if said else None
+
+
+def _unsplit(speedup: Speedup | None, doubt: str) -> Speedup | None:
+    """The comparison without parts of the gap: they would be those of other steps."""
+    if speedup is None or not speedup.slices:
+        return speedup
+    return replace(speedup, slices=(), absent=(speedup.absent or {}) | {"slices": doubt})
 
 
 def _completed(
