@@ -41,7 +41,7 @@ def audit(
 
 def audit_run(run: Run, gpu: str | None = None) -> AuditReport:
     """The same of a run's facts."""
-    from mpprof.diagnosis.audit import judge as judging
+    from mpprof.diagnosis import audit as judging
 
     card = _named(gpu) if gpu else _here(run)
     return judging.audit(_without_cpu(run), card)

@@ -10,12 +10,14 @@ from mpprof.analysis.comparison import learning as learned
 from mpprof.analysis.comparison import matching as aligning
 from mpprof.analysis.comparison import speedup as comparing
 from mpprof.analysis.comparison import windows as side_by_side
-from mpprof.api.workflows import Analysis, analyse, judge, side, window_of
+from mpprof.api.workflows import Analysis, analyse, judge, side, signals_of, window_of
+from mpprof.diagnosis.remedies import promises
 from mpprof.diagnosis.signals import DISTORTED_RATIO
 from mpprof.errors import MpprofError
 from mpprof.model.account import Account, Speedup
-from mpprof.model.finding import Comparison, KernelChange, Matching, Rung, Windows
+from mpprof.model.finding import Comparison, Diagnosis, KernelChange, Matching, Rung, Windows
 from mpprof.model.learning import Learning
+from mpprof.model.promises import Promises
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.runs.loading import Given, Several, load_all
 
@@ -60,6 +62,7 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
                 refused=refused,
                 cards=comparability.rates(*sides),
                 matching=matching,
+                promises=_promises(judged[index], step, start, end) if refused is None else None,
                 windows=_windows(start, end) if refused is None else None,
                 learning=_learning(start, end, step.speedup) if refused is None else None,
                 examples_per_s=(
@@ -70,6 +73,11 @@ def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
         )
     sizes = batch_scaling.of([mine.run for mine in analyses], [mine.steps for mine in analyses])
     return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
+
+
+def _promises(earlier: Diagnosis, later: Diagnosis, start: Analysis, end: Analysis) -> Promises:
+    unlike = comparability.other_card(side(start), side(end))
+    return promises.promises(earlier, later, signals_of(start), signals_of(end), unlike)
 
 
 def _windows(start: Analysis, end: Analysis) -> Windows | None:

@@ -18,10 +18,10 @@ from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import composition, records, saved
-from mpprof.analysis.steps import host_floor, validity
+from mpprof.analysis.steps import host_floor, host_path, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
-from mpprof.diagnosis.signals import Case
+from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError
 from mpprof.model.account import Account, ComputePrecision, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "judge", "load",
-    "load_all", "load_at", "places", "rows_of", "runs", "side", "table_rows",
+    "load_all", "load_at", "places", "rows_of", "runs", "side", "signals_of",
+    "table_rows",
 ]  # fmt: skip
 
 TableKind = Literal["kernels", "ops", "layers", "memory"]
@@ -112,7 +113,9 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     account: Account | None = None
     try:
         account = accounting.account(trace, placements, ownership, run)
-        account = replace(account, host_ns=host_floor.need_ns(trace, account))
+        account = replace(
+            account, host_ns=host_floor.need_ns(trace, account), host_path=host_path.host_path(trace, account)
+        )
     except UnableError as error:
         problem = error.what
     window = None if account else window_of(run, trace, placements, ownership, problem or "")
@@ -261,7 +264,8 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
     """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
     speedup = _speedup(mine, baseline)
     case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
-    case = replace(case, ladder=ladder)
+    held = _saved(mine, baseline)
+    case = replace(case, ladder=ladder, memory=held)
     judgement = engine.judge(case)
     proof = _proof(mine, baseline)
     warnings = (
@@ -271,7 +275,6 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         *validity.doubts(mine.run),
         *judgement.warnings,
     )
-    held = saved.against(mine.memory, mine.steps, baseline.steps if baseline else None)
     absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
     if held is not None:
         absent.pop("memory", None)
@@ -286,6 +289,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         findings=judgement.findings,
         unable=judgement.unable,
         clear=judgement.clear,
+        not_applicable=judgement.not_applicable,
         warnings=warnings,
         absent=absent,
         device=_main_device(mine),
@@ -305,6 +309,13 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
     )
 
 
+def _saved(mine: Analysis, baseline: Analysis | None) -> MemoryAccount | None:
+    """The memory account, with what was saved where there is a baseline."""
+    if baseline is None:
+        return mine.memory
+    return saved.against(mine.memory, mine.steps, baseline.steps, baseline.memory, mine.run, baseline.run)
+
+
 def _main_device(mine: Analysis) -> DeviceFacts | None:
     return _device_of(mine.trace, mine.account or mine.window) if mine.trace else None
 
@@ -322,6 +333,11 @@ def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
         return None
     recorded = (facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu")
     return device_peaks.has_matrix_units(device_peaks.completed(device, next(recorded, None)))
+
+
+def signals_of(mine: Analysis) -> Signals:
+    """What rules see of a run that is held against no other."""
+    return Signals(_case(mine, None, None))
 
 
 def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Case:
@@ -359,7 +375,7 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
         sides = side(baseline), side(mine)
         if (refused := comparability.refusal(*sides)) is not None:
             return comparing.refused(baseline.run, refused)
-        return comparing.speedup(
+        found = comparing.speedup(
             mine.account,
             baseline.account,
             mixed_run=mine.run,
@@ -367,10 +383,23 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
             peaks=mine.peaks,
             other_card=comparability.other_card(*sides) is not None,
         )
+        return _of_windows(found, mine, baseline)
     if mine.account is None:
         return None
     units = _has_matrix_units(mine.run, _main_device(mine))
     return estimate.estimate(mine.account, mine.run, mine.peaks, matrix_units=units)
+
+
+def _of_windows(found: Speedup, mine: Analysis, baseline: Analysis) -> Speedup:
+    """The same, with the true reason for what it lacks where a trace is there and has no steps."""
+    names = [each.run.name for each in (baseline, mine) if each.account is None and each.window is not None]
+    if not names or found.absent is None:
+        return found
+    why = (
+        f"no step of {' and '.join(names)} can be told apart: mpprof compare holds the whole windows together"
+    )
+    without = {field: why for field in found.absent if field not in ("observed", "interval")}
+    return replace(found, absent=found.absent | without)
 
 
 def side(mine: Analysis) -> Side:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NoReturn, Protocol
 
@@ -25,6 +25,7 @@ from mpprof.cli.counters import Counters
 from mpprof.cli.demo import Demo
 from mpprof.cli.doctor import Doctor
 from mpprof.cli.explain import Explain
+from mpprof.cli.forecast import Forecast
 from mpprof.cli.memory import Memory
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
@@ -60,6 +61,7 @@ COMMANDS: tuple[Command, ...] = (
     Verify(),
     Explain(),
     Audit(),
+    Forecast(),
     Doctor(),
     Bundle(),
 )
@@ -72,8 +74,9 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, next=f"See `{self.prog} --help`")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code. `argv` without the program's name."""
+def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = None) -> int:
+    """Run one command; return its exit code. `argv` without the program's name. `before` is called once the
+    command line is understood, so that `--version` and `--help` do not wait for it."""
     # Names from foreign files may hold characters that this terminal has no code for.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -81,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         words = sys.argv[1:] if argv is None else argv
         args = build_parser(words).parse_args(words, argparse.Namespace(main=main))
+        if before is not None:
+            before()
         code = _run(args)
         sys.stdout.flush()
     except MpprofError as error:

@@ -22,8 +22,7 @@ def run() -> NoReturn:
     the usual way.
     """
     gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
-    _import_numpy()
-    code = main()
+    code = main(before=_import_numpy)
     if threading.active_count() > 1:
         sys.exit(code)
     sys.stdout.flush()
@@ -32,8 +31,8 @@ def run() -> NoReturn:
 
 
 def _import_numpy() -> None:
-    """Without the threads that its linear algebra would start, which nothing here uses. Programs that a
-    command starts inherit nothing of it."""
+    """Import NumPy without the threads that its linear algebra would start, which nothing here uses. Programs
+    that a command starts inherit nothing of it."""
     if _BLAS_THREADS in os.environ:
         return
     os.environ[_BLAS_THREADS] = "1"

@@ -237,7 +237,7 @@ def _workers(config: str | None) -> list[Check]:
                 'Set it to {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}.',
             )
         ]  # fmt: skip
-    from mpprof.diagnosis.audit.judge import NO_WORKERS
+    from mpprof.diagnosis.audit import NO_WORKERS
 
     keras = _version("keras")
     if count < 2 or keras is None or keras.startswith("2."):

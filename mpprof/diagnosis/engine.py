@@ -17,6 +17,7 @@ from mpprof.diagnosis.outcomes import (
     Clear,
     Found,
     Missing,
+    NotApplicable,
     Outcome,
     Rule,
     Unable,
@@ -27,7 +28,7 @@ from mpprof.diagnosis.remedies.choosing import sentence
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, verdict
 from mpprof.model import finding as noun
-from mpprof.model.account import Speedup
+from mpprof.model.account import Class, Phase, Speedup
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
 
@@ -49,11 +50,12 @@ REAL_RATIO = 0.5
 
 @frozen
 class Judgement:
-    """What all rules said. Every rule is in exactly one of `findings`, `unable` and `clear`.
+    """What all rules said. Every rule is in exactly one of `findings`, `unable`, `clear` and
+    `not_applicable`.
 
-    `findings` in the order of the plan (`_ranked`); `unable` and `clear` in that of judgement. `speedup` is
+    `findings` in the order of the plan (`_ranked`); the others in that of judgement. `speedup` is
     the case's own with `unexplained_ns` set. `unlike`: why the window is not representative. `warnings`:
-    rules that failed. `how_to_mark`: where no step can be told apart, how to record steps that can.
+    rules that failed. `how_to_mark`: where no step is marked, how to mark them.
     """
 
     findings: tuple[noun.Finding, ...]
@@ -64,6 +66,7 @@ class Judgement:
     whatif: noun.WhatIf | None = None
     how_to_mark: tuple[noun.Remedy, ...] = ()
     unlike: str | None = None
+    not_applicable: tuple[noun.NotApplicable, ...] = ()
 
 
 def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = False) -> Judgement:
@@ -124,7 +127,12 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         unlike=unlike,
         warnings=tuple(warnings),
         whatif=plan,
-        how_to_mark=signals.remedies("record steps") if signals.in_window else (),
+        how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
+        not_applicable=tuple(
+            noun.NotApplicable(code, outcome.reason)
+            for code, outcome in outcomes.items()
+            if isinstance(outcome, NotApplicable)
+        ),
     )
 
 
@@ -337,7 +345,18 @@ def _finding(
         layers=outcome.layers,
         gain_ns_per_step=gain_ns,
         recovers_ns_per_step=recovers_ns,
+        claimed=_claimed(weighed.claims, signals),
     )
+
+
+def _claimed(claims: Sequence[Claim], signals: Signals) -> tuple[noun.ClaimedPart, ...]:
+    """The parts of the step that these cells belong to."""
+    excess: dict[tuple[Class, Phase, str | None, str | None], float] = {}
+    for claim in claims:
+        cell = signals.cells[claim.cell]
+        key = cell.category, cell.phase, cell.layer, cell.cause
+        excess[key] = excess.get(key, 0.0) + cost_ns((claim,), signals.cells)
+    return tuple(noun.ClaimedPart(*key, ns) for key, ns in excess.items() if ns > 0)
 
 
 def _is_ceiling(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpprof.diagnosis.verdict import PAYING_RATIO, cause
-from mpprof.diagnosis.wording import CLASS_WORDS, listed
+from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
 from mpprof.model.finding import Diagnosis
 from mpprof.model.quantities import format_after, format_ns, format_quantity, format_ratio
@@ -45,7 +45,7 @@ def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> 
     named = []
     for category, ns in [item for item in largest if item[1] >= NOTABLE_RATIO * whole][:MOST_PARTS]:
         ran = f" ({_on_units(share)})" if category == "matmul" and _on_units(share) else ""
-        what = _waits(account, category, whole) or CLASS_WORDS[category]
+        what = _waits(account, category, whole) or class_words(category, account)
         named.append(f"{format_ratio(ns / whole)} {what}{ran}")
     idle = sum(ns for category, ns in largest if category in IDLE_CLASSES) / whole if whole else 0.0
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"

@@ -1,4 +1,4 @@
-"""What a rule can say: found, clear, or unable. And the words in which it says so."""
+"""What a rule can say: found, clear, not applicable, or unable. And the words in which it says so."""
 
 from __future__ import annotations
 
@@ -131,7 +131,17 @@ class Clear:
     note: str = ""
 
 
-NO_MATRIX_UNITS = Clear("the device has no matrix units to miss: what that costs is said by MP8")
+@frozen
+class NotApplicable:
+    """The question does not arise for this run, and why: neither clear, because nothing was looked at, nor
+    unable, because nothing is missing."""
+
+    reason: str
+
+
+NO_MATRIX_UNITS = NotApplicable("the device has no matrix units to miss")
+NOT_IN_16_BITS = NotApplicable("the run does not compute in 16 bits")
+NOT_NVIDIA = NotApplicable("the device is not NVIDIA's")
 
 
 @frozen
@@ -141,17 +151,19 @@ class Unable:
     reason: str
 
 
-Outcome = Found | Clear | Unable
+Outcome = Found | Clear | NotApplicable | Unable
 
 
 class Rule(Protocol):
-    """One cause: a module of `rules/`, whose docstring is its manual page."""
+    """One cause: a module of `rules/`, whose docstring is its manual page. `ABOUT` names in a list what it
+    looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`)."""
 
     __name__: str
     __doc__: str | None
     CODE: str
     SLUG: str
     TITLE: str
+    ABOUT: str
     SPECIFICITY: int
     BOUND: str  # "host" or "device": whose work its remedy shortens
 

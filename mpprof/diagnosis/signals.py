@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.outcomes import Absent, Claim, cost_ns, known
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Claim, NotApplicable, cost_ns, known
 from mpprof.diagnosis.remedies import choosing, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
@@ -32,7 +32,7 @@ from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.finding import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placements
-from mpprof.model.memory import MemoryAccount
+from mpprof.model.memory import MemoryAccount, PeakParts
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
 from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
@@ -43,6 +43,8 @@ HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
 HALF_PRECISIONS = frozenset(HALF_DTYPES.values())
 DISTORTED_RATIO = 1.5
 """A profiled step half as long again as an unprofiled one is mostly another step."""
+NOTABLE_MEMORY, LARGE_MEMORY = 0.05, 0.2
+"""Shares of the peak that are worth a mention, as one more example in twenty, and a warning."""
 NO_WORK: frozenset[Class] = frozenset((*IDLE_CLASSES, "profiling"))
 
 
@@ -237,9 +239,32 @@ class Signals:
         return self.computes.dtype or Absent(self.computes.reason, self.advice("record run"))
 
     @property
+    def wide(self) -> bool:
+        """The run is known to compute in no 16-bit type."""
+        return self.computes.kind in ("float32", "float64")
+
+    def not_in(self, dtype: str) -> NotApplicable:
+        """What a rule of runs that compute in `dtype` says of one that does not."""
+        return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
+
+    @property
     def half(self) -> str | None:
         """ "fp16" or "bf16" where the run computes in it, all or part; None: it does not, or is not known."""
         return HALF_DTYPES.get(self.computes.dtype or "")
+
+    # ---- memory
+
+    @property
+    def at_peak(self) -> tuple[MemoryAccount, PeakParts] | Absent:
+        """What was live at the peak of a GPU's memory, of a run known to compute in 16 bits or not."""
+        if self.on_cpu:
+            return Absent("the run used no GPU")
+        if self.computes.kind == "unknown":
+            return Absent(self.computes.reason)
+        memory = self.case.memory
+        if memory is None or memory.parts is None:
+            return Absent("no allocator events tell what was live at the peak")
+        return memory, memory.parts
 
     # ---- the device
 
@@ -373,6 +398,11 @@ class Signals:
     def in_window(self) -> bool:
         """What is judged is the whole window: "per step" is then said of nothing."""
         return self.case.account is None and self.case.window is not None
+
+    @property
+    def unmarked(self) -> bool:
+        """What is judged is a window in which nothing marks a step; marked ones may be cut, or damaged."""
+        return self.in_window and self.case.trace is not None and not len(self.case.trace.markers)
 
     @property
     def host_only(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.outcomes import Clear, known
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, NotApplicable, known
 from mpprof.diagnosis.signals import Signals
 
 STARTUP_STEPS = 20
@@ -11,9 +11,9 @@ MANY_RATIO = 0.01
 """A healthy dynamic scale skips one step in 2000; this is twenty times that."""
 
 
-def without_loss_scale(signals: Signals) -> Clear | None:
-    """Return Clear where nothing scales the loss, so that no update can be skipped."""
+def without_loss_scale(signals: Signals) -> NotApplicable | None:
+    """Return NotApplicable where nothing scales the loss, so that no update can be skipped."""
     optimizer = known(signals.optimizer)
     if known(signals.compute_dtype) in ("float32", "bfloat16") and not (optimizer and optimizer.inner):
-        return Clear("there is no loss scale, so that nothing is skipped")
+        return NOT_IN_16_BITS if signals.wide else NotApplicable("nothing scales the loss")
     return None

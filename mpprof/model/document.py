@@ -15,6 +15,7 @@ from mpprof.model.finding import Confidence, Severity
 from mpprof.model.kernels import Family, Placement, Precision, Strength
 from mpprof.model.learning import LearningVerdict
 from mpprof.model.memory import Kind
+from mpprof.model.promises import CauseAfter, RemedyStatus
 
 Number = float
 Reading = float | Literal["NaN", "Infinity", "-Infinity"]
@@ -41,7 +42,7 @@ class Report(TypedDict):
     memory: Memory | None
     findings: Annotated[list[Finding], "Worst first."]
     unable: Annotated[list[Unable], "Causes that could not be judged: not the same as clear."]
-    clear: list[Code]
+    clear: Annotated[list[Code], "Causes that were looked for and are not there."]
     warnings: list[str]
     absent: Annotated[
         dict[str, str],
@@ -58,6 +59,13 @@ class Report(TypedDict):
     whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order that pays first."]]
     facts: NotRequired[
         Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
+    ]
+    not_applicable: NotRequired[
+        Annotated[
+            list[NotApplicable],
+            "Causes that this run cannot have: neither clear nor open. Every cause is in exactly one of "
+            "`findings`, `unable`, `clear` and this.",
+        ]
     ]
     account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
     window: NotRequired[
@@ -93,7 +101,7 @@ class Window(TypedDict):
     devices: Annotated[list[WindowDevice], "All of them, the main device first, over the same span."]
     families: Annotated[list[FamilyTime], "Kernels of the main device by what they do, the longest first."]
     reason: Annotated[str, "Why no step can be told apart."]
-    mark: Annotated[list[Remedy], "How to record steps that can be told apart."]
+    mark: Annotated[list[Remedy], "How to mark steps; empty where some are marked, but cut or damaged."]
     ranges: Annotated[list[RangeOfTrace], "Ranges of the trace that may be steps, most launches first."]
     notes: Annotated[list[str], "What was left out or shifted."]
 
@@ -247,6 +255,12 @@ class Time(TypedDict):
             list[BetweenSteps] | None,
             "What the loop and its callbacks do between two steps, per step, longest on the host first.",
         ]
+    ]
+    call_ns: NotRequired[
+        Annotated[Number, "How long the host was in the call of the training function; left out: not known."]
+    ]
+    launched_ns: NotRequired[
+        Annotated[Number, "When its last launch returned, waits for the device left out, from its beginning."]
     ]
     wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
     window_ns: Annotated[Number, "The mean profiled step."]
@@ -593,6 +607,11 @@ class Unable(TypedDict):
     reason: str
 
 
+class NotApplicable(TypedDict):
+    code: Code
+    reason: str
+
+
 class WhatIf(TypedDict):
     order: list[WhatIfStep]
     best_step_ns: Number
@@ -664,6 +683,16 @@ class Rung(_RungEnds):
     explanation: NotRequired[
         Annotated[Sentences, "Up to three sentences on the later run against the earlier."]
     ]
+    remedies: NotRequired[
+        Annotated[
+            list[RemedyOutcome],
+            "What the earlier run's report promised, in the order of its plan, against what the later run "
+            "obtained; empty: it is not judged, with the reason in `absent.remedies`.",
+        ]
+    ]
+    remedies_total: NotRequired[
+        Annotated[RemediesTotal | None, "Of all remedies that are counted, against the two steps."]
+    ]
     learning: NotRequired[
         Annotated[Learning | None, "The losses after as many applied updates; null: not compared."]
     ]
@@ -682,6 +711,35 @@ class Rung(_RungEnds):
             "only one has.",
         ]
     ]
+
+
+class RemedyOutcome(TypedDict):
+    code: Code
+    slug: str
+    status: Annotated[
+        RemedyStatus,
+        "Applied: the records or the trace show it; gone: the cause is, and nothing shows what was done; "
+        "less: the cause remains and costs clearly less; not seen: none of these.",
+    ]
+    cause_after: Annotated[CauseAfter, "Whether the later run's report finds the cause."]
+    evidence: Annotated[list[str], "What shows that it was applied."]
+    predicted_ns: Annotated[Interval, "Its gain per step at best: in the plan, and alone."]
+    obtained_ns: Annotated[Number | None, "By how much less the parts that the cause claimed take per step."]
+    interval_ns: Annotated[
+        Interval | None,
+        "95 % of obtained_ns, as if all scatter of the profiled steps and all that the profiler adds were of "
+        "these parts.",
+    ]
+    reason: Annotated[str | None, "Why something of it is not known."]
+    counted: Annotated[
+        bool, "In remedies_total: applied, or between runs of one precision also gone or less."
+    ]
+
+
+class RemediesTotal(TypedDict):
+    predicted_ns: Interval
+    obtained_ns: Annotated[Number | None, "The earlier step less the later one."]
+    interval_ns: Annotated[Interval | None, "95 %, from the intervals of both medians."]
 
 
 class WindowsOfTwo(TypedDict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mpprof.model.account import (
     Account,
@@ -11,6 +11,7 @@ from mpprof.model.account import (
     Class,
     ComputePrecision,
     GapSlice,
+    Phase,
     Speedup,
     TensorCoreShare,
 )
@@ -18,6 +19,7 @@ from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.learning import Learning
 from mpprof.model.memory import MemoryAccount
+from mpprof.model.promises import Promises
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges
@@ -45,6 +47,17 @@ class Remedy:
     snippet: str = ""
 
 
+class ClaimedPart(NamedTuple):
+    """A part of the step that a finding claims: a class with its phase, layer and (of idle time) cause, and
+    the ns per step above what it could be."""
+
+    category: Class
+    phase: Phase
+    layer: str | None
+    cause: str | None
+    excess_ns: float
+
+
 @frozen
 class Finding:
     """A cause that was found. Cost None: it has none in that unit, or it is not known."""
@@ -66,12 +79,21 @@ class Finding:
     remedies: tuple[Remedy, ...] = ()  # what `remedy` says, one by one
     gain_ns_per_step: float | None = None  # of its remedy, in the order of the plan; None: no part of it
     recovers_ns_per_step: float | None = None  # of that, what this run lost against the attainable step
+    claimed: tuple[ClaimedPart, ...] = ()  # whose cost it is, as profiled
     cost_ns_in_window: float | None = None  # where there is no step: of the whole window
 
 
 @frozen
 class Unable:
     """A cause that could not be judged, and why: never shown as clear."""
+
+    code: str
+    reason: str
+
+
+@frozen
+class NotApplicable:
+    """A cause that this run cannot have, and why: nothing was looked at, so that it is not clear either."""
 
     code: str
     reason: str
@@ -123,7 +145,8 @@ class Diagnosis:
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
     unlike: str | None = None  # that profiled steps do not stand for the others, and why; None: they do
-    how_to_mark: tuple[Remedy, ...] = ()  # how its steps can be told apart next time; empty: they are
+    how_to_mark: tuple[Remedy, ...] = ()  # how to mark steps, where none is marked
+    not_applicable: tuple[NotApplicable, ...] = ()
     ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
 
 
@@ -219,6 +242,7 @@ class Rung:
     matching: Matching | None = None  # None: one of the runs has no account
     explanation: tuple[str, ...] = ()  # of the later run against the earlier
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
+    promises: Promises | None = None  # what the earlier report's remedies gave; None: no comparison at all
     windows: Windows | None = None  # side by side where not both have steps; None: both have, or one no trace
     learning: Learning | None = None  # None: they are no comparison at all
 

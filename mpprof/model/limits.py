@@ -17,6 +17,31 @@ LONGEST_NS = 1 << 61
 MOST_DIMENSIONS, LARGEST_DIMENSION = 16, 1 << 48
 """Dimensions of a shape, and elements along one."""
 
+LARGEST_NUMBER = 1 << 61
+"""Bytes, parameters, steps and other counts."""
+
+LONGEST_NAME, LONGEST_TEXT = 1_000, 100_000
+"""Characters of a layer's, a class' or a type's name, and of any other text (a reason, a command line)."""
+MOST_LAYERS = 10_000
+"""Layers of a model, and its outputs."""
+MOST_INPUTS = 1_024
+"""Tensors that one layer takes or gives."""
+MOST_FITS, MOST_WINDOWS = 10_000, 1_000
+"""Calls of `fit` in a run, and its profile windows."""
+MOST_GPUS = 1_024
+"""Devices of a process, and the number of a GPU in a sample."""
+MOST_COVERED = 1_000_000
+"""Steps that one call may claim; Keras' `steps_per_execution` is some hundred at most."""
+MOST_EPOCHS, MOST_SKIPPED = 1 << 31, 1 << 31
+"""Number of an epoch, and updates skipped between two readings: what is made of them fits into 64 bits."""
+MOST_BAD_LINES = 100_000
+"""Lines of a log that are none; what follows so many is not looked into."""
+MOST_ENTRIES, DEEPEST_ENTRY = 10_000, 16
+"""Entries of a list or an object whose content is not ours (a layer's config, versions, reasons), and how
+deep they may lie in one another."""
+MOST_THROTTLES = 32
+"""Reasons for a lower clock in one sample; NVML knows nine."""
+
 MOST_LEVELS = 64
 """Directories below one another under a log directory; a run's own lie three or four levels down."""
 

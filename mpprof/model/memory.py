@@ -106,6 +106,22 @@ class Cause:
 
 
 @frozen
+class PeakParts:
+    """What a comparison needs of the peak, in bytes that were asked for (rounding left out).
+
+    `phase` is that of the op whose allocation made the peak. `kept` has the activations that are kept for
+    backward by layer and type. `copies_once_bytes` is one 16-bit copy of each weight, `copies_bytes` all of
+    them. `half_layers` are the layers that allocate anything in 16 bits, at any time."""
+
+    phase: str
+    asked: dict[Kind, int]
+    kept: dict[tuple[str, str], int]
+    copies_once_bytes: int
+    copies_bytes: int
+    half_layers: frozenset[str]
+
+
+@frozen
 class MemoryAccount:
     """The memory of the allocator that held most. `at_peak` is empty, and everything but the peak None, where
     only the records tell of a peak.
@@ -131,3 +147,15 @@ class MemoryAccount:
     gap: tuple[Cause, ...] = ()
     unexplained_bytes: int | None = None
     why_no_expectation: str | None = None
+    parts: PeakParts | None = None
+
+    @property
+    def whole_bytes(self) -> int:
+        """The peak that a cause's bytes are held against: the baseline's, where there is one."""
+        return max(1, self.peak_bytes + max(0, self.saved_bytes or 0))
+
+    def of_gap(self, code: str) -> int | None:
+        """Bytes of the gap that are this cause's; None where nothing could be expected."""
+        if self.expected_saving_bytes is None:
+            return None
+        return next((part.bytes for part in self.gap if part.code == code), 0)

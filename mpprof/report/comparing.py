@@ -18,6 +18,7 @@ NOTABLE_LOSS = 0.10
 MOST_ROWS = 12
 MOST_OPS = 3
 _WITHOUT = "-"
+REMEDIES = "What the earlier report promised, and what came"
 
 
 @frozen
@@ -95,6 +96,70 @@ def learned(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     flag = f" [{found['severity']}]" if found["severity"] else ""
     said = [found["speedup_per_update_text"], words.plain(found["text"]) + flag]
     return [line for line in said if line]
+
+
+def remedies(document: doc.Comparison, rung: doc.Rung) -> list[str]:
+    """What the earlier report promised against what the later run obtained: a line for each remedy that is
+    seen, their sum, and one line of those that are not. Between runs of different precision, which are not
+    meant as before and after, only what was applied for certain."""
+    found = rung.get("remedies") or []
+    before, after = _ends(document, rung)
+    same = _computed_in(before) == _computed_in(after)
+    if not found:
+        why = rung["absent"].get("remedies", "")
+        promised = any(cause["gain_ns_per_step"] for cause in _causes(before))
+        return [f"not judged: {words.plain(why)}"] if promised and same and not rung["refused"] else []
+    counted = [one for one in found if one["counted"]]
+    said = [_remedy(one) for one in counted]
+    if (total := rung.get("remedies_total")) is not None:
+        said.append(f"in all: predicted {_range(total['predicted_ns'])} a step at best, {_obtained(total)}")
+    left = [f"{one['code']} {one['slug']}" for one in found if not one["counted"]]
+    if left and (same or counted):
+        said.append(f"not seen in {words.plain(after['run']['name'])}: {', '.join(left)}")
+    return said
+
+
+def _computed_in(report: doc.Report) -> str | None:
+    found = report["run"].get("computes_in")
+    return found["dtype"] if found else None
+
+
+def _causes(report: doc.Report) -> list[doc.Cause]:
+    facts = report.get("facts")
+    return facts["causes"] if facts else []
+
+
+_AFTER = {
+    "gone": "its cause is gone",
+    "remains": "its cause remains",
+    "not judged": "its cause is not judged",
+}
+
+
+def _remedy(found: doc.RemedyOutcome) -> str:
+    applied = f"applied ({words.plain('; '.join(found['evidence']))}), " if found["evidence"] else ""
+    why = f" ({words.plain(found['reason'])})" if found["obtained_ns"] is None and found["reason"] else ""
+    return (
+        f"{found['code']} {found['slug']}: predicted {_range(found['predicted_ns'])} a step at best, "
+        f"{_obtained(found)}{why}; {applied}{_AFTER[found['cause_after']]}"
+    )
+
+
+def _obtained(found: doc.RemedyOutcome | doc.RemediesTotal) -> str:
+    ns, interval = found["obtained_ns"], found["interval_ns"]
+    if ns is None:
+        return "what it gave is not known"
+    ends = f" (95 %: {_signed(interval[0])} to {_signed(interval[1])})" if interval else ""
+    return f"obtained {_signed(ns)}{ends}"
+
+
+def _range(ends: list[float]) -> str:
+    low, high = (words.duration(end) for end in ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def _signed(ns: float) -> str:
+    return f"-{words.duration(-ns)}" if ns < 0 else words.duration(ns)
 
 
 def throughput(rung: doc.Rung) -> str:

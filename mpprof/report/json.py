@@ -28,6 +28,7 @@ from mpprof.model.account import (
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.learning import Applied, Learning, LossPoint
 from mpprof.model.memory import MemoryAccount
+from mpprof.model.promises import Promises, RemedyOutcome
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
 from mpprof.report import window, windows
@@ -81,6 +82,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "explanation": list(diagnosis.explanation),
         "whatif": _whatif(diagnosis.whatif),
         "facts": _facts(diagnosis),
+        "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
     if diagnosis.window is not None:
@@ -296,6 +298,9 @@ def _time(account: Account | None, step_range: str | None, unlike: str | None) -
         body["step_range"] = step_range
     if unlike is not None:
         body["unlike"] = unlike
+    if account.host_path is not None:
+        body["call_ns"] = _ns(account.host_path.call_ns)
+        body["launched_ns"] = _ns(account.host_path.launched_ns)
     return body
 
 
@@ -580,7 +585,7 @@ def _rung(rung: Rung) -> doc.Rung:
         "unexplained_ns": _ns(speedup.unexplained_ns) if speedup else None,
         "labels": list(rung.labels),
         "refused": rung.refused,
-        "absent": dict(speedup.absent or {}) if speedup else {},
+        "absent": _absent_of_rung(rung),
         "per_example": speedup.per_example if speedup else False,
         "examples_per_s": {"from": rung.examples_per_s[0], "to": rung.examples_per_s[1]},
         "lost_ns": _ns(speedup.lost_ns) if speedup else None,
@@ -591,10 +596,46 @@ def _rung(rung: Rung) -> doc.Rung:
         "notes": list(rung.notes),
         "matching": None if rung.matching is None else _matching(rung.matching),
         "learning": None if rung.learning is None else _learning(rung.learning),
+        "remedies": [_outcome(each) for each in rung.promises.outcomes] if rung.promises else [],
+        "remedies_total": _remedies_total(rung.promises),
     }
     if rung.windows is not None:
         body["windows"] = windows.document(rung.windows)
     return body
+
+
+def _absent_of_rung(rung: Rung) -> dict[str, str]:
+    absent = dict(rung.speedup.absent or {}) if rung.speedup else {}
+    found = rung.promises
+    if found is None or found.refused:
+        why = (found.refused if found else rung.refused) or "not compared"
+        return absent | {"remedies": why, "remedies_total": why}
+    return absent if found.predicted_ns else absent | {"remedies_total": "no remedy is seen in the later run"}
+
+
+def _outcome(found: RemedyOutcome) -> doc.RemedyOutcome:
+    return {
+        "code": found.code,
+        "slug": found.slug,
+        "status": found.status,
+        "cause_after": found.after,
+        "evidence": list(found.evidence),
+        "predicted_ns": [_ns(edge) for edge in found.predicted_ns],
+        "obtained_ns": _ns(found.obtained_ns),
+        "interval_ns": None if found.interval_ns is None else [_ns(edge) for edge in found.interval_ns],
+        "reason": found.reason,
+        "counted": found.counted,
+    }
+
+
+def _remedies_total(found: Promises | None) -> doc.RemediesTotal | None:
+    if found is None or found.predicted_ns is None:
+        return None
+    return {
+        "predicted_ns": [_ns(edge) for edge in found.predicted_ns],
+        "obtained_ns": _ns(found.obtained_ns),
+        "interval_ns": None if found.interval_ns is None else [_ns(edge) for edge in found.interval_ns],
+    }
 
 
 def _learning(found: Learning) -> doc.Learning:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, window, windows, words
+from mpprof.report import comparing, content, limits, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -41,7 +41,7 @@ def render(document: doc.Report) -> str:
     lines += _time(document)
     units = content.matrix_units(document)
     lines += _facts("Window", window.lines(document["window"]) if "window" in document else [])
-    lines += _facts("Between steps", content.between(document["time"]))
+    lines += _facts(content.outside_the_step(document["time"]), content.between(document["time"]))
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
     lines += _facts("What if", content.plan(document))
@@ -63,6 +63,8 @@ def render_comparison(document: doc.Comparison) -> str:
         if "windows" in rung:
             lines += ["", *_windows(rung["windows"])]
         lines += ["", *_gap(rung, content.step_ns(report))]
+        if promised := comparing.remedies(document, rung):
+            lines += [f"{comparing.REMEDIES}:", "", *(f"- {escape(line)}" for line in promised), ""]
         for by, title in (("name", "kernel"), ("op", "op")):
             lines += _changes(comparing.changes(document, row, by), title)
         lines += [*(f"- {escape(line)}" for line in comparing.matching(rung)), ""]
@@ -136,19 +138,19 @@ def _limits(document: doc.Report) -> list[str]:
     """Warnings stand open; what was not judged or measured can be unfolded."""
     warnings = content.warnings(document)
     lines = ["#### Warnings", "", *(f"- {escape(warning)}" for warning in warnings), ""] if warnings else []
-    lines += _folded("could not be judged", content.not_judged(document))
-    lines += _folded("not measured", content.not_measured(document))
+    lines += _folded(f"{len(document['unable'])} could not be judged", limits.not_judged(document))
+    does_not_apply = limits.not_applicable(document)
+    lines += _folded(f"{len(document.get('not_applicable', []))} do not apply", does_not_apply)
+    lines += _folded("Not measured", limits.not_measured(document))
     if document["clear"]:
-        lines.append(f"Checked and clear: {' '.join(document['clear'])}")
+        lines.append(f"Checked and clear: {escape(limits.clear(document))}")
     return lines
 
 
-def _folded(title: str, groups: list[tuple[str, list[str]]]) -> list[str]:
-    if not groups:
+def _folded(title: str, said: list[str]) -> list[str]:
+    if not said:
         return []
-    count = sum(len(names) for _, names in groups)
-    lines = [f"<details><summary>{count} {title}</summary>", ""]
-    lines += [f"- {', '.join(code(name) for name in names)}: {escape(reason)}" for reason, names in groups]
+    lines = [f"<details><summary>{title}</summary>", "", *(f"- {escape(line)}" for line in said)]
     return [*lines, "", "</details>", ""]
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, window, windows, words
+from mpprof.report import comparing, content, limits, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -107,6 +107,7 @@ def render_comparison(
         if "windows" in rung:
             _windows(page, rung["windows"])
         _gap(page, rung, content.step_ns(report))
+        _remedies(page, comparing.remedies(document, rung))
         for by, title in (("name", "kernels"), ("op", "ops")):
             _changes(page, comparing.changes(document, row, by), title)
         for line in comparing.matching(rung):
@@ -208,7 +209,7 @@ def _facts(page: _Page, document: doc.Report) -> None:
     if "window" in document:
         facts.insert(0, ("Window", window.lines(document["window"])))
     if between := content.between(document["time"]):
-        facts.insert(0, ("Between steps", between))
+        facts.insert(0, (content.outside_the_step(document["time"]), between))
     facts.append(("Speedup", content.speedup(document)))
     if plan := content.plan(document):
         facts.append(("What if", plan))
@@ -246,25 +247,23 @@ def _findings(page: _Page, findings: list[doc.Finding], report: doc.Report) -> N
 
 
 def _limits(page: _Page, document: doc.Report) -> None:
-    if document["unable"]:
-        page.heading("Could not be judged")
-        _groups(page, content.not_judged(document))
+    _list(page, "Could not be judged", limits.not_judged(document))
+    _list(page, "Does not apply", limits.not_applicable(document))
     if document["clear"]:
         page.lines.append("")
-        page.paragraph(" ".join(document["clear"]), label="Checked and clear: ", hang=2)
+        page.paragraph(limits.clear(document), label="Checked and clear: ", hang=2)
     if warnings := content.warnings(document):
         page.heading("Warnings")
         for warning in warnings:
             page.paragraph(warning, label="! ", indent=2, hang=2)
-    if absent := content.not_measured(document):
-        page.heading("Not measured")
-        _groups(page, absent)
+    _list(page, "Not measured", limits.not_measured(document))
 
 
-def _groups(page: _Page, groups: Iterable[tuple[str, list[str]]]) -> None:
-    for reason, names in groups:
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        page.paragraph(f"{shown}: {reason}", indent=2, hang=2)
+def _list(page: _Page, heading: str, lines: list[str]) -> None:
+    if lines:
+        page.heading(heading)
+    for line in lines:
+        page.paragraph(line, indent=2, hang=2)
 
 
 def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
@@ -277,6 +276,14 @@ def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
         else:
             page.row(f"  {command}")  # never broken: it is there to be copied
             page.paragraph(why, indent=4, style="dim")
+
+
+def _remedies(page: _Page, lines: list[str]) -> None:
+    if lines:
+        page.row("")
+        page.row(f"  {comparing.REMEDIES}")
+    for line in lines:
+        page.paragraph(line, indent=4, hang=2)
 
 
 def _windows(page: _Page, found: doc.WindowsOfTwo) -> None:

@@ -386,9 +386,9 @@ def _workers(root: Path, most_bytes: int | None) -> tuple[dict[int, StepTable], 
 def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
     """The windows that run.json names; without any, what lies under the root and under no other run."""
     windows = records.facts.profile_windows if records.facts else ()
-    folders = [place.root / window.trace for window in windows if window.trace]
+    named_folders = dict.fromkeys(place.root / window.trace for window in windows if window.trace)
     # A window's folder may be gone; and a run.json from elsewhere must not point outside its own run.
-    inside = [folder for folder in folders if os.path.exists(folder) and _is_inside(folder, place.root)]
+    inside = [folder for folder in named_folders if os.path.exists(folder) and _is_inside(folder, place.root)]
     host = next((window.host for window in reversed(windows) if window.host), None)
     named = [file for folder in inside for file in traces.find_traces(folder, host=host)]
     return tuple(named) or tuple(f for f in place.files if f.parent != place.root / "mpprof")

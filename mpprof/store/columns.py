@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model import limits
 from mpprof.model.steps import ABSENT, HardwareTable, StepTable, ValidationTable
 from mpprof.store.formats import number
 
@@ -18,9 +19,12 @@ INTEGERS = (
     "step", "fit", "epoch", "batch", "covers", "t_ns",
     "interval_ns", "duration_ns", "gap_ns", "input_wait_ns", "dispatch_ns", "skipped",
 )  # fmt: skip
-INT64 = 1 << 63
-MOST_COVERED = 1_000_000
-"""Steps that one call may claim; Keras' `steps_per_execution` is some hundred at most."""
+_LARGEST = dict.fromkeys(INTEGERS, limits.LARGEST_NUMBER) | {
+    "covers": limits.MOST_COVERED,
+    "epoch": limits.MOST_EPOCHS,
+    "fit": limits.MOST_FITS,
+    "skipped": limits.MOST_SKIPPED,
+}
 
 
 def sound_step(record: Record) -> bool:
@@ -30,9 +34,9 @@ def sound_step(record: Record) -> bool:
         if value is None:
             if key in REQUIRED:
                 return False
-        elif type(value) is not int or not ABSENT <= value < INT64:
+        elif type(value) is not int or not ABSENT <= value <= _LARGEST[key]:
             return False
-    if not 1 <= (record.get("covers") or 1) <= MOST_COVERED or record.get("covers") == 0:
+    if record.get("covers") is not None and record["covers"] < 1:
         return False
     if not isinstance(record.get("memory", []), list):
         return False
@@ -76,10 +80,10 @@ def _block(records: Sequence[Record]) -> dict[str, NDArray[Any]]:
             default = 1 if name == "covers" else ABSENT
             values = [record.get(name, default) for record in records]
         columns[name] = _int64(values)
-        if (columns[name] < ABSENT).any():
-            raise ValueError(f"{name} is negative")
-    if ((columns["covers"] < 1) | (columns["covers"] > MOST_COVERED)).any():
-        raise ValueError("a call covers no steps, or more than can be")
+        if ((columns[name] < ABSENT) | (columns[name] > _LARGEST[name])).any():
+            raise ValueError(f"{name} is negative, or was never measured")
+    if (columns["covers"] < 1).any():
+        raise ValueError("a call covers no step")
     for name in ("synced", "profiled"):
         columns[name] = np.array([record.get(name, False) is True for record in records], np.bool_)
     for name in ("loss", "loss_scale"):
@@ -118,13 +122,15 @@ def _memory(devices: Any) -> tuple[int, int]:
 
 
 def _largest(sizes: Iterable[Record], key: str) -> int:
-    found = [size[key] for size in sizes if type(size.get(key)) is int and 0 <= size[key] < INT64]
+    found = [
+        size[key] for size in sizes if type(size.get(key)) is int and 0 <= size[key] <= limits.LARGEST_NUMBER
+    ]
     return max(found, default=ABSENT)
 
 
 def validation_table(records: Sequence[Record]) -> ValidationTable:
     pairs = [(record.get("t_ns"), record.get("duration_ns")) for record in records]
-    whole = [pair for pair in pairs if all(type(value) is int and abs(value) < INT64 for value in pair)]
+    whole = [pair for pair in pairs if all(_is_time(value) for value in pair)]
     return ValidationTable(
         t_ns=np.array([end for end, _ in whole], np.int64),
         duration_ns=np.array([duration for _, duration in whole], np.int64),
@@ -133,7 +139,7 @@ def validation_table(records: Sequence[Record]) -> ValidationTable:
 
 def hardware_table(records: Sequence[Record]) -> HardwareTable:
     """Samples without a time are left out; what a sample does not carry is NaN."""
-    timed = [r for r in records if type(r.get("t_ns")) is int and abs(r["t_ns"]) < INT64]
+    timed = [record for record in records if _is_time(record.get("t_ns"))]
 
     def floats(key: str) -> NDArray[np.float64]:
         values = (number(record.get(key)) for record in timed)
@@ -153,11 +159,18 @@ def hardware_table(records: Sequence[Record]) -> HardwareTable:
     )
 
 
+def _is_time(value: object) -> bool:
+    return type(value) is int and abs(value) <= limits.LONGEST_NS
+
+
 def _gpu(record: Record) -> int:
     """The card's number, `ABSENT` where there is none that can be."""
     gpu = record.get("gpu")
-    return gpu if type(gpu) is int and 0 <= gpu < INT64 else ABSENT
+    return gpu if type(gpu) is int and 0 <= gpu < limits.MOST_GPUS else ABSENT
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    return tuple(str(name) for name in value) if isinstance(value, list) else ()
+    if not isinstance(value, list):
+        return ()
+    names = (each for each in value[: limits.MOST_THROTTLES] if isinstance(each, str))
+    return tuple(each[: limits.LONGEST_NAME] for each in names)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
 from mpprof.errors import UnreadableError
+from mpprof.model import limits
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.run import (
     FitFacts,
@@ -20,14 +21,14 @@ from mpprof.model.run import (
     RunFacts,
     Timing,
 )
-from mpprof.store import formats
-from mpprof.store.columns import INT64
+from mpprof.store import bounded, formats
 from mpprof.store.regular import read_regular
 from mpprof.store.upgrades import upgrade, version_of
 
 Json = dict[str, Any]
 T = TypeVar("T")
 
+INT64 = 1 << 63
 MOST_BYTES = 256 << 20
 """run.json holds facts, not series: one that is larger is not ours."""
 
@@ -75,24 +76,24 @@ def facts_of(record: Json) -> RunFacts:
     """The facts in a run.json document of the newest version."""
     clock = _object(record, "clock")
     return RunFacts(
-        run_id=_str(record, "run_id") or "unnamed",
-        created_unix_ns=_int(record, "created_unix_ns") or 0,
-        clock_monotonic_ns=_int(clock, "monotonic_ns") or 0,
-        clock_unix_ns=_int(clock, "unix_ns") or 0,
-        host=_str(record, "host"),
-        framework=_framework(_object(record, "framework")),
-        distribution=_str(record, "distribution"),
-        replicas=_int(record, "replicas"),
+        run_id=bounded.name(record, "run_id") or "unnamed",
+        created_unix_ns=bounded.whole(record, "created_unix_ns", limits.LATEST_UNIX_NS) or 0,
+        clock_monotonic_ns=bounded.whole(clock, "monotonic_ns") or 0,
+        clock_unix_ns=bounded.whole(clock, "unix_ns", limits.LATEST_UNIX_NS) or 0,
+        host=bounded.name(record, "host"),
+        framework=_framework(bounded.mapping(record, "framework")),
+        distribution=bounded.name(record, "distribution"),
+        replicas=bounded.whole(record, "replicas"),
         tf32_enabled=_bool(record, "tf32_enabled"),
         deterministic_ops=_bool(record, "deterministic_ops"),
-        graph_rewrite=record.get("graph_rewrite"),
-        devices=_each(record, "devices", _device),
+        graph_rewrite=bounded.any_value(record.get("graph_rewrite")),
+        devices=_each(record, "devices", _device, limits.MOST_GPUS),
         model=_model(_object(record, "model")) if isinstance(record.get("model"), dict) else None,
-        fits=_each(record, "fits", _fit),
-        profile_windows=_each(record, "profile_windows", _window),
+        fits=_each(record, "fits", _fit, limits.MOST_FITS),
+        profile_windows=_each(record, "profile_windows", _window, limits.MOST_WINDOWS),
         timing=_timing(_object(record, "timing")) if isinstance(record.get("timing"), dict) else None,
-        absent={str(key): str(reason) for key, reason in _object(record, "absent").items()},
-        graph_rewrite_result=_object(record, "graph_rewrite_result"),
+        absent=bounded.texts(bounded.mapping(record, "absent")) | _cut(record),
+        graph_rewrite_result=bounded.mapping(record, "graph_rewrite_result"),
     )
 
 
@@ -103,20 +104,20 @@ def _framework(record: Json) -> Json:
 
 
 def _device(record: Json) -> DeviceFacts:
-    kind, vendor = _str(record, "kind"), _str(record, "vendor")
-    name = _str(record, "name")
+    kind, vendor = bounded.name(record, "kind"), bounded.name(record, "vendor")
+    name = bounded.name(record, "name")
     return DeviceFacts(
         kind=cast(DeviceKind, kind) if kind in get_args(DeviceKind) else "cpu",
         name=name,
         vendor=cast(Vendor, vendor) if vendor in get_args(Vendor) else _vendor(name),
         compute_capability=_pair(record.get("compute_capability")),
-        memory_bytes=_int(record, "memory_bytes"),
-        sm_count=_int(record, "sm_count"),
-        sm_clock_khz=_int(record, "sm_clock_khz"),
+        memory_bytes=bounded.whole(record, "memory_bytes"),
+        sm_count=bounded.whole(record, "sm_count"),
+        sm_clock_khz=bounded.whole(record, "sm_clock_khz"),
         memory_bandwidth_bytes_per_s=formats.number(record.get("memory_bandwidth_bytes_per_s")),
         power_limit_w=formats.number(record.get("power_limit_w")),
         mig=_bool(record, "mig"),
-        driver=_str(record, "driver"),
+        driver=bounded.name(record, "driver"),
     )
 
 
@@ -133,95 +134,94 @@ def _vendor(name: str | None) -> Vendor:
 
 def _model(record: Json) -> ModelFacts:
     return ModelFacts(
-        name=_str(record, "name"),
-        parameters=_int(record, "parameters"),
-        layers=_each(record, "layers", _layer),
-        outputs=_each(
-            record, "outputs", lambda each: OutputFacts(_str(each, "layer") or "", _str(each, "dtype"))
-        ),
-        class_name=_str(record, "class"),
-        train_step=_str(record, "train_step"),
+        name=bounded.name(record, "name"),
+        parameters=bounded.whole(record, "parameters"),
+        layers=_each(record, "layers", _layer, limits.MOST_LAYERS),
+        outputs=_each(record, "outputs", _output, limits.MOST_LAYERS),
+        class_name=bounded.name(record, "class"),
+        train_step=bounded.name(record, "train_step"),
     )
+
+
+def _output(record: Json) -> OutputFacts:
+    return OutputFacts(bounded.name(record, "layer") or "", bounded.name(record, "dtype"))
 
 
 def _layer(record: Json) -> LayerFacts:
     return LayerFacts(
-        name=_str(record, "name") or "",
-        class_name=_str(record, "class") or "",
-        compute_dtype=_str(record, "compute_dtype"),
-        variable_dtype=_str(record, "variable_dtype"),
-        output_dtype=_str(record, "output_dtype"),
-        config=_object(record, "config"),
-        input_shape=_shape(record.get("input_shape")),
-        output_shape=_shape(record.get("output_shape")),
-        parameters=_int(record, "parameters"),
+        name=bounded.name(record, "name") or "",
+        class_name=bounded.name(record, "class") or "",
+        compute_dtype=bounded.name(record, "compute_dtype"),
+        variable_dtype=bounded.name(record, "variable_dtype"),
+        output_dtype=bounded.name(record, "output_dtype"),
+        config=bounded.mapping(record, "config"),
+        input_shape=bounded.shape(record.get("input_shape")),
+        output_shape=bounded.shape(record.get("output_shape")),
+        parameters=bounded.whole(record, "parameters"),
         supports_jit=_bool(record, "supports_jit"),
-        module=_str(record, "module"),
-        dtype_policy=_str(record, "dtype_policy"),
+        module=bounded.name(record, "module"),
+        dtype_policy=bounded.name(record, "dtype_policy"),
         masked=_bool(record, "masked"),
-        arguments={key: str(text) for key, text in _object(record, "arguments").items()},
-        base=_str(record, "base"),
+        arguments=bounded.texts(bounded.mapping(record, "arguments")),
+        base=bounded.name(record, "base"),
     )
-
-
-def _shape(value: Any) -> Any:
-    """A shape as a tuple, of several inputs as a tuple of tuples."""
-    return tuple(_shape(item) for item in value) if isinstance(value, list) else value
 
 
 def _fit(record: Json) -> FitFacts:
     policy, optimizer = _object(record, "policy"), _object(record, "optimizer")
     clipping = {
         key: value
-        for key, item in _object(optimizer, "clipping").items()
+        for key, item in bounded.mapping(optimizer, "clipping").items()
         if (value := formats.number(item)) is not None
     }
     jit, spoiled = record.get("jit_compile"), record.get("non_finite_weights")
     return FitFacts(
-        fit=_int(record, "fit") or 0,
-        first_step=_int(record, "first_step") or 0,
-        initial_epoch=_int(record, "initial_epoch"),
+        fit=bounded.whole(record, "fit") or 0,
+        first_step=bounded.whole(record, "first_step") or 0,
+        initial_epoch=bounded.whole(record, "initial_epoch"),
         policy=PolicyFacts(
-            _str(policy, "global"), _str(policy, "compute_dtype"), _str(policy, "variable_dtype")
+            bounded.name(policy, "global"),
+            bounded.name(policy, "compute_dtype"),
+            bounded.name(policy, "variable_dtype"),
         ),
         optimizer=OptimizerFacts(
-            class_name=_str(optimizer, "class"),
-            inner=_str(optimizer, "inner"),
+            class_name=bounded.name(optimizer, "class"),
+            inner=bounded.name(optimizer, "inner"),
             dynamic=_bool(optimizer, "dynamic"),
             initial_scale=formats.number(optimizer.get("initial_scale")),
-            growth_steps=_int(optimizer, "growth_steps"),
+            growth_steps=bounded.whole(optimizer, "growth_steps"),
             fixed_scale=formats.number(optimizer.get("fixed_scale")),
             clipping=clipping or None,
         ),
-        batch_size=_int(record, "batch_size"),
+        batch_size=bounded.whole(record, "batch_size"),
         jit_compile=jit if isinstance(jit, bool | str) else None,
         run_eagerly=_bool(record, "run_eagerly"),
-        steps_per_execution=_int(record, "steps_per_execution"),
-        gradient_accumulation_steps=_int(record, "gradient_accumulation_steps"),
-        non_finite_weights=tuple(map(str, spoiled)) if isinstance(spoiled, list) else None,
-        loss=_str(record, "loss"),
-        input=_object(record, "input"),
+        steps_per_execution=bounded.whole(record, "steps_per_execution"),
+        gradient_accumulation_steps=bounded.whole(record, "gradient_accumulation_steps"),
+        non_finite_weights=_names(spoiled),
+        loss=bounded.name(record, "loss"),
+        input=bounded.mapping(record, "input"),
     )
 
 
 def _window(record: Json) -> ProfileWindow:
     return ProfileWindow(
-        trace=_str(record, "trace"),
-        host=_str(record, "host"),
-        first_step=_int(record, "first_step") or 0,
-        last_step=_int(record, "last_step"),
-        started_unix_ns=_int(record, "started_unix_ns"),
-        start_cost_ns=_int(record, "start_cost_ns"),
-        stop_cost_ns=_int(record, "stop_cost_ns"),
-        status=_str(record, "status") or "unknown",
+        trace=bounded.name(record, "trace"),
+        host=bounded.name(record, "host"),
+        first_step=bounded.whole(record, "first_step") or 0,
+        last_step=bounded.whole(record, "last_step"),
+        started_unix_ns=bounded.whole(record, "started_unix_ns", limits.LATEST_UNIX_NS),
+        start_cost_ns=bounded.whole(record, "start_cost_ns"),
+        stop_cost_ns=bounded.whole(record, "stop_cost_ns"),
+        status=bounded.name(record, "status") or "unknown",
     )
 
 
 def _timing(record: Json) -> Timing:
     return Timing(
-        basis=_str(record, "basis") or "unknown",
-        read_every=_int(record, "read_every") or 0,
-        note=_str(record, "note") or "",
+        basis=bounded.name(record, "basis") or "unknown",
+        read_every=bounded.whole(record, "read_every") or 0,
+        note=bounded.text(record, "note") or "",
     )
 
 
@@ -230,19 +230,33 @@ def _object(record: Json, key: str) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def _each(record: Json, key: str, build: Callable[[Json], T]) -> tuple[T, ...]:
+_LISTS = (("devices", limits.MOST_GPUS), ("fits", limits.MOST_FITS), ("profile_windows", limits.MOST_WINDOWS))
+
+
+def _cut(record: Json) -> dict[str, str]:
+    """Return for each list that is longer than any training's why its rest is missing."""
+    model = _object(record, "model")
+    lists = [(key, record.get(key), most) for key, most in _LISTS]
+    lists += [(f"model.{key}", model.get(key), limits.MOST_LAYERS) for key in ("layers", "outputs")]
+    return {
+        key: f"of {len(value)} the first {most} were read"
+        for key, value, most in lists
+        if isinstance(value, list) and len(value) > most
+    }
+
+
+def _each(record: Json, key: str, build: Callable[[Json], T], most: int) -> tuple[T, ...]:
+    """Return what `build` makes of the objects in a list, of its first `most` entries."""
     value = record.get(key)
-    return tuple(build(item) for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
+    if not isinstance(value, list):
+        return ()
+    return tuple(build(item) for item in value[:most] if isinstance(item, dict))
 
 
-def _str(record: Json, key: str) -> str | None:
-    value = record.get(key)
-    return value if isinstance(value, str) else None
-
-
-def _int(record: Json, key: str) -> int | None:
-    value = record.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _names(value: Any) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    return tuple(each[: limits.LONGEST_NAME] for each in value[: limits.MOST_LAYERS] if isinstance(each, str))
 
 
 def _bool(record: Json, key: str) -> bool | None:

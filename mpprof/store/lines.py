@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.errors import UnreadableError
+from mpprof.model import limits
 from mpprof.store.regular import open_regular
 from mpprof.store.upgrades import upgrade, version_of
 
@@ -48,6 +49,8 @@ class Faults:
                 f"{self.path}: {lines} could not be read and {were} skipped, "
                 f"the first at byte {self.first_bad_at}"
             )
+        if self.bad_lines >= limits.MOST_BAD_LINES:
+            said.append(f"{self.path}: what follows so many damaged lines was not looked into")
         if self.torn_at is not None:
             said.append(
                 f"{self.path}: the last line is cut off at byte {self.torn_at} and was dropped; "
@@ -147,6 +150,8 @@ def parse(whole: bytes, start: int, faults: Faults) -> list[Record]:
 
 def _parse_each(lines: list[bytes], at: int, faults: Faults) -> Iterator[Record]:
     for text in lines:
+        if faults.bad_lines >= limits.MOST_BAD_LINES:
+            break
         try:
             record = json.loads(text) if len(text) <= LONGEST_LINE_BYTES else None
         except (ValueError, RecursionError):

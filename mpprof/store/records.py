@@ -102,7 +102,9 @@ def _read_steps(
     if faults.missing:
         return None, None, True, (f"{path}: missing; there are no step records",)
     if unsound:
-        faults.notes.append(f"{path}: {unsound} step lines hold values of the wrong type and were skipped")
+        faults.notes.append(
+            f"{path}: {unsound} step lines hold values of the wrong type or size and were skipped"
+        )
     table = columns.table()
     if repeated := int(np.count_nonzero(np.diff(table.step) <= 0)):
         faults.notes.append(
@@ -119,18 +121,18 @@ def _with_late_readings(table: StepTable, late: list[Record]) -> StepTable:
         return table
     skipped = table.skipped.copy()
     columns = {name: getattr(table, name).copy() for key in _LATE for name in (key, f"{key}_known")}
+    rows = dict(
+        zip(table.step.tolist(), range(len(table)), strict=True)
+    )  # of a number written twice the last
     for record in late:
         step, lost = record.get("step"), record.get("skipped")
-        if type(step) is not int or not 0 < step <= np.iinfo(np.int64).max:
-            continue
-        (rows,) = np.nonzero(table.step == step)
-        if not len(rows):
+        if type(step) is not int or (row := rows.get(step)) is None:
             continue
         if type(lost) is int and 0 <= lost <= step:
-            skipped[rows[-1]] = max(int(skipped[rows[-1]]), 0) + lost
+            skipped[row] = max(int(skipped[row]), 0) + lost
         for name in _LATE:
             if (value := formats.number(record.get(name))) is not None:
-                columns[name][rows[-1]], columns[f"{name}_known"][rows[-1]] = value, True
+                columns[name][row], columns[f"{name}_known"][row] = value, True
     for column in (skipped, *columns.values()):
         column.setflags(write=False)
     return replace(table, skipped=skipped, **columns)

@@ -43,7 +43,7 @@ _KERNEL_TYPES = (
 )  # fmt: skip
 _HOST_TYPES = ("i4", "i8", "i8", "i1", "i4", "i4", "i8")
 _MARKER_TYPES = ("i8", "i8", "i8", "i4", "i4")
-_ALLOCATION_TYPES = ("i8", "?", "i4", "i8", "i8", "i8", "i8", "i8", "i8", "i4", "i4", "i4", "i4")
+_ALLOCATION_TYPES = ("i8", "?", "i4", "i8", "i8", "i8", "i8", "i8", "i8", "i4", "i4", "i4", "i4", "i8", "f8")
 
 
 @dataclass
@@ -70,7 +70,7 @@ class TraceBuilder:
     _kernels: list[dict[str, Any]] = field(default_factory=list)
     _host: list[tuple[int, ...]] = field(default_factory=list)
     _markers: list[tuple[int, ...]] = field(default_factory=list)
-    _allocations: list[tuple[int, ...]] = field(default_factory=list)
+    _allocations: list[tuple[Any, ...]] = field(default_factory=list)
 
     def kernel(
         self,
@@ -153,13 +153,30 @@ class TraceBuilder:
         phase: Phase = "other",
         region: str | None = None,
         shape: str | None = None,
+        requested: int = -1,
     ) -> None:
         owner = self._ops((op, "")) if op is not None else -1
         if owner >= 0:
             self._owners[owner] = (layer, phase)
         names = [self._strings(text) for text in (allocator, dtype, region, shape)]
         self._allocations.append(
-            (time, free, names[0], size, live, -1, -1, -1, address, names[1], names[3], owner, names[2])
+            (
+                time,
+                free,
+                names[0],
+                size,
+                live,
+                -1,
+                -1,
+                -1,
+                address,
+                names[1],
+                names[3],
+                owner,
+                names[2],
+                requested,
+                np.nan,
+            )
         )
 
     def _sorted_kernels(self) -> list[dict[str, Any]]:
@@ -206,5 +223,5 @@ class TraceBuilder:
         return Ownership(tuple(layers.rows), layer, phase)
 
 
-def _columns(rows: list[tuple[int, ...]], types: tuple[str, ...]) -> list[Any]:
+def _columns(rows: list[tuple[Any, ...]], types: tuple[str, ...]) -> list[Any]:
     return [np.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]

@@ -530,15 +530,17 @@ SLOW = {
     ("args", "also"),
     [
         (["--help"], {"numpy"}),
+        (["--version"], {"numpy"}),
         (["report", str(MIXED)], set()),
         (["report", str(MIXED), "--format=json"], set()),
     ],
 )
 def test_what_a_command_imports(args: list[str], also: set[str]) -> None:
     code = (
-        "import sys\nfrom mpprof.cli import main\n"
-        f"try:\n    main({args!r})\nexcept SystemExit:\n    pass\n"
-        "print('modules:', *sorted({name.partition('.')[0] for name in sys.modules}))"
+        "import os, sys\nfrom mpprof.cli import __main__ as program\n"
+        "def ended(code):\n    print('modules:', *sorted({name.partition('.')[0] for name in sys.modules}))\n"
+        f"os._exit, sys.argv = ended, ['mpprof', *{args!r}]\n"
+        "try:\n    program.run()\nexcept SystemExit:\n    ended(0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())

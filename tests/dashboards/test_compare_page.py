@@ -13,6 +13,7 @@ from mpprof.model.document import LossPoint
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write
+from tests.report.hand_made import comparison
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
@@ -57,6 +58,16 @@ def test_the_losses_of_both_runs_are_on_the_page() -> None:
     assert [list(line.x) for line in figure.data] == [[10.0, 20.0, 30.0]] * 2
     assert "<" not in figure.data[0].name
     assert (figure.layout.shapes[0].x0, figure.layout.shapes[0].x1) == (10.0, 30.0)
+
+
+def test_what_was_promised_and_what_came_is_on_the_page() -> None:
+    document = documents.compare_document(comparison())
+    shown = texts(compare.content(document))
+    assert "What the earlier report promised, and what came" in shown
+    assert "MP301 input-bound: predicted 9.10 ms to 9.40 ms a step at best, obtained 9.20 ms" in shown
+    assert "In all: predicted 11.1 ms to 11.4 ms a step at best, obtained 10.9 ms" in shown
+    assert "Not seen in" in shown
+    assert "per applied update 1.51x" in shown.lower()
 
 
 def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ def finding(code: str, case: Case) -> Finding:
 
 
 def says(code: str, case: Case) -> str:
-    """ "info", "warning", "error", "clear", or "unable: <why>"."""
+    """ "info", "warning", "error", "clear", "not applicable: <why>", or "unable: <why>"."""
     judgement = judge(case, [BY_CODE[code]], strict=True)
     if judgement.findings:
         return judgement.findings[0].severity
+    if judgement.not_applicable:
+        return f"not applicable: {judgement.not_applicable[0].reason}"
     return f"unable: {judgement.unable[0].reason}" if judgement.unable else "clear"
 
 
@@ -33,6 +35,6 @@ def diagnosed(case: Case, rules: Sequence[Rule] | None = None) -> Diagnosis:
     return Diagnosis(
         run=case.run, steps=case.steps, account=case.account, tensor_core=case.tensor_core,
         speedup=judgement.speedup, bounds=(), memory=None, findings=judgement.findings,
-        unable=judgement.unable, clear=judgement.clear, warnings=(), whatif=judgement.whatif,
+        unable=judgement.unable, clear=judgement.clear, not_applicable=judgement.not_applicable, warnings=(), whatif=judgement.whatif,
         absent={} if case.account else {"time": case.trace_problem or "no profiler window was recorded"},
     )  # fmt: skip

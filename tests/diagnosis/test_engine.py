@@ -357,7 +357,8 @@ def test_of_all_rules_costs_never_overlap_and_everything_adds_up(case, seed) -> 
         assert all(0.0 <= share <= 1.0 for share in shares)
         assert sum(shares) <= 1.0 + 1e-9
         assert lost - judgement.speedup.gained_ns == pytest.approx(gap, abs=1.0)
-    told = [f.code for f in judgement.findings] + [u.code for u in judgement.unable] + list(judgement.clear)
+    others = [*judgement.unable, *judgement.not_applicable]
+    told = [f.code for f in judgement.findings] + [each.code for each in others] + list(judgement.clear)
     assert sorted(told) == sorted(r.CODE for r in ALL)
     shuffled = list(ALL)
     random.Random(seed).shuffle(shuffled)

@@ -85,7 +85,7 @@ def test_mp403_limits(channels, ms, said) -> None:
 
 def test_mp403_on_tensor_cores_or_without_its_channels() -> None:
     assert says("MP403", first(3, c.healthy(10, layer="conv"))) == "clear"
-    assert says("MP403", c.case(account=c.account())) == "clear"  # no convolution at all
+    assert says("MP403", c.case(account=c.account())).startswith("not applicable: ")  # no convolution at all
     layers = (c.layer("conv", "Conv2D"),)
     assert "channels" in says("MP403", of(layers, c.fallback(10, layer="conv", **OFF)))
     by_kernel = c.fallback(10, layer="conv", shapes="(half[64,224,224,3];half[7,7,3,64])", **OFF)
@@ -108,7 +108,7 @@ def test_mp407_limits(ms, said) -> None:
 
 
 def test_mp407_without_groups_on_tensor_cores_or_unattributed() -> None:
-    assert says("MP407", grouped(1, c.fallback(20, layer="conv", **OFF))) == "clear"
+    assert says("MP407", grouped(1, c.fallback(20, layer="conv", **OFF))).startswith("not applicable: ")
     assert says("MP407", grouped(4, c.healthy(20, layer="conv"))) == "clear"
     assert "no kernel in the trace" in says("MP407", grouped(4, c.fallback(20, **OFF)))
 
@@ -127,7 +127,7 @@ def test_mp409_needs_aligned_sizes_that_are_known_and_a_card_that_could() -> Non
     assert "sizes are not known" in says("MP409", of((), c.fallback(20, **OFF)))
     pascal = c.facts(device=c.DeviceFacts("gpu", "GTX 1080 Ti", "nvidia", (6, 1)))
     work = c.account(c.fallback(20, shapes=ALIGNED, **OFF))
-    assert says("MP409", c.case(records=pascal, account=work)) == "clear"
+    assert says("MP409", c.case(records=pascal, account=work)).startswith("not applicable: ")
     assert says("MP409", of((), c.healthy(20, shapes=ALIGNED))) == "clear"
 
 
@@ -196,13 +196,14 @@ def test_mp412_what_no_tensor_core_takes_is_named_without_a_cost() -> None:
 
 def test_mp412_is_about_16_bit_runs_and_cards_with_matrix_units() -> None:
     work = c.account(c.fallback(60, layer="dense"))
-    assert says("MP412", c.case(records=c.facts("float32"), account=work)) == "clear"
+    assert says("MP412", c.case(records=c.facts("float32"), account=work)).startswith("not applicable: ")
     pascal = c.facts(device=c.DeviceFacts("gpu", "GTX 1080 Ti", "nvidia", (6, 1)))
     assert says("MP412", c.case(records=pascal, account=work)) == "clear"
     nothing = of((), c.fallback(60, layer="dense"))
     assert says("MP412", replace(nothing, peaks=None)) == "warning"  # what it could be is not known
     emulated = c.case(records=c.facts("mixed_bfloat16"), account=work)  # on a V100: MP804
-    assert (says("MP412", emulated), says("MP804", emulated)) == ("clear", "error")
+    assert "no units for bfloat16" in says("MP412", emulated)
+    assert says("MP804", emulated) == "error"
 
 
 # --- MP405 layout, MP406 depthwise, MP501 norms, MP502 elementwise, MP504 optimizer
@@ -267,7 +268,7 @@ def test_mp501_under_xla_a_fifth_is_out_of_the_ordinary(cast_ms, said) -> None:
 
 
 def test_mp501_without_norms_or_without_their_kernels() -> None:
-    assert says("MP501", c.case(account=c.account(c.cell("cast", 20)))) == "clear"
+    assert says("MP501", c.case(account=c.account(c.cell("cast", 20)))).startswith("not applicable: ")
     unattributed = of((c.layer("bn", "BatchNormalization"),), c.cell("cast", 20))
     assert "no kernel in the trace" in says("MP501", unattributed)
 

@@ -25,17 +25,19 @@ def of(layers, *cells, **changed):
         (OptimizerFacts("LossScaleOptimizer", "Adam", False, fixed_scale=1.0), "warning"),
         (OptimizerFacts("LossScaleOptimizer", "Adam", False, fixed_scale=127.0), "warning"),
         (OptimizerFacts("LossScaleOptimizer", "Adam", False, fixed_scale=128.0), "clear"),
-        (OptimizerFacts("LossScaleOptimizer", "Adam", True, 2.0**15, 2000), "clear"),
+        (OptimizerFacts("LossScaleOptimizer", "Adam", True, 2.0**15, 2000), "not applicable"),
     ],
 )
 def test_mp202_limits(optimizer, said) -> None:
     records = c.facts(fits=(c.fit(optimizer=optimizer),))
-    assert says("MP202", c.case(records=records)) == said
+    assert says("MP202", c.case(records=records)).split(":")[0] == said
 
 
 def test_mp202_is_about_float16() -> None:
     fit = c.fit("mixed_bfloat16", OptimizerFacts("Adam", fixed_scale=1.0))
-    assert says("MP202", c.case(records=c.facts("mixed_bfloat16", fits=(fit,)))) == "clear"
+    assert says("MP202", c.case(records=c.facts("mixed_bfloat16", fits=(fit,)))).startswith(
+        "not applicable: "
+    )
 
 
 # --- MP303 batch-not-raised
@@ -50,7 +52,7 @@ def test_mp303_limits(peak_gib, said) -> None:
 def test_mp303_needs_a_peak_and_mixed_precision() -> None:
     assert "not on record" in says("MP303", c.case(steps=c.summary()))
     summary = c.summary(peak_memory_bytes=1 << 30)
-    assert says("MP303", c.case(records=c.facts("float32"), steps=summary)) == "clear"
+    assert says("MP303", c.case(records=c.facts("float32"), steps=summary)).startswith("not applicable: ")
 
 
 # --- MP404 low-intensity
@@ -93,7 +95,7 @@ def test_mp505_limits(ms, said) -> None:
 
 def test_mp505_small_tables_and_traces_without_shapes() -> None:
     small = c.layer("embedding", "Embedding", parameters=999_999)
-    assert says("MP505", of((small,), c.cell("optimizer", 30, **UPDATE))) == "clear"
+    assert says("MP505", of((small,), c.cell("optimizer", 30, **UPDATE))).startswith("not applicable: ")
     assert "states no shapes" in says("MP505", of((TABLE,), c.cell("optimizer", 30, phase="optimizer")))
 
 

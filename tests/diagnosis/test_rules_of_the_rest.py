@@ -33,7 +33,7 @@ def test_mp105_on_and_nothing_in_16_bits(switch) -> None:
 
 
 def test_mp105_off_or_at_work() -> None:
-    assert says("MP105", rewriting(c.fallback(100), switch=False)) == "clear"
+    assert says("MP105", rewriting(c.fallback(100), switch=False)).startswith("not applicable: ")
     assert says("MP105", rewriting(c.fallback(90), c.healthy(10))) == "clear"
     assert says("MP105", rewriting(c.fallback(100), layers=c.HEALTHY_LAYERS)) == "clear"
 
@@ -59,9 +59,8 @@ def test_mp408_limits(ms, said) -> None:
 
 def test_mp408_on_tensor_cores_without_one_or_unattributed() -> None:
     assert says("MP408", conv3d(c.healthy(30, layer="conv"))) == "clear"
-    assert (
-        says("MP408", of(c.layer("conv", "Conv2D"), cells=(c.fallback(30, layer="conv", **OFF),))) == "clear"
-    )
+    flat = of(c.layer("conv", "Conv2D"), cells=(c.fallback(30, layer="conv", **OFF),))
+    assert says("MP408", flat) == "not applicable: the model has no 16-bit 3-D convolution"
     assert "no kernel in the trace" in says("MP408", conv3d(c.fallback(30, **OFF)))
 
 
@@ -80,8 +79,8 @@ def test_mp411_limits(ms, said) -> None:
 
 def test_mp411_inner_layers_count_and_other_backends_do_not() -> None:
     assert says("MP411", attention(20, layer="mha/softmax")) == "info"
-    assert says("MP411", attention(20, backend="jax")) == "clear"
-    assert says("MP411", c.case(account=c.account())) == "clear"
+    assert says("MP411", attention(20, backend="jax")).startswith("not applicable: ")
+    assert says("MP411", c.case(account=c.account())).startswith("not applicable: ")
     assert "no kernel in the trace" in says("MP411", attention(20, layer="mha_2"))
 
 
@@ -134,18 +133,19 @@ def test_mp602_needs_both_figures() -> None:
     [
         ("NVIDIA GeForce RTX 3090", "info"),
         ("NVIDIA GeForce RTX 4080 SUPER", "info"),
-        ("NVIDIA GeForce RTX 2080 Ti", "clear"),
-        ("NVIDIA RTX A6000", "clear"),
+        ("NVIDIA GeForce RTX 2080 Ti", "not applicable"),
+        ("NVIDIA RTX A6000", "not applicable"),
     ],
 )
 def test_mp805_by_name(name, said) -> None:
-    assert says("MP805", c.case(records=c.facts(device=c.DeviceFacts("gpu", name, "nvidia", (8, 6))))) == said
+    case = c.case(records=c.facts(device=c.DeviceFacts("gpu", name, "nvidia", (8, 6))))
+    assert says("MP805", case).split(":")[0] == said
 
 
 def test_mp805_needs_a_name_and_mixed_precision() -> None:
     nameless = c.DeviceFacts("gpu", None, "nvidia", (8, 6))
     assert "name is missing" in says("MP805", c.case(records=c.facts(device=nameless)))
-    assert says("MP805", c.case(records=c.facts("float32"))) == "clear"
+    assert says("MP805", c.case(records=c.facts("float32"))).startswith("not applicable: ")
     assert "not recorded" in says("MP805", c.bare())
 
 
@@ -155,10 +155,12 @@ def test_mp805_without_a_name_by_the_cards_that_the_figures_leave() -> None:
         return c.DeviceFacts("gpu", None, "nvidia", (8, 6), memory_bytes=memory_bytes, sm_count=sm_count)
 
     assert says("MP805", c.case(records=c.facts(device=card(82, 24)))) == "info"  # GeForce RTX 3090
-    assert says("MP805", c.case(records=c.facts(device=card(84, 48)))) == "clear"  # A40 or RTX A6000
+    assert says("MP805", c.case(records=c.facts(device=card(84, 48)))).startswith(
+        "not applicable: "
+    )  # A40 or RTX A6000
     assert says("MP805", c.case(records=c.facts(device=card(84, 24)))) == "info"  # GeForce RTX 3090 Ti
     assert "name is missing" in says("MP805", c.case(records=c.facts(device=card(81, 24))))  # none
     # GeForce RTX 3080 Ti has 12 GB, RTX A5500 and A10G 24.
-    assert says("MP805", c.case(records=c.facts(device=card(80, 24)))) == "clear"
+    assert says("MP805", c.case(records=c.facts(device=card(80, 24)))).startswith("not applicable: ")
     either = c.DeviceFacts("gpu", None, "nvidia", (8, 6), sm_count=80)
     assert "name is missing" in says("MP805", c.case(records=c.facts(device=either)))

@@ -126,7 +126,7 @@ def test_mp309_off_by_choice_or_on_is_clear() -> None:
     assert says("MP309", c.case(records=c.facts(layers=LSTM, fit={"jit_compile": True}))) == "clear"
     assert "not recorded" in says("MP309", c.case(records=c.facts(layers=LSTM, fit={"jit_compile": None})))
     jax = c.facts(layers=LSTM, framework={"backend": "jax"})
-    assert says("MP309", c.case(records=jax)) == "clear"
+    assert says("MP309", c.case(records=jax)).startswith("not applicable: ")
 
 
 @pytest.mark.parametrize(("ms", "said"), [(29, "info"), (31, "warning")])
@@ -146,7 +146,7 @@ def test_mp804_bfloat16_begins_at_8_0(capability, said) -> None:
 
 
 def test_mp804_is_about_bfloat16_on_nvidia() -> None:
-    assert says("MP804", c.case()) == "clear"
+    assert says("MP804", c.case()).startswith("not applicable: ")
     assert "dtype was not recorded" in says("MP804", c.bare())
 
 
@@ -220,7 +220,7 @@ def test_mp903_a_step_shorter_than_its_work() -> None:
     later = c.case(table=profiled, account=c.account(), steps=c.summary(profiled, median_ns=25 * c.MS))
     assert says("MP903", later) == "clear"
     assert "MP903" not in says("MP905", later)  # it cannot be clear and be pointed at
-    assert says("MP903", ON_CPU) == "clear"
+    assert says("MP903", ON_CPU).startswith("not applicable: ")
     assert "no trace" in says("MP903", c.case(table=c.steps()))
     assert "no steps were recorded" in says("MP903", c.case(account=c.account()))
 
@@ -258,22 +258,23 @@ def test_mp410_by_the_arguments(config, said) -> None:
         ("torch", True, False, "warning"),
         ("torch", False, True, "warning"),
         ("tensorflow", True, True, "clear"),
-        ("jax", True, True, "clear"),
+        ("jax", True, True, "not applicable"),
     ],
 )
 def test_mp410_on_torch_a_mask_and_a_compiler_rule_cudnn_out_too(backend, masked, jit_compile, said) -> None:
     layer = replace(c.layer("lstm", "LSTM", config={"activation": "tanh"}), masked=masked)
     records = c.facts(layers=(layer, *c.HEALTHY_LAYERS), fit={"jit_compile": jit_compile})
     records = replace(records, framework={**records.framework, "backend": backend})
-    assert says("MP410", c.case(records=records)) == said
+    assert says("MP410", c.case(records=records)).split(":")[0] == said
 
 
 def test_mp410_without_an_rnn_or_without_records() -> None:
-    assert says("MP410", c.case()) == "clear"
+    assert says("MP410", c.case()).startswith("not applicable: ")
     assert "not recorded" in says("MP410", c.bare())
 
 
 def test_rules_of_float32_runs_have_nothing_to_say_of_loss_scaling() -> None:
     records = c.facts("float32", layers=FLOAT32, fits=(c.fit("float32", OptimizerFacts("Adam")),))
     case = c.case(records=records, table=c.steps())
-    assert {says(code, case) for code in ("MP201", "MP203", "MP204", "MP205")} == {"clear"}
+    told = {says(code, case) for code in ("MP201", "MP203", "MP204", "MP205")}
+    assert {each.split(":")[0] for each in told} == {"not applicable"}

@@ -57,7 +57,7 @@ def judge(number: int, path: Path, baseline: Path | None) -> Verdict:
     report, rows = outcomes["report json"].document(), outcomes["kernels"].document() or []
     if report is not None:
         faults += [("report", fault) for fault in (*invariants.keys(report), *invariants.slices(report))]
-        faults += [("report", fault) for fault in invariants.findings(report)]
+        faults += [("report", f) for f in (*invariants.findings(report), *invariants.window(report))]
     if truth is not None:
         faults += _held_to(truth, outcomes, report, rows)
         if baseline is not None and (document := outcomes["compare"].document()) is not None:

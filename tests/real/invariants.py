@@ -1,6 +1,7 @@
 """What must hold of every report of a real trace: each check yields the faults it finds, as sentences."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -78,6 +79,23 @@ def slices(report: Mapping[str, Any]) -> Iterator[str]:
                 yield f"slice {part['class']} of {where}: ratio and time disagree"
 
 
+def window(report: Mapping[str, Any]) -> Iterator[str]:
+    """Check that a whole window closes, and that no number of it stands where a step's belongs."""
+    found = report.get("window")
+    if found is None:
+        return
+    if report.get("time") is not None:
+        yield "there are an account of a step and one of the window"
+    span_ns = found["span_ns"]
+    for holder in (found, *found["devices"]):
+        total = sum(part["ns"] for part in holder["slices"])
+        if abs(total - span_ns) > max(1.0, 1e-9 * span_ns):
+            yield f"slices of {holder['device']} sum to {total:.0f} ns, the window is {span_ns:.0f} ns"
+    for each in report.get("findings", ()):
+        if "cost_ns_in_window" in each and each["cost_ns_per_step"] is not None:
+            yield f"{each['code']} costs of the window and of a step"
+
+
 def steps(report: Mapping[str, Any], truth: Truth) -> Iterator[str]:
     """Check the number of steps and their length against the train function's calls."""
     time = report.get("time")
@@ -143,7 +161,9 @@ def findings(report: Mapping[str, Any]) -> Iterator[str]:
     step_ns = (report.get("time") or {}).get("step_ns")
     found = [finding["code"] for finding in report.get("findings", ())]
     unable = [entry["code"] for entry in report.get("unable", ())]
-    for code in sorted({*found} & {*unable} | {*found} & {*report["clear"]} | {*unable} & {*report["clear"]}):
+    beside = [entry["code"] for entry in report.get("not_applicable", ())]
+    told = Counter([*found, *unable, *report["clear"], *beside])
+    for code in sorted(code for code, times in told.items() if times > 1):
         yield f"{code} has several outcomes"
     if step_ns:
         costs = [finding["cost_ns_per_step"] or 0 for finding in report.get("findings", ())]

@@ -194,6 +194,16 @@ def test_slices_that_do_not_sum_and_ones_above_the_step_are_faults(callbacks_ker
     assert any("profiling" in fault for fault in found)
 
 
+def test_a_window_that_does_not_close_or_that_costs_a_step_is_a_fault() -> None:
+    part = {"class": "idle_other", "ns": 5.0 * MS, "ratio": 0.5}
+    window = {"span_ns": 10.0 * MS, "device": "run", "slices": [part, part], "devices": []}
+    whole = report() | {"time": None, "window": window}
+    assert not [*invariants.window(whole)]
+    cost = {"code": "MP310", "cost_ns_in_window": 1.0, "cost_ns_per_step": 1.0}
+    open_ = report() | {"window": window | {"slices": [part]}, "findings": [cost]}
+    assert len([*invariants.window(open_)]) == 3
+
+
 def test_a_missing_key_and_advice_for_the_other_precision_are_faults(callbacks_kernel: Path) -> None:
     document = report()
     del document["time"]["function_ns"]

@@ -21,8 +21,19 @@ from mpprof.model.account import (
     TensorCoreShare,
 )
 from mpprof.model.device import DeviceFacts
-from mpprof.model.finding import Comparison, Diagnosis, Evidence, Finding, KernelChange, Rung, Unable
+from mpprof.model.finding import (
+    Comparison,
+    Diagnosis,
+    Evidence,
+    Finding,
+    KernelChange,
+    NotApplicable,
+    Rung,
+    Unable,
+)
+from mpprof.model.learning import Applied, Learning
 from mpprof.model.memory import MemoryAccount, MemoryItem
+from mpprof.model.promises import Promises, RemedyOutcome
 from mpprof.model.run import FitFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary
 
@@ -135,7 +146,7 @@ def account() -> Account:
         between_ns=250_000.0,
         between=(
             Between("TensorBoard's summary writer (WriteSummary, LogicalAnd)", 180_000.0, 2_900.0),
-            Between("Python and what else has no event", 70_000.0, 0.0),
+            Between("no event on the thread that trains (Python)", 70_000.0, 0.0),
         ),
         numbered="keras",
     )
@@ -234,6 +245,7 @@ def diagnosis(name: str = "bert-fp16") -> Diagnosis:
             Unable("MP203", "the loss scale was not read"),
         ),
         clear=("MP101", "MP102"),
+        not_applicable=(NotApplicable("MP804", "the run does not compute in bfloat16"),),
         warnings=("the profiled steps are 4.9 % slower than the others",),
         absent={"run.deterministic_ops": "not stated"},
         verdict="You expected 2.40x and got 1.07x: the GPU waits for input 41 % of every step.",
@@ -303,5 +315,53 @@ def comparison() -> Comparison:
         ),
         findings=second.findings[:1],
         labels=("batch size: 512 and 1024",),
+        learning=Learning(
+            verdict="worse",
+            text="loss at equal applied updates (500 to 1,000): 0.41 → 0.47 (+14.6 %, 95 %: +11.0 % to +18.3 %); "
+            "the runs diverge. Other seeds or another order of the data may do that, too",
+            severity="info",
+            window=(500.0, 1000.0),
+            stretches=20,
+            loss=(0.41, 0.47),
+            difference_ratio=0.146,
+            interval=(0.11, 0.183),
+            applied=(Applied(1000, 0, 1000.0), Applied(1100, 100, 1000.0)),
+            per_update=1.51,
+            per_update_interval=(1.48, 1.54),
+            curves=(((500.0, 0.5), (1000.0, 0.41)), ((500.0, 0.52), (1000.0, 0.47))),
+        ),
+        promises=Promises(
+            outcomes=(
+                RemedyOutcome(
+                    "MP301",
+                    "input-bound",
+                    "applied",
+                    "gone",
+                    (f".cache() {HOSTILE}",),
+                    (9.1e6, 9.4e6),
+                    9.2e6,
+                    (8.8e6, 9.6e6),
+                    counted=True,
+                ),
+                RemedyOutcome(
+                    "MP302",
+                    "launch-bound",
+                    "gone",
+                    "not judged",
+                    (),
+                    (2e6, 2e6),
+                    None,
+                    None,
+                    "head has no counterpart",
+                    counted=True,
+                ),
+                RemedyOutcome("MP503", "casts", "not seen", "remains", (), (1e6, 1e6), -2e4, (-9e4, 5e4)),
+            ),
+            predicted_ns=(11.1e6, 11.4e6),
+            obtained_ns=10.9e6,
+            interval_ns=(10.5e6, 11.3e6),
+            promised=True,
+            same_precision=True,
+        ),
     )
     return Comparison((first, second), (rung,))

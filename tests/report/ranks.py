@@ -20,7 +20,7 @@ def shown(document: doc.Report) -> dict[str, list[str]]:
     page = verdict.content(document)
     return {
         "document": [found["code"] for found in document["findings"]],
-        "text": re.findall(r"^  (MP\d{3}) \S+?(?=[: ])", text.render(document, width=400), re.M),
+        "text": re.findall(r"^  (MP\d{3}) [a-z]\S*?(?=[: ])", text.render(document, width=400), re.M),
         "markdown": re.findall(r"^- \*\*(MP\d{3}) ", markdown.render(document), re.M),
         "html": re.findall(r'class="mp-code">(MP\d{3}) ', export.render(page)),
         "page": _articles(page),

@@ -92,7 +92,7 @@ def test_all_texts_call_it_a_window(found: doc.Report) -> None:
 
 def test_the_verdict_says_how_much_of_the_window_the_device_worked(found: doc.Report) -> None:
     assert found["verdict"].startswith(
-        "In a window of 4.72 ms, no step of which is marked, the device was busy 25.5 %"
+        "In a window of 4.72 ms, not divided into steps, the device was busy 25.5 %"
     )
     assert "MP301 input-bound" in found["verdict"]
 
@@ -114,3 +114,12 @@ def test_a_fallback_is_found_without_a_step(tmp_path: Path) -> None:
     assert "in the window" in fallback["summary"]
     assert found["tensor_core"]
     assert found["tensor_core"]["fallback_ns_per_step"] == 6 * 180_000
+
+
+def test_where_steps_are_marked_nobody_is_told_to_mark_them(tmp_path: Path) -> None:
+    k = serving()
+    k.host("user_annotation", "ProfilerStep#3", 20, 30)  # before any launch
+    found = report(k.write(tmp_path / "marked.json"))
+    assert found["account"]["basis"] == "window"
+    assert found["window"]["mark"] == []
+    assert "profiler.step()" not in text.render(found)

@@ -9,6 +9,7 @@ from mpprof_dashboards.export import render
 from mpprof_dashboards.pages import compare as page
 
 from mpprof.api.ladder import compare
+from mpprof.api.workflows import diagnose
 from mpprof.model import document as doc
 from mpprof.report import json as documents
 from mpprof.report import markdown, text
@@ -45,6 +46,14 @@ def test_no_speedup_is_claimed(found: doc.Comparison) -> None:
     rung = found["steps"][0]
     assert (rung["observed"], rung["expected"], rung["slices"]) == (None, None, [])
     assert "no speedup per step follows" in rung["windows"]["statements"][-1]
+
+
+def test_a_report_against_a_baseline_without_steps_says_what_is_missing(tmp_path: Path) -> None:
+    base, run = (serving(6, each).write(tmp_path / f"{at}.json") for at, each in enumerate((BEFORE, AFTER)))
+    found = documents.document(diagnose(run, base))
+    assert found["speedup"] is not None
+    assert found["speedup"]["expected"] is None
+    assert found["absent"]["speedup.expected"].startswith("no step of 0.json and 1.json can be told apart")
 
 
 def test_parts_stand_side_by_side(found: doc.Comparison) -> None:

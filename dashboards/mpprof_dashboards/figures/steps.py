@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 MOST_POINTS = 3000
+MOST_DEVICES = 32
+"""Lines in one figure."""
 _HEIGHT = 280
 Float = NDArray[np.float64]
 
@@ -217,7 +219,9 @@ def _sampled(
         theme.CLASS_COLOURS["optimizer"],
     ]
     devices = [int(device) for device in np.unique(gpu[~np.isnan(values)])]
-    for device in devices:
+    if len(devices) > MOST_DEVICES:
+        title += f", the first {MOST_DEVICES} of {words.count(len(devices))} series"
+    for device in devices[:MOST_DEVICES]:
         rows = np.flatnonzero((gpu == device) & ~np.isnan(values))
         rows = rows[thin(len(rows), values[rows])]
         name = f"GPU {device}" if device >= 0 else "host"

@@ -67,7 +67,7 @@ def content(document: doc.Comparison) -> list[Any]:
     rungs = document["steps"]
     parts: list[Any] = [_ladder(rungs, document["runs"])] if len(rungs) > 1 else []
     for row, rung in enumerate(rungs):
-        parts.append(_rung(row, rung, document["runs"]))
+        parts.append(_rung(row, rung, document))
         changes = [change for change in document["kernels"] if change["step"] == row]
         parts += [_changes(changes, by, f"{id}-{row}") for by, id in (("name", "kernels"), ("op", "ops"))]
     for at, statements in enumerate(comparing.batches(document)):
@@ -114,7 +114,8 @@ def _examples_per_s(rungs: list[doc.Rung], row: int) -> float | None:
     return rates["to" if row else "from"] if rates else None
 
 
-def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
+def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
+    reports = document["runs"]
     start, end = reports[rung["from"]], reports[rung["to"]]
     title = f"{start['run']['name']} → {end['run']['name']}"
     if rung["refused"]:
@@ -142,9 +143,19 @@ def _rung(row: int, rung: doc.Rung, reports: list[doc.Report]) -> html.Section:
         ),
         _learning(row, rung, start, end),
         _gap(row, rung, start, end),
+        _remedies(row, comparing.remedies(document, rung)),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
         *(cards.finding(item) for item in rung["findings"]),
     )
+
+
+def _remedies(row: int, lines: list[str]) -> Any:
+    """What the earlier report promised of its remedies, and what came of it."""
+    if not lines:
+        return None
+    body = html.Ul([html.Li(sentence(line)) for line in lines])
+    title = html.H3(comparing.REMEDIES, className="mp-figure-title")
+    return html.Div([title, body], className="mp-card", id=f"remedies-{row}")
 
 
 def _windows(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
-from mpprof.report import window, words
+from mpprof.report import limits, window, words
 from mpprof.report.content import gap, lowered_by_host, plan, recorded_peak, step_ns, time_doubt
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
@@ -37,6 +37,7 @@ def content(document: doc.Report, *, baseline: str | None = None, export: str = 
         _bounds(document),
         _unable(document),
         _clear(document),
+        _not_applicable(document),
         _absent(document),
     ]
 
@@ -280,15 +281,24 @@ def _clear(document: doc.Report) -> html.Section | None:
     clear = document["clear"]
     if not clear:
         return None
-    codes = html.Ul([html.Li(code) for code in clear], className="mp-codes")
+    codes = html.Ul([html.Li(limits.about(code), title=code) for code in clear], className="mp-codes")
     return cards.section("Looked at and clear", html.Div(codes, className="mp-card"))
+
+
+def _not_applicable(document: doc.Report) -> html.Section | None:
+    lines = limits.not_applicable(document)
+    return cards.section("Does not apply", cards.remarks(lines)) if lines else None
 
 
 def _absent(document: doc.Report) -> html.Section | None:
     absent = document["absent"]
     if not absent:
         return None
-    rows = [(field, sentence(why)) for field, why in absent.items() if not field.startswith("facts.")]
+    rows = [
+        (limits.field_words(field), sentence(why))
+        for field, why in absent.items()
+        if not field.startswith("facts.")
+    ]
     title = f"{words.count(len(rows))} values, and why each is missing"
     return cards.section("Not measured", html.Details([html.Summary(title), cards.pairs(rows)]))
 

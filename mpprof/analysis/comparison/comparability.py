@@ -73,10 +73,9 @@ def other_card(one: Side, other: Side) -> str | None:
     names = [_card(side) for side in (one, other)]
     if names[0] is None or names[1] is None or names[0] == names[1]:
         return None
-    capabilities = [side.device.compute_capability if side.device else None for side in (one, other)]
-    if capabilities[0] == capabilities[1] and not all(
-        side.device and side.device.name for side in (one, other)
-    ):
+    devices = [side.device or _recorded(side.run) for side in (one, other)]
+    capabilities = [device.compute_capability if device else None for device in devices]
+    if capabilities[0] == capabilities[1] and not all(device and device.name for device in devices):
         return None  # one is named and the other described by what it can do, which is the same
     return f"device: {names[0]} against {names[1]}"
 
@@ -120,6 +119,11 @@ def _said(value: object) -> str:
 def _recorded(run: Run) -> DeviceFacts | None:
     devices = run.facts.devices if run.facts else ()
     return next((device for device in devices if device.kind != "cpu"), next(iter(devices), None))
+
+
+def settings(run: Run) -> dict[str, object]:
+    """Return what a run recorded of its settings, by name; empty: it has no records."""
+    return dict(_conditions(run))
 
 
 def _conditions(run: Run) -> list[tuple[str, object]]:

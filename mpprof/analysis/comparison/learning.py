@@ -16,10 +16,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.student_t import half_width
 from mpprof.model.frozen import frozen
 from mpprof.model.learning import Applied, Learning, LossPoint
 from mpprof.model.quantities import format_count, format_ratio
-from mpprof.model.run import Run
+from mpprof.model.run import FitFacts, Run
 from mpprof.model.steps import ABSENT, StepTable
 
 Float64 = NDArray[np.float64]
@@ -34,12 +35,6 @@ NOTABLE_EPOCH_RATIO = 0.01
 """Epochs whose lengths differ by more than a hundredth are not of the same data."""
 POINTS = 100
 """Of each curve: more are not seen in a figure."""
-
-_T_95 = {
-    5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201, 12: 2.179, 13: 2.160, 14: 2.145,
-    15: 2.131, 16: 2.120, 17: 2.110, 18: 2.101, 19: 2.093,
-}  # fmt: skip
-"""Two-sided 95 % quantiles of Student's t by degrees of freedom."""
 
 
 @frozen
@@ -114,35 +109,29 @@ def _not_the_mean(run: Run) -> str | None:
     return None
 
 
-_Fact = Callable[[Run], object]
+_Fact = Callable[[FitFacts], object]
 
 
 def _unlike(baseline: Run, mixed: Run) -> str | None:
     """In what the two losses are of different things; None: as far as the records tell, of the same."""
-    told: tuple[tuple[str, _Fact], ...] = (("the loss function", _loss_function), ("the batch size", _batch))
+    told: tuple[tuple[str, _Fact], ...] = (
+        ("the loss function", lambda fit: fit.loss), ("the batch size", lambda fit: fit.batch_size),
+    )  # fmt: skip
     for what, fact in told:
-        sides = fact(baseline), fact(mixed)
-        if None in sides:
-            missing = next(
-                run.name for run, side in zip((baseline, mixed), sides, strict=True) if side is None
-            )
-            return f"{what} of {missing} is not on record, or not one for all its fits"
+        sides: list[object] = []
+        for run in (baseline, mixed):
+            found = {fact(fit) for fit in run.facts.fits} if run.facts else set()
+            if None in found or not found:
+                return f"{what} of {run.name} is not on record"
+            if len(found) > 1:
+                return f"{what} of {run.name} is not one for all its fits"
+            sides += found
         if _plain(sides[0]) != _plain(sides[1]):
             return f"{what} differs: {sides[0]} against {sides[1]}"
     lengths = _epoch_steps(baseline), _epoch_steps(mixed)
     if None not in lengths and abs(lengths[0] - lengths[1]) > NOTABLE_EPOCH_RATIO * max(lengths):  # type: ignore[operator,type-var]
         return f"the data are unlike: {lengths[0]} and {lengths[1]} steps an epoch"
     return None
-
-
-def _loss_function(run: Run) -> str | None:
-    found = {fit.loss for fit in run.facts.fits} if run.facts else set()
-    return found.pop() if len(found) == 1 else None
-
-
-def _batch(run: Run) -> int | None:
-    found = {fit.batch_size for fit in run.facts.fits} if run.facts else set()
-    return found.pop() if len(found) == 1 else None
 
 
 def _plain(fact: object) -> str:
@@ -270,7 +259,7 @@ def _held_against(
             f"the loss of {runs[0].name} is not above zero, so that a difference is no share of it"
         )
     difference = after - before
-    half = _T_95[len(difference) - 1] * float(difference.std(ddof=1)) / len(difference) ** 0.5
+    half = half_width(difference) or 0.0
     middle = float(difference.mean())
     ratio, interval = middle / was, ((middle - half) / was, (middle + half) / was)
     begun = _curve(losses[0])[0][1]

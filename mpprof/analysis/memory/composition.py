@@ -14,7 +14,7 @@ from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.steps.calls import calls
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import groups
-from mpprof.model.memory import KINDS, Allocator, By, Held, MemoryAccount, MemoryItem, Tensor
+from mpprof.model.memory import KINDS, By, Held, MemoryAccount, MemoryItem, PeakParts, Tensor
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
 
@@ -87,6 +87,7 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
         ),
         fragmentation_ratio=fragmentation if np.isfinite(fragmentation) else None,
         tensors=_tensors(trace, labels, blocks, live),
+        parts=None if lost else _parts(trace, ownership, labels, blocks, live, int(rows[place]), before, run),
         across_steps=_across(trace, labels, blocks),
         course=course.course(
             blocks,
@@ -170,6 +171,62 @@ def _largest(by: By, sums: dict[str, int], more: list[MemoryItem]) -> list[Memor
     return ordered
 
 
+def _parts(
+    trace: Trace,
+    ownership: Ownership,
+    labels: _Labels,
+    blocks: Blocks,
+    live: Int64,
+    top: int,
+    before: int,
+    run: Run | None,
+) -> PeakParts:
+    """What of the peak is compared with another run's; `top` is the row of the event that made it."""
+    table = trace.allocations
+    size = blocks.bytes[live]
+    if table.requested_bytes is not None:
+        asked = table.requested_bytes[blocks.row[live]]
+        size = np.where(asked >= 0, asked, size)
+    kind, layer, dtype = (labels.codes[by][live] for by in ("kind", "layer", "dtype"))
+    by_kind = np.bincount(kind, weights=size, minlength=len(KINDS)).astype(np.int64)
+    asked_of = {name: int(total) for name, total in zip(KINDS, by_kind.tolist(), strict=True) if total}
+    asked_of["held before the window"] = before
+    mine = np.flatnonzero(kind == KINDS.index("activations kept for backward"))
+    group, first = groups([layer[mine], dtype[mine]], len(mine))
+    sums = np.bincount(group, weights=size[mine], minlength=len(first)).astype(np.int64).tolist()
+    one_of_each = live[mine[first]]
+    names = zip(labels.of("layer", one_of_each), labels.of("dtype", one_of_each), strict=True)
+    kept = dict(zip(names, sums, strict=True))
+    copies = np.flatnonzero(kind == KINDS.index("16-bit weight copies"))
+    half = [code for code, name in enumerate(labels.texts["dtype"]) if name in kinds.HALF]
+    narrow = np.unique(labels.codes["layer"][np.isin(labels.codes["dtype"], half)]).tolist()
+    return PeakParts(
+        phase=ownership.phase_of(int(table.op[top])),
+        asked=asked_of,
+        kept=kept,
+        copies_once_bytes=_once(labels, table.shapes[blocks.row[live]], live, size, copies, run),
+        copies_bytes=int(size[copies].sum()),
+        half_layers=frozenset(labels.texts["layer"][code] for code in narrow) - {UNKNOWN},
+    )
+
+
+def _once(
+    labels: _Labels, shape: NDArray[np.int32], live: Int64, size: Int64, copies: Int64, run: Run | None
+) -> int:
+    """One copy of each weight among `copies`: of a recorded layer its parameters in 16 bits at most, else one
+    block of each shape in a layer."""
+    model = run.facts.model if run and run.facts else None
+    recorded = {fact.name: fact.parameters for fact in model.layers if fact.parameters} if model else {}
+    total, layer = 0, labels.codes["layer"][live]
+    for code in np.unique(layer[copies]).tolist():
+        rows = copies[layer[copies] == code]
+        _, first = np.unique(shape[rows], return_index=True)
+        parameters = recorded.get(labels.texts["layer"][code])
+        once = int(size[rows][first].sum()) if parameters is None else 2 * parameters
+        total += min(once, int(size[rows].sum()))
+    return total
+
+
 def _tensors(trace: Trace, labels: _Labels, blocks: Blocks, live: Int64) -> tuple[Tensor, ...]:
     """The largest groups of blocks that were live, alike in kind, op, type and shape."""
     table = trace.allocations
@@ -226,8 +283,3 @@ def _across(trace: Trace, labels: _Labels, blocks: Blocks) -> tuple[Held, ...] |
 
 def _text(trace: Trace, row: int) -> str:
     return trace.strings[row] if row >= 0 else UNKNOWN
-
-
-def main(account: MemoryAccount) -> Allocator | None:
-    """The allocator that the account is of."""
-    return next((each for each in account.allocators if each.name == account.allocator), None)

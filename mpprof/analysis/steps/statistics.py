@@ -84,14 +84,16 @@ def steady(steps: StepTable) -> Bool:
     """
     time = per_step_ns(steps)
     rows = np.isfinite(time) & (time > 0) & ~_beside(steps.profiled)
-    waits = np.zeros(len(steps), np.bool_) if asynchronous(steps) else steps.synced
+    dispatched = asynchronous(steps)
+    waits = np.zeros(len(steps), np.bool_) if dispatched else steps.synced
     for unwanted in (waits, _first_of_epoch(steps)):
         if (rows & ~unwanted).any():
             rows = rows & ~unwanted
-    for fit in np.unique(steps.fit).tolist():
-        own = np.flatnonzero((steps.fit == fit) & np.isfinite(time) & (time > 0) & ~steps.profiled)
+    timed = np.flatnonzero(np.isfinite(time) & (time > 0) & ~steps.profiled)
+    timed = timed[np.argsort(steps.fit[timed], kind="stable")]
+    for own in np.split(timed, np.flatnonzero(np.diff(steps.fit[timed])) + 1):
         # The first mean between two waits holds the compilation, however few means there are.
-        end = max(warm_up(time[own]), 1 if asynchronous(steps) else 0)
+        end = max(warm_up(time[own]), 1 if dispatched else 0)
         rows[own[:end]] = False
     return rows
 

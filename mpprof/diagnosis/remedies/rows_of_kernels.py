@@ -233,6 +233,8 @@ REST = (
     Row("MP507", ANY, "compute the loss in chunks of the sequence"),
     *fused("MP507"),
     Row("MP507", ANY, "a smaller vocabulary"),
+    Row("MP601", ANY, "a larger batch, so that activations weigh more"),
+    Row("MP601", ANY, "an optimizer that keeps less for each parameter: SGD with momentum, Lion, Adafactor"),
     Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),
     Row(
         "MP602", ON_TENSORFLOW, "or set TF_FORCE_GPU_ALLOW_GROWTH=true",
@@ -243,4 +245,20 @@ REST = (
         "XLA_PYTHON_CLIENT_PREALLOCATE=false python train.py",
     ),
     Row("MP602", ON_TORCH, "or torch's own", "torch.cuda.max_memory_allocated()"),
+    *fused("MP603"),
+    Row("MP603", ANY, "or cast the weight once, before the loop or the calls that share it"),
+    *fused("MP604"),
+    Row("MP604", ANY, "or fewer normalisation layers, or recompute them in the backward pass"),
+    Row(
+        "MP605", ON_TENSORFLOW, "limit cuDNN's workspaces",
+        "TF_CUDNN_WORKSPACE_LIMIT_IN_MB=256 python train.py", vendors=NVIDIA,
+    ),
+    Row("MP605", ANY, "another batch, for which the library chooses another algorithm"),
+    *fused("MP606"),
+    Row("MP606", ANY, "judge by the peak after warm-up, which mpprof records"),
+    Row(
+        "MP607", ON_TENSORFLOW, "let CUDA place the blocks",
+        "TF_GPU_ALLOCATOR=cuda_malloc_async python train.py", vendors=NVIDIA,
+    ),
+    Row("MP607", ANY, "batches of one shape: drop the remainder, pad to few lengths"),
 )  # fmt: skip

@@ -31,20 +31,33 @@ Sources
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mpprof.analysis.comparison import precision_overhead
 from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH, compiled
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
-from mpprof.diagnosis.outcomes import NO_MATRIX_UNITS, OVERALL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import (
+    NO_MATRIX_UNITS,
+    OVERALL,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
+ABOUT = "a model built before its policy"
 SPECIFICITY = OVERALL
 BOUND = "device"
+ON_RECORDS = True
 
 _CASTS_OF_A_NORM = 4  # up and down, forward and backward
 
@@ -52,7 +65,7 @@ _CASTS_OF_A_NORM = 4  # up and down, forward and backward
 def judge(signals: Signals) -> Outcome:
     policy = need(signals.global_policy)
     if not policy.startswith("mixed_"):
-        return Clear(f"mixed precision was not asked for: the policy is {policy}")
+        return NotApplicable(f"mixed precision was not asked for: the policy is {policy}")
     facts = need(signals.layers)
     heavy = [layer for layer in facts if layers.is_matrix(layer)] or [f for f in facts if f.parameters]
     float32 = [layer.name for layer in heavy if layer.compute_dtype == "float32"]
@@ -117,3 +130,8 @@ def _values(layer: LayerFacts) -> int:
     shape = layer.output_shape
     inner = shape[1:] if isinstance(shape, list | tuple) else ()
     return math.prod(inner) if inner and all(isinstance(size, int) for size in inner) else 0
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    if CODE in model.found:
+        yield model.note(model.found[CODE])

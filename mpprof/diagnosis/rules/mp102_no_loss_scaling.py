@@ -29,19 +29,25 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 
 CODE, SLUG, TITLE = "MP102", "no-loss-scaling", "float16 without loss scaling"
+ABOUT = "missing loss scaling"
 SPECIFICITY = NAMED
 BOUND = "device"
+ON_RECORDS = True
 
 
 def judge(signals: Signals) -> Outcome:
     half = [f.name for f in need(signals.layers) if f.compute_dtype == "float16" and f.parameters != 0]
     if not half:
-        return Clear("no layer with parameters computes in float16")
+        return NotApplicable("no layer with parameters computes in float16")
     optimizer = need(signals.optimizer)
     if optimizer.class_name == "LossScaleOptimizer" or optimizer.inner or optimizer.fixed_scale:
         return Clear(f"{optimizer.class_name} scales the loss")
@@ -58,3 +64,8 @@ def judge(signals: Signals) -> Outcome:
         severity="warning",
         layers=tuple(half),
     )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    if CODE in model.found:
+        yield model.note(model.found[CODE])

@@ -39,7 +39,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Confidence
 from mpprof.model.quantities import format_count, format_ratio
@@ -50,6 +50,7 @@ CODE, SLUG, TITLE = (
     "custom-loop-scaling",
     "The loop does not scale the loss that the optimizer un-scales",
 )
+ABOUT = "loss scaling in a loop of your own"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -66,11 +67,11 @@ _PART = 10  # the loss is compared between the first and the last tenth of its r
 
 def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) != "float16":
-        return Clear("the run does not compute in float16")
+        return signals.not_in("float16")
     if not need(signals.optimizer).dynamic:
-        return Clear("there is no dynamic loss scale to undo (MP102, MP202)")
+        return NotApplicable("there is no dynamic loss scale to undo (MP102, MP202)")
     if not _own_step(signals):
-        return Clear("Keras' own training step scales the loss")
+        return NotApplicable("Keras' own training step scales the loss")
     scales, skips = need(signals.scales), need(signals.skips)
     if int(skips.skipped.sum()) or bool((np.diff(scales) < 0).any()):
         return Clear("gradients overflowed and the scale fell: they do carry it")

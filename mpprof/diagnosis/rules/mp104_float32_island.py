@@ -33,23 +33,40 @@ Sources
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from mpprof.analysis.comparison import precision_overhead
+from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.layers import flops
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import activation_casts
-from mpprof.diagnosis.outcomes import NAMED, NO_MATRIX_UNITS, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import (
+    NAMED,
+    NO_MATRIX_UNITS,
+    Claim,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
+from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Cell
+from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Confidence
+from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
+ABOUT = "layers left in float32"
 SPECIFICITY = NAMED
 BOUND = "device"
+ON_RECORDS = True
 
 LARGE_HEAD = 2048
 """Fewer outputs are classes, whose product costs next to nothing (our judgement)."""
@@ -106,7 +123,7 @@ def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers)
     half = [f for f in facts if f.compute_dtype in HALF_DTYPES and f.parameters != 0]
     if not half:
-        return Clear("no layer computes in 16 bits, so that none stands apart")
+        return NotApplicable("no layer computes in 16 bits, so that none stands apart")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     model = need(signals.facts).model
@@ -187,3 +204,44 @@ def _casts_behind(signals: Signals, names: frozenset[str]) -> tuple[int, ...]:
     facts = known(signals.layers) or ()
     behind = {after.name for before, after in pairwise(facts) if before.name in names} - names
     return tuple(row for row in activation_casts(signals) if signals.cells[row].layer in behind)
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    for found, name, layer in model.found_in(CODE):
+        yield model.note(found, name, layer, _why(model, layer), _in_16_bits(model, layer))
+
+
+def _why(model: Untrained, layer: LayerFacts | None) -> str:
+    """What is so with this one layer; the finding's own sentence lists them all."""
+    if layer is not None and layer.compute_dtype != "float32":
+        return f"computes in {layer.compute_dtype} and gives float32: it casts within"
+    own = "computes in float32 by its own policy"
+    return f"{own}: {_of_a_head(model, layer)}" if layer is not None and layer.name in model.ends else own
+
+
+def _of_a_head(model: Untrained, layer: LayerFacts) -> str:
+    """What a large last layer costs that is float32 as a whole, and not its activation alone."""
+    share = model.shares.get(layer.name)
+    part = f", {format_ratio(share)} of the model's multiplications," if share is not None else ""
+    said = f"its product with {shapes.width(layer) or 0:,} outputs{part}"
+    if model.gpu is None:
+        return f"{said} then has half the 16-bit rate (TF32) at best"
+    peaks = device_peaks.peaks(model.gpu)
+    rates = peaks.flops_per_s if peaks is not None else {}
+    tf32 = rates.get("tf32") if model.run.tf32_enabled is not False else None
+    wide, narrow = tf32 or rates.get("fp32_cuda"), rates.get("fp16")
+    if not wide or not narrow:
+        return f"{said} is then float32 as well"
+    times = narrow / wide
+    longer = f": {format_ratio(share * (times - 1))} more matrix time" if share is not None else ""
+    kind = "TF32" if tf32 else "float32"
+    return f"{said} then runs {times:.2g} times slower at peak rates ({kind}){longer}"
+
+
+def _in_16_bits(model: Untrained, layer: LayerFacts | None) -> str:
+    if layer is None or layer.compute_dtype in HALF_DTYPES:
+        name = layer.class_name if layer else "the layer"
+        return f"{model.snippet(CODE)}  # in {name}.call(), in place of float32"
+    if layer.name in model.ends:
+        return model.ending_in_float32(layer, model.in_half)
+    return model.placed(layer, model.in_half)[1]

@@ -35,11 +35,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NO_MATRIX_UNITS, OVERALL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    NO_MATRIX_UNITS,
+    OVERALL,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.finding import Evidence
 
 CODE, SLUG, TITLE = "MP105", "graph-rewrite-noop", "The graph rewrite converted nothing"
+ABOUT = "the graph rewrite"
 SPECIFICITY = OVERALL
 BOUND = "device"
 
@@ -50,7 +61,7 @@ def judge(signals: Signals) -> Outcome:
     if asked is None:
         return Unable(f"whether the graph rewrite is on was not recorded{signals.hint('record run')}")
     if not asked:
-        return Clear("the graph rewrite was not asked for")
+        return NotApplicable("the graph rewrite was not asked for")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     if any(layer.compute_dtype in HALF_DTYPES for layer in need(signals.layers)):

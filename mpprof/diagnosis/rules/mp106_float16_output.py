@@ -31,13 +31,21 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.remedies.layer_code import children, in_place, written
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
+ABOUT = "a 16-bit output"
 SPECIFICITY = NAMED
 BOUND = "device"
+ON_RECORDS = True
 
 
 def judge(signals: Signals) -> Outcome:
@@ -77,3 +85,36 @@ def judge(signals: Signals) -> Outcome:
 
 def _types(given: dict[str, str | None]) -> set[str]:
     return {dtype or "not known" for dtype in given.values()}
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    for found, name, layer in model.found_in(CODE):
+        if layer is None:
+            yield model.note(found, name, remedy=_in_float32(model, layer))
+            continue
+        last = _last_within(model, layer)
+        dtype = last.output_dtype
+        reason = f"gives {dtype} to the loss, which is computed from rounded values" if dtype else ""
+        yield model.note(found, name, last, reason, _in_float32(model, last))
+
+
+def _last_within(model: Untrained, layer: LayerFacts) -> LayerFacts:
+    """The layer that makes the output of a nested model."""
+    while layer.kind in ("Functional", "Sequential") and (inside := children(model.layers, layer)):
+        layer = inside[-1]
+    return layer
+
+
+def _in_float32(model: Untrained, layer: LayerFacts | None) -> str:
+    if layer is None:
+        return f"{model.snippet(CODE, 'not recorded')}  # the end of call()"
+    if not layer.parameters:
+        return f"outputs = {written(layer, dtype='float32')}(x)"
+
+    def write(one: LayerFacts) -> str:
+        """As it is, but for a product in float32 whose wrapper rounds what it gives."""
+        if one.compute_dtype not in HALF_DTYPES:
+            return model.in_half(one)
+        return in_place(one, model.policy)
+
+    return model.ending_in_float32(layer, write)

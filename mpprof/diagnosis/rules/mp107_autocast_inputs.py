@@ -34,6 +34,7 @@ from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unabl
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP107", "autocast-inputs", "Layers are fed tensors of another type"
+ABOUT = "casts of layers' inputs"
 SPECIFICITY = NAMED
 BOUND = "device"
 

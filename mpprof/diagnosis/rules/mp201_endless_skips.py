@@ -42,6 +42,7 @@ from mpprof.diagnosis.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP201", "endless-skips", "Optimizer updates are skipped again and again"
+ABOUT = "endless skips"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

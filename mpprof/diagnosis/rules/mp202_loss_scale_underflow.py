@@ -33,11 +33,12 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP202", "loss-scale-underflow", "The fixed loss scale is small"
+ABOUT = "a loss scale that is too small"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -47,10 +48,10 @@ LEAST = 128.0
 
 def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) != "float16":
-        return Clear("the run does not compute in float16")
+        return signals.not_in("float16")
     optimizer = need(signals.optimizer)
     if optimizer.dynamic or optimizer.fixed_scale is None:
-        return Clear("the loss scale is dynamic, or there is none (MP102)")
+        return NotApplicable("the loss scale is dynamic, or there is none (MP102)")
     if optimizer.fixed_scale >= LEAST:
         return Clear(f"the fixed loss scale is {format_count(optimizer.fixed_scale)}")
     return Found(

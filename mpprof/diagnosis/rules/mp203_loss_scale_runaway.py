@@ -31,10 +31,11 @@ from __future__ import annotations
 import math
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without end"
+ABOUT = "a loss scale that runs away"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -47,7 +48,7 @@ LAST_SCALE = 2.0**120
 def judge(signals: Signals) -> Outcome:
     optimizer = known(signals.optimizer)
     if optimizer and not optimizer.dynamic and not (optimizer.inner and optimizer.dynamic is None):
-        return Clear("there is no dynamic loss scale")
+        return NotApplicable("there is no dynamic loss scale")
     scales = need(signals.scales)
     highest = max(scales.tolist(), key=lambda s: math.inf if math.isnan(s) else s)
     if highest <= SUSPICIOUS_SCALE:

@@ -32,6 +32,7 @@ from mpprof.diagnosis.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP204", "startup-skips", "Steps skipped while the loss scale settled"
+ABOUT = "skips at the start"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

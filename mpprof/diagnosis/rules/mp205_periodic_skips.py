@@ -32,6 +32,7 @@ from mpprof.diagnosis.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP205", "periodic-skips", "Single steps skipped as the loss scale tries to grow"
+ABOUT = "periodic skips"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -40,6 +40,7 @@ from mpprof.model.quantities import format_count
 from mpprof.model.steps import StepTable
 
 CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss is not finite"
+ABOUT = "a loss that is not finite"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

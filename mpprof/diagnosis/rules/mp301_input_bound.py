@@ -39,6 +39,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP301", "input-bound", "The device waits for input"
+ABOUT = "waits for input"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

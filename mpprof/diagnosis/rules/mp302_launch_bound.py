@@ -47,6 +47,7 @@ from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP302", "launch-bound", "Kernels are shorter than their launch"
+ABOUT = "waits for launches"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

@@ -26,11 +26,12 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP303", "batch-not-raised", "The batch could be larger"
+ABOUT = "room for a larger batch"
 SPECIFICITY = GENERAL
 BOUND = "host"
 
@@ -42,7 +43,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
     if need(signals.compute_dtype) not in ("float16", "bfloat16"):
-        return Clear("the run is not in mixed precision")
+        return NOT_IN_16_BITS
     peak, total = need(signals.summary).peak_memory_bytes, need(signals.device).memory_bytes
     if peak is None or not total:
         return Unable(

@@ -35,6 +35,7 @@ from __future__ import annotations
 from mpprof.diagnosis import attainable, evidence, launches
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.skips import without_loss_scale
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = (
@@ -42,6 +43,7 @@ CODE, SLUG, TITLE = (
     "loss-scale-overhead",
     "Loss-scale bookkeeping takes a noticeable part of the step",
 )
+ABOUT = "the cost of loss scaling"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -59,7 +61,9 @@ def judge(signals: Signals) -> Outcome:
     claims = attainable.whole(rows) + _waits_for_launches(signals) + _waits_for_the_flag(signals)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
-        return Clear(f"the loss scale's kernels and their launches take {format_ratio(ratio)} of the step")
+        return without_loss_scale(signals) or Clear(
+            f"the loss scale's kernels and their launches take {format_ratio(ratio)} of the step"
+        )
     return Found(
         summary="checking and un-scaling gradients takes {cost} a step ({share})",
         evidence=(

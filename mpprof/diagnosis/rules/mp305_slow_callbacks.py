@@ -35,6 +35,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part of the time"
+ABOUT = "slow callbacks"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

@@ -43,6 +43,7 @@ from mpprof.model.account import Account
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 
 CODE, SLUG, TITLE = "MP306", "cpu-fallback", "An op runs on the CPU"
+ABOUT = "ops on the CPU"
 SPECIFICITY = CONFIGURED
 BOUND = "host"
 

@@ -30,6 +30,7 @@ from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, ne
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP307", "determinism", "Deterministic ops are switched on"
+ABOUT = "deterministic ops"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

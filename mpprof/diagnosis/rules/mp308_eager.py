@@ -29,6 +29,7 @@ from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP308", "eager", "Training runs eagerly"
+ABOUT = "eager execution"
 SPECIFICITY = NAMED
 BOUND = "host"
 

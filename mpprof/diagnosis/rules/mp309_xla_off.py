@@ -27,14 +27,21 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.cudnn import against_cudnn
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Class
+from mpprof.model.audit import AuditNote
 from mpprof.model.quantities import format_ratio
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
+ABOUT = "XLA switched off"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -45,7 +52,7 @@ WARNING_RATIO = 0.30
 
 def judge(signals: Signals) -> Outcome:
     if known(signals.backend) not in (None, "tensorflow"):
-        return Clear("the backend compiles by itself")
+        return NotApplicable("the backend compiles by itself")
     fit, facts = need(signals.fit), need(signals.facts)
     if fit.jit_compile is None:
         return Unable(f"whether XLA compiles the model was not recorded{signals.hint('record model')}")
@@ -99,3 +106,61 @@ def _obstacles(signals: Signals) -> tuple[str, ...]:
         for f in refusing
     ]
     return tuple(dict.fromkeys([*kinds, *(["determinism"] if facts.deterministic_ops else [])]))
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    """What turns `jit_compile="auto"` off, each by itself."""
+    if not model.on_tensorflow or (model.fit is not None and model.fit.jit_compile is True):
+        return
+    keras_2 = model.run.framework.get("keras_package") == "tf_keras"  # which never compiles unless asked
+    for layer in model.layers:
+        if keras_2:
+            break
+        if layer.config.get("use_cudnn") in ("auto", True) and not against_cudnn(layer):
+            # On a machine without a GPU Keras has not yet decided against XLA for cuDNN's sake.
+            name, code = model.changed(layer, use_cudnn=False)
+            yield AuditNote(
+                CODE,
+                SLUG,
+                "A recurrent layer turns XLA off",
+                "info",
+                name,
+                "on a GPU Keras takes cuDNN for it, and no XLA for the whole model",
+                f"{code}  # if the rest is most of the step",
+            )
+        elif layer.supports_jit is False:
+            reason = f"XLA cannot compile {layer.class_name}, so the whole model does without"
+            yield AuditNote(
+                CODE, SLUG, "A layer turns XLA off", "info", layer.name, reason, _moved_out(model, layer)
+            )
+    if model.run.distribution:
+        yield AuditNote(
+            CODE,
+            SLUG,
+            TITLE,
+            "info",
+            None,
+            f"Keras compiles nothing by itself under {model.run.distribution}",
+            model.snippet(CODE, "obstacles"),
+        )
+    if model.run.deterministic_ops:
+        yield AuditNote(
+            CODE,
+            SLUG,
+            TITLE,
+            "info",
+            None,
+            "with deterministic ops Keras never uses XLA",
+            f"# {model.signals.advice('MP307')}",
+        )
+
+
+def _moved_out(model: Untrained, layer: LayerFacts) -> str:
+    if not layers.is_entry(layer):
+        return f"# {layer.class_name}.supports_jit = True, once its call() holds no op that XLA lacks"
+    top = layer.name.partition("/")[0]
+    return (
+        f'outside = model.get_layer("{top}")\n'
+        f"model = {model.keras}.Sequential([one for one in model.layers if one is not outside])\n"
+        "# and: data = data.map(lambda x, y: (outside(x, training=True), y))"
+    )

@@ -46,6 +46,7 @@ from mpprof.model.account import Cell
 from mpprof.model.quantities import format_bytes, format_bytes_per_s, format_ratio
 
 CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind work"
+ABOUT = "exposed copies"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

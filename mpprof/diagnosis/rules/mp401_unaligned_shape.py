@@ -31,23 +31,34 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mpprof.analysis.layers import einsum, flops
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
 from mpprof.diagnosis.outcomes import (
     NAMED,
     NO_MATRIX_UNITS,
+    NOT_IN_16_BITS,
     Clear,
     Found,
+    NotApplicable,
     Outcome,
     Scale,
     Unable,
     known,
     need,
 )
+from mpprof.diagnosis.remedies.layer_code import padding, up, widened, written
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
+from mpprof.model.finding import Severity
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are no multiple of 8"
+ABOUT = "sizes that are no multiple of 8"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -55,6 +66,18 @@ TPU_WIDTH = 128
 """TensorFlow's mixed precision guide: multiples of 128 on TPUs."""
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 """As for every named layer: 3 % is the least worth editing a model for."""
+WIDE_SINCE = (8, 0)
+WIDE = 64
+"""From compute capability 8.0 on, cuBLAS is most efficient with sizes that are multiples of 128 bytes, 64
+values of 16 bits; before that 16 bytes, 8 values: NVIDIA, Matrix Multiplication Background User's Guide."""
+WORTH_WIDENING = 256
+"""Below this, rounding up to 64 adds a tenth of the work or more."""
+LITTLE = 0.01
+"""Part of the model's multiplications below which the size of a layer is not worth a warning."""
+MUCH = 0.5
+"""From here on even a small last layer is what the model computes."""
+FEWEST_CLASSES = 8
+"""A last layer of fewer outputs, one logit or a handful of classes, would cost more if it were padded."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -67,8 +90,10 @@ def judge(signals: Signals) -> Outcome:
         return NO_MATRIX_UNITS
     matmul = signals.select(lambda cell: cell.category == "matmul")
     if not matmul:
-        return Clear("no matrix work in the trace")
+        return NotApplicable("no matrix work in the trace")
     suspects = [row for row in matmul if off_or_narrow(signals.cells[row])]
+    if not suspects and signals.wide:
+        return NOT_IN_16_BITS
     if not suspects:
         return Clear("every 16-bit matrix kernel ran on matrix units with full alignment")
     sizes = {row: bad_sizes(signals, row) for row in suspects}
@@ -133,3 +158,133 @@ def _on_a_tpu(signals: Signals) -> Outcome:
         severity="info",
         layers=tuple(odd),
     )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    """Units, filters, heads and features in that are no multiple of 8, or of 64 where that is better."""
+    first = next((f.name for f in model.layers if layers.is_convolution(f)), None)
+    widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them
+    by_name = {f.name: f for f in model.layers}
+    end = layers.head(model.layers)
+    for layer in model.half:
+        if layers.is_attention(layer):
+            yield from _heads(model, layer)
+            continue
+        outer = flops.parent(layer, by_name)
+        if (
+            not layers.is_matrix(layer)
+            or layers.is_depthwise(layer)
+            or (outer and layers.is_attention(outer))
+        ):
+            continue
+        if note := _width(model, layer, layer.name in end):
+            yield note
+        inner = _read(layer, model.input_shape(layer))
+        if inner is not None and inner % shapes.ALIGNMENT and layer.name != first and inner not in widths:
+            yield _features(model, layer, inner, model.input_shape(layer))
+    yield from _batch(model)
+
+
+def _read(layer: LayerFacts, shape: object) -> int | None:
+    if layer.kind == "EinsumDense":
+        return einsum.read(layer.config, shape)
+    if layer.config.get("data_format") == "channels_first":
+        return shape[1] if isinstance(shape, list | tuple) and isinstance(shape[1], int) else None
+    return shapes.last_axis(shape)
+
+
+def _features(model: Untrained, layer: LayerFacts, inner: int, shape: object) -> AuditNote:
+    rank = len(shape) if isinstance(shape, list | tuple) else 0
+    axis = 1 if layer.config.get("data_format") == "channels_first" else rank - 1
+    more = up(inner, shapes.ALIGNMENT) - inner
+    code = f"x = {model.signals.words['pad']}(x, {padding(rank, axis, more)})  # to {inner + more}"
+    if layer.kind == "EinsumDense":
+        code = f"# give it {inner + more} features: its equation is {layer.config.get('equation')!r}"
+    name, _ = model.placed(layer, written)
+    return AuditNote(
+        CODE, SLUG, TITLE, "info", name, f"reads {inner} features, no multiple of {shapes.ALIGNMENT}", code
+    )
+
+
+def _heads(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
+    """Attention multiplies head by head: the size of one is what its products sum over."""
+    odd = {
+        key: size
+        for key in ("key_dim", "value_dim", "head_dim")
+        if isinstance(size := layer.config.get(key), int) and size % shapes.ALIGNMENT
+    }
+    if not odd:
+        return
+    if odd.get("value_dim") == odd.get("key_dim") and "value_dim" in odd:
+        told = f"key_dim={odd['key_dim']}"  # Keras makes the one of the other
+    else:
+        told = ", ".join(f"{key}={size}" for key, size in odd.items())
+    better = {key: up(size, shapes.ALIGNMENT) for key, size in odd.items()}
+    name, code = model.changed(layer, **better)
+    reason = f"{told} is no multiple of {shapes.ALIGNMENT}: every head's products"
+    yield AuditNote(
+        CODE,
+        SLUG,
+        TITLE,
+        "warning",
+        name,
+        reason,
+        f"{code}  # {told.split('=')[-1]} -> {max(better.values())}",
+    )
+
+
+def _batch(model: Untrained) -> Iterator[AuditNote]:
+    """The rows of a product are the batch times the positions of a sequence or an image."""
+    batch = model.fit.batch_size if model.fit else None
+    if batch is None or batch % shapes.ALIGNMENT == 0 or not model.half:
+        return
+    narrow = False
+    by_name = {f.name: f for f in model.layers}
+    for layer in model.half:
+        if layers.is_matrix(layer) and not layers.is_depthwise(layer) and _matters(model, layer):
+            positions = flops.rows(layer, by_name)
+            narrow |= (batch * (positions or 1)) % shapes.ALIGNMENT != 0
+    why = "" if narrow else ": with the positions in each example its products have rows that are"
+    yield AuditNote(
+        CODE,
+        SLUG,
+        TITLE,
+        "warning" if narrow else "info",
+        None,
+        f"the batch size is {batch}, no multiple of {shapes.ALIGNMENT}{why}",
+        f"batch_size = {up(batch, shapes.ALIGNMENT)}",
+        about=f"batch size {batch}",
+    )
+
+
+def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
+    key, width = shapes.made(layer) or ("", 0)
+    if not width or (last and width < FEWEST_CLASSES):
+        return None
+    wide = _best_multiple(model)
+    said = f"{key}={width}" if key != "output_shape" else f"output_shape with {width} features"
+    if width % shapes.ALIGNMENT:
+        better = up(width, wide if width >= WORTH_WIDENING else shapes.ALIGNMENT)
+        # A small last layer has as many units as there are classes, and costs next to nothing.
+        classes = last and width < WORTH_WIDENING and model.shares.get(layer.name, 0.0) < MUCH
+        small = classes or not _matters(model, layer)
+        severity: Severity = "info" if small else "warning"
+        reason = f"{said} is no multiple of {shapes.ALIGNMENT}"
+    elif wide > shapes.ALIGNMENT and width % wide and width >= WORTH_WIDENING:
+        better, severity = up(width, wide), "info"
+        reason = f"{said} is a multiple of {shapes.ALIGNMENT}; this card does best with {wide}"
+    else:
+        return None
+    name, code = model.changed(layer, **widened(layer, key, better))
+    added = ", outputs that no label names" if last else ""
+    return AuditNote(CODE, SLUG, TITLE, severity, name, reason, f"{code}  # {width} -> {better}{added}")
+
+
+def _matters(model: Untrained, layer: LayerFacts) -> bool:
+    """Whether its products are a noticeable part of the model's, as far as is known."""
+    return model.shares.get(layer.name, 1.0) >= LITTLE
+
+
+def _best_multiple(model: Untrained) -> int:
+    capability = model.gpu.compute_capability if model.gpu else None
+    return WIDE if capability and capability >= WIDE_SINCE else shapes.ALIGNMENT

@@ -27,15 +27,35 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import off_or_narrow
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import (
+    CONFIGURED,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    Outcome,
+    Scale,
+    Unable,
+    need,
+)
+from mpprof.diagnosis.remedies.layer_code import in_place, up, widened
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is no multiple of 8"
+ABOUT = "an odd vocabulary size"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
+ON_RECORDS = True
 
+MULTIPLE = 64
+"""What a vocabulary is padded to."""
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 
@@ -87,3 +107,21 @@ def judge(signals: Signals) -> Outcome:
         claims=best.claims,
         layers=tuple(odd),
     )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    for found, name, layer in model.found_in(CODE):
+        yield model.note(found, name, layer, remedy=_widened(model, layer))
+
+
+def _widened(model: Untrained, layer: LayerFacts | None) -> str:
+    if layer is None:
+        return model.snippet(CODE)
+    if layer.compute_dtype not in HALF_DTYPES:  # a float32 head: its product in 16 bits, too (MP104)
+        return model.ending_in_float32(layer, lambda one: model.in_half(one, **_padded(one)))
+    return model.placed(layer, lambda one: in_place(one, model.policy, **_padded(one)))[1]
+
+
+def _padded(layer: LayerFacts) -> dict[str, Any]:
+    made = shapes.made(layer)
+    return {} if made is None else widened(layer, made[0], up(made[1], MULTIPLE))

@@ -27,13 +27,29 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import off_or_narrow
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import (
+    CONFIGURED,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    need,
+)
+from mpprof.diagnosis.remedies.layer_code import padding
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 
 CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs off the Tensor Cores"
+ABOUT = "the first convolution"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 
@@ -44,7 +60,7 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)
 def judge(signals: Signals) -> Outcome:
     first = next((f for f in need(signals.layers) if layers.is_convolution(f)), None)
     if first is None or first.compute_dtype not in HALF_DTYPES:
-        return Clear("the model has no 16-bit convolution")
+        return NotApplicable("the model has no 16-bit convolution")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     if signals.without_matrix_units:
@@ -86,3 +102,28 @@ def _channels_of_kernels(signals: Signals, rows: tuple[int, ...]) -> int | None:
         if len(dims) >= 4
     ]
     return min(sizes, default=None)
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    first = next((f for f in model.layers if layers.is_convolution(f)), None)
+    if first is None or first not in model.half:
+        return
+    shape = first.input_shape
+    rank = len(shape) if isinstance(shape, tuple) else 0
+    axis = 1 if first.config.get("data_format") == "channels_first" else rank - 1
+    channels = shape[axis] if rank > 2 else None
+    if not isinstance(channels, int) or channels >= shapes.ALIGNMENT:
+        return
+    better = 4 if channels <= 4 and first.config.get("strides") not in (1, [1], [1, 1]) else shapes.ALIGNMENT
+    if better == channels:
+        return
+    read = f"{channels} channel{'s' * (channels > 1)}"
+    yield AuditNote(
+        CODE,
+        SLUG,
+        "The first convolution has few channels",
+        "info",
+        first.name,
+        f"reads {read}; matrix instructions want {better} or more",
+        f"images = {model.signals.words['pad']}(images, {padding(rank, axis, better - channels)})",
+    )

@@ -26,12 +26,22 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    NO_MATRIX_UNITS,
+    NOT_IN_16_BITS,
+    Clear,
+    Found,
+    Outcome,
+    Unable,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.kernels import ACCELERATED
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP404", "low-intensity", "Matrix kernels on Tensor Cores wait for memory"
+ABOUT = "matrix work that waits for memory"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -44,14 +54,18 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     account, peaks = need(signals.gpu_activity), need(signals.peaks)
     rate, bandwidth = peaks.flops_per_s.get(signals.half or "fp16"), peaks.bandwidth_bytes_per_s
-    if not rate or not bandwidth or not peaks.has_matrix_units:
-        return Clear("the device has no 16-bit matrix units, or their rates are not known")
+    if not peaks.has_matrix_units:
+        return NO_MATRIX_UNITS
+    if not rate or not bandwidth:
+        return Unable("the peak rates of this device are not known")
     rows = signals.select(
         lambda cell: (
             cell.category == "matmul" and cell.placement in ACCELERATED and cell.precision in HALF_PRECISIONS
         )
     )
     stated = [row for row in rows if signals.cells[row].flops_per_step and signals.cells[row].bytes_per_step]
+    if not rows and signals.wide:
+        return NOT_IN_16_BITS
     if rows and not stated:
         return Unable("FLOPs and bytes of the matrix kernels are not known: the trace states no shapes")
     ridge = rate / bandwidth

@@ -35,6 +35,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP405", "layout-transposes", "Layout changes take a noticeable part of the step"
+ABOUT = "layout changes"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -27,15 +27,35 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
+from mpprof.analysis.layers import kinds
 from mpprof.diagnosis import evidence, shapes
-from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    NAMED,
+    NOT_IN_16_BITS,
+    Claim,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    known,
+    need,
+)
+from mpprof.diagnosis.remedies.layer_code import in_place, written
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 from mpprof.model.quantities import format_ratio, format_speedup
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP406", "depthwise-convolution", "Depthwise convolution is slower than in float32"
+ABOUT = "depthwise convolutions"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -58,7 +78,7 @@ def judge(signals: Signals) -> Outcome:
     rows = signals.select(lambda cell: cell.family == "depthwise")
     mine = signals.time(rows)
     if not rows or signals.half is None:
-        return Clear("no depthwise convolution in 16 bits")
+        return NOT_IN_16_BITS if signals.wide else NotApplicable("no depthwise convolution in 16 bits")
     baseline = known(signals.baseline)
     measured = baseline.time(baseline.select(lambda cell: cell.family == "depthwise")) if baseline else 0.0
     theirs = measured or _estimated(signals, rows)
@@ -104,3 +124,40 @@ def _estimated(signals: Signals, rows: tuple[int, ...]) -> float:
         moved = 2 * 4 * values * PASSES * cell.calls_per_step  # in and out, four bytes each
         total += moved / (peaks.bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
     return total
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    title = "Depthwise convolution gains nothing"
+    for layer in model.half:
+        if kinds.is_depthwise(layer):
+            name, code = model.placed(layer, lambda one: written(one, dtype="float32"))
+            reason = "depthwise convolution has no Tensor Core kernel"
+        elif kinds.is_separable(layer):
+            name, code = model.placed(layer, lambda one: _separated(model, one))
+            reason = "its depthwise part has no Tensor Core kernel, its pointwise part has"
+        else:
+            continue
+        yield AuditNote(CODE, SLUG, title, "info", name, reason, f"{code}  # at times the faster one")
+
+
+def _separated(model: Untrained, layer: LayerFacts) -> str:
+    """A separable convolution as the two that it is made of, the first in float32."""
+    after = ("filters", "use_bias", "activation", "activity_regularizer")
+    first, second = {}, {}
+    for key, text in layer.arguments.items():
+        if key == "name":
+            continue
+        if key in after or key.startswith(("bias_", "pointwise_")):
+            second[key.replace("pointwise_", "kernel_")] = text
+        else:
+            first[key] = text
+            if key == "data_format":
+                second[key] = text
+    dimension = layer.kind[-2:]
+    deep, wide = (
+        replace(layer, class_name=kind, module=model.keras, arguments=taken)
+        for kind, taken in ((f"DepthwiseConv{dimension}", first), (f"Conv{dimension}", second))
+    )
+    name = f", name={layer.arguments['name']}" if "name" in layer.arguments else ""
+    parts = f"{written(deep, use_bias=False, dtype='float32')}, {in_place(wide, model.policy, kernel_size=1)}"
+    return f"{model.keras}.Sequential([{parts}]{name})"

@@ -25,12 +25,27 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis.outcomes import (
+    CONFIGURED,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 
 CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
+ABOUT = "grouped convolutions"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 
@@ -45,7 +60,7 @@ def judge(signals: Signals) -> Outcome:
         if layers.is_convolution(f) and _groups(f.config.get("groups")) > 1 and f.compute_dtype in HALF_DTYPES
     )
     if not names:
-        return Clear("no 16-bit convolution has groups")
+        return NotApplicable("no 16-bit convolution has groups")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     if signals.without_matrix_units:
@@ -82,3 +97,23 @@ def judge(signals: Signals) -> Outcome:
 
 def _groups(value: object) -> int:
     return value if isinstance(value, int) else 1
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    for layer in model.half:
+        groups, filters = layer.config.get("groups"), layer.config.get("filters")
+        if not layers.is_convolution(layer) or layers.is_depthwise(layer):
+            continue
+        if isinstance(groups, int) and groups > 1:
+            each = filters // groups if isinstance(filters, int) else None
+            wide = f", {each} filters each" if each else ""
+            name, code = model.changed(layer, drop=["groups"])
+            yield AuditNote(
+                CODE,
+                SLUG,
+                "A grouped convolution may miss the Tensor Cores",
+                "warning" if each is not None and each < shapes.ALIGNMENT else "info",
+                name,
+                f"groups={groups}{wide}: often without a Tensor Core kernel",
+                f"{code}  # or fewer groups, or dtype='float32'",
+            )

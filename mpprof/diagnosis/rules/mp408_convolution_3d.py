@@ -26,10 +26,21 @@ from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import off_or_narrow
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import (
+    CONFIGURED,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP408", "convolution-3d", "A 3-D convolution runs off the Tensor Cores"
+ABOUT = "3-D convolutions"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 
@@ -43,7 +54,7 @@ def judge(signals: Signals) -> Outcome:
         if f.kind in ("Conv3D", "Conv3DTranspose") and f.compute_dtype in HALF_DTYPES
     }
     if not names:
-        return Clear("the model has no 16-bit 3-D convolution")
+        return NotApplicable("the model has no 16-bit 3-D convolution")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     if signals.without_matrix_units:

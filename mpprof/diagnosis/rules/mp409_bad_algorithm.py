@@ -28,7 +28,17 @@ from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
-from mpprof.diagnosis.outcomes import GENERAL, NO_MATRIX_UNITS, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    NO_MATRIX_UNITS,
+    NOT_IN_16_BITS,
+    Clear,
+    Found,
+    Outcome,
+    Scale,
+    Unable,
+    need,
+)
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = (
@@ -36,6 +46,7 @@ CODE, SLUG, TITLE = (
     "bad-algorithm",
     "A 16-bit kernel without Tensor Cores, although its sizes are right",
 )
+ABOUT = "badly chosen algorithms"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -52,6 +63,8 @@ def judge(signals: Signals) -> Outcome:
         lambda cell: cell.category == "matmul" and cell.placement == "cuda_core" and off_or_narrow(cell)
     )
     rows = [row for row in suspects if bad_sizes(signals, row) == ()]
+    if not suspects and signals.wide:
+        return NOT_IN_16_BITS
     if not rows:
         if any(bad_sizes(signals, row) is None for row in suspects):
             return Unable("16-bit kernels ran off the Tensor Cores, but their sizes are not known")

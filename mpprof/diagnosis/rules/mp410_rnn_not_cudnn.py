@@ -30,34 +30,30 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.cudnn import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.remedies.layer_code import children, in_place, written
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.run import LayerFacts, RunFacts
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
+ABOUT = "recurrent layers without cuDNN"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
-
-RECURRENT = ("LSTM", "GRU")
-BACKENDS = (None, "tensorflow", "torch")
-"""Whose recurrent layers may be cuDNN's; None: an old record, which was of TensorFlow."""
-_DEFAULTS = {
-    "activation": "tanh",
-    "recurrent_activation": "sigmoid",
-    "recurrent_dropout": 0,
-    "unroll": False,
-    "use_bias": True,
-    "reset_after": True,
-}
 
 
 def judge(signals: Signals) -> Outcome:
     recurrent = [f for f in need(signals.layers) if f.kind in RECURRENT]
     if not recurrent:
-        return Clear("the model has no LSTM or GRU")
+        return NotApplicable("the model has no LSTM or GRU")
     if known(signals.backend) not in BACKENDS:
-        return Clear("Keras uses cuDNN's recurrent kernel on TensorFlow and torch only")
+        return NotApplicable("Keras uses cuDNN's recurrent kernel on TensorFlow and torch only")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     facts = need(signals.facts)
@@ -67,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
     }
     wrong = {name: ", ".join(words) for name, words in reasons.items() if words}
     if not wrong:
-        if any(key in layer.config for layer in recurrent for key in _DEFAULTS):
+        if any(key in layer.config for layer in recurrent for key in DEFAULTS):
             return Clear("the arguments allow cuDNN's kernel")
         return Clear("no argument was recorded that rules cuDNN out")
     listed = evidence.listed([f"{name} ({words})" for name, words in wrong.items()])
@@ -80,20 +76,124 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def against_cudnn(layer: LayerFacts) -> dict[str, str]:
-    """{argument: as it is written} of what rules cuDNN out; empty where nothing does, and of other layers."""
-    if layer.kind not in RECURRENT:
-        return {}
-    return {
-        key: f"{key}={layer.config[key]!r}"
-        for key, default in _DEFAULTS.items()
-        if key in layer.config and layer.config[key] != default
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    """LSTM and GRU whose arguments rule cuDNN out, and recurrent layers that never had it."""
+    if model.run.framework.get("backend") not in BACKENDS:
+        return
+    for layer in model.layers:
+        wrong = against_cudnn(layer)
+        if wrong:
+            name, code = model.placed(layer, lambda one: _for_cudnn(one, model.policy))
+            reason = f"{', '.join(wrong.values())}: cuDNN's kernel is ruled out"
+            yield AuditNote(CODE, SLUG, TITLE, "warning", name, reason, code)
+        elif layer.kind == "RNN":
+            yield from _cell(model, layer)
+        elif layer.kind == "SimpleRNN":
+            yield _simple(model, layer)
+        elif causes := against_cudnn_on_torch(layer, model.run):
+            yield AuditNote(
+                CODE,
+                SLUG,
+                TITLE,
+                "warning",
+                model.placed(layer, written)[0],
+                f"{' and '.join(causes)}: Keras on torch then runs a loop",
+                _without_on_torch(causes),
+            )
+        if not model.on_tensorflow:
+            continue
+        if model.is_masked(layer) and layer.kind in RECURRENT and not wrong:
+            what = "falls back to a loop" if layer.module == "tf_keras" else "stops with an error"
+            yield AuditNote(
+                CODE,
+                SLUG,
+                "A masked recurrent layer wants right-padded sequences",
+                "info",
+                model.placed(layer, written)[0],
+                f"is fed a mask: one that is not right-padded {what} on a GPU",
+                f'x = {model.keras}.utils.pad_sequences(sequences, padding="post")  # its default is "pre"',
+            )
+
+
+def _for_cudnn(layer: LayerFacts, own_policy: str | None) -> str:
+    return in_place(layer, own_policy, drop=against_cudnn(layer))
+
+
+def _without_on_torch(causes: list[str]) -> str:
+    remedies = {
+        "a mask": "keras.layers.Embedding(..., mask_zero=False)  # and no Masking layer: padding then counts",
+        "jit_compile=True": "model.compile(..., jit_compile=False)",
     }
+    return "\n".join(remedies[cause] for cause in causes)
 
 
-def against_cudnn_on_torch(layer: LayerFacts, run: RunFacts) -> list[str]:
-    """What rules cuDNN out on torch alone; empty on another backend, and of other layers."""
-    if layer.kind not in RECURRENT or run.framework.get("backend") != "torch":
-        return []
-    compiled = any(fit.jit_compile is True for fit in run.fits)
-    return [*(["a mask"] if layer.masked else []), *(["jit_compile=True"] if compiled else [])]
+_FUSED = {"LSTMCell": "LSTM", "GRUCell": "GRU"}
+_LOOP = "A recurrent layer that cuDNN does not know runs as a loop"
+
+
+def _simple(model: Untrained, layer: LayerFacts) -> AuditNote:
+    name, code = model.placed(
+        layer,
+        lambda one: _for_cudnn(replace(one, class_name="GRU", base=None, module=model.keras), model.policy),
+    )
+    reason = "Keras has no cuDNN kernel for SimpleRNN, for GRU it has"
+    return AuditNote(
+        CODE, SLUG, _LOOP, "info", name, reason, f"{code}  # another model, with three times the weights"
+    )
+
+
+def _cell(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
+    """`RNN(LSTMCell(...))` is `LSTM(...)` without cuDNN, and several cells are several layers."""
+    layers = model.layers
+    inside = children(layers, layer)
+    stacked = inside[0].kind == "StackedRNNCells" if len(inside) == 1 else False
+    cells = children(layers, inside[0]) if stacked else inside
+    if not cells:
+        return
+    kinds_of = [cell.kind for cell in cells]
+    if any(kind not in _FUSED for kind in kinds_of) or (stacked and "return_state" in layer.arguments):
+        yield AuditNote(
+            CODE,
+            SLUG,
+            _LOOP,
+            "info",
+            model.placed(layer, written)[0],
+            f"RNN({', '.join(cell.class_name for cell in cells)}(...)) never uses cuDNN's kernel",
+            model.snippet("MP309", "obstacles"),
+        )
+        return
+
+    def write(one: LayerFacts) -> str:
+        inside = children(layers, one)
+        if stacked:
+            return _stack(model, one, children(layers, inside[0]))
+        return _fused(model, one, inside[0], one.arguments)
+
+    each = ", ".join(f"{kind}(...)" for kind in kinds_of)
+    fused = " and ".join(dict.fromkeys(f"{_FUSED[kind]}(...)" for kind in kinds_of))
+    name, code = model.placed(layer, write)
+    reason = f"RNN({f'[{each}]' if stacked else each}) never uses cuDNN's kernel, "
+    reason += f"layers of {fused} do" if stacked else f"{fused} does"
+    yield AuditNote(CODE, SLUG, TITLE, "warning", name, reason, code)
+
+
+def _fused(model: Untrained, layer: LayerFacts, cell: LayerFacts, given: dict[str, str]) -> str:
+    """LSTM or GRU with the arguments of the cell, but for those that rule cuDNN out, and of its RNN."""
+    kind = _FUSED[cell.kind]
+    ruled_out = against_cudnn(replace(cell, class_name=kind, base=None))
+    arguments = {k: v for k, v in cell.arguments.items() if k != "name" and k not in ruled_out}
+    arguments |= {k: v for k, v in given.items() if k not in ("cell", "unroll")}
+    return written(replace(layer, class_name=kind, module=model.keras, arguments=arguments))
+
+
+def _stack(model: Untrained, layer: LayerFacts, cells: Sequence[LayerFacts]) -> str:
+    """One layer for each of several cells; all but the last give their sequences on."""
+    outer = {k: v for k, v in layer.arguments.items() if k not in ("cell", "name", "go_backwards")}
+    parts = []
+    for place, cell in enumerate(cells):
+        given = outer | ({"return_sequences": "True"} if place < len(cells) - 1 else {})
+        if place == 0 and "go_backwards" in layer.arguments:
+            given["go_backwards"] = layer.arguments["go_backwards"]
+        parts.append(_fused(model, layer, cell, given))
+    name = f", name={layer.arguments['name']}" if "name" in layer.arguments else ""
+    return f"{model.keras}.Sequential([{', '.join(parts)}]{name})"

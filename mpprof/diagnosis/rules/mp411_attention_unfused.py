@@ -26,11 +26,12 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores to memory"
+ABOUT = "unfused attention"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -42,9 +43,9 @@ _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "Addit
 def judge(signals: Signals) -> Outcome:
     names = {f.name for f in need(signals.layers) if f.class_name in _ATTENTION or f.kind in _ATTENTION}
     if not names:
-        return Clear("the model has no attention layer")
+        return NotApplicable("the model has no attention layer")
     if known(signals.backend) not in (None, "tensorflow"):
-        return Clear("other backends have fused attention")
+        return NotApplicable("other backends have fused attention")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     need(signals.gpu_activity)

@@ -35,7 +35,18 @@ from dataclasses import replace
 
 from mpprof.analysis.kernels import eligibility
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import REMAINDER, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    NOT_IN_16_BITS,
+    REMAINDER,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 from mpprof.model.finding import Severity
@@ -47,6 +58,7 @@ CODE, SLUG, TITLE = (
     "unexplained-fallback",
     "Matrix work ran off the Tensor Cores, and no narrower cause explains it",
 )
+ABOUT = "unexplained fallbacks"
 SPECIFICITY = REMAINDER
 BOUND = "device"
 
@@ -69,9 +81,9 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     need(signals.gpu_activity)
     if not signals.computes.narrow:
-        return Clear("the run does not compute in 16 bits")
+        return NOT_IN_16_BITS
     if signals.half == "bf16" and not eligibility.multiplies("bf16", known(signals.capability)):
-        return Clear("this card has no units for bfloat16 (MP804)")
+        return NotApplicable("this card has no units for bfloat16 (MP804)")
     rows = _left(signals)
     ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
     if ratio < NOTABLE_RATIO:

@@ -31,12 +31,24 @@ from __future__ import annotations
 
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    NAMED,
+    NOT_IN_16_BITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP501", "norm-float32", "Norm layers compute in float32"
+ABOUT = "norms in float32"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -52,7 +64,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     need(signals.gpu_activity)
     if signals.half is None:
-        return Clear("the run is not in mixed precision")
+        return NOT_IN_16_BITS
     facts = known(signals.layers)
     recorded = {f.name for f in facts or () if layers.is_norm(f)}
     names = recorded | {cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer}
@@ -64,7 +76,7 @@ def judge(signals: Signals) -> Outcome:
             return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(recorded))}")
         if facts is None:
             need(signals.layers)  # XLA may have fused a norm into what surrounds it
-        return Clear("the model has no norm layer")
+        return NotApplicable("the model has no norm layer")
     casts = tuple(row for row in rows if signals.cells[row].category == "cast")
     rest = [
         row

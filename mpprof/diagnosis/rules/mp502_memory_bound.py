@@ -30,6 +30,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP502", "memory-bound", "Elementwise work is a large part of the step"
+ABOUT = "elementwise work of 30 % or more"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -38,6 +38,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP503", "casts", "Casts take a noticeable part of the step"
+ABOUT = "casts"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

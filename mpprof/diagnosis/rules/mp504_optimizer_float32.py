@@ -34,6 +34,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes a noticeable part of the step"
+ABOUT = "the optimizer's update"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

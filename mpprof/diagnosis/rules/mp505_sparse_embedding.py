@@ -30,12 +30,13 @@ from __future__ import annotations
 from math import prod
 
 from mpprof.diagnosis import attainable, evidence, shapes
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP505", "sparse-embedding", "A large embedding table is updated as a whole"
+ABOUT = "embedding updates"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -48,7 +49,7 @@ LARGE = 1_000_000
 def judge(signals: Signals) -> Outcome:
     tables = {f.name: size for f in need(signals.layers) if (size := _values(f)) >= LARGE}
     if not tables:
-        return Clear("the model has no large embedding table")
+        return NotApplicable("the model has no large embedding table")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     need(signals.gpu_account)

@@ -25,13 +25,18 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Cell
+from mpprof.model.audit import AuditNote
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a noticeable part of the step"
+ABOUT = "gradient clipping"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -43,7 +48,7 @@ _SCOPES = ("global_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value"
 def judge(signals: Signals) -> Outcome:
     optimizer = known(signals.optimizer)
     if optimizer is not None and optimizer.clipping == {}:
-        return Clear("the optimizer clips nothing")
+        return NotApplicable("the optimizer clips nothing")
     if signals.on_cpu:
         return Unable("the run used no GPU")
     need(signals.gpu_activity)
@@ -63,3 +68,21 @@ def judge(signals: Signals) -> Outcome:
 
 def _clips(cell: Cell) -> bool:
     return cell.op_type == "L2Loss" or any(scope in (cell.op or "") for scope in _SCOPES)
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    """Clipping that sees scaled gradients clips what is not there."""
+    if model.fit is None or model.facts.train_step != "clips":
+        return
+    optimizer = model.fit.optimizer
+    if optimizer.inner is not None:
+        yield AuditNote(
+            CODE,
+            SLUG,
+            "Gradients are clipped before they are un-scaled",
+            "warning",
+            None,
+            "train_step clips gradients while the optimizer scales the loss: what it clips is scaled",
+            "model.optimizer.inner_optimizer.global_clipnorm = 1.0  # or as its argument\n"
+            "del type(model).train_step  # or leave the clipping out of it",
+        )

@@ -33,6 +33,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes
 
 CODE, SLUG, TITLE = "MP602", "preallocation", "The driver's memory figure says nothing"
+ABOUT = "preallocated memory"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

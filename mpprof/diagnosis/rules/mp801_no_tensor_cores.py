@@ -27,10 +27,11 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, NOT_NVIDIA, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
+ABOUT = "cards without Tensor Cores"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -42,7 +43,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     device = need(signals.device)
     if device.vendor not in ("nvidia", "unknown"):
-        return Clear("Tensor Cores are NVIDIA's: for other devices see MP806")
+        return NOT_NVIDIA
     capability = need(signals.capability)
     if capability >= FIRST_WITH_TENSOR_CORES:
         return Clear(f"compute capability {capability[0]}.{capability[1]}")

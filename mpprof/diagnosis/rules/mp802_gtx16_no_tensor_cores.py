@@ -31,10 +31,21 @@ import re
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    NOT_NVIDIA,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
+ABOUT = "GTX 16 cards"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -48,9 +59,9 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     device = need(signals.device)
     if device.vendor not in ("nvidia", "unknown"):
-        return Clear("not an NVIDIA device")
+        return NOT_NVIDIA
     if need(signals.capability) != TURING:
-        return Clear("not compute capability 7.5")
+        return NotApplicable("the card is not of the Turing generation")
     certain, likely = (bool(names.search(device.name or "")) for names in (_CERTAIN, _LIKELY))
     has = not (certain or likely) if device.name else device_peaks.has_tensor_cores(device)
     if has is None:

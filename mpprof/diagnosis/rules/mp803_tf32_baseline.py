@@ -29,10 +29,22 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    NOT_IN_16_BITS,
+    NOT_NVIDIA,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP803", "tf32-baseline", "The float32 baseline already runs on Tensor Cores"
+ABOUT = "a baseline in TF32"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -43,13 +55,13 @@ NOTABLE_RATIO = 0.10
 
 def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) not in HALF_DTYPES:
-        return Clear("the run is not in mixed precision")
+        return NOT_IN_16_BITS
     if known(signals.accelerator) in ("cpu", "tpu"):
-        return Clear("TF32 is a mode of NVIDIA GPUs")
+        return NOT_NVIDIA
     if need(signals.device).vendor not in ("nvidia", "unknown"):
-        return Clear("TF32 is a mode of NVIDIA GPUs")
+        return NOT_NVIDIA
     if need(signals.capability) < FIRST_WITH_TF32:
-        return Clear("this GPU has no TF32")
+        return NotApplicable("this GPU has no TF32")
     baseline = known(signals.baseline)
     ran = _ratio_in_kernels(baseline) if baseline else None
     if ran is not None:

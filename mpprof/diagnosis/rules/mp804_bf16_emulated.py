@@ -26,10 +26,20 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    NOT_NVIDIA,
+    Clear,
+    Found,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
+ABOUT = "emulated bfloat16"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -38,12 +48,12 @@ FIRST_WITH_BF16 = (8, 0)
 
 def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) != "bfloat16":
-        return Clear("the model does not compute in bfloat16")
+        return signals.not_in("bfloat16")
     if known(signals.accelerator) in ("cpu", "tpu"):
         return Unable("the run used no GPU")
     device = need(signals.device)
     if device.vendor not in ("nvidia", "unknown"):
-        return Clear("not an NVIDIA device")
+        return NOT_NVIDIA
     capability = need(signals.capability)
     words = f"{capability[0]}.{capability[1]}"
     if capability >= FIRST_WITH_BF16:

@@ -30,10 +30,20 @@ import re
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    NOT_IN_16_BITS,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP805", "geforce-accumulate", "A GeForce card sums in float32 at half rate"
+ABOUT = "GeForce cards that sum at half rate"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -42,7 +52,7 @@ _NAME = re.compile(r"\bGeForce\s+RTX\s*[34]0\d\d\b", re.IGNORECASE)
 
 def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) not in HALF_DTYPES:
-        return Clear("the run is not in mixed precision")
+        return NOT_IN_16_BITS
     if known(signals.accelerator) in ("cpu", "tpu"):
         return Unable("the run used no GPU")
     device = need(signals.device)
@@ -52,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(f"the device's name is missing{signals.hint('record run')}")
     name = " or ".join(names)
     if halved == {False}:
-        return Clear(f"{name} is no GeForce RTX 30 or 40")
+        return NotApplicable(f"{name} is no GeForce RTX 30 or 40")
     return Found(
         summary=f"{name} sums 16-bit products in float32 at half the rate of its largest figure",
         evidence=(evidence.text("device", name),),

@@ -26,10 +26,11 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, NotApplicable, Outcome, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
+ABOUT = "cards of other vendors"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -38,7 +39,7 @@ def judge(signals: Signals) -> Outcome:
     accelerator = need(signals.accelerator)
     dtype = need(signals.compute_dtype)
     if dtype not in HALF_DTYPES:
-        return Clear("the run is not in mixed precision")
+        return NOT_IN_16_BITS
     if accelerator == "cpu":
         summary = f"training ran on a CPU, which emulates {dtype} unless it has AMX: slower than float32"
         found = "CPU"
@@ -50,7 +51,9 @@ def judge(signals: Signals) -> Outcome:
     else:
         device = need(signals.device)
         if device.vendor in ("nvidia", "unknown"):
-            return Clear("an NVIDIA GPU" if device.vendor == "nvidia" else "the vendor is not stated")
+            return NotApplicable(
+                "the device is NVIDIA's" if device.vendor == "nvidia" else "the vendor is not stated"
+            )
         summary = (
             f"{device.name or device.vendor.upper()} is no NVIDIA GPU: its matrix cores go by their own name"
         )

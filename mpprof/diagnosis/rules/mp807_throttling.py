@@ -37,6 +37,7 @@ from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP807", "throttling", "The step grew slower during the run"
+ABOUT = "throttling"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

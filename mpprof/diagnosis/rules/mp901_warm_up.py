@@ -41,6 +41,7 @@ from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.steps import StepSummary, StepTable
 
 CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is in what is being measured"
+ABOUT = "warm-up"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -37,6 +37,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP902", "recompiles", "The step is compiled again and again"
+ABOUT = "recompiles"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

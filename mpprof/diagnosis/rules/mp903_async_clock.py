@@ -27,18 +27,19 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.clock import profiled_ns, timed_launches
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns
 
 CODE, SLUG, TITLE = "MP903", "async-clock", "The clock timed the launch, not the step"
+ABOUT = "a clock that times launches alone"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu and known(signals.backend) == "tensorflow":
-        return Clear("on TensorFlow every step ends with a wait")
+        return NotApplicable("on TensorFlow every step ends with a wait")
     recorded = profiled_ns(signals) or need(signals.summary).median_ns
     busy = need(signals.gpu_account).device_ns
     if not recorded:

@@ -29,6 +29,7 @@ from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, nee
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP904", "steps-per-execution", "One callback covers several steps"
+ABOUT = "several steps per callback"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -34,6 +34,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP905", "profiler-overhead", "Profiled steps are slower"
+ABOUT = "overhead of the profiler"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

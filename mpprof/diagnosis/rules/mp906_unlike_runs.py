@@ -32,6 +32,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import ComputePrecision
 
 CODE, SLUG, TITLE = "MP906", "unlike-runs", "The runs differ in more than their precision"
+ABOUT = "runs that differ in more than precision"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

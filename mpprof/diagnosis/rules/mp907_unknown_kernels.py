@@ -31,6 +31,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised"
+ABOUT = "unknown kernels"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -36,6 +36,7 @@ from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, ne
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP908", "no-device-events", "The trace has no GPU events"
+ABOUT = "missing device events"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

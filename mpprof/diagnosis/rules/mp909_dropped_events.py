@@ -31,6 +31,7 @@ from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP909", "dropped-events", "The trace is not whole"
+ABOUT = "dropped events"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

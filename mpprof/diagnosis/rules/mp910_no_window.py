@@ -25,12 +25,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 from mpprof.model.run import RunFacts
 
 CODE, SLUG, TITLE = "MP910", "no-window", "No profile window was recorded"
+ABOUT = "a missing profiler window"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -44,7 +45,7 @@ def judge(signals: Signals) -> Outcome:
     facts = need(signals.facts)
     windows, why = facts.profile_windows, facts.absent.get("profile_windows", "")
     if not windows and why.startswith(NOT_WANTED):
-        return Clear("no window was wanted")
+        return NotApplicable("no window was wanted")
     if windows and windows[-1].status in ("done", "foreign"):
         return Clear("the window was recorded; its trace is not where it was written")
     steps = len(signals.case.run.steps) if signals.case.run.steps is not None else 0

@@ -33,6 +33,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP911", "too-short", "Too few steady steps to say"
+ABOUT = "too few steps"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -34,6 +34,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel belongs to"
+ABOUT = "ops hidden by graphs"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -11,6 +11,7 @@ import mpprof
 from mpprof import traces
 from mpprof.analysis.steps import boundaries, ranges
 from mpprof.api import workflows
+from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import NotFoundError, UsageError
 from mpprof.report import json as documents
@@ -144,3 +145,11 @@ def test_a_step_log_counts_other_steps_and_is_left_out() -> None:
     assert found["time"] is not None
     assert found["time"]["basis"] == "window"
     assert any("the step log is left out" in warning for warning in found["warnings"])
+
+
+def test_the_page_takes_them_too(tmp_path: Path) -> None:
+    serving(each=Request(reduction=40)).write(tmp_path / "serving.pt.trace.json")
+    (entry,) = LogDirectory(tmp_path, step_range="decode").entries()
+    found = LogDirectory(tmp_path, step_range="decode").report(entry.id)
+    assert found["account"]["basis"] == "step"
+    assert LogDirectory(tmp_path).report(entry.id)["account"]["basis"] == "window"

@@ -1,0 +1,102 @@
+"""What a later run takes less in those parts of the step that a cause of the earlier one had claimed.
+
+A part is a class with its phase, layer and (of idle time) cause. Where several causes claimed of one part,
+its difference is divided among them as their claims were.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mpprof.analysis.arrays.student_t import half_width
+from mpprof.analysis.comparison.layer_names import layer_names
+from mpprof.model.account import IDLE_CLASSES, Account, Class, Phase
+from mpprof.model.finding import ClaimedPart
+from mpprof.model.frozen import frozen
+from mpprof.model.run import Run
+
+_LENGTHENED = frozenset(IDLE_CLASSES) - {"idle_between_steps"}
+_Key = tuple[Class, Phase, str | None, str | None]
+
+
+@frozen
+class Side:
+    """One run. `undistorted`: ns of the step as it runs for each ns of the profiled one."""
+
+    run: Run
+    account: Account
+    undistorted: float = 1.0
+
+
+@frozen
+class Obtained:
+    """How much less per step the parts of a cause take; `profiler_ns`: what of that rests on the correction
+    for the profiler's own cost. `ns` None: not known, with the `reason`."""
+
+    ns: float | None
+    profiler_ns: float = 0.0
+    reason: str | None = None
+
+
+def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: Side) -> dict[str, Obtained]:
+    """By code: how much less per step its parts take in `after`. Not known where a layer that it claimed has
+    no counterpart there."""
+    names = layer_names(before.run, after.run)
+    total: dict[_Key, float] = defaultdict(float)
+    for parts in claimed.values():
+        for part in parts:
+            total[_key(part)] += part.excess_ns
+    corrected = _times(before), _times(after)
+    plain = _times(before, corrected=False), _times(after, corrected=False)
+    found: dict[str, Obtained] = {}
+    for code, parts in claimed.items():
+        missing = [part.layer for part in parts if part.layer in names.only_from]
+        if missing:
+            why = f"{missing[0]} has no counterpart: {names.only_from[missing[0]]}"
+            found[code] = Obtained(None, reason=why)
+            continue
+        shares: dict[_Key, float] = defaultdict(float)
+        for part in parts:
+            shares[_key(part)] += part.excess_ns / total[_key(part)]
+        ns, uncorrected = (
+            sum(share * (was[key] - now[_renamed(key, names.counterparts)]) for key, share in shares.items())
+            for was, now in (corrected, plain)
+        )
+        found[code] = Obtained(ns, abs(uncorrected - ns))
+    return found
+
+
+def scatter_ns(before: Side, after: Side) -> float | None:
+    """Half of the 95 % interval of the difference of the two runs' mean profiled steps; None: one of them has
+    a single step."""
+    halves = [half_width(np.asarray(side.account.lengths_ns, np.float64)) for side in (before, after)]
+    if halves[0] is None or halves[1] is None:
+        return None
+    return float(np.hypot(halves[0] * before.undistorted, halves[1] * after.undistorted))
+
+
+def _key(part: ClaimedPart) -> _Key:
+    return part.category, part.phase, part.layer, part.cause
+
+
+def _renamed(key: _Key, counterparts: Mapping[str, str]) -> _Key:
+    category, phase, layer, cause = key
+    return category, phase, counterparts.get(layer, layer) if layer else None, cause
+
+
+def _times(side: Side, *, corrected: bool = True) -> dict[_Key, float]:
+    """Of a profiled step, as it runs without the profiler: what that adds is the host's work, so idle time
+    carries it, but for the time between steps, which the records tell."""
+    cells = side.account.main.cells
+    added_ns = -sum(cell.ns_per_step for cell in cells if cell.category == "profiling")
+    idle_ns = sum(cell.ns_per_step for cell in cells if cell.category in _LENGTHENED)
+    applies = corrected and side.undistorted == 1.0 and added_ns > 0 < idle_ns
+    kept = max(0.0, 1.0 - added_ns / idle_ns) if applies else 1.0
+    found: dict[_Key, float] = defaultdict(float)
+    for cell in cells:
+        ns = cell.ns_per_step * side.undistorted * (kept if cell.category in _LENGTHENED else 1.0)
+        found[cell.category, cell.phase, cell.layer, cell.cause] += ns
+    return found

@@ -1,0 +1,114 @@
+"""Judge a model before its training, by what its layers, policies and optimizer state.
+
+Every rule that has `check_model(model)` is asked. The engine first asks those that judge on records alone
+(`ON_RECORDS`), as for a report. The others need kernels as evidence; before any ran, the sizes and kinds of
+layers that they look for are a risk, named with the code that removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, cast
+
+from mpprof.analysis.layers import flops
+from mpprof.diagnosis.engine import judge
+from mpprof.diagnosis.outcomes import Rule
+from mpprof.diagnosis.rules import ALL
+from mpprof.diagnosis.signals import Case, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote, AuditReport
+from mpprof.model.device import DeviceFacts
+from mpprof.model.finding import Unable
+from mpprof.model.run import ModelFacts, Run, RunFacts
+
+
+class ModelRule(Rule, Protocol):
+    """A rule that can say something of a model before it trains."""
+
+    @property
+    def check_model(self) -> Callable[[Untrained], Iterator[AuditNote]]: ...
+
+
+NO_WORKERS = (
+    "Keras 3's fit does not support MultiWorkerMirroredStrategy: train with tf_keras, or with Keras 3 on JAX "
+    "(keras.distribution)"
+)
+
+_RANK = {"error": 0, "warning": 1, "info": 2}
+_FIRST = ("MP101", "MP102", "MP104", "MP106", "MP402", "MP410", "MP309")
+"""Of notes that are equally bad these come first: they decide about the whole model, or most of it. The
+others follow in the catalogue's order."""
+_VOCABULARY = "MP402"
+"""What it says of a layer's width takes the place of what narrower rules say of that layer."""
+
+
+def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
+    """Judge a run of which only the facts are known: the walk over its model, and its `fit` if there was one.
+
+    `gpu`: the card it shall train on; None: any NVIDIA card with Tensor Cores."""
+    facts, fit = run.facts, run.last_fit
+    model = facts.model if facts else None
+    rules = _model_rules()
+    on_records = [rule for rule in rules if _is_on_records(rule)]
+    case = Case(run)
+    judged, signals = judge(case, on_records), Signals(case)
+    notes: list[AuditNote] = []
+    clear = [*judged.clear, *(each.code for each in judged.not_applicable)]
+    if facts is not None:
+        found = {finding.code: finding for finding in judged.findings}
+        known = model or ModelFacts(None, None, ())
+        untrained = Untrained(signals, facts, known, fit, gpu, flops.shares(known.layers), found)
+        taken: set[str | None] = set()
+        for rule in rules if model else on_records:
+            said = dict.fromkeys(
+                rule.check_model(untrained)
+            )  # the two layers in a Bidirectional say the same
+            if rule in on_records:
+                taken |= {note.layer for note in said if note.code == _VOCABULARY}
+                notes += said
+            elif mine := [note for note in said if note.layer is None or note.layer not in taken]:
+                notes += mine
+            else:
+                clear.append(rule.CODE)
+    order = {rule.CODE: place for place, rule in enumerate(rules)}
+    worst = {
+        code: min(_RANK[n.severity] for n in notes if n.code == code) for code in {n.code for n in notes}
+    }
+    return AuditReport(
+        model=model.name if model else None,
+        policy=(fit.policy.own or fit.policy.global_name) if fit else None,
+        gpu=gpu.name or None if gpu else None,
+        batch_size=fit.batch_size if fit else None,
+        layers=len(model.layers) if model else 0,
+        notes=tuple(sorted(notes, key=lambda n: (worst[n.code], order[n.code], _RANK[n.severity]))),
+        unable=tuple(Unable(unable.code, unable.reason) for unable in judged.unable),
+        clear=tuple(code for code in dict.fromkeys(clear) if code not in worst),
+        warnings=_warnings(facts) if facts is not None else (),
+        set_policy=str(signals.words["set_policy"]),
+        mixed="mixed_bfloat16" if model and any(f.quantized for f in model.layers) else "mixed_float16",
+    )
+
+
+def _model_rules() -> list[ModelRule]:
+    """The rules that can check a model, in the order of their notes."""
+    rules = [cast(ModelRule, rule) for rule in ALL if hasattr(rule, "check_model")]
+    return sorted(rules, key=lambda rule: _FIRST.index(rule.CODE) if rule.CODE in _FIRST else len(_FIRST))
+
+
+def _is_on_records(rule: Rule) -> bool:
+    """Whether its `judge` needs no trace, so that it can be asked before the training, too."""
+    return bool(getattr(rule, "ON_RECORDS", False))
+
+
+def _warnings(facts: RunFacts) -> tuple[str, ...]:
+    left_out = facts.absent.get("model.layers")
+    said = (NO_WORKERS if _workers_of_keras_3(facts) else None, left_out and f"not judged: {left_out}")
+    return tuple(filter(None, said))
+
+
+def _workers_of_keras_3(facts: RunFacts) -> bool:
+    return (
+        facts.distribution == "MultiWorkerMirroredStrategy"
+        and facts.framework.get("backend") == "tensorflow"
+        and facts.framework.get("keras_package") != "tf_keras"
+    )

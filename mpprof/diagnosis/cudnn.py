@@ -1,0 +1,36 @@
+"""Which recorded arguments of a recurrent layer rule cuDNN's kernel out."""
+
+from __future__ import annotations
+
+from mpprof.model.run import LayerFacts, RunFacts
+
+RECURRENT = ("LSTM", "GRU")
+BACKENDS = (None, "tensorflow", "torch")
+"""Whose recurrent layers may be cuDNN's; None: an old record, which was of TensorFlow."""
+DEFAULTS = {
+    "activation": "tanh",
+    "recurrent_activation": "sigmoid",
+    "recurrent_dropout": 0,
+    "unroll": False,
+    "use_bias": True,
+    "reset_after": True,
+}
+
+
+def against_cudnn(layer: LayerFacts) -> dict[str, str]:
+    """{argument: as it is written} of what rules cuDNN out; empty where nothing does, and of other layers."""
+    if layer.kind not in RECURRENT:
+        return {}
+    return {
+        key: f"{key}={layer.config[key]!r}"
+        for key, default in DEFAULTS.items()
+        if key in layer.config and layer.config[key] != default
+    }
+
+
+def against_cudnn_on_torch(layer: LayerFacts, run: RunFacts) -> list[str]:
+    """What rules cuDNN out on torch alone; empty on another backend, and of other layers."""
+    if layer.kind not in RECURRENT or run.framework.get("backend") != "torch":
+        return []
+    compiled = any(fit.jit_compile is True for fit in run.fits)
+    return [*(["a mask"] if layer.masked else []), *(["jit_compile=True"] if compiled else [])]

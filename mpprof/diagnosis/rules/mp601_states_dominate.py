@@ -1,0 +1,63 @@
+"""Weights and what the optimizer keeps are most of the memory, and stay in float32.
+
+What it means
+    Mixed precision halves activations. Weights, their gradients and the optimizer's slots stay in float32:
+    16 bytes for each parameter with Adam. Where they are most of the peak, little can be saved.
+
+How we know
+    What was live at the peak by kind: parameters, slots, and what was there before the profiler started.
+
+What it costs
+    Nothing that precision could give back; the bytes stated are those that stay as they are.
+
+What to do
+    Raise the batch, so that activations weigh more; an optimizer with fewer slots; 16-bit or factored slots:
+
+        optimizer = keras.optimizers.Lion(1e-4)  # one slot for each parameter, Adam has two
+
+When to ignore
+    When memory is not what limits the batch.
+
+Sources
+    hf#9742 ("saving only for the forward activations"); tf#34406 ("no stark difference in memory").
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.memory import Kind
+from mpprof.model.quantities import format_bytes, format_ratio
+
+CODE, SLUG, TITLE = "MP601", "states-dominate", "Weights and optimizer slots are most of the memory"
+ABOUT = "weights and optimizer slots"
+SPECIFICITY = GENERAL
+BOUND = "device"
+
+STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
+DOMINANT_RATIO = 0.5
+"""Half of the peak: then even activations of no size would not halve it again."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, parts = need(signals.at_peak)
+    states = sum(parts.asked.get(kind, 0) for kind in STATES)
+    share = states / max(1, account.peak_bytes)
+    if share < DOMINANT_RATIO:
+        return Clear(f"{format_ratio(share)} of the peak are weights, slots and what was held before")
+    return Found(
+        summary=(
+            f"{format_bytes(states)} of {format_bytes(account.peak_bytes)} at the peak are weights, slots "
+            "and what else was held before the window, which 16 bits do not halve"
+        ),
+        evidence=(
+            evidence.ratio("share of the peak that stays in float32", share, DOMINANT_RATIO),
+            evidence.size("peak", account.peak_bytes),
+        ),
+        confidence="medium",
+        severity="info",
+        cost_bytes=states,
+    )

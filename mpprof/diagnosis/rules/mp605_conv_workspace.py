@@ -1,0 +1,62 @@
+"""Scratch space of kernels takes what 16 bits save.
+
+What it means
+    Tensor Core algorithms of cuDNN may ask for more scratch space than those of float32. It is used for one
+    kernel, but counts at the peak: mixed precision may then run out of memory where float32 did not.
+
+How we know
+    What ops allocated as temporary and is live at the peak. With a baseline, what that is beyond its own;
+    without one, only where it is most of the peak.
+
+What it costs
+    The bytes of the workspace beyond the baseline's.
+
+What to do
+    Limit it: TF_CUDNN_WORKSPACE_LIMIT_IN_MB; a newer cuDNN; another batch:
+
+        TF_CUDNN_WORKSPACE_LIMIT_IN_MB=256 python train.py
+
+When to ignore
+    When memory is not what limits the batch: large workspaces make convolutions fast.
+
+Sources
+    keras#15678, tf#53116 (a workspace of 4.7 GB on an A10G); tf#50200.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
+from mpprof.model.quantities import format_bytes, format_ratio
+
+CODE, SLUG, TITLE = "MP605", "conv-workspace", "Workspaces take the memory that was saved"
+ABOUT = "workspaces"
+SPECIFICITY = GENERAL
+BOUND = "device"
+
+LARGE_RATIO = 0.5
+"""Without a baseline: scratch space that is more than all else together."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, parts = need(signals.at_peak)
+    scratch = parts.asked.get("workspaces", 0)
+    of_gap = account.of_gap(CODE)
+    beyond = scratch if of_gap is None else of_gap
+    share, limit = beyond / account.whole_bytes, LARGE_RATIO if of_gap is None else NOTABLE_MEMORY
+    if share < limit:
+        return Clear(f"{format_ratio(share)} of the peak")
+    than = "" if of_gap is None else f", {format_bytes(beyond)} more than in the baseline"
+    return Found(
+        summary=f"{format_bytes(scratch)} of workspaces are live at the peak{than}",
+        evidence=(
+            evidence.ratio("share of the peak", share, limit),
+            evidence.size("workspaces at the peak", scratch),
+        ),
+        confidence="high" if of_gap is not None else "medium",
+        severity="warning" if of_gap is not None and share >= LARGE_MEMORY else "info",
+        cost_bytes=beyond,
+    )

@@ -1,0 +1,91 @@
+"""The peak is not where activations are kept, so that saving them does not lower it.
+
+What it means
+    Memory is highest in the optimizer's update, in the loss-scale bookkeeping, or in the first steps, when
+    kernels are tried out. Smaller activations do not show there.
+
+How we know
+    The phase of the op whose allocation made the peak, and how much was live when most activations were. From
+    records alone: the peak before warm-up against that after it.
+
+What it costs
+    What the peak lies above the moment with most activations.
+
+What to do
+    Reset the peak after warm-up to see what a step needs; jit_compile=True for the optimizer's temporaries:
+
+        tf.config.experimental.reset_memory_stats("GPU:0")  # after warm-up
+
+When to ignore
+    When memory is not what limits the batch.
+
+Sources
+    Inferred from the allocator's events; tf.config.experimental.reset_memory_stats.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
+from mpprof.model.quantities import format_bytes, format_ratio
+
+CODE, SLUG, TITLE = "MP606", "peak-elsewhere", "The peak is not where activations are"
+ABOUT = "where the peak is"
+SPECIFICITY = GENERAL
+BOUND = "device"
+
+_PASSES = ("forward", "backward", "other", "input")
+_KEPT = "activations kept for backward"
+
+
+def judge(signals: Signals) -> Outcome:
+    early = _early(signals)
+    if isinstance(early, Found):
+        return early
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, parts = need(signals.at_peak)
+    if parts.phase in _PASSES or account.course is None:
+        return Clear(f"the peak is in the {parts.phase} phase")
+    kept = account.course.parts["kind"].get(_KEPT, ())
+    if not any(kept):
+        return Clear("the trace holds no forward pass")
+    ordinary = account.course.total_bytes[max(range(len(kept)), key=kept.__getitem__)]
+    of_gap = account.of_gap(CODE)
+    beyond = of_gap or account.peak_bytes - ordinary
+    share = beyond / account.whole_bytes
+    if share < NOTABLE_MEMORY:
+        return Clear(f"the peak lies {format_ratio(share)} above that of the activations")
+    return Found(
+        summary=(
+            f"the peak is in the {parts.phase} phase: {format_bytes(account.peak_bytes)}, while with most "
+            f"activations {format_bytes(ordinary)} are live"
+        ),
+        evidence=(
+            evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
+            evidence.size("live with most activations", ordinary),
+        ),
+        severity="warning" if share >= LARGE_MEMORY else "info",
+        cost_bytes=beyond,
+    )
+
+
+def _early(signals: Signals) -> Found | None:
+    """By records: the allocator needed more before it had settled."""
+    summary = known(signals.summary)
+    readings = summary.memory if summary else None
+    if readings is None or signals.on_cpu or not signals.computes.narrow:
+        return None
+    first, steady = readings.peak_bytes, readings.steady_peak_bytes
+    if first is None or steady is None or first - steady < NOTABLE_MEMORY * first:
+        return None
+    return Found(
+        summary=(
+            f"the peak of {format_bytes(first)} was before training had settled; a step needs "
+            f"{format_bytes(steady)}"
+        ),
+        evidence=(evidence.size("peak after warm-up", steady), evidence.size("peak before", first)),
+        severity="info",
+        cost_bytes=first - steady,
+    )

@@ -1,0 +1,76 @@
+"""The allocator holds memory that nobody asked for.
+
+What it means
+    An allocator gives out whole blocks. What is left of them, and what lies free between them, cannot be
+    used by a large tensor, though it is not full.
+
+How we know
+    The bytes of the blocks live at the peak beyond what was asked for, and the share of the free memory
+    outside its largest block where little is free.
+
+What it costs
+    The bytes beyond what was asked for; with a baseline, beyond its own.
+
+What to do
+    TF_GPU_ALLOCATOR=cuda_malloc_async; batches of one shape, the last one included:
+
+        TF_GPU_ALLOCATOR=cuda_malloc_async python train.py
+
+When to ignore
+    When most of the device's memory is free.
+
+Sources
+    XProf's documentation of memory profiles; TensorFlow's BFC allocator gives a block whole where what would
+    be left of it is less than what is asked for, up to 128 MiB.
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
+from mpprof.model.memory import MemoryAccount
+from mpprof.model.quantities import format_bytes, format_ratio
+
+CODE, SLUG, TITLE = "MP607", "fragmentation", "Memory is lost to fragmentation"
+ABOUT = "fragmentation"
+SPECIFICITY = GENERAL
+BOUND = "device"
+
+LOOSE_RATIO, SCARCE_RATIO = 0.5, 0.1
+"""Half of the free memory in small pieces matters where less than a tenth of all is free."""
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.wide:
+        return NOT_IN_16_BITS
+    account, _ = need(signals.at_peak)
+    of_gap = account.of_gap(CODE)
+    lost = (account.rounding_bytes or 0) if of_gap is None else of_gap
+    share, loose = lost / account.whole_bytes, account.fragmentation_ratio
+    scarce = _scarce(account)
+    pieces = loose is not None and scarce and loose >= LOOSE_RATIO
+    if share < NOTABLE_MEMORY and not pieces:
+        if account.rounding_bytes is None and loose is None:
+            return Unable("the allocator's events do not state what was asked for")
+        return Clear(f"{format_ratio(share)} of the peak")
+    said = f"{format_bytes(lost)} of the peak are beyond what was asked for"
+    if pieces:
+        said += f"; {format_ratio(loose)} of the free memory lies outside its largest block"
+    return Found(
+        summary=said,
+        evidence=(
+            evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
+            evidence.ratio("free memory outside its largest block", loose, LOOSE_RATIO),
+        ),
+        severity="warning" if share >= LARGE_MEMORY or pieces else "info",
+        cost_bytes=lost,
+    )
+
+
+def _scarce(account: MemoryAccount) -> bool:
+    """Whether little of the allocator's memory is free at the peak."""
+    mine = next((each for each in account.allocators if each.name == account.allocator), None)
+    if mine is None or not mine.capacity_bytes:
+        return False
+    return mine.capacity_bytes - account.peak_bytes < SCARCE_RATIO * mine.capacity_bytes

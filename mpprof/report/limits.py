@@ -1,0 +1,146 @@
+"""What was looked at and is not there, what does not apply, and what is not known: in words, by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from mpprof.diagnosis.manual import subjects
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+MOST_NAMES = 6
+"""So many causes are named for one reason; the JSON report holds them all."""
+FIELD_WORDS = {
+    "run": "the run's own records",
+    "run.policy": "the dtype policy",
+    "run.backend": "the backend",
+    "run.device": "the device",
+    "run.jit_compile": "whether XLA compiles the model",
+    "run.batch_size": "the batch size",
+    "run.compute_dtype": "the compute dtype",
+    "run.deterministic_ops": "whether ops are deterministic",
+    "run.tf32_enabled": "whether TF32 is on",
+    "deterministic_ops": "whether ops are deterministic",
+    "tf32_enabled": "whether TF32 is on",
+    "batch_size": "the batch size",
+    "steps": "the step log",
+    "memory": "memory",
+    "memory.reset": "the peak after warm-up",
+    "bounds": "what the records alone prove",
+    "time.wall_ns": "the step time outside the profiler",
+    "time.idle_between_steps_ns": "the time between two steps",
+    "time.between_steps": "what runs between two steps",
+    "time.function_ns": "the training function's own time",
+    "trace.hlo": "compiled programs",
+    "trace.clock": "the card's clock and bandwidth",
+    "trace.layers": "layers",
+    "trace.markers": "step markers",
+    "trace.shapes": "shapes and types of an op's inputs",
+    "trace.facts": "the card's figures",
+    "trace.device": "a device",
+    "trace.kernels": "kernels",
+    "trace.ops": "ops of the kernels",
+    "trace.allocations": "allocator events",
+    "skipped": "skipped steps",
+    "update.skipped": "skipped steps",
+    "loss": "the loss",
+    "loss_scale": "the loss scale",
+    "input_wait_ns": "waits for input, in the step log",
+    "profile_windows": "the profiler window",
+    "hardware": "hardware samples",
+    "hardware.gpu": "the GPU's load",
+    "hardware.cpu": "the CPU's load",
+    "model": "the model",
+    "model.layers": "the model's layers",
+    "model.earlier": "an earlier model",
+    "graph_rewrite_result": "what the graph rewrite converted",
+    "non_finite_weights": "weights that are not finite",
+    "nested_fit": "a fit inside this one",
+    "signal": "profiling on a signal",
+}
+"""What a field of the report or of run.json is called."""
+
+
+def listed(codes: Sequence[str]) -> str:
+    """Return what these causes are about: "waits for input, casts and 3 more"."""
+    names = list(map(about, codes))
+    more = len(names) - MOST_NAMES
+    if more > 1:
+        return f"{', '.join(names[:MOST_NAMES])} and {more} more"
+    return ", ".join(names)
+
+
+def about(code: str) -> str:
+    """Return what a cause is about, in a few words; its code, of one that this version does not know."""
+    return subjects().get(code, code)
+
+
+def clear(document: doc.Report) -> str:
+    """Return what was looked at and is not there; empty where nothing is."""
+    return ", ".join(map(about, document["clear"]))
+
+
+def not_applicable(document: doc.Report) -> list[str]:
+    """Return what this run cannot have, a line for each reason."""
+    pairs = ((each["code"], each["reason"]) for each in document.get("not_applicable", []))
+    return [f"{listed(codes)}: {reason}" for reason, codes in _grouped(pairs)]
+
+
+def not_judged(document: doc.Report) -> list[str]:
+    """Return what could not be judged, a line for each reason; that of the missing account stands above.
+    What would settle several reasons follows them once."""
+    why = document["absent"].get("time") if "window" in document else None
+    by_reason = _grouped(
+        (unable["code"], "no step can be told apart" if unable["reason"] == why else unable["reason"])
+        for unable in document["unable"]
+    )
+    by_record: dict[str, list[tuple[str, list[str]]]] = {}
+    for reason, codes in by_reason:
+        what, _, record = reason.partition("; ")
+        by_record.setdefault(record, []).append((what, codes))
+    lines: list[str] = []
+    for record, parts in by_record.items():
+        said = [f"{listed(codes)}: {what}" for what, codes in parts]
+        if record and len(said) == 1:
+            said = [f"{said[0]}; {record}"]
+        elif record:
+            said.append(f"to judge these: {record}")
+        lines += said
+    return lines
+
+
+def not_measured(document: doc.Report) -> list[str]:
+    """Return what is absent, a line for each reason; what another line of the report says is left out."""
+    told = {"tensor_core", "speedup", "whatif", "cause"}
+    told |= {room for room in ("steps", "time") if document[room] is None}
+    if (why := document["absent"].get("bounds")) and why in document["verdict"]:
+        told.add("bounds")
+    parts = (
+        "tensor_core.",
+        "speedup.",
+        "memory.",
+        "facts.",
+        "account.",
+        *(("run.",) if "run" in document["absent"] else ()),
+    )
+    fields = (
+        (field, why)
+        for field, why in document["absent"].items()
+        if field not in told and not field.startswith(parts)
+    )
+    return [f"{', '.join(map(field_words, names))}: {why}" for why, names in _grouped(fields)]
+
+
+def field_words(field: str) -> str:
+    """Return what a field is called, for people: one without a name of its own by its last part."""
+    return FIELD_WORDS.get(field) or field.rpartition(".")[2].removesuffix("_ns").replace("_", " ")
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """(name, reason) pairs as reason -> names, in the order of first appearance."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in pairs:
+        groups.setdefault(reason, []).append(name)
+    return list(groups.items())

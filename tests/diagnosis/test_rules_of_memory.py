@@ -1,0 +1,184 @@
+"""What mixed precision saved, could have saved, and where the rest went: one cause planted at a time.
+
+The model keeps a convolution's and a norm's activation for the backward pass; a healthy 16-bit run halves both
+and adds one copy of the convolution's weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from mpprof.analysis.memory import composition, saved
+from mpprof.diagnosis.signals import Case
+from mpprof.model.memory import MemoryAccount, RecordedMemory
+from tests.builders import cases as c
+from tests.builders.trace import TraceBuilder
+from tests.diagnosis.saying import finding, says
+
+MIB = 1 << 20
+CODES = ("MP601", "MP603", "MP604", "MP605", "MP606", "MP607")
+IMAGE = "[32,64,64,64]"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Sizes in MiB."""
+
+    states: int = 100
+    conv: tuple[str, int] = ("float", 400)
+    norm: tuple[str, int] = ("float", 400)
+    copies: int = 0  # of 10 MiB each
+    scratch: int = 20
+    update: int = 0  # temporaries of the optimizer, after the activations are gone
+    rounding: int = 0  # beyond what the convolution asked for
+
+
+FLOAT32 = Step()
+MIXED = Step(conv=("half", 200), norm=("half", 200), copies=1)
+
+
+def account(step: Step) -> MemoryAccount:
+    b, live, clock = TraceBuilder(), step.states * MIB, iter(range(1, 1000))
+
+    def allocate(address, mib, op, *, layer=None, phase="forward", more=0, **facts) -> None:
+        nonlocal live
+        live += (mib + more) * MIB
+        b.allocation(
+            next(clock), (mib + more) * MIB, live, address=address, op=op, layer=layer, phase=phase,
+            requested=mib * MIB, **facts,
+        )  # fmt: skip
+
+    def free(address: int, mib: int) -> None:
+        nonlocal live
+        live -= mib * MIB
+        b.allocation(next(clock), mib * MIB, live, address=address, free=True, requested=mib * MIB)
+
+    half, (dtype, size), (kept, norm) = step.conv[0] == "half", step.conv, step.norm
+    for copy in range(step.copies):
+        allocate(10 + copy, 10, "conv/Cast", layer="conv", dtype="half", shape="[3,3,64,64]")
+    allocate(1, size, "conv/Conv2D", layer="conv", dtype=dtype, shape=IMAGE, more=step.rounding)
+    allocate(2, norm, "norm/mul", layer="norm", dtype=kept, shape=IMAGE)
+    allocate(6, 0, "norm/Cast", layer="norm", dtype="half" if half else "float", shape="[32,1]")
+    allocate(3, step.scratch, "grad/conv", layer="conv", phase="backward", region="temp", dtype="uint8")
+    allocate(5, 0, "grad/out", layer="conv", phase="backward", dtype=dtype)
+    free(3, step.scratch)
+    free(2, norm)
+    free(1, size + step.rounding)
+    if step.update:
+        allocate(4, step.update, "Adam/mul", phase="optimizer", dtype="float")
+        free(4, step.update)
+    found = composition.at_peak(b.build(), b.ownership())
+    assert found is not None
+    return found
+
+
+def judged(step: Step, base: Step | None = FLOAT32) -> Case:
+    mine = account(step)
+    if base is not None:
+        held = saved.against(mine, None, None, account(base))
+        assert held is not None
+        assert held.expected_saving_bytes is not None
+        assert held.saved_bytes is not None
+        assert held.unexplained_bytes is not None
+        gap = held.expected_saving_bytes - held.saved_bytes
+        assert sum(part.bytes for part in held.gap) + held.unexplained_bytes == gap
+        mine = held
+    return c.case(memory=mine)
+
+
+def test_a_healthy_run_saved_what_could_be_saved() -> None:
+    memory = judged(MIXED).memory
+    assert memory is not None
+    assert memory.saved_bytes == memory.expected_saving_bytes == (200 + 200 - 10) * MIB
+    assert (memory.gap, memory.unexplained_bytes, memory.reachable_bytes) == ((), 0, 0)
+    for code in CODES:
+        assert says(code, judged(MIXED)) == "clear"
+
+
+PLANTED = {
+    "MP603": (replace(MIXED, copies=11), 100),
+    "MP604": (replace(MIXED, norm=("float", 400)), 200),
+    "MP605": (replace(MIXED, scratch=220), 200),
+    "MP607": (replace(MIXED, rounding=150), 150),
+}
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_planted_cause_is_found_with_its_bytes_and_no_other(code: str) -> None:
+    step, mib = PLANTED[code]
+    case = judged(step)
+    assert case.memory is not None
+    assert [(part.code, part.bytes) for part in case.memory.gap] == [(code, mib * MIB)]
+    assert case.memory.unexplained_bytes == 0
+    assert finding(code, case).cost_bytes == mib * MIB
+    for other in set(CODES) - {code}:
+        assert says(other, case) == "clear"
+
+
+NEAR = {
+    "MP603": replace(MIXED, copies=5),
+    "MP604": replace(MIXED, norm=("float", 230)),
+    "MP605": replace(MIXED, scratch=60),
+    "MP606": replace(MIXED, update=410),
+    "MP607": replace(MIXED, rounding=40),
+}
+
+
+@pytest.mark.parametrize("code", NEAR)
+def test_a_near_miss_is_silent(code: str) -> None:
+    assert says(code, judged(NEAR[code])) == "clear"
+
+
+def test_mp605_is_no_cause_where_the_baseline_has_the_same_workspace() -> None:
+    assert says("MP605", judged(replace(MIXED, scratch=300), replace(FLOAT32, scratch=300))) == "clear"
+
+
+def test_mp606_is_a_peak_in_the_optimizers_update() -> None:
+    found = finding("MP606", judged(replace(MIXED, update=800)))
+    assert found.cost_bytes == 800 * MIB
+    assert "optimizer phase" in found.summary
+
+
+def test_mp606_of_records_is_a_peak_before_training_settled() -> None:
+    def early(steady: int) -> Case:
+        readings = RecordedMemory(1000 * MIB, steady * MIB, None, None, None, None)
+        return c.case(steps=c.summary(memory=readings), memory=account(MIXED))
+
+    assert finding("MP606", early(700)).cost_bytes == 300 * MIB
+    assert says("MP606", early(960)) == "clear"
+
+
+def test_mp601_is_a_peak_of_what_stays_in_float32() -> None:
+    found = finding("MP601", judged(replace(MIXED, states=900), replace(FLOAT32, states=900)))
+    assert found.cost_bytes == 900 * MIB
+    assert says("MP601", judged(replace(MIXED, states=400), replace(FLOAT32, states=400))) == "clear"
+
+
+def test_states_that_grew_are_part_of_the_gap() -> None:
+    memory = judged(replace(MIXED, states=150)).memory
+    assert memory is not None
+    assert [(part.code, part.bytes) for part in memory.gap] == [("MP601", 50 * MIB)]
+
+
+def test_without_a_baseline_the_run_alone_is_judged() -> None:
+    assert finding("MP604", judged(replace(MIXED, norm=("float", 400)), None)).cost_bytes == 200 * MIB
+    assert finding("MP603", judged(replace(MIXED, copies=11), None)).cost_bytes == 100 * MIB
+    assert says("MP605", judged(replace(MIXED, scratch=220), None)) == "clear"
+    assert says("MP605", judged(replace(MIXED, scratch=700), None)) == "info"
+
+
+def test_a_float32_run_and_one_without_events_are_not_judged() -> None:
+    for code in CODES:
+        wide = c.case(records=c.facts("float32"), memory=account(FLOAT32))
+        assert says(code, wide) == "not applicable: the run does not compute in 16 bits"
+        assert "no allocator events" in says(code, c.case())
+
+
+def test_another_batch_is_no_expectation() -> None:
+    run, other = c.run(c.facts(fits=(c.fit(batch_size=64),))), c.run(c.facts(fits=(c.fit(batch_size=32),)))
+    held = saved.against(account(MIXED), None, None, account(FLOAT32), run, other)
+    assert held is not None
+    assert held.saved_bytes == 390 * MIB
+    assert held.expected_saving_bytes is None
+    assert "batches differ" in (held.why_no_expectation or "")

@@ -1,0 +1,62 @@
+"""What was not found, does not apply or is not known is said in words, by reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpprof.diagnosis.rules import ALL
+from mpprof.model.finding import Unable
+from mpprof.report import json as documents
+from mpprof.report import limits, markdown, text
+from tests.builders import cases as c
+from tests.diagnosis.saying import diagnosed
+from tests.report import hand_made
+
+
+def test_each_cause_is_in_one_list_and_what_does_not_apply_is_not_called_clear() -> None:
+    """Of a float32 run nothing can be said of loss scaling and of 16-bit kernels: those are not clear."""
+    case = c.case(records=c.facts("float32"), account=c.account(c.fallback(90)), table=c.steps())
+    document = documents.document(diagnosed(case))
+    beside = {each["code"]: each["reason"] for each in document["not_applicable"]}
+    assert {"MP201", "MP202", "MP803", "MP805"} <= set(beside)
+    assert beside["MP803"] == "the run does not compute in 16 bits"
+    lists = [
+        [each["code"] for each in document["findings"]],
+        [each["code"] for each in document["unable"]],
+        document["clear"],
+        list(beside),
+    ]
+    assert sorted(code for one in lists for code in one) == sorted(rule.CODE for rule in ALL)
+
+
+def test_no_code_and_no_field_of_the_json_stands_in_the_text() -> None:
+    document = documents.document(hand_made.cpu())
+    for rendered in (text.render(document), markdown.render(document)):
+        said = rendered[rendered.index("not judged" if "####" in rendered else "Could not be judged") :]
+        assert "wall_ns" not in said
+        assert "tf32_enabled" not in said
+        assert "Checked and clear: a model built before its policy, missing loss scaling" in said
+        assert "emulated bfloat16: the run does not compute in bfloat16" in said
+
+
+def test_each_reason_names_its_causes_and_what_settles_several_is_said_once() -> None:
+    record = "train with MPProfilerCallback"
+    unable = [Unable(code, f"no steps were recorded; {record}") for code in ("MP901", "MP807")]
+    unable += [Unable("MP308", f"the facts of `fit` were not recorded; {record}")]
+    document = documents.document(replace(hand_made.bare(), unable=tuple(unable)))
+    assert limits.not_judged(document) == [
+        "warm-up, throttling: no steps were recorded",
+        "eager execution: the facts of `fit` were not recorded",
+        f"to judge these: {record}",
+    ]
+
+
+def test_many_causes_of_one_reason_are_counted() -> None:
+    codes = [rule.CODE for rule in ALL][:9]
+    assert limits.listed(codes).endswith(" and 3 more")
+    assert limits.listed(codes[:7]).count(",") == 6
+
+
+def test_a_field_without_a_name_of_its_own_is_put_into_words() -> None:
+    assert limits.field_words("facts.limited_by") == "limited by"
+    assert limits.field_words("time.wall_ns") == "the step time outside the profiler"

@@ -1,0 +1,183 @@
+"""Records that no training writes: what lies beyond a stated bound is left out and said, whatever it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpprof_dashboards.figures import steps as figures
+
+import mpprof
+from mpprof import store
+from mpprof.analysis.steps import statistics
+from mpprof.api import workflows
+from mpprof.model import limits
+from mpprof.model.run import LayerFacts, RunFacts
+from mpprof.report import json as documents
+from mpprof.store import records
+from mpprof.store.facts import facts_of
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-loss-scale-thrash"
+HUGE = (2**63 - 1, 2**62, limits.LARGEST_NUMBER + 1)
+
+
+def document(**changed: Any) -> dict[str, Any]:
+    return json.loads((SAMPLE / "mpprof" / "run.json").read_text()) | changed
+
+
+def layer(**changed: Any) -> LayerFacts:
+    facts = facts_of(document(model={"layers": [{"name": "d", "class": "Dense", **changed}]}))
+    assert facts.model is not None
+    return facts.model.layers[0]
+
+
+def run(root: Path, *, steps: Any = (), hardware: Any = (), facts: Any = None) -> Path:
+    (root / "mpprof").mkdir()
+    (root / "mpprof" / "run.json").write_text(json.dumps(facts or document()))
+    for name, lines in (("steps", steps), ("hardware", hardware)):
+        rows = [json.dumps({"schema": f"mpprof.{name}/1"}), *(json.dumps(line) for line in lines)]
+        (root / "mpprof" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    return root
+
+
+def step(number: int, **changed: Any) -> dict[str, Any]:
+    return {"kind": "step", "step": number, "fit": 1, "t_ns": number * 1000, "interval_ns": 900, **changed}
+
+
+@pytest.mark.parametrize("size", [limits.LARGEST_DIMENSION + 1, 2**63 - 1, -1, 1.5, "7", True, {}])
+def test_a_dimension_that_no_tensor_has_leaves_no_shape(size: Any) -> None:
+    assert layer(output_shape=[None, size]).output_shape is None
+    assert layer(output_shape=[[None, 7], [None, size]]).output_shape == ((None, 7), None)
+    assert layer(output_shape=[None, limits.LARGEST_DIMENSION]).output_shape is not None
+
+
+def test_a_shape_may_be_nested_no_deeper_than_inputs_are() -> None:
+    nested: Any = [7]
+    for _ in range(600):
+        nested = [nested]
+    assert layer(output_shape=nested).output_shape == (((None,),),)
+    assert layer(output_shape=[7] * 17).output_shape is None
+    assert layer(input_shape=[[None, 7]] * 200).input_shape == ((None, 7),) * 200
+
+
+def test_a_config_keeps_what_a_layer_can_be_made_with() -> None:
+    deep: Any = 1
+    for _ in range(400):
+        deep = {"a": deep}
+    kept = layer(config={"units": 7, "dim": 2**63 - 1, "deep": deep, "list": [1] * 99_999}).config
+    assert (kept["units"], kept["dim"], len(kept["list"])) == (7, None, limits.MOST_ENTRIES)
+    assert json.dumps(kept["deep"]).count("a") < limits.DEEPEST_ENTRY
+
+
+@pytest.mark.parametrize("value", [10**18, 1.5, [], {}, None, True])
+def test_a_class_that_is_no_name_is_none(value: Any) -> None:
+    assert layer(**{"class": value}).class_name == ""
+
+
+def test_names_are_as_long_as_names_are() -> None:
+    assert len(layer(name="a/" * 10**6).name) == limits.LONGEST_NAME
+
+
+@pytest.mark.parametrize(
+    ("key", "most", "read"),
+    [
+        ("devices", limits.MOST_GPUS, lambda facts: facts.devices),
+        ("fits", limits.MOST_FITS, lambda facts: facts.fits),
+        ("profile_windows", limits.MOST_WINDOWS, lambda facts: facts.profile_windows),
+        ("model.layers", limits.MOST_LAYERS, lambda facts: facts.model.layers),
+        ("model.outputs", limits.MOST_LAYERS, lambda facts: facts.model.outputs),
+    ],
+)
+def test_a_list_beyond_any_training_is_cut_and_that_is_said(
+    key: str, most: int, read: Callable[[RunFacts], tuple[Any, ...]]
+) -> None:
+    def made(count: int) -> RunFacts:
+        owner, _, name = key.rpartition(".")
+        return facts_of(document(**({owner: {name: [{}] * count}} if owner else {name: [{}] * count})))
+
+    assert len(read(made(most))) == most
+    assert key not in made(most).absent
+    assert len(read(made(most + 1))) == most
+    assert made(most + 1).absent[key] == f"of {most + 1} the first {most} were read"
+
+
+@pytest.mark.parametrize(
+    "key", ["step", "t_ns", "interval_ns", "duration_ns", "gap_ns", "epoch", "fit", "covers", "skipped"]
+)
+@pytest.mark.parametrize("value", HUGE)
+def test_a_step_line_with_a_number_that_was_never_measured_is_left_out(
+    tmp_path: Path, key: str, value: int
+) -> None:
+    steps = [step(n) for n in range(1, 40)]
+    steps[20][key] = value
+    mine = workflows.analyse(mpprof.load(run(tmp_path, steps=steps)))
+    report = documents.document(workflows.judge(mine))
+    assert report["steps"] is not None
+    assert report["steps"]["count"] == 38
+    assert "1 step lines hold values of the wrong type or size" in str(report["warnings"])
+
+
+@pytest.mark.parametrize("value", [0, "Infinity", limits.LONGEST_NS, 1e300])
+@pytest.mark.parametrize("key", ["interval_ns", "duration_ns"])
+def test_one_odd_duration_gives_a_report(tmp_path: Path, key: str, value: Any) -> None:
+    steps = [step(n, duration_ns=800) for n in range(1, 40)]
+    steps[20][key] = value
+    mine = workflows.analyse(mpprof.load(run(tmp_path, steps=steps)))
+    report = documents.document(workflows.judge(mine))
+    assert report["steps"] is not None
+    assert report["steps"]["median_ns"] == 900
+
+
+def test_steady_steps_of_many_fits_are_found_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    steps = [step(n, fit=1 + n // 2) for n in range(1, 6001)]
+    table = store.read_records(run(tmp_path, steps=steps)).steps
+    assert table is not None
+    compared = []
+    equal = np.flatnonzero
+    monkeypatch.setattr(np, "flatnonzero", lambda values: compared.append(len(values)) or equal(values))
+    assert len(statistics.steady(table)) == 6000
+    assert sum(compared) < 10 * len(table)
+
+
+def test_late_readings_of_many_steps_are_found_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = [each for n in range(1, 2001) for each in (step(n), {"kind": "update", "step": n, "loss": n / 2})]
+    monkeypatch.setattr(records.np, "nonzero", None, raising=False)
+    table = store.read_records(run(tmp_path, steps=lines)).steps
+    assert table is not None
+    assert table.loss.tolist() == [n / 2 for n in range(1, 2001)]
+
+
+def test_damaged_lines_are_tried_so_often_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(limits, "MOST_BAD_LINES", 100)
+    root = run(tmp_path, steps=[step(1)], hardware=[{"t_ns": 1}])
+    with (root / "mpprof" / "hardware.jsonl").open("a") as file:
+        file.write("{\n" * 5000 + '{"t_ns":2}\n')
+    found = store.read_records(root)
+    assert found.hardware is not None
+    assert len(found.hardware) == 1
+    assert "100 lines could not be read" in str(found.warnings)
+    assert "not looked into" in str(found.warnings)
+
+
+def test_samples_of_more_cards_than_there_are_and_lists_of_nothing(tmp_path: Path) -> None:
+    samples = [{"t_ns": n, "gpu": n, "utilization_ratio": 0.5} for n in range(3000)]
+    samples += [{"t_ns": 3000 + n, "throttle": [[]] * 5000 + ["late"]} for n in range(20)]
+    samples += [{"t_ns": 5000, "throttle": ["hw_slowdown", 7, "x" * 5000]}]
+    table = store.read_records(run(tmp_path, steps=[step(1)], hardware=samples)).hardware
+    assert table is not None
+    assert table.gpu.max() == limits.MOST_GPUS - 1
+    assert set(table.throttle[-21:-1]) == {()}
+    assert [len(name) for name in table.throttle[-1]] == [11, limits.LONGEST_NAME]
+    drawn = figures.hardware(table)
+    assert [len(figure.data) for _, figure in drawn] == [figures.MOST_DEVICES]
+    assert "the first 32 of 1,025 series" in drawn[0][1].layout.yaxis.title.text
