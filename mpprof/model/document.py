@@ -274,6 +274,13 @@ class Time(TypedDict):
         Annotated[str, "The ranges that the user named as steps; left out where none were named."]
     ]
     notes: Annotated[list[str], "What was left out or shifted."]
+    unlike: NotRequired[
+        Annotated[
+            str,
+            "Why the profiled steps do not stand for the others; left out where they do. Shares are then "
+            "to be taken of the profiled step: without `profiling` the slices sum to it.",
+        ]
+    ]
 
 
 class BetweenSteps(TypedDict):
