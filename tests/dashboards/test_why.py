@@ -14,6 +14,7 @@ from mpprof_dashboards.pages import why
 
 from mpprof.api.source import LogDirectory
 from mpprof.report import words
+from mpprof.report.content import time_doubt
 from mpprof.report.headline import MOST_WORDS, headline, hero
 from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
 from tests.dashboards.test_compare_page import texts
@@ -120,14 +121,13 @@ def test_with_skipped_updates_the_speedup_per_applied_update_stands_beside_the_o
 
 def test_shares_of_a_distorted_window_are_of_the_profiled_step() -> None:
     document = report("recorded-cpu-mixed-float16")
-    added = next(part for part in document["time"]["slices"] if part["class"] == "profiling")
-    assert added["ns_per_step"] < -0.3 * document["time"]["step_ns"]
+    assert "unlike" in document["time"]
     rows = why.account_rows(document["time"])
     assert "profiling" not in [row.key for row in rows]
     assert sum(row.length_ns for row in rows[:-1]) == pytest.approx(rows[-1].length_ns)
     assert max(row.length_ns for row in rows[:-1]) < rows[-1].length_ns
     assert rows[-1].name == "Profiled step"
-    assert "no likeness of the other steps" in texts(why._time(document))
+    assert time_doubt(document["time"]) in texts(why._time(document))
 
 
 @pytest.mark.parametrize("name", NAMES)

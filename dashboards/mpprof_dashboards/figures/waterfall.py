@@ -119,32 +119,6 @@ def _line(figure: go.Figure, ns: float, per: float, name: str, row: int = 0) -> 
     figure.update_xaxes(range=[low, max(high, ns / per * 1.05)])
 
 
-DISTORTED_RATIO = 0.1
-"""Where profiling changed the step by more than a tenth, its parts are shown as of the profiled step."""
-
-
-def profiled(time: doc.Time) -> bool:
-    """Whether the parts of the step are shown as they were while it was profiled."""
-    added = sum(part["ns_per_step"] for part in time["slices"] if part["class"] == "profiling")
-    return abs(added) > DISTORTED_RATIO * time["step_ns"]
-
-
-def parts(time: doc.Time) -> tuple[float, list[doc.Slice]]:
-    """The step that is split, and its parts: those of the profiled step, without `profiling`, where that is
-    no likeness of the others, so that no share is above 1 and they add up."""
-    if not profiled(time):
-        return time["step_ns"], time["slices"]
-    kept = [part for part in time["slices"] if part["class"] != "profiling"]
-    whole = sum(part["ns_per_step"] for part in kept)
-    return whole, [_share_of(part, whole) for part in kept]
-
-
-def _share_of(part: doc.Slice, whole_ns: float) -> doc.Slice:
-    own = part.copy()
-    own["ratio"] = part["ns_per_step"] / whole_ns if whole_ns else 0.0
-    return own
-
-
 def account_order(part: doc.Slice) -> tuple[int, float]:
     """Work first, then idle time, `profiling` (which may be negative) last; the largest first in each."""
     role = part["class"]

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 from dash import dcc, html
 
 from mpprof.report import limits, window, words
-from mpprof.report.content import PAYING_RATIO, SMALL_RATIO, matrix_units, recorded_peak
+from mpprof.report.content import (
+    PAYING_RATIO,
+    SMALL_RATIO,
+    matrix_units,
+    recorded_peak,
+    time_doubt,
+    time_per,
+    time_slices,
+    time_whole,
+)
 from mpprof.report.headline import Hero, headline, hero, kind_of, lost
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import bars, cards
@@ -401,16 +410,12 @@ def _time(document: doc.Report) -> html.Section | None:
             return None
         reason = why_absent(document, "time")
         return cards.section(title, cards.empty("No account of the step", reason, _HOW_TO_PROFILE))
-    whole, _ = waterfall.parts(time)
     basis = "the CPU's executor threads" if time["basis"] == "host" else "the device"
-    note = f"every instant on {basis}, in one class"
-    if waterfall.profiled(time):
-        note = (
-            f"of a profiled step, which takes {words.duration(whole)} and not "
-            f"{words.duration(time['step_ns'])}: the window is no likeness of the other steps; {note}"
-        )
     drawing = html.Div(bars.chart(account_rows(time), "account"), className="mp-card")
-    return cards.section(title, drawing, cards.remarks(time["notes"]), note=note)
+    doubt = time_doubt(time)
+    remarks = [*([doubt] if doubt else []), *time["notes"]]
+    note = f"{time_per(time)}; every instant on {basis}, in one class"
+    return cards.section(title, drawing, cards.remarks(remarks), note=note)
 
 
 def _window(found: doc.Window) -> html.Section:
@@ -433,10 +438,10 @@ _HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_s
 
 def account_rows(time: doc.Time) -> list[bars.Row]:
     """The step class by class, adding up to the whole."""
-    whole, parts = waterfall.parts(time)
-    name = "Profiled step" if waterfall.profiled(time) else "Whole step"
+    whole = time_whole(time)
+    name = "Profiled step" if "unlike" in time else "Whole step"
     total = bars.Row(name, whole, words.duration(whole), "run", "step", strong=True)
-    return [*_account(parts, whole, "per step"), total]
+    return [*_account(time_slices(time), whole, "per step"), total]
 
 
 def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.Row]:
