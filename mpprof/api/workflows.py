@@ -18,7 +18,7 @@ from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import composition, records, saved
-from mpprof.analysis.steps import host_floor, validity
+from mpprof.analysis.steps import host_floor, host_path, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case, Signals
@@ -113,7 +113,9 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     account: Account | None = None
     try:
         account = accounting.account(trace, placements, ownership, run)
-        account = replace(account, host_ns=host_floor.need_ns(trace, account))
+        account = replace(
+            account, host_ns=host_floor.need_ns(trace, account), host_path=host_path.host_path(trace, account)
+        )
     except UnableError as error:
         problem = error.what
     window = None if account else window_of(run, trace, placements, ownership, problem or "")
@@ -295,6 +297,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         whatif=judgement.whatif,
         window=mine.window,
         how_to_mark=judgement.how_to_mark,
+        unlike=judgement.unlike,
         ranges=mine.ranges,
     )
     named = engine.cause(diagnosis)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from mpprof.analysis.steps.validity import timings
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import Case, Signals
-from mpprof.diagnosis.wording import LOW_SPEEDUP, attainable_range, limiting
-from mpprof.model.account import AttainableRange, Speedup
+from mpprof.diagnosis.wording import CLASS_WORDS, LOW_SPEEDUP, attainable_range, limiting, listed
+from mpprof.model.account import AttainableRange, Class, Speedup
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.kernels import Precision
 from mpprof.model.quantities import format_after, format_ns, format_ratio, format_speedup
@@ -28,6 +28,20 @@ _NO_EXPLANATION = frozenset(("MP910", "MP911"))
 """Too little was recorded: true, and the cause of nothing that was measured."""
 HIDDEN_IDLE_RATIO = 0.20
 """A fifth of the step without a cause is more than most causes."""
+NOTABLE_PART_RATIO, MOST_PARTS = 0.03, 3
+"""Where so much of the step is none of its own work, and no finding is about it, a cause is open."""
+_JUDGED_BY: dict[Class, frozenset[str]] = {
+    "comm": frozenset(), "copy": frozenset(("MP306", "MP310")), "unknown": frozenset(("MP907",)),
+    "idle_input": frozenset(("MP301",)), "idle_launch": frozenset(("MP302", "MP304", "MP308")),
+    "idle_sync": frozenset(("MP304",)), "idle_compile": frozenset(("MP902",)),
+    "idle_between_steps": frozenset(("MP305",)), "idle_other": frozenset(("MP306",)),
+}  # fmt: skip
+"""What a device does in a step beside the step's work, and the causes that are about it."""
+_LOST_WORDS: dict[Class, str] = CLASS_WORDS | {
+    "comm": "exposed communication",
+    "copy": "exposed copies",
+    "idle_other": "other idling",
+}
 _POLICY_NAMES = {"float16": "mixed_float16", "bfloat16": "mixed_bfloat16", "float32": "float32"}
 """By what is computed in, where the types of the variables are not known."""
 
@@ -234,14 +248,35 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
         return str(signals.account), None
     if signals.half is None and case.speedup is None:
         return "", None
-    nothing = (
-        "no finding explains what was lost" if _unexplained(diagnosis) else "no cause of lost time was found"
-    )
+    nothing = _no_cause(signals, diagnosis)
     nothing += f"; {_left(best, signals)}" if best else ""
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and not measured and not signals.on_cpu:
         return f"{nothing}; for the speedup, {signals.advice('record other precision')}", best
     return nothing, best
+
+
+def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
+    """That no finding says why: of what the step lost, or of the time in which it did none of its work."""
+    if _unexplained(diagnosis):
+        return "no finding explains what was lost"
+    found = {finding.code for finding in diagnosis.findings}
+    measured = signals.case.measured
+    parts = [
+        part
+        for part in (measured.main.slices if measured else ())
+        if part.category in _JUDGED_BY
+        and part.ratio >= NOTABLE_PART_RATIO
+        and not found & _JUDGED_BY[part.category]
+    ]
+    if not parts:
+        return "no cause of lost time was found"
+    parts.sort(key=lambda part: -part.ns_per_step)
+    named = [
+        f"{format_ns(part.ns_per_step)} ({format_ratio(part.ratio)}) of {_LOST_WORDS[part.category]}"
+        for part in parts[:MOST_PARTS]
+    ]
+    return f"no rule explains {listed(named)}"
 
 
 def _unexplained(diagnosis: Diagnosis) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.model.account import AttainableRange, Class, Limit, LimitKind
+from mpprof.model.account import Account, AttainableRange, Class, Limit, LimitKind
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
@@ -16,6 +16,8 @@ CLASS_WORDS: dict[Class, str] = {
     "idle_between_steps": "the loop between steps", "idle_other": "idling for no recorded cause",
     "profiling": "the profiler",
 }  # fmt: skip
+ON_HOST: dict[Class, str] = {"idle_launch": "the executor between ops", "idle_sync": "waits of the executor"}
+"""On a CPU nothing is launched."""
 LOW_SPEEDUP = 2.0
 """An attainable speedup below it wants an explanation: 16 bits are known for more."""
 LEAST_RATIO, ENOUGH_RATIO, MOST_LIMITS = 0.15, 0.5, 2
@@ -27,6 +29,12 @@ _WHY: dict[LimitKind, str] = {
     "wait": "which precision does not shorten",
     "same": "which stays as it is",
 }
+
+
+def class_words(category: Class, account: Account) -> str:
+    """What a class of this account is called."""
+    on_host = ON_HOST.get(category) if account.trace_basis == "host" else None
+    return on_host or CLASS_WORDS[category]
 
 
 def listed(parts: Sequence[str]) -> str:

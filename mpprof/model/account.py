@@ -116,6 +116,17 @@ class Between:
 
 
 @frozen
+class HostPath:
+    """What the host does in a step, per step: how long the call of the training function takes (`call_ns`),
+    when its last launch returns, waits for the device left out (`launched_ns`), and the device's work from
+    the last kernel on that waited for its launch (`queued_ns`): only that work's time is the step's."""
+
+    call_ns: float
+    launched_ns: float
+    queued_ns: float
+
+
+@frozen
 class Account:
     """The account of a run.
 
@@ -150,6 +161,7 @@ class Account:
     numbered: str = ""  # whose markers number the steps: "mpprof", "keras", ...; "" where none does
     lengths_ns: tuple[float, ...] = ()  # of each of `steps`, per optimizer step
     of: Literal["step", "window"] = "step"
+    host_path: HostPath | None = None  # None: no calls and launches tell
 
     @property
     def one_step(self) -> bool:

@@ -256,6 +256,12 @@ class Time(TypedDict):
             "What the loop and its callbacks do between two steps, per step, longest on the host first.",
         ]
     ]
+    call_ns: NotRequired[
+        Annotated[Number, "How long the host was in the call of the training function; left out: not known."]
+    ]
+    launched_ns: NotRequired[
+        Annotated[Number, "When its last launch returned, waits for the device left out, from its beginning."]
+    ]
     wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
     window_ns: Annotated[Number, "The mean profiled step."]
     device_ns: Annotated[Number, "Busy time of the main device per step."]
@@ -268,6 +274,13 @@ class Time(TypedDict):
         Annotated[str, "The ranges that the user named as steps; left out where none were named."]
     ]
     notes: Annotated[list[str], "What was left out or shifted."]
+    unlike: NotRequired[
+        Annotated[
+            str,
+            "Why the profiled steps do not stand for the others; left out where they do. Shares are then "
+            "to be taken of the profiled step: without `profiling` the slices sum to it.",
+        ]
+    ]
 
 
 class BetweenSteps(TypedDict):

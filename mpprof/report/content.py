@@ -27,6 +27,8 @@ PAYING_RATIO = 0.01
 """A remedy is worth a place in the plan from a hundredth of the step."""
 MOST_BETWEEN = 4
 """So many things that lie between two steps are named."""
+MOSTLY_RATIO = 0.5
+"""What is more than half of one kind goes by its name."""
 HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
 NEVER_FOLDED = ("unknown", "profiling")
@@ -62,18 +64,32 @@ def time_heading(time: doc.Time) -> str:
     where = words.plain(time["device"])
     if time["basis"] == "host":
         where += ", no accelerator: ops on the host's threads"
+    if "unlike" in time:
+        return (
+            f"A step takes {words.duration(time['step_ns'])} (wall, median); shares are of a profiled step "
+            f"of {words.duration(time_whole(time))} ({window} on {where})"
+        )
     if time["wall_ns"] is not None:
         return (
             f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
         )
-    what = "A step"
-    if (
-        "step_range" not in time
-        and time.get("function_ns") is not None
-        and time.get("idle_between_steps_ns") is None
-    ):
-        what = "The training function"
-    return f"{what} takes {words.duration(time['step_ns'])} (in the profiler window: {window} on {where})"
+    said = f"A step takes {words.duration(time['step_ns'])}"
+    if "step_range" not in time and time.get("function_ns") is not None and time["basis"] != "host":
+        said += _of_the_function(time)
+    return f"{said} (in the profiler window: {window} on {where})"
+
+
+def _of_the_function(time: doc.Time) -> str:
+    """From where to where a step is counted that ends with the device's work, and when the host was done."""
+    call_ns, function_ns = time.get("call_ns"), time.get("function_ns")
+    if time.get("idle_between_steps_ns") is not None or not call_ns or not function_ns:
+        return ""
+    if call_ns >= 0.99 * function_ns:
+        return ", the call of the training function"
+    return (
+        " from the call of the training function to the end of its last kernel; on the host the call takes "
+        f"{words.duration(call_ns)}"
+    )
 
 
 def between(time: doc.Time | None) -> list[str]:
@@ -87,17 +103,56 @@ def between(time: doc.Time | None) -> list[str]:
     return lines
 
 
+def outside_the_step(time: doc.Time | None) -> str:
+    """What the work outside the steps lies between; of a single step nothing tells where the next began."""
+    one = time is not None and time["window_steps"] == 1 and time.get("idle_between_steps_ns") is None
+    return "Afterwards" if one else "Between steps"
+
+
 def time_rows(time: doc.Time) -> list[TimeRow]:
-    """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step."""
-    return _rows(time["slices"], time["step_ns"], wall=time["basis"] == "wall")
+    """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step, or
+    to the profiled step where that is unlike the others."""
+    basis = time["basis"]
+    return _rows(time_slices(time), time_whole(time), wall=basis == "wall", on_host=basis == "host")
+
+
+def time_slices(time: doc.Time) -> list[doc.Slice]:
+    """What the step is divided into, with shares that sum to 1: of the profiled step, without `profiling`,
+    where that is unlike the others."""
+    if "unlike" not in time:
+        return time["slices"]
+    parts = [part for part in time["slices"] if part["class"] != "profiling"]
+    whole = sum(part["ns_per_step"] for part in parts)
+    return [{**part, "ratio": part["ns_per_step"] / whole if whole else 0.0} for part in parts]
+
+
+def time_whole(time: doc.Time) -> float:
+    """What these slices sum to, in ns."""
+    if "unlike" not in time:
+        return float(time["step_ns"])
+    return float(sum(part["ns_per_step"] for part in time_slices(time)))
+
+
+def time_per(time: doc.Time) -> str:
+    """What the numbers are of, and over how many steps they are the mean."""
+    steps = words.plural(time["window_steps"], "step")
+    return f"per profiled step, {steps}" if "unlike" in time else f"per step, {steps}"
+
+
+def time_doubt(time: doc.Time) -> str | None:
+    """That the window is not representative, and why, as a sentence; None where it is."""
+    said = time.get("unlike")
+    return f"{words.plain(said[0].upper() + said[1:])}." if said else None
 
 
 def window_rows(found: doc.Window) -> list[TimeRow]:
     """The same of a whole window: they sum to its span."""
-    return _rows(window.as_slices(found), found["span_ns"])
+    return _rows(window.as_slices(found), found["span_ns"], on_host=found["basis"] == "host")
 
 
-def _rows(parts: list[doc.Slice], step_ns: float, *, wall: bool = False) -> list[TimeRow]:
+def _rows(
+    parts: list[doc.Slice], step_ns: float, *, wall: bool = False, on_host: bool = False
+) -> list[TimeRow]:
     slices = sorted(parts, key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
     small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] not in NEVER_FOLDED]
     folded = small if len(small) > 2 else []
@@ -108,12 +163,12 @@ def _rows(parts: list[doc.Slice], step_ns: float, *, wall: bool = False) -> list
             continue
         category, ratio = part["class"], part["ratio"]
         hidden = _worth_saying(part["hidden_ns_per_step"], step_ns)
-        note = words.CLASS_TEXT.get(category, "")
+        note = words.class_text(category, on_host=on_host)
         if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
         rows.append(TimeRow(category, part["ns_per_step"], ratio, hidden, note))
         rows += _shares(part, step_ns)
-        rows += _causes(part, step_ns)
+        rows += _causes(part, step_ns, on_host=on_host)
     if folded:
         names = ", ".join(part["class"] for part in folded)
         rows.append(
@@ -137,7 +192,7 @@ def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
     shares = sorted(part["by"], key=lambda share: -share["ns_per_step"])
     return [
         TimeRow(
-            f"{share['placement']} {share['precision']}",
+            _placed(share),
             share["ns_per_step"],
             share["ns_per_step"] / step_ns if step_ns else 0.0,
             text=_helpers(share),
@@ -147,12 +202,24 @@ def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
     ]
 
 
+def _placed(share: doc.MatmulShare) -> str:
+    """Where a part of the matrix work ran, and in which precision; what multiplies nothing, by what it is."""
+    if share["placement"] != "not_matmul":
+        return f"{share['placement']} {share['precision']}"
+    most = share.get("transforms_ns_per_step", 0.0) >= MOSTLY_RATIO * share["ns_per_step"]
+    name = "transforms" if most else "helpers"
+    return name if share["precision"] == "unknown" else f"{name} {share['precision']}"
+
+
 NOT_IN_THE_TRACE = "not in the trace"
 
 
-def _causes(part: doc.Slice, step_ns: float) -> list[TimeRow]:
+def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     """What is known of a large idle class, and of `idle_other` how much is not."""
-    causes = [(cause["cause"], cause["ns_per_step"]) for cause in part.get("causes", [])]
+    causes = [
+        (words.cause_of_idling(cause["cause"], on_host=on_host), cause["ns_per_step"])
+        for cause in part.get("causes", [])
+    ]
     rest = part["ns_per_step"] - sum(ns for _, ns in causes)
     if part["class"] == "idle_other":
         causes.append((NOT_IN_THE_TRACE, rest))
@@ -169,7 +236,7 @@ def _helpers(share: doc.MatmulShare) -> str:
     if transforms <= 0:
         return ""
     if transforms >= 0.995 * whole:
-        return "transforms of convolutions"
+        return "of convolutions"
     return f"{transforms / whole:.0%} convolution transforms".replace("%", " %")
 
 
@@ -202,13 +269,33 @@ def tensor_core(document: doc.Report) -> str:
     if share["ratio"] is None:
         return f"no share: {share['reason']}; {unknown}"
     of = " in the whole window" if share.get("of") == "window" else ""
+    if "window" in document and len(document["window"]["devices"]) > 1:
+        of += f" of {words.plain(document['window']['device'])}"
     precisions = sorted(share["by_precision"].items(), key=lambda item: -item[1])
     by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in precisions if ns)
     return (
         f"{words.percent(share['ratio'])} of {words.duration(share['matmul_ns_per_step'])} matrix time{of}"
         f"{f' ({by})' if by else ''}{_not_in_16_bits(document['run'], share)}; "
-        f"fallback {words.duration(share['fallback_ns_per_step'])}; {unknown}"
+        f"{_off_the_units(document, share)}{unknown}"
     )
+
+
+def _off_the_units(document: doc.Report, share: doc.TensorCore) -> str:
+    """Matrix work on ordinary arithmetic: a fallback of a 16-bit run; a float32 run fell back from nothing.
+    And what of the matrix time multiplies nothing."""
+    found = document["run"].get("computes_in")
+    if found is None or found["kind"] not in ("float32", "float64"):
+        return f"fallback {words.duration(share['fallback_ns_per_step'])}; "
+    parts = [part for each in slices_of(document) for part in each["by"]]
+    helpers = sum(part["ns_per_step"] for part in parts if part["placement"] == "not_matmul")
+    transforms = sum(part.get("transforms_ns_per_step", 0.0) for part in parts)
+    what = "transforms of convolutions" if transforms >= MOSTLY_RATIO * helpers else "helpers of products"
+    said = ""
+    if share["fallback_ns_per_step"]:
+        said += f"{words.duration(share['fallback_ns_per_step'])} in {found['kind']} on CUDA cores; "
+    if helpers >= SMALL_RATIO * share["matmul_ns_per_step"]:
+        said += f"{words.duration(helpers)} in {what}; "
+    return said
 
 
 def _not_in_16_bits(run: doc.Run, share: doc.TensorCore) -> str:

@@ -64,7 +64,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
-        "time": _time(diagnosis.account, diagnosis.run.step_range),
+        "time": _time(diagnosis.account, diagnosis.run.step_range, diagnosis.unlike),
         "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
@@ -270,7 +270,7 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     return body
 
 
-def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
+def _time(account: Account | None, step_range: str | None, unlike: str | None) -> doc.Time | None:
     if account is None:
         return None
     body: doc.Time = {
@@ -296,6 +296,11 @@ def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
     }
     if step_range is not None:
         body["step_range"] = step_range
+    if unlike is not None:
+        body["unlike"] = unlike
+    if account.host_path is not None:
+        body["call_ns"] = _ns(account.host_path.call_ns)
+        body["launched_ns"] = _ns(account.host_path.launched_ns)
     return body
 
 

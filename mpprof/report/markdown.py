@@ -41,7 +41,7 @@ def render(document: doc.Report) -> str:
     lines += _time(document)
     units = content.matrix_units(document)
     lines += _facts("Window", window.lines(document["window"]) if "window" in document else [])
-    lines += _facts("Between steps", content.between(document["time"]))
+    lines += _facts(content.outside_the_step(document["time"]), content.between(document["time"]))
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
     lines += _facts("What if", content.plan(document))
@@ -87,8 +87,9 @@ def _joined(lines: Iterable[str]) -> str:
 def _time(document: doc.Report) -> list[str]:
     time = document["time"]
     if time is not None:
-        heading, rows, per = content.time_heading(time), content.time_rows(time), "per step"
-        return _breakdown(heading, rows, per, time["step_ns"])
+        heading, rows, per = content.time_heading(time), content.time_rows(time), content.time_per(time)
+        table = _breakdown(heading, rows, per, content.time_whole(time))
+        return [*table, escape(doubt), ""] if (doubt := content.time_doubt(time)) else table
     if "window" in document:
         found = document["window"]
         rows = content.window_rows(found)

@@ -49,6 +49,18 @@ CLASS_TEXT = {
     "profiling": "unprofiled - profiled function",
 }
 """One short phrase for each class of the account."""
+_ON_HOST = {"idle_launch": "executor between ops", "idle_sync": "waits of the executor"}
+_CAUSES_ON_HOST = {"between launches": "between ops"}
+
+
+def class_text(category: str, *, on_host: bool = False) -> str:
+    """A short phrase for a class of the account; `on_host`: of a CPU's executor, which launches nothing."""
+    return (_ON_HOST.get(category) if on_host else None) or CLASS_TEXT.get(category, "")
+
+
+def cause_of_idling(cause: str, *, on_host: bool) -> str:
+    """What is known of idle time, said of a CPU's executor where nothing is launched."""
+    return _CAUSES_ON_HOST.get(cause, cause) if on_host else cause
 
 
 def number(value: Any) -> float | None:

@@ -107,6 +107,15 @@ def test_idle_time_without_a_cause_is_not_passed_over() -> None:
     assert "MP302" in sentence(c.case(account=more))
 
 
+def test_exposed_communication_without_a_rule_is_named() -> None:
+    said = sentence(c.case(account=c.account(c.cell("comm", 19), c.cell("copy", 2.9))))
+    assert "no rule explains 19.0 ms (19.0 %) of exposed communication" in said
+    assert "no cause of lost time" not in said
+    assert "copies" not in said
+    little = sentence(c.case(account=c.account(c.cell("comm", 2.9))))
+    assert "no cause of lost time was found" in little
+
+
 def test_a_trace_without_matrix_work_is_said_to_be_one() -> None:
     said = sentence(c.case(account=c.account(c.cell("elementwise", 100))))
     assert "a step takes 100 ms" in said.lower()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.model.steps import WorkerSummary
 from mpprof.report import content, markdown, text, words
@@ -102,6 +103,70 @@ def test_nothing_unknown_is_left_out_or_shown_as_zero() -> None:
     assert "0 %" not in bare
 
 
+def in_float32(transforms_ns: float = 0.0) -> doc.Report:
+    """The hand-made run as one that computes in float32, with 6 ms of products and 2 ms that multiply nothing."""
+    document = documents.document(hand_made.diagnosis())
+    assert document["time"] is not None
+    document["run"]["computes_in"] = {"kind": "float32", "dtype": "float32", "by": "kernels", "reason": ""}  # type: ignore[typeddict-item]
+    (matmul,) = [part for part in document["time"]["slices"] if part["class"] == "matmul"]
+    matmul["by"] = [
+        {"placement": "cuda_core", "precision": "fp32", "ns_per_step": 6e6, "transforms_ns_per_step": 0.0},
+        {
+            "placement": "not_matmul",
+            "precision": "fp32",
+            "ns_per_step": 2e6,
+            "transforms_ns_per_step": transforms_ns,
+        },
+    ]
+    document["tensor_core"] |= {"matmul_ns_per_step": 8e6, "fallback_ns_per_step": 6e6}  # type: ignore[operator]
+    return document
+
+
+def test_a_float32_run_fell_back_from_nothing() -> None:
+    said = content.tensor_core(in_float32(2e6))
+    assert "fallback" not in said
+    assert "6.00 ms in float32 on CUDA cores; 2.00 ms in transforms of convolutions" in said
+    assert "2.00 ms in helpers of products" in content.tensor_core(in_float32())
+    assert "fallback" in content.tensor_core(documents.document(hand_made.diagnosis()))
+
+
+def test_of_one_step_the_time_after_it_lies_between_no_two() -> None:
+    time = documents.document(hand_made.diagnosis())["time"]
+    assert time is not None
+    assert content.outside_the_step(time) == "Between steps"
+    one: doc.Time = {**time, "window_steps": 1, "idle_between_steps_ns": None}
+    assert content.outside_the_step(one) == "Afterwards"
+
+
+def test_the_steps_time_is_told_from_that_of_the_hosts_call() -> None:
+    time = documents.document(hand_made.diagnosis())["time"]
+    assert time is not None
+    one: doc.Time = {
+        **time, "basis": "window", "wall_ns": None, "window_steps": 1, "idle_between_steps_ns": None,
+        "step_ns": 8.05e6, "function_ns": 8.05e6, "call_ns": 5.41e6,
+    }  # fmt: skip
+    said = content.time_heading(one)
+    assert "A step takes 8.05 ms from the call of the training function to the end of its last kernel" in said
+    assert "on the host the call takes 5.41 ms" in said
+    assert "A step takes 8.05 ms, the call of the training function" in content.time_heading(
+        {**one, "call_ns": 8.05e6}
+    )
+
+
+def test_nothing_is_launched_on_a_cpu() -> None:
+    time = documents.document(hand_made.diagnosis())["time"]
+    assert time is not None
+    waits: doc.Slice = {
+        "class": "idle_launch", "ns_per_step": 6e6, "ratio": 0.15, "hidden_ns_per_step": 0.0, "by": [],
+        "causes": [{"cause": "between launches", "ns_per_step": 6e6}],
+    }  # fmt: skip
+    on_cpu: doc.Time = {**time, "basis": "host", "slices": [*time["slices"], waits]}
+    rows = {row.label: row.text for row in content.time_rows(on_cpu)}
+    assert rows["idle_launch"] == "executor between ops"
+    assert "between ops" in rows
+    assert "between launches" not in rows
+
+
 def test_an_estimate_is_called_one() -> None:
     rendered = text.render(documents.document(hand_made.cpu()))
     assert "estimated, not measured: 0.90x to 1.20x" in rendered
@@ -117,11 +182,15 @@ def test_another_vendors_matrix_units_go_by_their_own_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transforms", "said"),
-    [(0.0, ""), (5.0, "50 % convolution transforms"), (10.0, "transforms of convolutions")],
+    ("transforms", "label", "said"),
+    [
+        (0.0, "helpers fp32", ""),
+        (5.0, "transforms fp32", "50 % convolution transforms"),
+        (10.0, "transforms fp32", "of convolutions"),
+    ],
 )
 def test_helpers_of_matrix_work_are_named_where_they_transform_convolutions(
-    transforms: float, said: str
+    transforms: float, label: str, said: str
 ) -> None:
     document = documents.document(hand_made.diagnosis())
     assert document["time"] is not None
@@ -134,7 +203,7 @@ def test_helpers_of_matrix_work_are_named_where_they_transform_convolutions(
             "transforms_ns_per_step": transforms,
         }
     ]
-    (row,) = [row for row in content.time_rows(document["time"]) if row.label == "not_matmul fp32"]
+    (row,) = [row for row in content.time_rows(document["time"]) if row.label == label]
     assert row.text == said
 
 

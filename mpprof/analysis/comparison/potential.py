@@ -7,6 +7,9 @@ work bound by memory all of its time at most and half at least; kernels that are
 optimizer, copies, communication and idle time as long as they were. No kernel becomes shorter than two
 microseconds, and no step shorter than what the host needs for it. Where the card's peaks are not known,
 matrix work may take no time at all at the short end.
+
+Of a single step that is more: its last launch comes no earlier than it did, and at the long end only that
+work becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
 """
 
 from __future__ import annotations
@@ -36,14 +39,19 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     cells = account.main.cells
     longest = [_longest_ns(cell) for cell in cells]
     shortest = [_shortest_ns(cell, peaks) for cell in cells]
-    need_ns = account.host_ns or 0.0
+    path = account.host_path if account.one_step else None
+    need_ns = max(account.host_ns or 0.0, path.launched_ns if path else 0.0)
+    need_ns = min(need_ns, account.step_ns)
     floor_ns = need_ns if need_ns > sum(shortest) else None
-    at_least = account.step_ns / max(sum(longest), need_ns) if account.step_ns > 0 else 1.0
+    felt = min(1.0, path.queued_ns / account.device_ns) if path and account.device_ns > 0 else 1.0
+    slowest_ns = account.step_ns - felt * (account.step_ns - sum(longest))
+    at_least = account.step_ns / max(slowest_ns, need_ns) if account.step_ns > 0 else 1.0
     at_most = account.step_ns / max(sum(shortest), need_ns, FLOOR_NS) if account.step_ns > 0 else 1.0
     eligible = sum(cell.busy_ns_per_step for cell in cells if _eligible(cell))
     busy = sum(cell.busy_ns_per_step for cell in cells if cell.category != "profiling")
     rates = "the calibration table, else of the card's peaks" if peaks else "nothing: its peaks are not known"
     few = ("one profiled step, which may not be representative",) if account.one_step else ()
+    few = ("the host launches no earlier than it did", *few) if path else few
     return AttainableRange(
         low=max(1.0, min(at_least, at_most)),
         high=max(1.0, at_most),

@@ -35,6 +35,11 @@ def in_16_bits(signals: Signals) -> bool:
     return signals.computes.narrow
 
 
+def of_a_cpu_alone(signals: Signals) -> bool:
+    """Tell whether all that is known of ran on a CPU."""
+    return signals.on_cpu or signals.host_only
+
+
 def in_float16(signals: Signals) -> bool:
     """Tell whether the run computes in float16, whose range is narrow."""
     return known(signals.compute_dtype) == "float16"

@@ -325,13 +325,24 @@ RECORDS = (
         "mpprof report {run} --baseline FLOAT32", "how", when=(its.in_16_bits,),
     ),
     Row(
+        "record other precision", ANY,
+        "train on a GPU or a TPU: mixed precision makes nothing faster on a CPU",
+        when=(its.of_a_cpu_alone,), unless=(its.in_float32, its.in_16_bits),
+    ),
+    Row(
+        "record other precision", ANY,
+        "Train on a GPU or a TPU: mixed precision makes nothing faster on a CPU", case="how",
+        when=(its.of_a_cpu_alone,), unless=(its.in_float32, its.in_16_bits),
+    ),
+    Row(
         "record other precision", ANY, "record it once in float32 and once in 16 bits",
-        "mpprof report MIXED --baseline FLOAT32", unless=(its.in_float32, its.in_16_bits),
+        "mpprof report MIXED --baseline FLOAT32", unless=(its.in_float32, its.in_16_bits, its.of_a_cpu_alone),
     ),
     Row(
         "record other precision", ANY,
         "Record it once in float32 and once in 16 bits, each with {recorder}(logdir), which keeps the policy; then "
         "run: mpprof report MIXED --baseline FLOAT32",
-        "mpprof report MIXED --baseline FLOAT32", "how", unless=(its.in_float32, its.in_16_bits),
+        "mpprof report MIXED --baseline FLOAT32", "how",
+        unless=(its.in_float32, its.in_16_bits, its.of_a_cpu_alone),
     ),
 )  # fmt: skip

@@ -179,7 +179,7 @@ def test_what_is_launched_between_two_steps_is_in_no_share() -> None:
     assert found.device_ns == 200
     assert found.between is not None
     assert [(part.name, part.host_ns, part.device_ns) for part in found.between] == [
-        ("Python and what else has no event", 595, 0), ("launch", 5, 100),
+        ("no event on the thread that trains (Python)", 595, 0), ("launch", 5, 100),
     ]  # fmt: skip
 
 

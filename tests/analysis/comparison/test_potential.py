@@ -9,7 +9,7 @@ import pytest
 from mpprof.analysis.comparison.estimate import estimate
 from mpprof.analysis.comparison.potential import potential
 from mpprof.analysis.comparison.speedup import speedup
-from mpprof.model.account import Cell
+from mpprof.model.account import Account, Cell, HostPath
 from tests.analysis.comparison.test_speedup import B_RUN, M_RUN, fp16, fp32, matmul
 from tests.analysis.pieces import A100, V100, account_of
 
@@ -74,6 +74,28 @@ def test_without_peaks_products_may_take_no_time_at_all_and_that_is_the_limit() 
 def test_one_step_is_said_to_be_one() -> None:
     account = account_of([fp32("dense", 50 * MS)], steps=1)
     assert any("one profiled step" in text for text in potential(account, V100).assumptions)
+
+
+def one_step(path: HostPath, *cells: Cell) -> Account:
+    account = account_of(cells, steps=1)
+    busy = sum(cell.busy_ns_per_step for cell in cells)
+    return replace(account, host_path=path, device_ns=busy)
+
+
+def test_of_one_step_the_last_launch_comes_no_earlier() -> None:
+    """Of 8 ms the host launches until 5.2: idle time that shrinks with the kernels ends there."""
+    path = HostPath(call_ns=5.4 * MS, launched_ns=5.2 * MS, queued_ns=3 * MS)
+    found = potential(one_step(path, fp32("dense", 6 * MS), idle(2)), V100)
+    assert found.high == pytest.approx(8 / 5.2)
+    assert found.low == pytest.approx(8 / (8 - 3 / 2))  # half of the six are behind no launch
+    assert [(limit.kind, limit.best_ns) for limit in found.limits] == [("host", 5.2 * MS)]
+    assert "the host launches no earlier than it did" in found.assumptions
+
+
+def test_where_every_kernel_waits_for_its_launch_shorter_ones_may_gain_nothing() -> None:
+    path = HostPath(call_ns=11 * MS, launched_ns=10.3 * MS, queued_ns=0.004 * MS)
+    found = potential(one_step(path, fp32("dense", 0.9 * MS), idle(10.1)), V100)
+    assert found.low == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize(

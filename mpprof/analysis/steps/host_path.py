@@ -1,0 +1,67 @@
+"""How the host and the device run beside each other in a step: which of them the step waits for.
+
+Where the device has work queued, shorter kernels make the step shorter. Where it starts each kernel as soon
+as that is launched, the host is the critical path, and shorter kernels make longer gaps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.intervals import EMPTY, Intervals, union
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps.calls import calls, threads_of
+from mpprof.model.account import Account, HostPath
+from mpprof.model.trace import HostKind, Trace, WorkKind
+
+Int64 = NDArray[np.int64]
+
+QUEUED_NS = 20_000
+"""A kernel that starts later after its launch waited for other kernels: the upper end of launch latencies
+(TensorFlow's guide names 20 to 40 µs with the profiler, an idle device takes 5 to 10)."""
+
+
+def host_path(trace: Trace, account: Account) -> HostPath | None:
+    """Return the median call's path, per step; None where no calls or no launches tell."""
+    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    found = calls(trace, row)
+    if found is None or account.trace_basis == "host":
+        return None
+    kernels, host = trace.kernels, trace.host
+    rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
+    launch = host.start_ns[kernels.launch[rows]]
+    waits = _waits(trace, row)
+    paths = []
+    for begin, end in zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True):
+        own = rows[(launch >= begin) & (launch < end)]
+        if len(own):
+            paths.append(_path(trace, own, begin, end, waits))
+    if not paths:
+        return None
+    per_call = account.main.steps / max(1, len(account.steps))
+    call_ns, launched_ns, queued_ns = (median(np.array(each)) / per_call for each in zip(*paths, strict=True))
+    return HostPath(call_ns, launched_ns, queued_ns)
+
+
+def _waits(trace: Trace, row: int) -> Intervals:
+    """When the launching threads waited for the device."""
+    host, own = trace.host, threads_of(trace, row)
+    waits = np.flatnonzero(host.kind == HostKind.SYNC)
+    if own is not None:
+        waits = waits[own[host.thread[waits]]]
+    return (
+        union(host.start_ns[waits], host.start_ns[waits] + host.duration_ns[waits]) if len(waits) else EMPTY
+    )
+
+
+def _path(trace: Trace, rows: Int64, begin: int, end: int, waits: Intervals) -> tuple[float, float, float]:
+    """(the call, until its last launch returned but for waits, the work that no launch held up), in ns."""
+    kernels, host = trace.kernels, trace.host
+    rows = rows[kernels.kind[rows] == WorkKind.KERNEL]  # a copy of the results comes after the wait for them
+    returned = host.start_ns[kernels.launch[rows]] + host.duration_ns[kernels.launch[rows]]
+    until = int(returned.max(initial=begin))
+    waited = waits.overlap(np.array([begin]), np.array([until])).sum() if len(waits) else 0
+    hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
+    queued = rows[int(hungry[-1]) :] if len(hungry) else rows
+    return float(end - begin), float(until - begin - waited), float(kernels.duration_ns[queued].sum())
