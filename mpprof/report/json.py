@@ -787,7 +787,7 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "memory":
         return _why_no_memory(leaf, diagnosis.memory)
-    return "the evidence at hand does not give it"
+    return "the evidence that was recorded does not give it"
 
 
 def _why_no_memory(leaf: str, memory: MemoryAccount | None) -> str:
