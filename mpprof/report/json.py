@@ -27,7 +27,7 @@ from mpprof.model.account import (
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.learning import Applied, Learning, LossPoint
-from mpprof.model.memory import MemoryAccount
+from mpprof.model.memory import Advice, MemoryAccount, OutOfMemory
 from mpprof.model.promises import Promises, RemedyOutcome
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
@@ -538,6 +538,27 @@ def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
         | ({"estimated": True} if item.estimated else {})  # type: ignore[misc]
         for item in memory.at_peak
     ]
+
+
+def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> dict[str, Any]:
+    """What an out-of-memory error states, and what to try, the likeliest first."""
+    return {
+        "schema": "mpprof.out_of_memory/1",
+        "framework": found.framework,
+        "asked_bytes": found.asked_bytes,
+        "limit_bytes": found.limit_bytes,
+        "used_bytes": found.used_bytes,
+        "loose_bytes": found.loose_bytes,
+        "others_bytes": found.others_bytes,
+        "device": found.device,
+        "op": found.op,
+        "parts": found.parts,
+        "filled": [
+            {"name": f.name, "dtype": f.dtype, "shape": f.shape, "count": f.count, "bytes": f.bytes}
+            for f in found.filled
+        ],
+        "advice": [{"cause": a.cause, "text": a.text, "snippet": a.snippet or None} for a in advice],
+    }
 
 
 def _on_host(diagnosis: Diagnosis) -> bool:
