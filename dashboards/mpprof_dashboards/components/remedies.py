@@ -37,7 +37,7 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
         return cards.section(
             "What to change", html.Div(body, className="mp-card"), note="nothing with a cost"
         )
-    heads = ("", "Cause", "Change", "Gains", "Step after", "Proof")
+    heads = ("On", "Cause", "Change", "Gains", "Step after", "Proof")
     table = html.Table(
         [
             html.Thead(
