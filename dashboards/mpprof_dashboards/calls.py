@@ -44,12 +44,18 @@ def is_call(app: dash.Dash) -> bool:
 def _outputs(output: str) -> list[str]:
     """The properties that a callback's name lists: "..a.b...c.d..", or one, perhaps with a digest."""
     names = output[2:-2].split("...") if output.startswith("..") else [output]
-    return [name.partition("@")[0] for name in names]
+    return [_without_digest(name) for name in names]
+
+
+def _without_digest(name: str) -> str:
+    """A property that several callbacks set has a digest after its name."""
+    return name.partition("@")[0]
 
 
 def _named(given: Any) -> list[str]:
     listed = given if isinstance(given, list) else [given]
-    return [f"{each.get('id')}.{each.get('property')}" for each in listed if isinstance(each, dict)]
+    named = (f"{each.get('id')}.{each.get('property')}" for each in listed if isinstance(each, dict))
+    return [_without_digest(name) for name in named]
 
 
 def _fit(given: Any, taken: list[dict[str, str]]) -> bool:

@@ -60,6 +60,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
     "verify": (("--run", "lone.xplane.pb", "--", "true"),),
     "explain": (),
     "audit": (("missing.keras",), ("not a bundle.zip",)),  # one that names a class: see test_saved_model
+    "forecast": (("missing.keras", "--card", "t4"),),
     "doctor": (),
     "bundle": ((MIXED.name, "-o", "mine.zip"), ("missing",)),
 }  # fmt: skip
