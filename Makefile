@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 WORKERS ?= auto
 STAMP := $(VENV)/.mpprof-installed
 
-.PHONY: help setup demo test full check lint types contracts unit wheel chromium bench soak versions test-torch samples clean
+.PHONY: help forecast-truth setup demo test full check lint types contracts unit wheel chromium bench soak versions test-torch samples clean
 
 help:
 	@sed -n '3,8s/^# *//p' Makefile
@@ -71,6 +71,12 @@ chromium:
 
 bench: setup
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
+
+# The forecast's programs compiled anew and compared with those that the tests keep. No GPU; a download of 550 MB.
+forecast-truth: setup
+	$(PYTHON) -m venv --system-site-packages .venv-forecast
+	.venv-forecast/bin/python -m pip install --quiet --editable '.[forecast]' pytest
+	.venv-forecast/bin/python -m pytest tests/forecast
 
 soak: setup
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'

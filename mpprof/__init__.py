@@ -16,6 +16,7 @@ from mpprof._version import __version__
 
 if TYPE_CHECKING:
     from mpprof.api.auditing import audit
+    from mpprof.api.forecasting import forecast
     from mpprof.api.ladder import compare
     from mpprof.api.policies import compare_policies
     from mpprof.api.workflows import diagnose, load
@@ -25,6 +26,7 @@ _LAZY = {
     "MPProfilerCallback": "mpprof.record",
     "StepRecorder": "mpprof.record",
     "audit": "mpprof.api.auditing",
+    "forecast": "mpprof.api.forecasting",
     "compare": "mpprof.api.ladder",
     "compare_policies": "mpprof.api.policies",
     "diagnose": "mpprof.api.workflows",
@@ -39,6 +41,7 @@ __all__ = [
     "compare",
     "compare_policies",
     "diagnose",
+    "forecast",
     "load",
 ]
 

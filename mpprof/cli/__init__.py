@@ -25,6 +25,7 @@ from mpprof.cli.counters import Counters
 from mpprof.cli.demo import Demo
 from mpprof.cli.doctor import Doctor
 from mpprof.cli.explain import Explain
+from mpprof.cli.forecast import Forecast
 from mpprof.cli.memory import Memory
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
@@ -60,6 +61,7 @@ COMMANDS: tuple[Command, ...] = (
     Verify(),
     Explain(),
     Audit(),
+    Forecast(),
     Doctor(),
     Bundle(),
 )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mpprof.model.document import Comparison
     from mpprof.model.run import Run
 
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html")
 
 
 class Compare:
@@ -64,6 +64,11 @@ def _written(document: Comparison, args: argparse.Namespace) -> str:
         from mpprof.report import markdown
 
         return markdown.render_comparison(document)
+    if args.format == "html":
+        from mpprof_dashboards import export
+
+        page: str = export.comparison_html(document)
+        return page
     from mpprof.report import text
 
     to_file = args.output is not None

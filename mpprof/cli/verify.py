@@ -138,5 +138,5 @@ def _at_least_one(text: str) -> int:
 
 def _positive(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of launches")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of launches")
     return int(text)

@@ -144,6 +144,7 @@ class Diagnosis:
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
+    unlike: str | None = None  # that profiled steps do not stand for the others, and why; None: they do
     how_to_mark: tuple[Remedy, ...] = ()  # how to mark steps, where none is marked
     not_applicable: tuple[NotApplicable, ...] = ()
     ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps

@@ -48,12 +48,12 @@ def checked_announce(announce: Announce | str | None) -> Announce | str | None:
 
 
 def checked_sinks(sinks: Iterable[Sink]) -> tuple[Sink, ...]:
-    """Raises `UsageError` where one of them is no sink."""
+    """Raises `UsageError` where one of them is not a sink."""
     given = tuple(sinks) if isinstance(sinks, Iterable) else (sinks,)
     for sink in given:
         if not all(callable(getattr(sink, name, None)) for name in ("scalars", "close")):
             raise UsageError(
-                f"sinks: {sink!r} is no sink",
+                f"sinks: {sink!r} is not a sink",
                 next="Give a list of objects with the methods scalars and close",
             )
     return given

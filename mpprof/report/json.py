@@ -27,7 +27,7 @@ from mpprof.model.account import (
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.learning import Applied, Learning, LossPoint
-from mpprof.model.memory import MemoryAccount
+from mpprof.model.memory import Advice, MemoryAccount, OutOfMemory
 from mpprof.model.promises import Promises, RemedyOutcome
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
@@ -64,7 +64,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
-        "time": _time(diagnosis.account, diagnosis.run.step_range),
+        "time": _time(diagnosis.account, diagnosis.run.step_range, diagnosis.unlike),
         "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
@@ -270,7 +270,7 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     return body
 
 
-def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
+def _time(account: Account | None, step_range: str | None, unlike: str | None) -> doc.Time | None:
     if account is None:
         return None
     body: doc.Time = {
@@ -296,6 +296,8 @@ def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
     }
     if step_range is not None:
         body["step_range"] = step_range
+    if unlike is not None:
+        body["unlike"] = unlike
     if account.host_path is not None:
         body["call_ns"] = _ns(account.host_path.call_ns)
         body["launched_ns"] = _ns(account.host_path.launched_ns)
@@ -534,6 +536,27 @@ def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
     ]
 
 
+def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> dict[str, Any]:
+    """What an out-of-memory error states, and what to try, the likeliest first."""
+    return {
+        "schema": "mpprof.out_of_memory/1",
+        "framework": found.framework,
+        "asked_bytes": found.asked_bytes,
+        "limit_bytes": found.limit_bytes,
+        "used_bytes": found.used_bytes,
+        "loose_bytes": found.loose_bytes,
+        "others_bytes": found.others_bytes,
+        "device": found.device,
+        "op": found.op,
+        "parts": found.parts,
+        "filled": [
+            {"name": f.name, "dtype": f.dtype, "shape": f.shape, "count": f.count, "bytes": f.bytes}
+            for f in found.filled
+        ],
+        "advice": [{"cause": a.cause, "text": a.text, "snippet": a.snippet or None} for a in advice],
+    }
+
+
 def _on_host(diagnosis: Diagnosis) -> bool:
     measured = diagnosis.account or diagnosis.window
     return measured is not None and measured.trace_basis == "host"
@@ -764,7 +787,7 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "memory":
         return _why_no_memory(leaf, diagnosis.memory)
-    return "the evidence at hand does not give it"
+    return "the evidence that was recorded does not give it"
 
 
 def _why_no_memory(leaf: str, memory: MemoryAccount | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from mpprof.report import words
+from mpprof.report import content, words
 from mpprof.report.window import as_slices
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape
@@ -121,8 +121,10 @@ def _line(figure: go.Figure, ns: float, per: float, name: str, row: int = 0) -> 
 
 
 def account(time: doc.Time) -> go.Figure | None:
-    """The step class by class, adding up to the whole step; None without slices."""
-    return _classes(time["slices"], time["step_ns"], "step", "per step")
+    """The step class by class, adding up to the whole step, or to the profiled one where that is unlike the
+    others; None without slices."""
+    whole = "profiled step" if "unlike" in time else "step"
+    return _classes(content.time_slices(time), content.time_whole(time), whole, f"per {whole}")
 
 
 def window(found: doc.Window) -> go.Figure | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from mpprof.report import limits, window, words
-from mpprof.report.content import gap, lowered_by_host, plan, recorded_peak, step_ns
+from mpprof.report.content import gap, lowered_by_host, plan, recorded_peak, step_ns, time_doubt
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
@@ -172,9 +172,12 @@ def _time(document: doc.Report) -> html.Section:
             title, cards.empty("No account of the step", why_absent(document, "time"), _HOW_TO_PROFILE)
         )
     basis = "the CPU's executor threads" if time["basis"] == "host" else "the device"
-    note = f"Every instant of a step on {basis}, in exactly one class. Crossed: nothing identifies it."
-    drawing = graph(figure, "waterfall", title="The step, class by class", note=note)
-    return cards.section(title, drawing, _estimate(document), cards.remarks(time["notes"]))
+    step = "profiled step" if "unlike" in time else "step"
+    note = f"Every instant of a {step} on {basis}, in exactly one class. Crossed: nothing identifies it."
+    drawing = graph(figure, "waterfall", title=f"The {step}, class by class", note=note)
+    doubt = time_doubt(time)
+    remarks = [*([doubt] if doubt else []), *time["notes"]]
+    return cards.section(title, drawing, _estimate(document), cards.remarks(remarks))
 
 
 def _window(found: doc.Window) -> html.Section:

@@ -39,6 +39,7 @@ class Product:
     rates: dict[str, float]
     bandwidth_bytes_per_s: float | None
     memory_bytes: tuple[int, ...]  # of each variant; empty: shared with the host, or not stated
+    l2_bytes: int | None  # as the device's properties state it (CUDA samples' deviceQuery), where it was seen
     source: str
 
     def named(self, spoken: str) -> bool:
@@ -96,6 +97,7 @@ def _product(row: dict[str, str]) -> Product:
         rates={key: float(row[key]) * 1e12 for key in (*_CUDA_RATES, *_MATRIX_RATES) if row[key]},
         bandwidth_bytes_per_s=float(row["bandwidth_gb_per_s"]) * 1e9 if row["bandwidth_gb_per_s"] else None,
         memory_bytes=tuple(int(size) << 30 for size in row["memory_gb"].split(";") if size),
+        l2_bytes=int(row["l2_kib"]) << 10 if row["l2_kib"] else None,
         source=row["source"] if row["checked"] else f"{row['source']}; {UNCHECKED}",
     )
 

@@ -102,11 +102,19 @@ def attribute(trace: Trace, model: ModelFacts | None = None) -> Ownership:
     With `model`, layers are those that the run recorded. Without it a layer is the scope path as it stands in
     the trace, as far as scopes can be told from parts of a layer; the rest has no layer.
     """
-    scopes = {scope for op in trace.ops for scope in _scopes(op)}
-    match = matcher(scopes, model, _operands(trace))
-    owners = [_owner(op, match) for op in trace.ops]
-    _adopt_unnamed(trace.ops, owners)
-    _share_merged(trace.ops, owners, match)
+    return attribute_ops(trace.ops, model, _operands(trace))
+
+
+def attribute_ops(
+    ops: Sequence[Op], model: ModelFacts | None, sizes: Mapping[Path, Sequence[Sizes]] | None = None
+) -> Ownership:
+    """The owner of each of `ops`, all that a program has: they decide together what a scope means.
+
+    `sizes`: per module of PyTorch's, the axes of the operands of its forward ops."""
+    match = matcher({scope for op in ops for scope in _scopes(op)}, model, sizes)
+    owners = [_owner(op, match) for op in ops]
+    _adopt_unnamed(ops, owners)
+    _share_merged(ops, owners, match)
     return _columns(owners, model)
 
 

@@ -1,0 +1,102 @@
+"""`mpprof.forecast(model, cards)`: what mixed precision would bring on cards that are not here."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mpprof.errors import NotFoundError, UsageError
+from mpprof.forecasts import compiling, judging, targets
+from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
+from mpprof.forecasts.judging import Compiled
+from mpprof.model.forecast import CardForecast, Forecast
+
+POLICIES = ("float32", "mixed_float16")
+BATCH_SIZE = 32
+
+
+def forecast(
+    model: Any,
+    cards: Sequence[str],
+    *,
+    policies: Sequence[str] = POLICIES,
+    batch_size: int = BATCH_SIZE,
+    input_shapes: Sequence[Sequence[int]] | None = None,
+    imports: Sequence[str] = (),
+    time_limit_s: float = TIME_LIMIT_S,
+    progress: Progress = lambda phase: None,
+) -> Forecast:
+    """Compile the train step of a model for cards that are not here, and say what follows.
+
+    Args:
+        model: a `.keras` file or `module:function` that returns a compiled model, or a compiled Keras model.
+        cards: by name: "h100", "a100", "v100 32GB".
+        policies: Keras dtype policies; float32 is added in front, since the speedup is over it.
+        batch_size: of a step.
+        input_shapes: of each input without the batch, where the model does not state them.
+        imports: modules with the classes that a saved model is made of.
+        time_limit_s: for each card and policy.
+        progress: is called with each phase.
+
+    Returns a `Forecast`; print it. Raises `UsageError`, `NotFoundError` (an unknown card, with the nearest
+    names) and `UnableError` (a crash of the compiler, or the time limit).
+    """
+    wanted = [targets.card(name) for name in dict.fromkeys(cards)]
+    if not wanted:
+        raise UsageError("no card was named", next='Name one or more: cards=["h100", "a100"]')
+    if batch_size < 1:
+        raise UsageError(f"a batch of {batch_size} examples")
+    named = tuple(dict.fromkeys(("float32", *policies)))
+    with tempfile.TemporaryDirectory(prefix="mpprof-forecast-") as folder:
+        path = _as_path(model, Path(folder))
+        runs: list[CardForecast] = []
+        versions: dict[str, str] = {}
+        for card in wanted:
+            float32: Compiled | None = None
+            for policy in named:
+                done = compiling.compiled(
+                    path, card, policy, batch_size,
+                    input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
+                    progress=_about(f"{card.name}, {policy}", progress),
+                )  # fmt: skip
+                float32 = done if policy == "float32" else float32
+                facts = _model_facts(done)
+                runs.append(judging.card_forecast(done, card, facts, float32))
+                versions = dict(done.result["versions"])
+    return Forecast(_name(model), tuple(runs), versions)
+
+
+def _about(what: str, progress: Progress) -> Progress:
+    return lambda phase: progress(f"{what}: {phase}")
+
+
+def _model_facts(done: Compiled) -> Any:
+    from mpprof.store.facts import facts_of
+
+    return facts_of({"run_id": "forecast", "model": done.result["model"]}).model
+
+
+def _as_path(model: Any, folder: Path) -> str:
+    if isinstance(model, str) and compiling.is_function(model):
+        return model
+    if isinstance(model, str | os.PathLike):
+        path = Path(model)
+        if not path.exists():
+            raise NotFoundError(
+                "no such file",
+                where=str(path),
+                next="Give a .keras file, or module:function that builds the model",
+            )
+        return str(path.resolve())
+    if not hasattr(model, "save"):
+        raise UsageError(f"{type(model).__name__} is not a Keras model, a path or module:function")
+    path = folder / "model.keras"
+    model.save(path)
+    return str(path)
+
+
+def _name(model: Any) -> str:
+    return str(model) if isinstance(model, str | os.PathLike) else str(getattr(model, "name", "model"))

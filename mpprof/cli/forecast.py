@@ -1,0 +1,98 @@
+"""`mpprof forecast`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mpprof.cli import output, paths
+from mpprof.errors import UsageError
+
+FORMATS = ("text", "json")
+
+
+class Forecast:
+    """What mixed precision would bring on cards that are not here: XLA compiles the train step for them.
+
+    MODEL is a .keras file, or module:function, importable from here, that returns a compiled Keras model. It
+    is built with Keras on JAX, so it must not need TensorFlow's own ops. Needs the extra mpprof[forecast]:
+    XLA's compiler for NVIDIA GPUs, without a GPU or its driver."""
+
+    name = "forecast"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("model", metavar="MODEL", help="a .keras file, or module:function")
+        parser.add_argument(
+            "--card", metavar="NAME[,NAME]", required=True, help='the cards: "h100,a100,v100 32GB"'
+        )
+        parser.add_argument(
+            "--dtype-policy", metavar="POLICY[,POLICY]", default="mixed_float16",
+            help="Keras policies, compared with float32 (default: mixed_float16)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--batch", metavar="N", type=int, default=32, help="examples a step (default: 32)"
+        )
+        parser.add_argument(
+            "--input-shape", metavar="N,N,...", action="append", default=[],
+            help="of an input without the batch, where the model does not state it (again for more inputs)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--import", metavar="MODULE", dest="imports", action="append", default=[],
+            help="a module that defines classes which a saved model is made of (again for more)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--time-limit", metavar="SECONDS", type=float, default=900.0,
+            help="for each card and policy (default: 900)",
+        )  # fmt: skip
+        parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+        output.add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof.api import forecasting
+        from mpprof.report import forecast as rendering
+        from mpprof.report import json as documents
+
+        output.check_output(args.output, force=args.force)
+        paths.refuse_address(Path(args.model), "Keras loads models from files")
+        found = forecasting.forecast(
+            args.model,
+            _names(args.card),
+            policies=_names(args.dtype_policy),
+            batch_size=args.batch,
+            input_shapes=[_shape(text) for text in args.input_shape] or None,
+            imports=args.imports,
+            time_limit_s=args.time_limit,
+            progress=_progress,
+        )
+        _progress("")
+        if args.format == "json":
+            text = documents.dumps(rendering.document(found))
+        else:
+            text = rendering.text(found)
+        output.write(text, args.output, force=args.force)
+        return 0
+
+
+def _names(text: str) -> Sequence[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(
+            f"--input-shape {text!r} is not a list of whole numbers", next="Example: 224,224,3"
+        ) from error
+    if any(size < 1 for size in sizes):
+        raise UsageError(f"--input-shape {text!r}: sizes must be at least 1", next="Leave the batch out")
+    return sizes
+
+
+def _progress(phase: str) -> None:
+    """One line on the terminal, replaced by the next and gone at the end."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{phase}")
+        sys.stderr.flush()

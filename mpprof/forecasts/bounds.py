@@ -1,0 +1,150 @@
+"""The least time that work can take on a card: a bound that no measurement can undercut.
+
+A kernel must move its operands through the L2 cache once, and through memory what the cache cannot hold; and
+it must do its matrix operations at no more than the peak rate of the units that may run them. What another
+kernel left in the L2 cache need not be read from memory, so as many bytes as it holds are free each time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from mpprof.analysis.kernels import device_peaks
+from mpprof.analysis.kernels.eligibility import multiplies
+from mpprof.forecasts.targets import Card
+from mpprof.model.device import DevicePeaks
+from mpprof.model.kernels import Placement, Precision
+from mpprof.traces.common.hlo_program import Launch, Value
+
+L2_BYTES_PER_CLOCK_PER_SM = 64
+"""What one SM can get from the L2 cache in a clock (NVIDIA: A100 whitepaper, 5,120 bytes per clock for the
+cache of 108 SMs, 2,048 for V100's 80: no card does better than this)."""
+
+FLOAT32_OVER_IDEAL = 1.6
+"""The worst that float32 steps of convolutions took of their roofline time, in the published V100 figures."""
+
+
+def peaks_of(card: Card) -> DevicePeaks:
+    peaks = device_peaks.peaks(card.facts)
+    assert peaks is not None  # every card of `targets` is a product of the table
+    return peaks
+
+
+def fastest_rate(placement: Placement, precision: Precision, card: Card, peaks: DevicePeaks) -> float:
+    """The highest rate, in FLOP/s, at which the card may do these products."""
+    rates = peaks.flops_per_s
+    ordinary = rates.get("fp16_cuda", 0.0) if precision == "fp16" else 0.0
+    ordinary = max(ordinary, rates.get("fp32_cuda", 0.0))
+    if placement == "cuda_core":
+        return ordinary
+    wanted = "tf32" if precision == "fp32" else precision
+    if multiplies(wanted, card.compute_capability):
+        return max(ordinary, rates.get(wanted, 0.0))
+    return max([ordinary, *rates.values()]) if precision in ("unknown", "mixed") else ordinary
+
+
+def slowest_rate(placement: Placement, precision: Precision, card: Card, peaks: DevicePeaks) -> float:
+    """The peak rate if the card chooses the slower of the units that may run these products."""
+    if placement == "unknown":
+        return peaks.flops_per_s.get("fp32_cuda", 0.0) or fastest_rate(placement, precision, card, peaks)
+    return fastest_rate(placement, precision, card, peaks)
+
+
+def at_least_ns(work: Launch, rate: float, card: Card) -> float:
+    """The bound for all executions of one launch; a loop of unknown length counts once."""
+    moved = work.read_bytes + work.written_bytes
+    through_cache = moved / (L2_BYTES_PER_CLOCK_PER_SM * card.sm_count * card.sm_clock_khz * 1e3)
+    from_memory = sum(max(0.0, part - card.l2_bytes) for part in (work.read_bytes, work.written_bytes))
+    through_memory = from_memory / card.bandwidth_bytes_per_s
+    return max(through_cache, through_memory, _computing_s(work, rate, card)) * 1e9 * _times(work)
+
+
+def _computing_s(work: Launch, rate: float, card: Card) -> float:
+    """The least time of the operations, by the best algorithm that a library may take.
+
+    That is a product of every tap but for convolutions of stride 1. For those cuDNN has Winograd's transform
+    (filters of 3 and 5, on any unit; tiles of 4 x 4 outputs need 4 times fewer operations) and Fourier
+    transforms in tiles of 32 x 32, computed in float32 on ordinary units: about 2,048 multiplications a tile
+    and pair of channels (cuDNN API reference, algorithms of the convolution functions).
+    """
+    flops = work.flops or 0.0
+    if not flops or not rate:
+        return 0.0
+    best = flops / rate
+    sizes = [min(size, _FOURIER_TILE) for size, _ in work.window]
+    if not sizes or max(sizes) == 1 or any(stride != 1 for _, stride in work.window):
+        return best
+    if set(sizes) <= _WINOGRAD_FILTERS:
+        best = min(best, flops / _WINOGRAD / rate)
+    direct = 1.0
+    for size in sizes[-2:]:
+        direct *= size * (_FOURIER_TILE + 1 - size)
+    ordinary = peaks_of(card).flops_per_s["fp32_cuda"]
+    return min(best, flops * _FOURIER_MULTIPLICATIONS / direct / ordinary)
+
+
+_WINOGRAD, _WINOGRAD_FILTERS = 4.0, frozenset((1, 3, 5))
+_FOURIER_TILE, _FOURIER_MULTIPLICATIONS = 32, 2048.0
+
+
+def _times(work: Launch) -> int:
+    return 1 if work.count is None else work.count
+
+
+def traffic_bytes(launches: Sequence[Launch], l2_bytes: float) -> float:
+    """The least that a step reads from memory, if the L2 cache always kept what is needed soonest.
+
+    Belady's rule, on parts of values: when more is held than fits, what is used again latest goes first. No
+    cache does better. Loops are left out, and so is what is written: the bound stays a bound.
+    """
+    uses: dict[Value, list[int]] = {}
+    flat = [work for work in launches if not work.in_loop]
+    for at, work in enumerate(flat):
+        for value, _ in (*work.reads, *work.writes):
+            uses.setdefault(value, []).append(at)
+    held: dict[Value, float] = {}
+    total = 0.0
+    for at, work in enumerate(flat):
+        for value, size in work.reads:
+            total += max(0.0, size - held.get(value, 0.0))
+        for value, size in (*work.reads, *work.writes):
+            held[value] = max(held.get(value, 0.0), size)
+        following = {value: _next(uses[value], at) for value in held}
+        held = {value: size for value, size in held.items() if following[value] is not None}
+        over = sum(held.values()) - l2_bytes
+        for value in sorted(held, key=lambda value: -(following[value] or 0)):
+            if over <= 0:
+                break
+            gone = min(over, held[value])
+            held[value] -= gone
+            over -= gone
+    return total
+
+
+def _next(uses: Sequence[int], at: int) -> int | None:
+    place = bisect_right(uses, at)
+    return uses[place] if place < len(uses) else None
+
+
+def ideal_ns(work: Launch, rate: float, card: Card) -> float:
+    """The roofline time of all executions of one launch: all bytes from memory, all operations at `rate`."""
+    moving = (work.read_bytes + work.written_bytes) / card.bandwidth_bytes_per_s
+    computing = (work.flops or 0.0) / rate if rate else 0.0
+    return max(moving, computing) * 1e9 * _times(work)
+
+
+def of_either(own: Iterable[tuple[object, float]], library: Iterable[tuple[object, float]] | None) -> float:
+    """The bound of a step whose parts may each come from either program: for each part the lesser."""
+    first = _summed(own)
+    if library is None:
+        return sum(first.values())
+    second = _summed(library)
+    return sum(min(first.get(part, 0.0), second.get(part, 0.0)) for part in first.keys() | second.keys())
+
+
+def _summed(parts: Iterable[tuple[object, float]]) -> dict[object, float]:
+    sums: dict[object, float] = {}
+    for part, ns in parts:
+        sums[part] = sums.get(part, 0.0) + ns
+    return sums

@@ -1,0 +1,591 @@
+"""Compile one train step for one card: `python -m mpprof.forecasts.child REQUEST.json FOLDER`.
+
+Runs alone: the process that asks imports no framework, and a crash of the compiler ends this process only.
+Keras runs on JAX here, on the CPU, and XLA compiles for the card that the request describes. Writes into
+FOLDER `result.json`, and for each program (`source`, before any optimisation; `own`, with XLA's own products;
+`library`, with the libraries') NAME.hlo, an HloProto. What the user can mend is written to `error.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+PROGRAMS: dict[str, dict[str, Any]] = {"own": {}, "library": {"xla_gpu_enable_triton_gemm": False}}
+"""XLA's options of each program. Which of the two a card runs is decided on the card, by timing both."""
+
+MATRIX_INSTRUCTIONS = re.compile(r"\b(?:wgmma\.mma_async|mma\.sync|wmma\.mma|tcgen05\.mma)(?:\.[a-z0-9_:]+)*")
+"""The PTX instructions of the matrix units (PTX ISA 9.0, section on warp-level, warpgroup-level and
+tensor-core 5th-generation matrix instructions)."""
+
+_ENTRY = re.compile(r"\.entry\s+([A-Za-z0-9_$]+)")
+_THUNK = re.compile(r"^\s*(\d+):\s+k(?:CustomKernel|Kernel)\s.*?\]\s+(\S+)", re.MULTILINE)
+_ANNOTATED = re.compile(r'profile_annotation:\s+"([^"]+)"\s+thunk_id:\s+(\d+)')
+_MODULE = "jit_train_step"
+_CUDNN = 91000
+"""The version of cuDNN that the target has, as `targets` describes it."""
+
+
+class Mendable(Exception):
+    """What the one who asked can mend; `next` says how."""
+
+    def __init__(self, what: str, next: str = "") -> None:
+        super().__init__(what)
+        self.next = next
+
+
+def main(request_path: str, out: str) -> int:
+    folder = Path(out)
+    request = json.loads(Path(request_path).read_text())
+    dump = folder / "dump"
+    os.environ.update(
+        KERAS_BACKEND="jax",
+        JAX_PLATFORMS="cpu",
+        TF_CPP_MIN_LOG_LEVEL="3",
+        XLA_FLAGS=f"--xla_gpu_autotune_level=0 --xla_dump_to={dump} --xla_dump_hlo_as_text "
+        f"--xla_dump_hlo_module_re={_MODULE}",
+    )
+    try:
+        result = _forecast(request, folder, dump)
+    except Mendable as error:
+        (folder / "error.json").write_text(json.dumps({"what": str(error), "next": error.next}))
+        return 3
+    (folder / "result.json").write_text(json.dumps(result))
+    return 0
+
+
+def _forecast(request: dict[str, Any], folder: Path, dump: Path) -> dict[str, Any]:
+    started = time.perf_counter_ns()
+    _say("loading Keras and JAX")
+    keras, jax = _frameworks()
+    target = tuple(request["compute_capability"])
+    device = _device(jax, request["target"])
+    recurrent: list[str] = []
+    with _as_on(target, recurrent):
+        _say("building the model")
+        model = _model(keras, request)
+        batch = request["batch_size"]
+        inputs, outputs = _data(keras, model, batch, request["input_shapes"])
+        _say("tracing the train step")
+        lowered = _lowered(jax, model, inputs, outputs, device)
+    source = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+    (folder / "source.hlo").write_bytes(_hlo_proto(source))
+    built = time.perf_counter_ns()
+    programs = _kept_or_compiled(lowered, source, request, folder, dump)
+    return {
+        "policy": request["policy"],
+        "model": _facts(model, batch),
+        "versions": {"keras": keras.__version__, "jax": jax.__version__, "xla": _plugin_version()},
+        "source_sha256": hashlib.sha256(source).hexdigest(),
+        "build_ns": built - started,
+        "recurrent_layers": _recurrent_layers(keras, model) if recurrent else [],
+        "programs": programs,
+        "parameters_bytes": _bytes(model.trainable_variables + model.non_trainable_variables),
+        "slots_bytes": _bytes(model.optimizer.variables),
+        "inputs": [[list(s.shape), str(s.dtype)] for s in jax.tree_util.tree_leaves((inputs, outputs))],
+    }
+
+
+# --- the frameworks ----------------------------------------------------------------------------------------
+
+
+def _frameworks() -> tuple[Any, Any]:
+    try:
+        import jax
+        import keras
+    except ImportError as error:
+        raise Mendable(
+            f"forecast needs Keras on JAX, and {error.name or error} is not installed",
+            "pip install 'mpprof[forecast]'",
+        ) from error
+    return keras, jax
+
+
+def _plugin_version() -> str:
+    from importlib import metadata
+
+    for name in ("jax-cuda12-pjrt", "jax-cuda12-plugin"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""
+
+
+def _device(jax: Any, target: str) -> Any:
+    """The described card, as a device that programs can be compiled for."""
+    from jax.experimental import topologies
+
+    if not _plugin_version():
+        raise Mendable(
+            "forecast needs XLA's compiler for NVIDIA cards, which is not installed",
+            "pip install 'mpprof[forecast]'",
+        )
+    if _plugin_version() != jax.__version__:
+        raise Mendable(
+            f"JAX is {jax.__version__}, and its CUDA plugin is {_plugin_version()}: they must be the same",
+            f"pip install 'jax=={_plugin_version()}' or 'jax-cuda12-plugin=={jax.__version__}' "
+            f"'jax-cuda12-pjrt=={jax.__version__}'",
+        )
+    try:
+        description = topologies.get_topology_desc(platform="cuda", topology="1x1x1", target_config=target)
+    except Exception as error:
+        raise Mendable(f"XLA does not take the description of the card: {_first_line(error)}") from error
+    return description.devices[0]
+
+
+@contextlib.contextmanager
+def _as_on(target: tuple[int, int], recurrent: list[str]) -> Iterator[None]:
+    """Keras asks this machine what the card can do; let it hear the target's answers.
+
+    Attention takes cuDNN's fused kernel from compute capability 8.0 on. Recurrent layers would take cuDNN's
+    on a GPU, which cannot be lowered here: that they asked is noted in `recurrent`."""
+    from jax._src.cudnn import fused_attention_stablehlo as fused
+
+    rnn: Any = importlib.import_module("keras.src.backend.jax.rnn")  # the package has a function of that name
+    kept = {name: getattr(fused, name) for name in _ASKED if hasattr(fused, name)}
+    available = getattr(rnn, "_is_gpu_available", None)
+
+    def asked() -> bool:
+        recurrent.append("cudnn")
+        return False
+
+    answers = {
+        "check_cudnn_version": lambda: _CUDNN,
+        "check_compute_capability": lambda least: target >= _version(least),
+        "is_cuda_compute_capability_equal": lambda one: target == _version(one),
+    }
+    try:
+        for name in kept:
+            setattr(fused, name, answers[name])
+        if available is not None:
+            rnn._is_gpu_available = asked
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(fused, name, value)
+        if available is not None:
+            rnn._is_gpu_available = available
+
+
+_ASKED = ("check_cudnn_version", "check_compute_capability", "is_cuda_compute_capability_equal")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+# --- the model ---------------------------------------------------------------------------------------------
+
+
+def _model(keras: Any, request: dict[str, Any]) -> Any:
+    """The compiled model under the policy of the request."""
+    keras.config.set_dtype_policy(request["policy"])
+    keras.utils.set_random_seed(0)
+    with _without_drawing(keras):
+        model = _called(request) if request["function"] else _loaded(keras, request)
+    if not hasattr(model, "train_step"):
+        raise Mendable(
+            f"{request['model']} gave a {type(model).__name__}, which is not a Keras model",
+            "Return a compiled keras.Model",
+        )
+    if getattr(model, "optimizer", None) is None:
+        raise Mendable(
+            f"{request['model']} is not compiled: without optimizer and loss there is no train step",
+            "Call model.compile(optimizer, loss) before it is saved or returned",
+        )
+    return model
+
+
+@contextlib.contextmanager
+def _without_drawing(keras: Any) -> Iterator[None]:
+    """Initial values do not matter here, and drawing them compiles a program for each shape."""
+    from keras.src.initializers import random_initializers
+
+    base = random_initializers.RandomInitializer
+    subclasses = [
+        c for c in vars(random_initializers).values() if isinstance(c, type) and issubclass(c, base)
+    ]
+    kept = {c: c.__dict__["__call__"] for c in subclasses if "__call__" in c.__dict__}
+
+    def zeros(self: Any, shape: Any, dtype: Any = None) -> Any:
+        return keras.ops.zeros(shape, dtype=dtype)
+
+    for kind in kept:
+        kind.__call__ = zeros  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for kind, call in kept.items():
+            kind.__call__ = call  # type: ignore[method-assign]
+
+
+def _called(request: dict[str, Any]) -> Any:
+    sys.path.insert(0, os.getcwd())
+    module_name, function = request["model"].split(":", 1)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in function.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise Mendable(
+            f"{request['model']} cannot be imported: {_first_line(error)}",
+            "Give module:function, importable from this directory",
+        ) from error
+    try:
+        return found()
+    except Exception as error:
+        raise Mendable(
+            f"{request['model']}() failed on Keras' JAX backend: {_named(error)}",
+            "forecast compiles with XLA through JAX: the model must build with KERAS_BACKEND=jax",
+        ) from error
+
+
+def _loaded(keras: Any, request: dict[str, Any]) -> Any:
+    """A saved model, rebuilt under another policy: each layer that had the model's own policy gets the new
+    one; a layer of another policy (a float32 output) keeps it."""
+    from mpprof.errors import MpprofError
+    from mpprof.record.facts.saved_model import load_model
+
+    try:
+        saved = load_model(request["model"], request["imports"])
+    except MpprofError as error:
+        raise Mendable(error.what, error.next) from error
+    settings = saved.get_compile_config() if saved.optimizer is not None else None
+    if settings is None:
+        return saved
+    # A model under mixed_float16 is saved with its optimizer already wrapped.
+    optimizer = settings["optimizer"]
+    if optimizer.get("class_name") == "LossScaleOptimizer":
+        settings["optimizer"] = optimizer["config"]["inner_optimizer"]
+    config = _with_policy(saved.get_config(), _policy_of(saved), request["policy"])
+    model = type(saved).from_config(config)
+    if not model.built and saved.built:
+        model.build(saved.input_shape)
+    model.compile_from_config(settings)
+    return model
+
+
+def _policy_of(model: Any) -> str:
+    """The policy of most of the model's layers: what it was built under."""
+    names = [layer.dtype_policy.name for layer in model._flatten_layers() if layer is not model]
+    return max(set(names), key=names.count) if names else str(model.dtype_policy.name)
+
+
+def _with_policy(config: Any, old: str, new: str) -> Any:
+    if isinstance(config, dict):
+        if config.get("class_name") in ("DTypePolicy", "FloatDTypePolicy"):
+            name = config.get("config", {}).get("name")
+            return {**config, "config": {**config["config"], "name": new if name == old else name}}
+        return {key: _with_policy(value, old, new) for key, value in config.items()}
+    if isinstance(config, list):
+        return [_with_policy(value, old, new) for value in config]
+    return config
+
+
+def _data(keras: Any, model: Any, batch: int, stated: Sequence[Sequence[int]] | None) -> tuple[Any, Any]:
+    """Shapes and types of a batch: of the inputs, and of the targets that the loss takes."""
+    import jax
+
+    if getattr(model, "inputs", None):
+        symbolic = list(model.inputs)
+        shapes = [list(tensor.shape[1:]) for tensor in symbolic]
+        dtypes = [str(tensor.dtype) for tensor in symbolic]
+    elif stated:
+        shapes, dtypes = [list(shape) for shape in stated], ["float32"] * len(stated)
+    else:
+        raise Mendable(
+            "the model does not state the shape of its input", "Give --input-shape, without the batch"
+        )
+    if stated:
+        if len(stated) != len(shapes):
+            raise Mendable(f"{len(stated)} input shapes for a model of {len(shapes)} inputs")
+        shapes = [list(shape) for shape in stated]
+    if any(size is None for shape in shapes for size in shape):
+        raise Mendable(
+            f"a dimension of the input {tuple(shapes[0])} is not fixed",
+            "Give --input-shape, without the batch",
+        )
+    specs = [
+        jax.ShapeDtypeStruct((batch, *shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)
+    ]
+    inputs: Any = specs[0] if len(specs) == 1 else specs
+    if (
+        getattr(model, "inputs", None)
+        and len(specs) > 1
+        and isinstance(getattr(model, "_inputs_struct", None), dict)
+    ):
+        inputs = dict(zip(model._inputs_struct, specs, strict=True))
+    try:
+        predicted = model.compute_output_spec(_as_keras(keras, inputs))
+    except Exception as error:
+        raise Mendable(f"the model cannot be called on its input: {_first_line(error)}") from error
+    return inputs, _targets(jax, model, predicted)
+
+
+def _as_keras(keras: Any, specs: Any) -> Any:
+    return keras.tree.map_structure(lambda s: keras.KerasTensor(s.shape, dtype=str(s.dtype)), specs)
+
+
+def _targets(jax: Any, model: Any, predicted: Any) -> Any:
+    """A sparse loss takes one class index where the others take a value for each output."""
+    import keras
+
+    flat = keras.tree.flatten(predicted)
+    losses = (
+        keras.tree.flatten(getattr(model._compile_loss, "_user_loss", None)) if model._compile_loss else []
+    )
+    losses = losses if len(losses) == len(flat) else losses[:1] * len(flat)
+
+    def target(output: Any, loss: Any) -> Any:
+        name = loss if isinstance(loss, str) else getattr(loss, "name", None) or type(loss).__name__
+        if "sparse" in str(name).lower():
+            return jax.ShapeDtypeStruct(tuple(output.shape[:-1]), "int32")
+        return jax.ShapeDtypeStruct(tuple(output.shape), "float32")
+
+    made = [target(output, loss) for output, loss in zip(flat, losses or [None] * len(flat), strict=True)]
+    return keras.tree.pack_sequence_as(predicted, made)
+
+
+def _lowered(jax: Any, model: Any, inputs: Any, outputs: Any, device: Any) -> Any:
+    """The train step with optimizer and loss scaling, lowered for the card."""
+    from jax.sharding import SingleDeviceSharding
+
+    there = SingleDeviceSharding(device)
+
+    def zeros(spec: Any) -> Any:
+        return jax.numpy.zeros(spec.shape, spec.dtype)
+
+    def place(spec: Any) -> Any:
+        return jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=there)
+
+    try:
+        model._symbolic_build(data_batch=jax.tree_util.tree_map(zeros, (inputs, outputs)))
+        groups = (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            model.optimizer.variables,
+            model.metrics_variables,
+        )
+        state = tuple([place(variable) for variable in group] for group in groups)
+        data = jax.tree_util.tree_map(place, (inputs, outputs))
+
+        def train_step(state: Any, data: Any) -> Any:
+            return model.train_step(state, data)  # named so: the dump is filtered by it
+
+        traced = jax.jit(train_step, donate_argnums=0).trace(state, data)
+        return traced.lower(lowering_platforms=("cuda",))
+    except (Mendable, KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        raise Mendable(
+            f"the train step cannot be traced on JAX: {_named(error)}",
+            "forecast compiles with XLA through JAX: the model must train with KERAS_BACKEND=jax",
+        ) from error
+
+
+def _recurrent_layers(keras: Any, model: Any) -> list[str]:
+    kinds = (keras.layers.LSTM, keras.layers.GRU)
+    return [layer.name for layer in model._flatten_layers() if isinstance(layer, kinds)]
+
+
+def _facts(model: Any, batch: int) -> dict[str, Any]:
+    """The model as a run's record describes it."""
+    from mpprof.record.facts.layers import model_facts
+    from mpprof.store import formats
+
+    made: dict[str, Any] = formats.plain(model_facts(model, written=True))
+    return made
+
+
+def _bytes(variables: Sequence[Any]) -> int:
+    import numpy as np
+
+    sizes = {"bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+    return sum(
+        int(np.prod(v.shape)) * (sizes.get(str(v.dtype)) or np.dtype(str(v.dtype)).itemsize)
+        for v in variables
+    )
+
+
+# --- compiling ---------------------------------------------------------------------------------------------
+
+
+def _kept_or_compiled(
+    lowered: Any, source: bytes, request: dict[str, Any], folder: Path, dump: Path
+) -> dict[str, Any]:
+    """The compiled programs: from the cache where the same program was compiled for the same card before."""
+    told = hashlib.sha256(source)
+    told.update(json.dumps([request["target"], _plugin_version(), PROGRAMS, _KEPT_VERSION]).encode())
+    entry = Path(request["cache"]) / told.hexdigest() if request["cache"] else None
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        if entry is not None:
+            kept: dict[str, Any] = json.loads((entry / "programs.json").read_text())
+            for name in kept:
+                shutil.copyfile(entry / f"{name}.hlo", folder / f"{name}.hlo")
+            os.utime(entry)
+            return kept
+    programs: dict[str, Any] = {}
+    for name, options in PROGRAMS.items():
+        if programs and not _has_own_products(folder / "own.hlo"):
+            break  # every product is a library's already: the other program would be the same
+        _say(f"compiling ({'XLA' if name == 'own' else 'library'} products)")
+        programs[name] = _compiled(lowered, options, folder / f"{name}.hlo", dump)
+    if entry is not None:
+        with contextlib.suppress(OSError):  # keeping is an extra
+            _keep(entry, programs, folder)
+    return programs
+
+
+def _keep(entry: Path, programs: dict[str, Any], folder: Path) -> None:
+    """Place an entry whole or not at all, and let the oldest go."""
+    part = entry.with_name(f"part-{os.getpid()}-{entry.name}")
+    part.mkdir(parents=True, exist_ok=True)
+    for name in programs:
+        shutil.copyfile(folder / f"{name}.hlo", part / f"{name}.hlo")
+    (part / "programs.json").write_text(json.dumps(programs))
+    try:
+        part.rename(entry)
+    except OSError:  # another process was first
+        shutil.rmtree(part, ignore_errors=True)
+    entries = sorted(entry.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+    for old in entries[:-_MOST_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+_MOST_KEPT = 100  # some megabytes each
+_KEPT_VERSION = 1  # another one where what is kept changes
+
+
+def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> dict[str, Any]:
+    before = set(_modules(dump))
+    started = time.perf_counter_ns()
+    try:
+        compiled = lowered.compile(compiler_options=options) if options else lowered.compile()
+    except Exception as error:
+        raise Mendable(f"XLA cannot compile the train step for this card: {_first_line(error)}") from error
+    took = time.perf_counter_ns() - started
+    module = compiled.runtime_executable().hlo_modules()[0]
+    path.write_bytes(_hlo_proto(module.as_serialized_hlo_module_proto()))
+    memory = compiled.memory_analysis()
+    new = sorted(set(_modules(dump)) - before)
+    return {
+        "compile_ns": took,
+        "arguments_bytes": memory.argument_size_in_bytes,
+        "outputs_bytes": memory.output_size_in_bytes,
+        "aliased_bytes": memory.alias_size_in_bytes,
+        "temporaries_bytes": memory.temp_size_in_bytes,
+        "peak_bytes": getattr(memory, "peak_memory_in_bytes", None),
+        "kernels": _kernels(dump, new),
+    }
+
+
+def _has_own_products(path: Path) -> bool:
+    """Whether Triton compiles any product of the program (the kinds of its fusions: xla/service/gpu)."""
+    return re.search(rb"__triton_(?:nested_)?gemm", path.read_bytes()) is not None
+
+
+def _modules(dump: Path) -> list[str]:
+    return [path.name.split(".", 1)[0] for path in dump.glob(f"*.{_MODULE}.*thunk_sequence.txt")]
+
+
+def _kernels(dump: Path, modules: Sequence[str]) -> dict[str, list[str]]:
+    """The matrix instructions in the PTX of each instruction's kernel: by the instruction's name. One that is
+    not listed has no kernel of XLA's own."""
+    found: dict[str, list[str]] = {}
+    for module in modules:
+        by_entry: dict[str, list[str]] = {}
+        for path in dump.glob(f"{module}.{_MODULE}.*ptx"):
+            text = path.read_text(errors="replace")
+            entries = _ENTRY.findall(text)
+            used = sorted(set(MATRIX_INSTRUCTIONS.findall(text)))
+            for entry in entries:
+                by_entry[entry] = used if len(entries) == 1 else _of_entry(text, entry)
+        kernel_of: dict[int, str] = {}
+        for path in dump.glob(f"{module}.{_MODULE}.thunk_sequence.txt"):
+            kernel_of |= {int(id): kernel for id, kernel in _THUNK.findall(path.read_text())}
+        for path in dump.glob(f"{module}.{_MODULE}.thunk_metadata.txt"):
+            for instruction, id in _ANNOTATED.findall(path.read_text()):
+                kernel = kernel_of.get(int(id))
+                if kernel in by_entry:
+                    found[instruction] = by_entry[kernel]
+    return found
+
+
+def _of_entry(text: str, entry: str) -> list[str]:
+    """The instructions between this entry and the next."""
+    begin = re.search(rf"\.entry\s+{re.escape(entry)}\b", text)
+    assert begin is not None
+    after = _ENTRY.search(text, begin.end())
+    return sorted(set(MATRIX_INSTRUCTIONS.findall(text[begin.end() : after.start() if after else len(text)])))
+
+
+_STACK_FRAMES = 17
+"""`HloModuleProto.stack_frame_index`: paths of this machine's files, which nothing here reads."""
+
+
+def _hlo_proto(module: bytes) -> bytes:
+    """An HloProto around an HloModuleProto (field 1), without the paths of source files."""
+    kept = b"".join(field for number, field in _split(module) if number != _STACK_FRAMES)
+    return b"\x0a" + _varint(len(kept)) + kept
+
+
+def _split(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields of a protobuf message, each with its bytes as they stand there."""
+    at = 0
+    while at < len(message):
+        begin = at
+        key, at = _read_varint(message, at)
+        wire = key & 7
+        if wire == 2:
+            size, at = _read_varint(message, at)
+            at += size
+        elif wire == 0:
+            _, at = _read_varint(message, at)
+        else:
+            at += 8 if wire == 1 else 4
+        yield key >> 3, message[begin:at]
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+        if byte < 0x80:
+            return value, at
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while True:
+        value, low = value >> 7, value & 0x7F
+        made.append(low | (0x80 if value else 0))
+        if not value:
+            return bytes(made)
+
+
+def _first_line(error: BaseException) -> str:
+    """Of what an error says, without a period at its end: it stands within a sentence."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_first_line(error)}"
+
+
+def _say(phase: str) -> None:
+    print(json.dumps({"phase": phase}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

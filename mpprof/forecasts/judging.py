@@ -1,0 +1,318 @@
+"""From what a child compiled to a `CardForecast`."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from mpprof.analysis.kernels.placement_ops import products
+from mpprof.forecasts import bounds, deciding
+from mpprof.forecasts.deciding import Asked, Decision, Program
+from mpprof.forecasts.targets import Card
+from mpprof.model.forecast import (
+    Band,
+    CardForecast,
+    ForecastKernel,
+    ForecastMemory,
+    ForecastSpeedup,
+    Obstacle,
+)
+from mpprof.model.frozen import frozen
+from mpprof.model.kernels import MATMUL_FAMILIES
+from mpprof.model.run import ModelFacts
+from mpprof.traces.common.hlo_program import Launch, launches
+
+NOT_INCLUDED = (
+    "the workspaces of cuDNN's convolutions, which it chooses on the card",
+    "what the framework's allocator and the CUDA context take beside the step",
+)
+_ALWAYS_UNKNOWN = (
+    "the input pipeline and the host: a step that waits for them gains nothing from a faster card",
+    "TensorFlow without XLA: the step that is compiled here is the one of jit_compile=True",
+)
+
+CALIBRATED = (7, 0)
+FLOAT32_CONVOLUTIONS = Band(1.3, 1.6)
+NARROW_CONVOLUTIONS = Band(1.8, 2.5)
+"""Measured step over roofline time, published for V100: float32 convolutional networks, and ResNet-like ones
+in 16 bits (Nouamane Laanait's and NVIDIA's V100 figures for ResNet-50 at batches of 128 and 256)."""
+_LARGEST_FILTER = 3
+_FEWEST_CHANNELS = 16
+_MOSTLY = 0.9
+
+
+@frozen
+class Compiled:
+    """What the child gave for one card and policy: `result.json`, and the programs' HloProtos by name."""
+
+    result: Mapping[str, Any]
+    programs: Mapping[str, bytes]
+
+
+@frozen
+class _Judged:
+    """One program with what is decided of it."""
+
+    program: Program
+    asked: dict[int, Asked]
+    decisions: tuple[Decision, ...]
+
+
+def card_forecast(
+    compiled: Compiled, card: Card, model: ModelFacts | None, float32: Compiled | None
+) -> CardForecast:
+    """The forecast of one card and policy. `float32`: the same model and card in float32, for the speedup;
+    None where that was not compiled."""
+    result = compiled.result
+    source = launches(compiled.programs["source"])
+    own, library = _both(compiled, source, card, model)
+    kernels = tuple(_kernel(own, at, card) for at in range(len(own.program.launches)))
+    at_least = _at_least(own, library, card)
+    model_flops = sum(kernel.flops or 0.0 for kernel in kernels)
+    shares = _shares(kernels, model_flops)
+    return CardForecast(
+        card=card.name,
+        policy=str(result["policy"]),
+        batch_size=int(result["batch_size"]),
+        memory=_memory(result),
+        card_memory_bytes=card.memory_bytes,
+        at_least_ns=at_least,
+        typical_ns=_typical(own, card, str(result["policy"])),
+        speedup=_speedup(at_least, own, card, str(result["policy"]), float32, model),
+        can_ratio=shares[0],
+        cannot_ratio=shares[1],
+        open_ratio=shares[2],
+        decided_ratio=shares[3],
+        model_flops=model_flops,
+        executed_flops=sum(kernel.executed_flops or 0.0 for kernel in kernels),
+        kernels=kernels,
+        obstacles=_obstacles(kernels, model_flops),
+        unknown=_unknown(result, kernels),
+        compile_ns=sum(int(one["compile_ns"]) for one in result["programs"].values()),
+    )
+
+
+def _both(
+    compiled: Compiled, source: Sequence[Launch], card: Card, model: ModelFacts | None
+) -> tuple[_Judged, _Judged | None]:
+    programs = {
+        name: deciding.program(
+            launches(compiled.programs[name]), compiled.result["programs"][name]["kernels"], model
+        )
+        for name in ("own", "library")
+        if name in compiled.programs
+    }
+    own, library = programs["own"], programs.get("library")
+    first = _judged(own, library, source, card, compiled.result)
+    second = _judged(library, own, source, card, compiled.result) if library is not None else None
+    return first, second
+
+
+def _judged(
+    program: Program, other: Program | None, source: Sequence[Launch], card: Card, result: Mapping[str, Any]
+) -> _Judged:
+    asked = deciding.asked(source, program)
+    recurrent = frozenset(result["recurrent_layers"])
+    decisions = tuple(
+        deciding.decide(at, program, other, card, str(result["policy"]), asked, recurrent)
+        for at in range(len(program.launches))
+    )
+    return _Judged(program, asked, decisions)
+
+
+def _kernel(judged: _Judged, at: int, card: Card) -> ForecastKernel:
+    work, decision = judged.program.launches[at], judged.decisions[at]
+    matrix = decision.family in MATMUL_FAMILIES
+    wanted = judged.asked.get(at)
+    count = 1 if work.count is None else work.count
+    asked = wanted.flops if wanted else 0.0
+    executed = (deciding.asked_flops(work) or 0.0) * count or asked
+    return ForecastKernel(
+        name=work.hlo.name,
+        op=work.hlo.op_name,
+        layers=judged.program.owners.layers_of(at),
+        phase=judged.program.owners.phase_of(at),
+        family=decision.family,
+        placement=decision.placement,
+        precision=decision.precision,
+        evidence=decision.evidence,
+        reason=deciding.OBSTACLES[decision.obstacle][0] if decision.obstacle else _settled(decision),
+        obstacle=decision.obstacle,
+        instruction=decision.instruction,
+        count=work.count,
+        flops=asked if matrix else None,
+        executed_flops=executed if matrix else None,
+        bytes=(work.read_bytes + work.written_bytes) * count,
+        at_least_ns=bounds.at_least_ns(work, _rate(decision, card), card),
+    )
+
+
+def _settled(decision: Decision) -> str:
+    if decision.placement != "tensor_core":
+        return "it multiplies no matrices"
+    if decision.evidence == "ptx":
+        return f"XLA's own kernel has {decision.instruction}, and the library's call is on the same types"
+    return "a library's call on types and sizes for which it uses the matrix units"
+
+
+def _rate(decision: Decision, card: Card) -> float:
+    return bounds.fastest_rate(decision.placement, decision.precision, card, bounds.peaks_of(card))
+
+
+# --- time --------------------------------------------------------------------------------------------------
+
+
+def _at_least(own: _Judged, library: _Judged | None, card: Card) -> float:
+    def parts(judged: _Judged) -> list[tuple[object, float]]:
+        return [
+            (judged.program.part(at), bounds.at_least_ns(work, _rate(judged.decisions[at], card), card))
+            for at, work in enumerate(judged.program.launches)
+        ]
+
+    each = bounds.of_either(parts(own), parts(library) if library else None)
+    read = min(
+        bounds.traffic_bytes(judged.program.launches, card.l2_bytes)
+        for judged in (own, library)
+        if judged is not None
+    )
+    return max(each, read / card.bandwidth_bytes_per_s * 1e9)
+
+
+def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
+    """The roofline time of a step; with `slowest`, on the slower of the units where the card may choose."""
+    peaks = bounds.peaks_of(card)
+    pick = bounds.slowest_rate if slowest else bounds.fastest_rate
+    return sum(
+        bounds.ideal_ns(work, pick(decision.placement, decision.precision, card, peaks), card)
+        for work, decision in zip(judged.program.launches, judged.decisions, strict=True)
+    )
+
+
+def _speedup(
+    at_least: float,
+    own: _Judged,
+    card: Card,
+    policy: str,
+    float32: Compiled | None,
+    model: ModelFacts | None,
+) -> ForecastSpeedup | None:
+    if float32 is None or policy == "float32" or at_least <= 0:
+        return None
+    source = launches(float32.programs["source"])
+    programs = [judged for judged in _both(float32, source, card, model) if judged is not None]
+    slowest = max(_ideal(judged, card, slowest=True) for judged in programs)
+    before, after = _typical(programs[0], card, "float32"), _typical(own, card, policy)
+    typical = Band(before.low / after.high, before.high / after.low) if before and after else None
+    return ForecastSpeedup("float32", bounds.FLOAT32_OVER_IDEAL * slowest / at_least, typical)
+
+
+def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
+    """The range of measured steps of this kind of model on this card; None where none was published."""
+    if card.compute_capability != CALIBRATED or "bfloat16" in policy or not _like_resnet(own):
+        return None
+    ideal = _ideal(own, card, slowest=False)
+    times = FLOAT32_CONVOLUTIONS if policy == "float32" else NARROW_CONVOLUTIONS
+    return Band(times.low * ideal, times.high * ideal)
+
+
+def _like_resnet(own: _Judged) -> bool:
+    """Whether nearly all matrix work is convolutions with small filters and many channels."""
+    whole = like = 0.0
+    for at, work in enumerate(own.program.launches):
+        flops = own.asked[at].flops if at in own.asked else 0.0
+        whole += flops
+        if own.decisions[at].family.startswith("conv") and work.groups == 1 and _small(work):
+            like += flops
+    return whole > 0 and like >= _MOSTLY * whole
+
+
+def _small(work: Launch) -> bool:
+    inside = products(work.hlo)
+    shapes = (inside[0] if inside else work.hlo).operand_shapes[:2]
+    result = (inside[0] if inside else work.hlo).shape
+    filters = min(
+        [*shapes, result], key=lambda shape: prod(sorted(shape)[:-2]) if len(shape) > 2 else 1 << 60
+    )
+    spatial = sorted(filters)[:-2]
+    return bool(spatial) and max(spatial) <= _LARGEST_FILTER and sorted(filters)[-2] >= _FEWEST_CHANNELS
+
+
+# --- memory ------------------------------------------------------------------------------------------------
+
+
+def _memory(result: Mapping[str, Any]) -> ForecastMemory:
+    programs = list(result["programs"].values())
+    first = programs[0]
+    temporaries = [float(one["temporaries_bytes"]) for one in programs]
+    peaks = [
+        float(one["peak_bytes"] or one["arguments_bytes"] + one["temporaries_bytes"]) for one in programs
+    ]
+    return ForecastMemory(
+        arguments_bytes=int(first["arguments_bytes"]),
+        outputs_bytes=int(first["outputs_bytes"]) - int(first["aliased_bytes"]),
+        temporaries_bytes=Band(min(temporaries), max(temporaries)),
+        peak_bytes=Band(min(peaks), max(peaks)),
+        not_included=NOT_INCLUDED,
+    )
+
+
+# --- what is in the way ------------------------------------------------------------------------------------
+
+
+def _shares(
+    kernels: Sequence[ForecastKernel], whole: float
+) -> tuple[float, float, float, float] | tuple[None, None, None, None]:
+    """Shares of the model's matrix operations: can, cannot, open; and decided."""
+    if whole <= 0:
+        return (None,) * 4
+    sums: dict[str, float] = defaultdict(float)
+    decided = 0.0
+    for kernel in kernels:
+        flops = kernel.flops or 0.0
+        decided += flops if kernel.evidence != "decided on the card" else 0.0
+        if kernel.placement == "cuda_core":
+            sums["cannot"] += flops
+        elif kernel.placement == "tensor_core" or kernel.obstacle in ("choice", "size"):
+            sums["can"] += flops
+        else:
+            sums["open"] += flops
+    return sums["can"] / whole, sums["cannot"] / whole, sums["open"] / whole, decided / whole
+
+
+def _obstacles(kernels: Sequence[ForecastKernel], whole: float) -> tuple[Obstacle, ...]:
+    flops: dict[str, float] = defaultdict(float)
+    layers: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for kernel in kernels:
+        if kernel.obstacle and kernel.obstacle != "choice":
+            flops[kernel.obstacle] += kernel.flops or 0.0
+            for layer in kernel.layers[:1]:
+                layers[kernel.obstacle][layer] += kernel.flops or 0.0
+    found = [
+        Obstacle(
+            code,
+            *deciding.OBSTACLES[code],
+            tuple(sorted(layers[code], key=lambda layer: -layers[code][layer])),
+            amount / whole if whole else 0.0,
+        )
+        for code, amount in flops.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.flops_ratio))
+
+
+def _unknown(result: Mapping[str, Any], kernels: Sequence[ForecastKernel]) -> tuple[str, ...]:
+    said = list(_ALWAYS_UNKNOWN)
+    if result["recurrent_layers"]:
+        names = ", ".join(result["recurrent_layers"])
+        said.insert(0, f"{names}: on a card cuDNN would run it in place of the loop that was compiled")
+    if any(kernel.count is None for kernel in kernels):
+        said.append("a loop whose number of turns the program does not state: counted once")
+    return tuple(said)
+
+
+def policies(text: str) -> tuple[str, ...]:
+    """The policies of a comma-separated list, float32 first: it is what the others are compared with."""
+    named = tuple(dict.fromkeys(part for part in re.split(r"[,\s]+", text) if part))
+    return ("float32", *(name for name in named if name != "float32"))

@@ -1,0 +1,119 @@
+"""What a card that is not here would do with a train step: `mpprof.forecast/1` in types."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mpprof.model.account import Phase
+from mpprof.model.frozen import frozen
+from mpprof.model.kernels import Family, Placement, Precision
+
+Evidence = Literal["ptx", "library", "hlo", "decided on the card"]
+"""What a placement rests on: the kernel's machine instructions; a library's documented rule for operands of
+these types and sizes; the compiled program's types; or nothing before the card itself has chosen."""
+
+
+@frozen
+class Band:
+    """Between what the two programs need; equal ends where they agree."""
+
+    low: float
+    high: float
+
+
+@frozen
+class ForecastKernel:
+    """One instruction that runs in a step, with all its executions.
+
+    `flops` are the model's own matrix operations that it does, `executed_flops` those with padding; None: it
+    multiplies no matrices. `at_least_ns` is a bound, not an estimate. `reason` says why the placement is so.
+    """
+
+    name: str
+    op: str
+    layers: tuple[str, ...]
+    phase: Phase
+    family: Family
+    placement: Placement
+    precision: Precision
+    evidence: Evidence
+    reason: str
+    obstacle: str  # code of what keeps it off the matrix units, "" for nothing
+    instruction: str | None
+    count: int | None  # executions in a step; None: a loop whose turns the program does not state
+    flops: float | None
+    executed_flops: float | None
+    bytes: float
+    at_least_ns: float
+
+
+@frozen
+class ForecastMemory:
+    """Device memory of the step, by XLA's own buffer assignment. `not_included` names what it leaves out."""
+
+    arguments_bytes: int
+    outputs_bytes: int
+    temporaries_bytes: Band
+    peak_bytes: Band
+    not_included: tuple[str, ...]
+
+
+@frozen
+class Obstacle:
+    """What keeps matrix work off the matrix units: `flops_ratio` of the model's matrix operations."""
+
+    code: str
+    reason: str
+    remedy: str
+    layers: tuple[str, ...]
+    flops_ratio: float
+
+
+@frozen
+class ForecastSpeedup:
+    """Over the same model in float32 on the same card. `at_most` is a bound under `assumed`."""
+
+    over: str
+    at_most: float
+    typical: Band | None
+
+
+@frozen
+class CardForecast:
+    """One card and policy.
+
+    `at_least_ns`: no step can be shorter. `typical_ns` None: no published measurement covers this kind of
+    model on this card. `can_ratio`, `cannot_ratio` and `open_ratio` share the model's matrix operations:
+    those that can use the matrix units, those that cannot, and those that nothing here decides.
+    They sum to 1.
+    `decided_ratio`: the share whose unit is decided before the card chooses. All four are None for a model
+    that multiplies no matrices.
+    """
+
+    card: str
+    policy: str
+    batch_size: int
+    memory: ForecastMemory
+    card_memory_bytes: int
+    at_least_ns: float
+    typical_ns: Band | None
+    speedup: ForecastSpeedup | None
+    can_ratio: float | None
+    cannot_ratio: float | None
+    open_ratio: float | None
+    decided_ratio: float | None
+    model_flops: float
+    executed_flops: float
+    kernels: tuple[ForecastKernel, ...]
+    obstacles: tuple[Obstacle, ...]
+    unknown: tuple[str, ...]
+    compile_ns: int
+
+
+@frozen
+class Forecast:
+    """What `mpprof forecast` says: one `CardForecast` for each card and policy, in the order asked for."""
+
+    model: str
+    runs: tuple[CardForecast, ...]
+    versions: dict[str, str]

@@ -1,0 +1,209 @@
+"""`mpprof.forecast/1`: the forecast as a JSON document, and as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mpprof.model import quantities
+from mpprof.model.forecast import Band, CardForecast, Forecast, ForecastKernel, Obstacle
+from mpprof.report import words
+
+SCHEMA = "mpprof.forecast/1"
+_MOST_LAYERS = 4
+_LEAST_RATIO = 0.001
+"""Obstacles that hold up less of the matrix operations are counted, not listed."""
+_COLUMNS = ("policy", "matrix units", "no faster than", "typical step", "speedup", "peak memory")
+
+
+def document(forecast: Forecast) -> dict[str, Any]:
+    """The forecast as JSON. Null: not known, or not a question (a model without matrix work)."""
+    return {
+        "schema": SCHEMA,
+        "model": forecast.model,
+        "versions": forecast.versions,
+        "runs": [_run(run) for run in forecast.runs],
+    }
+
+
+def _run(run: CardForecast) -> dict[str, Any]:
+    memory = run.memory
+    return {
+        "card": run.card,
+        "policy": run.policy,
+        "batch": run.batch_size,
+        "memory": {
+            "arguments_bytes": memory.arguments_bytes,
+            "outputs_bytes": memory.outputs_bytes,
+            "temporaries_bytes": _band(memory.temporaries_bytes),
+            "peak_bytes": _band(memory.peak_bytes),
+            "card_bytes": run.card_memory_bytes,
+            "not_included": list(memory.not_included),
+        },
+        "step_ns": {"at_least": run.at_least_ns, "typical": _band(run.typical_ns)},
+        "speedup": None
+        if run.speedup is None
+        else {
+            "over": run.speedup.over,
+            "at_most": run.speedup.at_most,
+            "typical": _band(run.speedup.typical),
+        },
+        "decided_ratio": run.decided_ratio,
+        "matrix_units": {"can": run.can_ratio, "cannot": run.cannot_ratio, "open": run.open_ratio},
+        "flops": run.model_flops,
+        "executed_flops": run.executed_flops,
+        "kernels": [_kernel(kernel) for kernel in run.kernels],
+        "obstacles": [_obstacle(obstacle) for obstacle in run.obstacles],
+        "unknown": list(run.unknown),
+        "compile_ns": run.compile_ns,
+    }
+
+
+def _band(band: Band | None) -> dict[str, float] | None:
+    return None if band is None else {"low": band.low, "high": band.high}
+
+
+def _kernel(kernel: ForecastKernel) -> dict[str, Any]:
+    return {
+        "name": kernel.name,
+        "op": kernel.op,
+        "layers": list(kernel.layers),
+        "phase": kernel.phase,
+        "family": kernel.family,
+        "placement": kernel.placement,
+        "precision": kernel.precision,
+        "evidence": kernel.evidence,
+        "reason": kernel.reason,
+        "instruction": kernel.instruction,
+        "count": kernel.count,
+        "flops": kernel.flops,
+        "executed_flops": kernel.executed_flops,
+        "bytes": kernel.bytes,
+        "at_least_ns": kernel.at_least_ns,
+    }
+
+
+def _obstacle(obstacle: Obstacle) -> dict[str, Any]:
+    return {
+        "code": obstacle.code,
+        "reason": obstacle.reason,
+        "remedy": obstacle.remedy or None,
+        "layers": list(obstacle.layers),
+        "flops_ratio": obstacle.flops_ratio,
+    }
+
+
+# --- text --------------------------------------------------------------------------------------------------
+
+
+def text(forecast: Forecast) -> str:
+    """The table by card and policy, what is in the way with its remedy, and what is not forecast."""
+    batch = forecast.runs[0].batch_size if forecast.runs else 0
+    lines = [
+        f"{words.plain(forecast.model)}, batch {batch}: forecast of the train step as XLA compiles it",
+        "",
+        *_table(forecast.runs),
+        "",
+        *_notes(forecast.runs),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(runs: Sequence[CardForecast]) -> list[str]:
+    cells = [_COLUMNS, *map(_cells, runs)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(_COLUMNS))]
+    lines = [_padded(_COLUMNS, widths)]
+    for at, run in enumerate(runs):
+        if at == 0 or run.card != runs[at - 1].card:
+            lines.append(f"{run.card}, {quantities.format_bytes(run.card_memory_bytes)}")
+        lines.append(_padded(cells[at + 1], widths))
+    return lines
+
+
+def _padded(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _cells(run: CardForecast) -> tuple[str, ...]:
+    bound = quantities.format_ns(run.at_least_ns)
+    return (run.policy, _units(run), bound, _times(run.typical_ns), _gain(run), _peak(run))
+
+
+def _units(run: CardForecast) -> str:
+    """Shares of the matrix operations: those that can use the matrix units, cannot, or are open."""
+    if run.can_ratio is None:
+        return "no matrix work"
+    shares = (("can", run.can_ratio), ("cannot", run.cannot_ratio), ("open", run.open_ratio))
+    return ", ".join(
+        f"{quantities.format_ratio(share)} {word}" for word, share in shares if share and share >= 5e-4
+    )
+
+
+def _times(band: Band | None) -> str:
+    if band is None:
+        return "not known"
+    return f"{quantities.format_ns(band.low)} to {quantities.format_ns(band.high)}"
+
+
+def _gain(run: CardForecast) -> str:
+    if run.speedup is None:
+        return ""
+    most = f"at most {run.speedup.at_most:.1f}x"
+    typical = run.speedup.typical
+    return f"{typical.low:.1f}x to {typical.high:.1f}x, {most}" if typical else most
+
+
+def _peak(run: CardForecast) -> str:
+    peak = run.memory.peak_bytes
+    low, high = quantities.format_bytes(peak.low), quantities.format_bytes(peak.high)
+    size = low if low == high else f"{low} to {high}"
+    return f"{size}, more than the card has" if peak.low > run.card_memory_bytes else size
+
+
+def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
+    yield "What keeps matrix operations off the matrix units, or leaves it open:"
+    told = False
+    for obstacle, where in _by_obstacle(runs):
+        told = True
+        yield f"  {obstacle.reason}"
+        for place, one in where:
+            share = quantities.format_ratio(one.flops_ratio)
+            yield f"    {place}: {share} of the matrix operations ({_layers(one.layers)})"
+        if obstacle.remedy:
+            yield f"    do: {obstacle.remedy}"
+    if not told:
+        yield "  nothing"
+    yield ""
+    yield "How to read it:"
+    yield "  no faster than: a bound from bytes and operations, never an estimate of the time."
+    if any(run.speedup for run in runs):
+        yield "  at most: over float32 kernels that take 1.6 times their roofline time, the most published."
+    if any(run.typical_ns for run in runs):
+        yield "  typical: from published V100 steps of convolutional networks; for no other kind or card."
+    yield "  open: decided on the card, which times XLA's kernels against the libraries'."
+    for left_out in runs[0].memory.not_included if runs else ():
+        yield f"  memory leaves out {left_out}."
+    yield ""
+    yield "Not forecast:"
+    for line in dict.fromkeys(line for run in runs for line in run.unknown):
+        yield f"  {line}"
+
+
+def _by_obstacle(
+    runs: Sequence[CardForecast],
+) -> list[tuple[Obstacle, list[tuple[str, Obstacle]]]]:
+    """Each obstacle once, with the cards and policies where it counts."""
+    found: dict[str, tuple[Obstacle, list[tuple[str, Obstacle]]]] = {}
+    for run in runs:
+        for obstacle in run.obstacles:
+            if obstacle.flops_ratio >= _LEAST_RATIO:
+                entry = found.setdefault(obstacle.code, (obstacle, []))
+                entry[1].append((f"{run.card}, {run.policy}", obstacle))
+    return list(found.values())
+
+
+def _layers(names: Sequence[str]) -> str:
+    if not names:
+        return "of no layer"
+    more = len(names) - _MOST_LAYERS
+    return ", ".join(names[:_MOST_LAYERS]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,348 @@
+"""A compiled program as the work that it launches: each instruction that runs, how often, what it moves.
+
+`hlo` reads single instructions that a trace asks for; here a whole program is walked from its entry, into
+calls and as often as its loops turn. Field numbers: xla/service/hlo.proto and xla/xla_data.proto.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from mpprof.errors import UnreadableError
+from mpprof.model.frozen import frozen
+from mpprof.model.trace import HloInstruction
+from mpprof.traces.common import walk
+from mpprof.traces.common.hlo import (
+    Shape,
+    _build,
+    _fields,
+    _index,
+    _Instruction,
+    _messages,
+    _Module,
+    _parse,
+    _varints,
+)
+from mpprof.traces.common.planes import one
+
+_PASSED_ON = frozenset(
+    [
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "after-all",
+        "opt-barrier",
+        "partition-id",
+        "iota",
+        "domain",
+    ]
+)
+"""Opcodes that launch nothing: they name a value or a part of one."""
+_SLICES = frozenset(("slice", "dynamic-slice", "gather"))
+_DEPTH = 16
+_SIZES = {
+    "pred": 1.0, "s8": 1.0, "u8": 1.0, "s16": 2.0, "u16": 2.0, "s32": 4.0, "u32": 4.0, "s64": 8.0, "u64": 8.0,
+    "f16": 2.0, "bf16": 2.0, "f32": 4.0, "f64": 8.0, "c64": 8.0, "c128": 16.0, "s4": 0.5, "u4": 0.5,
+    "s2": 0.25, "u2": 0.25, "f4e2m1fn": 0.5,
+}  # fmt: skip
+
+
+Value = tuple[int, int]
+"""A value of a program: the id of the instruction that makes it, and which part of its result it is."""
+
+
+@frozen
+class Launch:
+    """One instruction that runs. `count`: how often in one execution of the program; None: a loop whose
+    number of turns is not stated. Bytes are of one execution: what it must read and write, less what it skips
+    of an operand that it only slices. `flops` leaves out the zeros that a strided gradient puts in.
+    `reads` and `writes`: which values, by key, and how many bytes of each."""
+
+    hlo: HloInstruction
+    count: int | None
+    flops: float | None
+    in_loop: bool
+    reads: tuple[tuple[Value, float], ...]
+    writes: tuple[tuple[Value, float], ...]
+    groups: int = 1  # of a convolution: 1 where each output channel sees every input channel
+    window: tuple[tuple[int, int], ...] = ()  # of a convolution: size and stride along each axis
+
+    @property
+    def read_bytes(self) -> float:
+        return sum(size for _, size in self.reads)
+
+    @property
+    def written_bytes(self) -> float:
+        return sum(size for _, size in self.writes)
+
+
+def launches(proto: bytes) -> tuple[Launch, ...]:
+    """The work of the program in an HloProto, in the order in which it runs where the program states that.
+    Raises `UnreadableError` where the bytes hold no program."""
+    buffer = np.frombuffer(proto, np.uint8)
+    module = _index(buffer, 0, len(buffer))
+    entry = _entry(module)
+    if entry is None:
+        raise UnreadableError("no compiled program in these bytes")
+    return tuple(_walk(module, entry, _Place(1, False, 0, _schedule(module))))
+
+
+@frozen
+class _Place:
+    """Where the walk is: how often it runs here, whether in a loop, how deep, and the order of everything."""
+
+    count: int | None
+    in_loop: bool
+    depth: int
+    order: Mapping[int, Mapping[int, int]]  # by computation, the place of each instruction
+
+    def inside(self, turns: int | None = 1, *, loop: bool = False) -> _Place:
+        count = None if turns is None or self.count is None else self.count * turns
+        return _Place(count, self.in_loop or loop, self.depth + 1, self.order)
+
+
+def _module_fields(module: _Module, wanted: int) -> walk.Fields | None:
+    proto = walk.scan(module.buffer, one(0), one(len(module.buffer)), 1 << 1)
+    start, end, _ = _messages(proto, 1)
+    return walk.scan(module.buffer, start, end, wanted) if len(start) else None
+
+
+def _entry(module: _Module) -> int | None:
+    fields = _module_fields(module, 1 << 6)
+    if fields is None:
+        return None
+    stated = fields.value[(fields.number == 6) & (fields.wire == 0)]
+    return int(stated[0]) if len(stated) and int(stated[0]) in module.computations else None
+
+
+def _schedule(module: _Module) -> dict[int, dict[int, int]]:
+    """`HloModuleProto.schedule`: a map from computations to the ids of their instructions, in order."""
+    fields = _module_fields(module, 1 << 7)
+    order: dict[int, dict[int, int]] = {}
+    if fields is None:
+        return order
+    starts, ends, _ = _messages(fields, 7)
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        for number, wire, value, size in _fields(module.buffer, start, end):
+            if (number, wire) != (1, 2):
+                continue
+            entry = _fields(module.buffer, value, value + size)
+            key = next((v for n, w, v, _ in entry if (n, w) == (1, 0)), 0)
+            for n, w, v, s in entry:
+                if (n, w) == (2, 2):
+                    ids = _varints(module.buffer, _fields(module.buffer, v, v + s), 1)
+                    order[key] = {id: at for at, id in enumerate(ids)}
+    return order
+
+
+def _walk(module: _Module, computation: int, place: _Place) -> Iterator[Launch]:
+    if place.depth > _DEPTH:
+        return
+    instructions = [_parse(module, *span) for span in module.computations.get(computation, ())]
+    order = place.order.get(computation, {})
+    instructions.sort(key=lambda made: order.get(made.id, -1))
+    for made in instructions:
+        if made.opcode in _PASSED_ON or made.opcode.endswith("-done"):
+            continue
+        if made.opcode in ("call", "async-start"):
+            for id in made.called:
+                yield from _walk(module, id, place.inside())
+        elif made.opcode == "while":
+            for id in made.called:
+                yield from _walk(module, id, place.inside(_turns(made), loop=True))
+        elif made.opcode == "conditional":
+            # One branch runs, and nothing says which: the least that any of them does.
+            branches = [tuple(_walk(module, id, place.inside())) for id in made.called]
+            yield from min(branches, key=_weight, default=())
+        else:
+            yield _launch(module, made, place)
+
+
+def _weight(branch: Sequence[Launch]) -> float:
+    return sum(work.read_bytes + work.written_bytes for work in branch)
+
+
+def _turns(made: _Instruction) -> int | None:
+    try:
+        turns = json.loads(made.backend_config)["known_trip_count"]["n"]
+        return int(turns)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _launch(module: _Module, made: _Instruction, place: _Place) -> Launch:
+    reads, writes = _moved(module, made)
+    hlo = _build(module, made, 0)
+    return Launch(
+        hlo,
+        place.count,
+        _own_flops(module, made, hlo),
+        place.in_loop,
+        reads,
+        writes,
+        _groups(module, made),
+        _window(module, made),
+    )
+
+
+def _window(module: _Module, made: _Instruction) -> tuple[tuple[int, int], ...]:
+    found = []
+    for number, wire, value, size in made.window or ():
+        if (number, wire) == (1, 2):
+            stated = {n: v for n, w, v, _ in _fields(module.buffer, value, value + size) if w == 0}
+            found.append((max(1, stated.get(1, 1)), max(1, stated.get(2, 1))))
+    return tuple(found)
+
+
+def _groups(module: _Module, made: _Instruction) -> int:
+    """`feature_group_count` of a convolution or of the library call that is one."""
+    if made.convolution is None:
+        return 1
+    start, end = module.by_id[made.id]
+    fields = _fields(module.buffer, start, end)
+    stated = (value for number, wire, value, _ in fields if (number, wire) == (50, 0))
+    return max(1, next(stated, 1))
+
+
+# --- bytes -------------------------------------------------------------------------------------------------
+
+_Sizes = tuple[tuple[Value, float], ...]
+
+
+def _value(module: _Module, id: int) -> tuple[Value, Shape]:
+    """The value that an operand is, seen through those that only name it, and its shape."""
+    part, shape = 0, Shape()
+    for turn in range(_DEPTH):
+        if id not in module.by_id:
+            break
+        made = _parse(module, *module.by_id[id])
+        shape = made.shape if turn == 0 else shape
+        if made.opcode == "get-tuple-element" and made.operands:
+            part, id = _tuple_index(module, id), made.operands[0]
+        elif made.opcode == "bitcast" and made.operands:
+            id = made.operands[0]
+        else:
+            break
+    return (id, part), shape
+
+
+def _tuple_index(module: _Module, id: int) -> int:
+    fields = _fields(module.buffer, *module.by_id[id])
+    return next((value for number, wire, value, _ in fields if (number, wire) == (13, 0)), 0)
+
+
+def _moved(module: _Module, made: _Instruction) -> tuple[_Sizes, _Sizes]:
+    """What an instruction reads and writes; an operand that it names twice is read once."""
+    operands = [_value(module, id) for id in made.operands]
+    parts = _results(made)
+    results = parts.parts or (parts,)
+    writes = {(made.id, at): size_bytes(part) for at, part in enumerate(results)}
+    if made.opcode in _SLICES and operands:
+        taken = min(sum(writes.values()), size_bytes(operands[0][1]))
+        return ((operands[0][0], taken), *((v, size_bytes(s)) for v, s in operands[1:])), tuple(
+            writes.items()
+        )
+    if made.opcode == "dynamic-update-slice" and len(operands) > 1:
+        update = size_bytes(operands[1][1])
+        return ((operands[1][0], update),), (((made.id, 0), update),)
+    reads = {value: size_bytes(shape) for value, shape in operands}
+    if made.opcode == "fusion" and made.called:
+        _spare(module, made, operands, reads, writes)
+    return tuple(reads.items()), tuple(writes.items())
+
+
+def _spare(
+    module: _Module,
+    made: _Instruction,
+    operands: Sequence[tuple[Value, Shape]],
+    reads: dict[Value, float],
+    writes: dict[Value, float],
+) -> None:
+    """Take from `reads` what a fusion skips of operands that it only slices; and of a value that it updates
+    in place all but the update, read and written."""
+    inside = [_parse(module, *span) for span in module.computations.get(made.called[0], ())]
+    users: dict[int, list[_Instruction]] = {}
+    for inner in inside:
+        for id in set(inner.operands):
+            users.setdefault(id, []).append(inner)
+    for (value, shape), parameter in zip(
+        operands, _parameters(module, made.called[0], len(operands)), strict=True
+    ):
+        used = users.get(parameter.id, []) if parameter is not None else []
+        if parameter is None or not used or not all(_sliced(user, parameter.id) for user in used):
+            continue
+        whole, part = size_bytes(shape), sum(_slice_bytes(module, user) for user in used)
+        updates = any(user.opcode == "dynamic-update-slice" for user in used)
+        reads[value] = 0.0 if updates else min(whole, part)
+        same = next((key for key, size in writes.items() if updates and size == whole), None)
+        if same is not None:
+            writes[same] = min(whole, part)
+
+
+def _parameters(module: _Module, computation: int, count: int) -> list[_Instruction | None]:
+    """The parameters of a computation by their number, which is not the order in which it lists them."""
+    found: list[_Instruction | None] = [None] * count
+    for start, end in module.computations.get(computation, ()):
+        made = _parse(module, start, end)
+        if made.opcode == "parameter":
+            fields = _fields(module.buffer, start, end)
+            at = next((value for number, wire, value, _ in fields if (number, wire) == (9, 0)), 0)
+            if 0 <= at < count:
+                found[at] = made
+    return found
+
+
+def _sliced(user: _Instruction, id: int) -> bool:
+    first = bool(user.operands) and user.operands[0] == id and user.operands.count(id) == 1
+    return first and (user.opcode in _SLICES or user.opcode == "dynamic-update-slice")
+
+
+def _slice_bytes(module: _Module, user: _Instruction) -> float:
+    if user.opcode == "dynamic-update-slice" and len(user.operands) > 1 and user.operands[1] in module.by_id:
+        return size_bytes(_parse(module, *module.by_id[user.operands[1]]).shape)
+    return size_bytes(user.shape)
+
+
+def _results(made: _Instruction) -> Shape:
+    """What an instruction leaves, without the scratch memory that a library call lists last."""
+    parts = made.shape.parts
+    if made.opcode == "custom-call" and len(parts) > 1 and parts[-1].dtype in ("u8", "s8"):
+        return Shape(parts=parts[:-1])
+    return made.shape
+
+
+def size_bytes(shape: Shape) -> float:
+    """Bytes of an array or of all parts of a tuple; of an unknown type none."""
+    if shape.parts:
+        return sum(size_bytes(part) for part in shape.parts)
+    each = _SIZES.get(shape.dtype, 1.0 if shape.dtype.startswith("f8") else 0.0)
+    return each * prod(shape.dims)
+
+
+# --- operations --------------------------------------------------------------------------------------------
+
+
+def _own_flops(module: _Module, made: _Instruction, hlo: HloInstruction) -> float | None:
+    """As `hlo` counts them, but for a convolution over an input with zeros put between its elements (the
+    gradient of a strided one): each element meets every tap of the kernel once for each output feature."""
+    if made.opcode != "convolution" or not made.window or not made.convolution or hlo.flops is None:
+        return hlo.flops
+    if not any(_dilated(module, value, size) for number, wire, value, size in made.window if number == 1):
+        return hlo.flops
+    left, kernel = hlo.operand_shapes[:2]
+    numbers = {number: value for number, wire, value, _ in made.convolution if wire == 0}
+    inputs, outputs, features = numbers.get(3, 0), numbers.get(4, 0), numbers.get(8, 0)
+    taps = prod(kernel[d] for d in _varints(module.buffer, made.convolution, 6))
+    groups = max(1, left[features] // max(1, kernel[inputs]))
+    return 2.0 * prod(left) * taps * kernel[outputs] / groups
+
+
+def _dilated(module: _Module, start: int, size: int) -> bool:
+    """Whether a dimension of a window has zeros between the elements of the input."""
+    return any(value > 1 for value in _varints(module.buffer, _fields(module.buffer, start, start + size), 6))

@@ -1,0 +1,120 @@
+"""Models whose train steps were compiled for cards that are not here: see `make_programs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def convnet() -> Any:
+    """The convolutional network of a published comparison on V100, at a quarter of its image."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential([keras.Input((64, 64, 3))])
+    for filters, size in ((32, 5), (64, 7), (128, 11)):
+        model.add(layers.Conv2D(filters, size, strides=2, padding="same", activation="relu"))
+        model.add(layers.BatchNormalization())
+    model.add(layers.GlobalAveragePooling2D())
+    model.add(layers.Dense(10))
+    model.add(layers.Activation("softmax", dtype="float32"))
+    model.compile("adam", "categorical_crossentropy")
+    return model
+
+
+def published_convnet() -> Any:
+    """The same at its published size: 256 x 256 images, filters without padding."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential([keras.Input((256, 256, 3))])
+    for filters, size in ((32, 5), (64, 7), (128, 11)):
+        model.add(layers.Conv2D(filters, size, strides=2, activation="relu"))
+        model.add(layers.BatchNormalization())
+    model.add(layers.GlobalAveragePooling2D())
+    model.add(layers.Dense(10))
+    model.add(layers.Activation("softmax", dtype="float32"))
+    model.compile("adam", "categorical_crossentropy")
+    return model
+
+
+def resnet() -> Any:
+    """ResNet-50, as Keras builds it."""
+    import keras
+
+    model = keras.applications.ResNet50(weights=None)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return model
+
+
+def transformer() -> Any:
+    """Two blocks of a decoder with a vocabulary of odd size."""
+    import keras
+    from keras import layers
+
+    words, width, heads, length = 1001, 64, 4, 32
+    value = inputs = keras.Input((length,), dtype="int32")
+    value = layers.Embedding(words, width)(value)
+    for _ in range(2):
+        normed = layers.LayerNormalization()(value)
+        attended = layers.MultiHeadAttention(heads, width // heads)(normed, normed, use_causal_mask=True)
+        value = layers.Add()([value, attended])
+        normed = layers.LayerNormalization()(value)
+        hidden = layers.Dense(4 * width, activation="gelu")(normed)
+        value = layers.Add()([value, layers.Dense(width)(hidden)])
+    outputs = layers.Activation("linear", dtype="float32")(layers.Dense(words, name="head")(value))
+    model = keras.Model(inputs, outputs)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def recurrent() -> Any:
+    import keras
+    from keras import layers
+
+    model = keras.Sequential(
+        [keras.Input((10,), dtype="int32"), layers.Embedding(100, 32), layers.LSTM(64), layers.Dense(8)]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def depthwise() -> Any:
+    import keras
+    from keras import layers
+
+    model = keras.Sequential(
+        [
+            keras.Input((32, 32, 8)),
+            layers.DepthwiseConv2D(3, padding="same", name="depthwise"),
+            layers.Conv2D(16, 1, name="pointwise"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(8, name="head"),
+        ]
+    )
+    model.compile("sgd", "mse")
+    return model
+
+
+def dense() -> Any:
+    import keras
+    from keras import layers
+
+    model = keras.Sequential(
+        [
+            keras.Input((1024,)),
+            layers.Dense(512, activation="relu", name="hidden"),
+            layers.Dense(256, name="head"),
+        ]
+    )
+    model.compile("sgd", "mse")
+    return model
+
+
+def uncompiled() -> Any:
+    import keras
+
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+
+
+def broken() -> Any:
+    raise RuntimeError("no such dataset")

@@ -1,0 +1,163 @@
+"""What the one who asks sees of a child that fails: one clear line for each way."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpprof.cli import main
+from mpprof.errors import MpprofError, UnableError, UsageError
+from mpprof.forecasts import compiling, targets
+from mpprof.forecasts.judging import Compiled
+from tests.forecast.make_programs import CASES, stored
+
+HAS_COMPILER = importlib.util.find_spec("jax_plugins") is not None
+without = pytest.mark.skipif(HAS_COMPILER, reason="XLA's compiler for NVIDIA GPUs is installed here")
+needed = pytest.mark.skipif(not HAS_COMPILER, reason="needs mpprof[forecast]: `make forecast-truth`")
+
+
+def child(tmp_path: Path, script: str) -> str:
+    """An interpreter that runs `script` in place of the child; $4 is its folder."""
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def ask(python: str, *, time_limit_s: float = 60.0, seen: list[str] | None = None) -> Compiled:
+    phases = seen if seen is not None else []
+    return compiling.compiled(
+        "models:dense", targets.card("a100"), "float32", 8,
+        time_limit_s=time_limit_s, progress=phases.append, python=python,
+    )  # fmt: skip
+
+
+SAYING = """echo '{"phase": "compiling"}'"""
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (f"{SAYING}; kill -FPE $$", r"XLA crashed with SIGFPE \(it was compiling\)"),
+        (f"{SAYING}; echo oh no >&2; kill -ABRT $$", r"XLA crashed with SIGABRT \(it was compiling\): oh no"),
+        (f"{SAYING}; kill -KILL $$", r"want of memory \(it was compiling\)"),
+        ("echo it went wrong >&2; exit 1", r"failed \(it was starting\): it went wrong"),
+    ],
+)
+def test_a_child_that_dies(tmp_path: Path, script: str, said: str) -> None:
+    with pytest.raises(UnableError, match=said) as raised:
+        ask(child(tmp_path, script))
+    assert "A100" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    python = child(tmp_path, f"{SAYING}; sleep 1000 & echo $! > {tmp_path}/pid; wait")
+    with pytest.raises(UnableError, match=r"not compiled within 1 s \(it was compiling\).*--time-limit"):
+        ask(python, time_limit_s=1.0)
+    started = int((tmp_path / "pid").read_text())
+    state = Path(f"/proc/{started}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_what_can_be_mended_is_a_usage_error_with_its_remedy(tmp_path: Path) -> None:
+    wrong = json.dumps({"what": "models:dense is not compiled", "next": "Call model.compile()"})
+    with pytest.raises(UsageError, match=r"is not compiled. Call model.compile"):
+        ask(child(tmp_path, f"echo '{wrong}' > $4/error.json; exit 3"))
+
+
+def test_phases_are_passed_on_and_prints_of_the_model_are_not(tmp_path: Path) -> None:
+    seen: list[str] = []
+    with pytest.raises(MpprofError):
+        ask(child(tmp_path, f"echo hello; {SAYING}; echo 3; exit 1"), seen=seen)
+    assert seen == ["compiling"]
+
+
+@pytest.mark.parametrize(
+    ("model", "is_one"),
+    [("models:dense", True), ("a.b.models:make.it", True), ("model.keras", False), ("C:/model.keras", False),
+     ("models:", False)],
+)  # fmt: skip
+def test_a_function_is_told_from_a_file(model: str, is_one: bool) -> None:
+    assert compiling.is_function(model) is is_one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nofile.keras", "--card", "t4"], "nofile.keras: no such file"),
+        (["models:dense", "--card", "h900"], "no card called 'h900' is known"),
+        (["models:dense", "--card", ","], "no card was named"),
+        (["models:dense", "--card", "t4", "--batch", "0"], "a batch of 0 examples"),
+        (["models:dense", "--card", "t4", "--input-shape", "a,b"], "is not a list of whole numbers"),
+        (["https://host/model.keras", "--card", "t4"], "Keras loads models from files"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["forecast", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@without
+@pytest.mark.framework
+def test_without_the_extra_one_line_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["forecast", "tests.forecast.models:dense", "--card", "t4"]) == 2
+    error = capsys.readouterr().err
+    assert "pip install 'mpprof[forecast]'" in error
+    assert error.count("\n") == 1
+
+
+# --- with the compiler -------------------------------------------------------------------------------------
+
+
+@needed
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_stored_programs_are_what_is_compiled_today(case: object) -> None:
+    """The same decisions: names of fusions and sizes of memory may change with a version of XLA."""
+    from tests.forecast.make_programs import Case, made
+
+    assert isinstance(case, Case)
+    now, then = made(case), stored(case)
+    if now.result["versions"] == then.result["versions"]:
+        for name, program in then.result["programs"].items():
+            assert now.result["programs"][name]["temporaries_bytes"] == program["temporaries_bytes"]
+            assert now.result["programs"][name]["kernels"] == program["kernels"]
+
+
+@needed
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [("uncompiled", "is not compiled"), ("broken", "no such dataset"), ("nothing", "cannot be imported")],
+)
+def test_a_model_that_cannot_be_forecast(
+    function: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["forecast", f"tests.forecast.models:{function}", "--card", "t4"]) == 2
+    assert said in capsys.readouterr().err
+
+
+@needed
+def test_a_saved_model_is_the_same_as_the_function_that_built_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import subprocess
+
+    path = tmp_path / "model.keras"
+    code = f"from tests.forecast.models import dense; dense().save({str(path)!r})"
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**__import__("os").environ, "KERAS_BACKEND": "jax"}
+    )
+    from mpprof import forecast
+
+    saved = forecast(str(path), ["a100"], batch_size=64)
+    built = forecast("tests.forecast.models:dense", ["a100"], batch_size=64)
+    for one, other in zip(saved.runs, built.runs, strict=True):
+        assert one.model_flops == other.model_flops
+        assert one.memory == other.memory
+        assert one.can_ratio == other.can_ratio

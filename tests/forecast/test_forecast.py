@@ -1,0 +1,241 @@
+"""Forecasts from programs that XLA compiled for cards that are not here (`make_programs`)."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from math import isclose
+
+import pytest
+
+from mpprof.analysis.kernels.placement import _card, on_device
+from mpprof.forecasts import judging, targets
+from mpprof.model.forecast import CardForecast, Forecast, ForecastKernel
+from mpprof.model.trace import Op
+from mpprof.report import forecast as rendering
+from mpprof.store.facts import facts_of
+from mpprof.traces.common.hlo_program import launches
+from tests.forecast.make_programs import CASES, stored
+
+CASE = {case.name: case for case in CASES}
+
+
+@cache
+def forecast(name: str) -> CardForecast:
+    case = CASE[name]
+    compiled = stored(case)
+    plain = f"{case.model}-{case.card}-float32-{case.batch_size}"
+    float32 = stored(CASE[plain]) if plain in CASE and case.policy != "float32" else None
+    model = facts_of({"run_id": "forecast", "model": compiled.result["model"]}).model
+    return judging.card_forecast(compiled, targets.card(case.card), model, float32)
+
+
+def products(run: CardForecast) -> list[ForecastKernel]:
+    return [kernel for kernel in run.kernels if kernel.flops]
+
+
+# --- operations and bytes ----------------------------------------------------------------------------------
+
+
+def conv_flops(batch: int, size: int, layers: list[tuple[int, int, int]], channels: int) -> float:
+    """Forward, and the two gradients; the first layer's input needs none. Filters without padding, stride 2."""
+    total = 0.0
+    for at, (filters, taps, stride) in enumerate(layers):
+        size = (size - taps) // stride + 1
+        total += 2.0 * batch * size**2 * filters * taps**2 * channels * (2 if at == 0 else 3)
+        channels = filters
+    return total + 3 * 2.0 * batch * channels * 10
+
+
+def test_the_models_operations_equal_the_hand_formula() -> None:
+    by_hand = conv_flops(128, 256, [(32, 5, 2), (64, 7, 2), (128, 11, 2)], 3)
+    for policy in ("float32", "mixed_float16"):
+        run = forecast(f"published_convnet-v100-{policy}-128")
+        assert isclose(run.model_flops, by_hand, rel_tol=1e-9)
+
+
+def test_padding_counts_as_executed_and_not_as_the_models() -> None:
+    plain, narrow = (forecast(f"published_convnet-v100-{p}-128") for p in ("float32", "mixed_float16"))
+    assert plain.executed_flops == plain.model_flops
+    first = next(k for k in products(narrow) if k.layers == ("conv2d",) and k.family == "conv_wgrad")
+    assert isclose(first.executed_flops or 0, (first.flops or 0) * 4 / 3)  # 3 channels are made 4
+
+
+def test_dense_layers_count_two_operations_a_weight_and_example() -> None:
+    run = forecast("dense-a100-mixed_float16-64")
+    assert run.model_flops == 2.0 * 64 * (1024 * 512 * 2 + 512 * 256 * 3)
+
+
+def test_the_operations_of_a_model_do_not_depend_on_the_card() -> None:
+    cards = [forecast(f"transformer-{card}-mixed_bfloat16-8") for card in ("l4", "h100", "b200", "rtx_5090")]
+    assert len({run.model_flops for run in cards}) == 1
+
+
+def test_memory_is_what_xla_assigned() -> None:
+    for case in CASES:
+        run, result = forecast(case.name), stored(case).result["programs"]
+        assert run.memory.arguments_bytes == result["own"]["arguments_bytes"]
+        temporaries = [one["temporaries_bytes"] for one in result.values()]
+        assert run.memory.temporaries_bytes.low == min(temporaries)
+        assert run.memory.temporaries_bytes.high == max(temporaries)
+        assert run.memory.peak_bytes.low >= max(run.memory.arguments_bytes, run.memory.temporaries_bytes.low)
+
+
+def test_float16_halves_the_temporaries_and_bfloat16_on_volta_saves_none() -> None:
+    plain, narrow = (forecast(f"published_convnet-v100-{p}-128").memory for p in ("float32", "mixed_float16"))
+    assert narrow.temporaries_bytes.high < 0.6 * plain.temporaries_bytes.low
+    plain, wide = (forecast(f"convnet-v100-{p}-32").memory for p in ("float32", "mixed_bfloat16"))
+    assert wide.temporaries_bytes.low > 0.9 * plain.temporaries_bytes.high
+
+
+# --- where products can run --------------------------------------------------------------------------------
+
+
+def test_every_share_of_the_operations_is_told() -> None:
+    for case in CASES:
+        run = forecast(case.name)
+        shares = (run.can_ratio, run.cannot_ratio, run.open_ratio)
+        assert isclose(sum(share or 0.0 for share in shares), 1.0), case.name
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "layers", "ratio"),
+    [
+        ("convnet-v100-float32-32", "float32", {"conv2d", "conv2d_1", "conv2d_2", "dense"}, 1.0),
+        ("convnet-v100-mixed_bfloat16-32", "bfloat16", {"conv2d", "conv2d_1", "conv2d_2", "dense"}, 1.0),
+        ("convnet-h100-float32-32", "tf32", {"conv2d", "conv2d_1", "conv2d_2", "dense"}, 1.0),
+        ("dense-a100-mixed_float16-1", "loop", {"hidden", "head"}, 1.0),
+    ],
+)
+def test_what_is_in_the_way(case: str, code: str, layers: set[str], ratio: float) -> None:
+    found = {one.code: one for one in forecast(case).obstacles}
+    assert isclose(found[code].flops_ratio, ratio, rel_tol=1e-3)
+    assert set(found[code].layers) == layers
+
+
+def test_an_odd_vocabulary_is_padded_on_turing_and_left_to_the_card_from_ampere_on() -> None:
+    turing, ampere = forecast("transformer-t4-mixed_float16-8"), forecast("transformer-a100-mixed_float16-8")
+    assert not turing.obstacles
+    assert turing.executed_flops > turing.model_flops
+    assert {one.code: one.layers for one in ampere.obstacles} == {"size": ("head",)}
+
+
+def test_a_depthwise_convolution_is_open_and_its_neighbour_can() -> None:
+    run = forecast("depthwise-t4-mixed_float16-16")
+    assert {one.code: one.layers for one in run.obstacles} == {"depthwise": ("depthwise",)}
+    assert {k.placement for k in products(run) if k.layers == ("pointwise",)} == {"tensor_core"}
+
+
+def test_what_cudnn_would_run_is_not_forecast() -> None:
+    run = forecast("recurrent-a100-mixed_float16-16")
+    inside = [k for k in products(run) if k.layers and k.layers[0].startswith("lstm") and k.count == 10]
+    assert inside
+    assert {(k.placement, k.evidence) for k in inside} == {("unknown", "decided on the card")}
+    assert any("lstm" in line and "cuDNN" in line for line in run.unknown)
+
+
+def test_tf32_is_never_said_to_be_used() -> None:
+    for name in ("convnet-h100-float32-32", "dense-a100-float32-64"):
+        run = forecast(name)
+        assert run.decided_ratio == 0.0
+        assert {k.placement for k in products(run)} == {"unknown"}
+
+
+def test_a_stated_unit_has_its_evidence() -> None:
+    for case in CASES:
+        for kernel in products(forecast(case.name)):
+            if kernel.evidence == "ptx" and kernel.placement == "tensor_core":
+                assert kernel.instruction, kernel
+            if kernel.placement == "unknown":
+                assert kernel.evidence == "decided on the card", kernel
+
+
+# --- the verdicts of traces, held to the machine code ------------------------------------------------------
+
+
+def test_verdicts_by_name_and_hlo_agree_with_the_machine_code() -> None:
+    """What a trace of these programs would be judged by, against the PTX of each kernel that XLA made."""
+    compared = 0.0
+    for case in CASES:
+        compiled, card = stored(case), targets.card(case.card)
+        for which in ("own", "library"):
+            if which not in compiled.programs:
+                continue
+            used = compiled.result["programs"][which]["kernels"]
+            for work in launches(compiled.programs[which]):
+                if work.hlo.opcode != "fusion" or work.hlo.name not in used:
+                    continue
+                op = Op(work.hlo.op_name, "fusion", work.hlo)
+                said = on_device(work.hlo.name.replace(".", "_"), op, "", _card(card.facts))
+                told = (case.name, which, work.hlo.name, said)
+                if used[work.hlo.name]:
+                    assert said.placement == "tensor_core", told
+                    compared += work.flops or 0.0
+                else:
+                    assert said.placement != "tensor_core", told
+    assert compared > 0
+
+
+# --- time --------------------------------------------------------------------------------------------------
+
+PUBLISHED_NS = {
+    "published_convnet-v100-float32-128": 106e6,
+    "published_convnet-v100-mixed_float16-128": 97e6,
+    "resnet-v100-float32-128": 128 / 365 * 1e9,
+    "resnet-v100-mixed_float16-128": 128 / 1010 * 1e9,
+}
+"""Steps measured on V100: a comparison of Keras policies on Imagenette, in ms a step; and a ladder of ResNet-50
+settings (float32; AMP and XLA), in images a second at a batch of 128."""
+
+
+@pytest.mark.parametrize(("case", "measured_ns"), PUBLISHED_NS.items())
+def test_published_steps_lie_within_what_is_forecast(case: str, measured_ns: float) -> None:
+    run = forecast(case)
+    assert run.at_least_ns <= measured_ns
+    if run.typical_ns is not None:
+        assert run.typical_ns.low <= measured_ns <= run.typical_ns.high
+
+
+def test_published_speedups_are_not_above_at_most() -> None:
+    for model in ("published_convnet", "resnet"):
+        names = [f"{model}-v100-{policy}-128" for policy in ("float32", "mixed_float16")]
+        run = forecast(names[1])
+        measured = PUBLISHED_NS[names[0]] / PUBLISHED_NS[names[1]]
+        assert run.speedup is not None
+        assert measured <= run.speedup.at_most
+        assert run.speedup.typical is None or run.speedup.typical.low <= measured <= run.speedup.typical.high
+
+
+def test_a_typical_range_is_given_for_calibrated_kinds_only() -> None:
+    assert forecast("resnet-v100-mixed_float16-128").typical_ns is not None
+    assert forecast("published_convnet-v100-mixed_float16-128").typical_ns is None  # filters of 11 x 11
+    assert forecast("transformer-t4-mixed_float16-8").typical_ns is None
+
+
+# --- words and JSON ----------------------------------------------------------------------------------------
+
+
+def test_the_json_has_the_contracts_keys() -> None:
+    run = forecast("resnet-v100-mixed_float16-128")
+    made = json.loads(json.dumps(rendering.document(Forecast("model.keras", (run,), {"jax": "0"}))))
+    assert made["schema"] == "mpprof.forecast/1"
+    (one,) = made["runs"]
+    assert {"card", "policy", "batch", "memory", "step_ns", "speedup", "decided_ratio", "kernels", "unknown",
+            "compile_ns"} <= set(one)  # fmt: skip
+    assert set(one["memory"]["peak_bytes"]) == {"low", "high"}
+    assert set(one["step_ns"]) == {"at_least", "typical"}
+    assert {"name", "op", "layers", "phase", "placement", "precision", "evidence", "instruction", "flops",
+            "executed_flops", "bytes", "at_least_ns"} <= set(one["kernels"][0])  # fmt: skip
+    assert isclose(sum(k["flops"] or 0.0 for k in one["kernels"]), one["flops"])
+
+
+def test_the_text_names_card_policy_bound_and_obstacle() -> None:
+    runs = tuple(forecast(f"resnet-v100-{policy}-128") for policy in ("float32", "mixed_float16"))
+    text = rendering.text(Forecast("resnet.keras", runs, {}))
+    assert "resnet.keras, batch 128" in text
+    assert "Tesla V100-SXM2-16GB" in text
+    assert "100 % cannot" in text
+    assert "mixed_float16  100 % can" in text
+    assert "at most" in text
+    assert "(conv1_conv)" in text
+    assert "Not forecast:" in text
