@@ -355,7 +355,11 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
 
 
 def _unended(records: Records) -> tuple[str, ...]:
-    return () if records.finished else ("the log tells no end of the training: it was killed, or still runs",)
+    return (
+        ()
+        if records.finished
+        else ("the log does not show the end of the training: it was killed, or still runs",)
+    )
 
 
 def _closed_in(place: Place) -> list[UnreadableError]:
