@@ -213,7 +213,8 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
             if chosen.run is not None:  # so that the address bar always holds a link worth sharing
                 return flask.redirect(flask.request.path + chosen.query())
         if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
-            return flask.Response("This is no call of a page of mpprof.\n", 400, mimetype="text/plain")
+            text = "This request does not come from a page of mpprof.\n"
+            return flask.Response(text, 400, mimetype="text/plain")
         return None
 
     def add_headers(response: flask.Response) -> flask.Response:

@@ -1,4 +1,4 @@
-"""A report as one HTML file: the page's own cards and figures, plotly.js once, nothing from a network."""
+"""A report or a comparison as one HTML file: the page's own cards and figures, nothing from a network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plotly.offline import get_plotlyjs
 from mpprof.model.steps import StepTable
 from mpprof.report import words
 from mpprof_dashboards.components.graph import CONFIG
-from mpprof_dashboards.pages import memory, steps, verdict
+from mpprof_dashboards.pages import compare, memory, steps, verdict
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -35,24 +35,33 @@ def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """
-    parts = ["".join(render(part) for part in verdict.content(document))]
-    parts += ["".join(render(part) for part in _steps(document, steps))]
-    parts += ["".join(render(part) for part in memory.content(document)) if document["memory"] else ""]
-    title = _text(f"mpprof · {document['run']['name']}")
+    parts = [*verdict.content(document), *_steps(document, steps)]
+    parts += memory.content(document) if document["memory"] else []
+    return _file(parts, f"mpprof · {document['run']['name']}", "mpprof-report", document)
+
+
+def comparison_html(document: doc.Comparison) -> str:
+    """The comparison `document` as a self-contained HTML file, with the document as JSON in the element
+    `mpprof-compare`."""
+    names = " → ".join(report["run"]["name"] for report in document["runs"])
+    return _file(compare.content(document, plain=True), f"mpprof · {names}", "mpprof-compare", document)
+
+
+def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comparison) -> str:
     return "\n".join(
         (
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title}</title>",
+            f"<title>{_text(title)}</title>",
             f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
             f"<script>{get_plotlyjs()}</script>",
             '</head><body class="mp-export"><main class="mp-page">',
-            *parts,
+            render(parts),
             "</main>",
             f"<script>{_FIT}</script>",
-            f'<script type="application/json" id="mpprof-report">{_json(document)}</script>',
+            f'<script type="application/json" id="{id}">{_json(document)}</script>',
             "</body></html>\n",
         )
     )
@@ -62,7 +71,7 @@ def _steps(document: doc.Report, table: StepTable | None) -> list[Any]:
     return steps.content(document, table) if table is not None and len(table) else []
 
 
-def _json(document: doc.Report) -> str:
+def _json(document: doc.Report | doc.Comparison) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -39,7 +39,7 @@ def forecast(
         input_shapes: of each input without the batch, where the model does not state them.
         imports: modules with the classes that a saved model is made of.
         time_limit_s: for each card and policy.
-        progress: is told each phase.
+        progress: is called with each phase.
 
     Returns a `Forecast`; print it. Raises `UsageError`, `NotFoundError` (an unknown card, with the nearest
     names) and `UnableError` (a crash of the compiler, or the time limit).

@@ -163,12 +163,12 @@ def _foot(rows: Sequence[Row], shown: int, whole: Sequence[Row]) -> str:
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows: give 0 (all) or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows: give 0 (all) or more")
     return int(text)
 
 
 def _steps(text: str) -> tuple[int, int]:
     parts = re.fullmatch(r"(\d+):(\d+)", text)
     if not parts or int(parts[1]) > int(parts[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of steps: give FIRST:LAST, such as 12:14")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of steps: give FIRST:LAST, such as 12:14")
     return int(parts[1]), int(parts[2])

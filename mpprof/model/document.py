@@ -269,7 +269,7 @@ class Time(TypedDict):
     devices: Annotated[list[Device], "All of them, the main device first."]
     device: Annotated[str, "The main device, as the trace names it."]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
-    step_source: Annotated[str, "How steps were told apart."]
+    step_source: Annotated[str, "How steps were found."]
     step_range: NotRequired[
         Annotated[str, "The ranges that the user named as steps; left out where none were named."]
     ]

@@ -27,7 +27,7 @@ from mpprof.model.account import (
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.learning import Applied, Learning, LossPoint
-from mpprof.model.memory import MemoryAccount
+from mpprof.model.memory import Advice, MemoryAccount, OutOfMemory
 from mpprof.model.promises import Promises, RemedyOutcome
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
@@ -536,6 +536,27 @@ def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
     ]
 
 
+def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> dict[str, Any]:
+    """What an out-of-memory error states, and what to try, the likeliest first."""
+    return {
+        "schema": "mpprof.out_of_memory/1",
+        "framework": found.framework,
+        "asked_bytes": found.asked_bytes,
+        "limit_bytes": found.limit_bytes,
+        "used_bytes": found.used_bytes,
+        "loose_bytes": found.loose_bytes,
+        "others_bytes": found.others_bytes,
+        "device": found.device,
+        "op": found.op,
+        "parts": found.parts,
+        "filled": [
+            {"name": f.name, "dtype": f.dtype, "shape": f.shape, "count": f.count, "bytes": f.bytes}
+            for f in found.filled
+        ],
+        "advice": [{"cause": a.cause, "text": a.text, "snippet": a.snippet or None} for a in advice],
+    }
+
+
 def _on_host(diagnosis: Diagnosis) -> bool:
     measured = diagnosis.account or diagnosis.window
     return measured is not None and measured.trace_basis == "host"
@@ -766,7 +787,7 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "memory":
         return _why_no_memory(leaf, diagnosis.memory)
-    return "the evidence at hand does not give it"
+    return "the evidence that was recorded does not give it"
 
 
 def _why_no_memory(leaf: str, memory: MemoryAccount | None) -> str:

@@ -75,7 +75,7 @@ def test_the_latest_of_several_traces_is_the_newest_whatever_their_names(tmp_pat
 def test_what_is_no_file_and_no_directory_is_said_so(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "host.xplane.pb")
     for path in (tmp_path / "host.xplane.pb", Path("/dev/zero")):
-        with pytest.raises(UnreadableError, match="no regular file"):
+        with pytest.raises(UnreadableError, match="neither a regular file"):
             mpprof.load(path)
 
 
@@ -107,7 +107,7 @@ def test_a_directory_that_cannot_be_opened_is_said_beside_runs_that_can(
     copy(MIXED, tmp_path / "mixed")
     (tmp_path / "closed").mkdir()
     close(tmp_path / "closed")
-    said = f"passed over: {tmp_path / 'closed'} cannot be opened: Permission denied"
+    said = f"skipped: {tmp_path / 'closed'} cannot be opened: Permission denied"
     for run in (mpprof.load(tmp_path), workflows.load(tmp_path, run="latest"), *workflows.runs(tmp_path)):
         assert run.warnings == (said,)
         assert said in mpprof.diagnose(run).warnings
@@ -120,9 +120,7 @@ def test_a_directory_that_cannot_be_opened_is_said_beside_runs_that_can(
     )
     assert (second.name, second.problem) == ("mixed", None)
     copy(FLOAT32, tmp_path / "float32")
-    with pytest.raises(
-        SeveralRunsError, match=r"2 runs lie here(?s:.*)passed over: .*closed cannot be opened"
-    ):
+    with pytest.raises(SeveralRunsError, match=r"2 runs lie here(?s:.*)skipped: .*closed cannot be opened"):
         mpprof.load(tmp_path)
     assert workflows.load(tmp_path, run="mixed").warnings == ()
 
@@ -133,7 +131,7 @@ def test_a_session_that_cannot_be_opened_is_not_called_gone(
     (session,) = copy(MIXED, tmp_path / "run").glob("plugins/profile/*")
     close(session)
     run = mpprof.load(tmp_path / "run")
-    assert run.warnings == (f"passed over: {session} cannot be opened: Permission denied",)
+    assert run.warnings == (f"skipped: {session} cannot be opened: Permission denied",)
     why = mpprof.diagnose(run).absent["time"]
     assert why.startswith(f"the trace of the profiler window is out of reach: {session}: cannot be opened")
 
@@ -238,7 +236,7 @@ def test_a_run_s_records_stand_for_the_run(
 def test_records_that_are_no_run_are_no_trace_either(tmp_path: Path) -> None:
     (tmp_path / "mpprof").mkdir()
     (tmp_path / "mpprof" / "hardware.jsonl").write_text('{"schema":"mpprof.hardware/1"}\n')
-    with pytest.raises(UnreadableError, match="is no trace that mpprof knows"):
+    with pytest.raises(UnreadableError, match="unrecognised trace format"):
         mpprof.diagnose(mpprof.load(tmp_path / "mpprof" / "hardware.jsonl"))
 
 

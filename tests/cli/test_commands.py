@@ -101,6 +101,7 @@ def test_compare_of_two_runs(mpprof: Mpprof) -> None:
     jsonschema.Draft202012Validator(documents.schema("compare")).validate(document)
     assert [run["run"]["name"] for run in document["runs"]] == [FLOAT32.name, MIXED.name]
     assert document["steps"][0]["observed"] > 1
+    assert mpprof("compare", FLOAT32, MIXED, "--format", "html").out.startswith("<!DOCTYPE html>")
     text = mpprof("compare", FLOAT32, MIXED).out
     assert f"{FLOAT32.name} → {MIXED.name}" in text
 

@@ -251,7 +251,7 @@ def test_a_peak_of_the_records_is_not_shown_as_one_of_the_trace() -> None:
 def test_a_malformed_call_is_the_callers_error(client: Any, body: str) -> None:
     answer = client.post("/_dash-update-component", data=body, content_type="application/json")
     assert answer.status_code == 400
-    assert "no call of a page" in answer.text
+    assert "does not come from a page" in answer.text
 
 
 def test_a_ladder_of_three_shows_each_run_with_its_speedups(client: Any) -> None:

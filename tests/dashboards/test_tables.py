@@ -11,7 +11,7 @@ def test_eligibility_reason_code_and_rates_stand_beside_their_words() -> None:
         [
             {
                 "op": "logits/MatMul", "eligible": "could_never", "flops_per_s": 1.25e13, "roofline_ratio": 0.35,
-                "eligible_reason": {"code": "shape", "text": "N = 33709 is no multiple of 8 (fp16)"},
+                "eligible_reason": {"code": "shape", "text": "N = 33709 is not a multiple of 8 (fp16)"},
                 "reason": {"code": "cublas-fma", "text": "ordinary arithmetic"},
             }
         ]

@@ -158,7 +158,7 @@ class _Lengths:
 def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run | None) -> _Lengths:
     """By the records where they tell how long an unprofiled call takes, else as the window shows it."""
     if window.periods.pause_ns is None:
-        why = "no call of the training function is in the trace: steps were told apart otherwise"
+        why = "the trace holds no call of the training function: steps were found by other means"
         return _Lengths(None, None, {"function_ns": why, "idle_between_steps_ns": why})
     step_ns = window_ns if wall_ns is None else wall_ns
     recorded_ns = None

@@ -65,7 +65,7 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
     periods = window.periods
     found = None if periods.pause_ns is None else calls(trace, window.device)
     if found is None:
-        return None, "no call of the training function is in the trace: steps were told apart otherwise"
+        return None, "the trace holds no call of the training function: steps were found by other means"
     if found.thread < 0:
         return None, "the calls are on no thread of the trace"
     pauses = _pauses(trace, window, found)
