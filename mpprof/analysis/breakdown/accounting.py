@@ -331,6 +331,39 @@ def _idle(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
 ) -> dict[idle.Part, int]:
     """Idle time of all periods by class, and by cause where that is known."""
+    found = _pauses(trace, placements, ownership, window, instants)
+    return idle.classify(
+        trace, found.pauses, found.next_row, calls(trace, window.device), window.shift, last=found.last,
+        checking=found.checking, threads=threads_of(trace, window.device),
+    )  # fmt: skip
+
+
+def waits(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> tuple[Intervals, list[idle.Part]]:
+    """Every idle gap of the device in these instants, and what most of it was spent waiting for."""
+    found = _pauses(trace, placements, ownership, window, instants)
+    parts = idle.mainly(
+        trace, found.pauses, found.next_row, calls(trace, window.device), window.shift, last=found.last,
+        checking=found.checking, threads=threads_of(trace, window.device),
+    )  # fmt: skip
+    return found.pauses, parts
+
+
+@frozen
+class _Pauses:
+    """The idle gaps, the row of the work that ends each (-1: none), which are after a step's last work, and
+    which are ended by work of the loss scale."""
+
+    pauses: Intervals
+    next_row: Int64
+    last: Bool
+    checking: Bool
+
+
+def _pauses(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> _Pauses:
     table, rows = trace.kernels, window.rows
     start = pick(table.start_ns, rows)
     end = start + pick(table.duration_ns, rows)
@@ -347,10 +380,7 @@ def _idle(
     ended = np.flatnonzero(next_row >= 0)
     _, category = _roles(trace, placements, ownership, next_row[ended])
     checking[ended] = category == CLASSES.index("loss_scale")
-    return idle.classify(
-        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last, checking=checking,
-        threads=threads_of(trace, window.device),
-    )  # fmt: skip
+    return _Pauses(pauses, next_row, last, checking)
 
 
 def _cells(

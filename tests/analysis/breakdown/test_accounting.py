@@ -213,6 +213,19 @@ def test_of_one_step_nothing_tells_the_time_to_the_next() -> None:
     assert [part.device_ns for part in found.between] == [0, 10]
 
 
+def test_a_validation_after_a_lone_step_lies_outside_of_it_by_its_name() -> None:
+    b = TraceBuilder()
+    for at, function, op in ((0, 823, "gradient_tape/dense/MatMul"), (1000, 978, "dense/MatMul")):
+        b.marker(-1, at, at + 400, family="function")
+        name = f"EagerLocalExecute: __inference_one_step_on_iterator_{function}"
+        b.event(HostKind.EXECUTOR, at + 10, at + 390, name=name)
+        b.kernel("mm", at + 100, at + 300, launch=(at + 50, at + 60), op=op, **GEMM)
+    found = judged(b)
+    assert (found.step_ns, found.function_ns, found.between_ns) == (400, 400, None)
+    assert found.between is not None
+    assert ("validation", 380, 200) in [(part.name, part.host_ns, part.device_ns) for part in found.between]
+
+
 def test_our_own_copies_are_profiling() -> None:
     b = steps(TraceBuilder(), 1)
     b.kernel("mpprof_copy", 20, 30, family="mpprof")
