@@ -7,6 +7,9 @@ of two shapes into a float.
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 EARLIEST_UNIX_NS = 10**17
 """Times above it count from 1970, smaller ones (three years) from the start of a profile or of a process."""
 LATEST_UNIX_NS = 1 << 62
@@ -14,8 +17,14 @@ LATEST_UNIX_NS = 1 << 62
 LONGEST_NS = 1 << 61
 """Times and durations that count from no date: 73 years."""
 
+LONGEST_SUM_NS = 1 << 62
+"""What times add up to: a sum of more is this."""
+
 MOST_DIMENSIONS, LARGEST_DIMENSION = 16, 1 << 48
 """Dimensions of a shape, and elements along one."""
+
+LARGEST_BLOCK_BYTES, LARGEST_MEMORY_BYTES = 1 << 42, 1 << 52
+"""One allocation, and all that a device or a host holds: a million blocks add up to less than 64 bits."""
 
 LARGEST_NUMBER = 1 << 61
 """Bytes, parameters, steps and other counts."""
@@ -44,6 +53,11 @@ MOST_THROTTLES = 32
 
 MOST_LEVELS = 64
 """Directories below one another under a log directory; a run's own lie three or four levels down."""
+
+
+def sizes(column: NDArray[np.int64], largest: int) -> NDArray[np.int64]:
+    """Sizes in bytes, -1 for those beyond any that there is."""
+    return np.where(column <= largest, column, -1)
 
 
 def unix_ns(value: object) -> int | None:

@@ -24,16 +24,17 @@ class Fault(AssertionError):
 
 def fuzz(
     target: str, count: int, *, first: int = 0, hang_s: float = HANG_S, walk: Path | None = None,
-    environment: dict[str, str] | None = None,
+    environment: dict[str, str] | None = None, every: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Reads inputs `first` to `first + count` of a target in a process of its own; raises Fault."""
+    """Reads inputs `first` to `first + count` of a target in a process of its own; raises Fault. `every`: the
+    target is a grammar, and of one input in so many the report is held beside that of its twin."""
     folder = Path(tempfile.mkdtemp(prefix="mpprof-fuzz-"))
     command = [
         sys.executable,
         "-W",
         "error",
         "-m",
-        "tests.fuzz.worker",
+        "tests.fuzz.worker" if every is None else "tests.fuzz.grammar.worker",
         target,
         str(first),
         str(count),
@@ -43,7 +44,7 @@ def fuzz(
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPPROF_CACHE": "off", **(environment or {})}
     try:
         done = subprocess.run(
-            [*command, *([str(walk)] if walk else [])], cwd=ROOT, env=variables, capture_output=True, text=True,
+            [*command, *([str(walk)] if walk else []), *([str(every)] if every else [])], cwd=ROOT, env=variables, capture_output=True, text=True,
             errors="replace", check=False,
         )  # fmt: skip
         if done.returncode == 0:
@@ -56,7 +57,7 @@ def fuzz(
         )
         raise Fault(
             f"{target}: {_how(done.returncode)} on input {number}\n"
-            f"again: python -m tests.fuzz {target} --first {number} --count 1 [--keep FILE]\n{done.stderr[-6000:]}"
+            f"again: python -m tests.fuzz {'grammar-' if every else ''}{target} --first {number} --count 1 [--keep FILE]\n{done.stderr[-6000:]}"
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -81,7 +81,8 @@ def check(trace: Trace) -> None:
             column,
         )
     for rows in (trace.kernels, trace.host, trace.markers, trace.allocations):
-        assert len({len(getattr(rows, name)) for name in rows.__slots__}) == 1
+        columns = [getattr(rows, name) for name in rows.__slots__]
+        assert len({len(column) for column in columns if column is not None}) == 1
     for timed in (trace.kernels, trace.host):
         assert not len(timed) or timed.duration_ns.min() >= 0
     for text in (*trace.strings, *trace.threads, *trace.warnings):

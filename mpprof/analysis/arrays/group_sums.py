@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.limits import LONGEST_SUM_NS
+
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 T = TypeVar("T", bound=np.generic)
@@ -23,8 +25,9 @@ def lookup(column: NDArray[Any], op: NDArray[np.int32]) -> Int64:
 
 
 def sums(group: Int64, values: NDArray[Any], count: int) -> Int64:
-    """Sums per group. Exact: float64 holds whole nanoseconds up to 104 days."""
-    return np.rint(np.bincount(group, weights=values, minlength=count)).astype(np.int64)
+    """Sums per group. Exact: float64 holds whole nanoseconds up to 104 days. At most `LONGEST_SUM_NS`."""
+    total = np.rint(np.bincount(group, weights=values, minlength=count))
+    return np.clip(total, -LONGEST_SUM_NS, LONGEST_SUM_NS).astype(np.int64)
 
 
 def cross(group: Int64, column: NDArray[Any], values: NDArray[Any], count: int, width: int) -> Int64:

@@ -48,8 +48,8 @@ def course(
 
 def fullest(time_ns: Int64, live: Int64) -> Int64:
     """Places of the events with most bytes in each of POINTS equal stretches of time that has any."""
-    span = max(1, int(time_ns[-1]) - int(time_ns[0]))
-    stretch = np.minimum((time_ns - time_ns[0]) * POINTS // span, POINTS - 1)
+    since = time_ns.astype(np.float64) - float(time_ns[0])  # as whole numbers far clocks would overflow
+    stretch = np.minimum(since * POINTS // max(1.0, since[-1]), POINTS - 1)
     starts = np.flatnonzero(np.diff(stretch, prepend=-1))
     most = np.maximum.reduceat(live, starts)
     counts = np.diff(np.append(starts, len(live)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model import limits
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable, Op, TraceDevice
 from mpprof.traces.chrome.kineto import (
     LOSS_SCALE,
@@ -236,10 +237,10 @@ def allocations(found: Collected, nested: Nest, zero_ns: int) -> AllocationTable
         time_ns=np.array([rows.start_ns[row] for row in at], np.int64) - zero_ns,
         free=values[:, 1] < 0,
         allocator=np.array([names[device] for device in values[:, 4].tolist()], np.int32),
-        bytes=np.abs(values[:, 1]),
-        live_bytes=values[:, 2],
+        bytes=limits.sizes(np.abs(values[:, 1]), limits.LARGEST_BLOCK_BYTES),
+        live_bytes=limits.sizes(values[:, 2], limits.LARGEST_MEMORY_BYTES),
         peak_bytes=absent,
-        reserved_bytes=values[:, 3],
+        reserved_bytes=limits.sizes(values[:, 3], limits.LARGEST_MEMORY_BYTES),
         available_bytes=absent,
         address=values[:, 0],
         dtype=no_text,

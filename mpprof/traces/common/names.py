@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from mpprof.model import limits
 from mpprof.model.trace import CopyKind, HostKind
 
 ACCELERATOR = re.compile(r"^/device:(?P<kind>GPU|TPU):(?P<ordinal>\d{1,9})\b(?! SparseCore)")
@@ -176,9 +177,9 @@ _BYTES = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
 
 
 def bytes_of(details: str) -> int:
-    """The size in `memcpy_details` or `memset_details`, -1 where none is stated."""
+    """The size in `memcpy_details` or `memset_details`, -1 where none that can be is stated."""
     match = _BYTES.search(details[:_LONGEST])
-    return min(int(match[1]), 2**63 - 1) if match else -1
+    return size if match and (size := int(match[1])) <= limits.LARGEST_MEMORY_BYTES else -1
 
 
 _ENDS = {"pageable": "H", "pinned": "H", "unified": "U", "device": "D", "array": "D", "device_static": "D"}

@@ -7,6 +7,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model import limits
 from mpprof.model.trace import AllocationTable
 from mpprof.traces.common import columns, walk
 from mpprof.traces.common.columns import Interner
@@ -44,17 +45,23 @@ def allocation_table(events: PlaneEvents | None, ops: Ops | None) -> AllocationT
     metadata = events.raw.metadata[events.raw.marked_event]
     frees = np.array([name == "MemoryDeallocation" for name in events.plane.metadata_names] + [False])
     shapes, old_shapes = _text(stats, "tensor_shapes"), _text(stats, "shape")
-    requested, allocated = stats.number("requested_bytes"), stats.number("allocation_bytes")
-    live = stats.number("bytes_allocated")
+    requested, allocated = (
+        limits.sizes(stats.number(name), limits.LARGEST_BLOCK_BYTES)
+        for name in ("requested_bytes", "allocation_bytes")
+    )
+    live, peak, reserved, available = (
+        limits.sizes(stats.number(name), limits.LARGEST_MEMORY_BYTES)
+        for name in ("bytes_allocated", "peak_bytes_in_use", "bytes_reserved", "bytes_available")
+    )
     return AllocationTable(
         time_ns=events.start_ns[events.raw.marked_event],
         free=frees[metadata],
         allocator=_text(stats, "allocator_name"),
         bytes=np.where(allocated >= 0, allocated, requested),
         live_bytes=live,
-        peak_bytes=stats.number("peak_bytes_in_use"),
-        reserved_bytes=stats.number("bytes_reserved"),
-        available_bytes=stats.number("bytes_available"),
+        peak_bytes=peak,
+        reserved_bytes=reserved,
+        available_bytes=available,
         address=stats.number("addr"),
         dtype=_dtypes(stats.number("data_type"), strings),
         shapes=np.where(shapes >= 0, shapes, old_shapes),

@@ -24,11 +24,11 @@ def lines_shuffled(dice: random.Random, space: Space) -> None:
 
 
 def events_shuffled(dice: random.Random, space: Space) -> None:
-    """But for events of one time: of these the file's order says which lies in which."""
+    """But for events of one nanosecond: of these the file's order says which lies in which."""
     for plane in space.planes:
         for line in plane.lines:
-            place: dict[tuple[int, int], float] = {}
-            line.events.sort(key=lambda e: place.setdefault((e.offset_ps, e.duration_ps), dice.random()))
+            place: dict[int, float] = {}
+            line.events.sort(key=lambda event: place.setdefault(event.offset_ps // 1000, dice.random()))
 
 
 def stats_shuffled(dice: random.Random, space: Space) -> None:
@@ -99,8 +99,10 @@ def correlations_renumbered(dice: random.Random, space: Space) -> None:
 
 
 def lines_rebased(dice: random.Random, space: Space) -> None:
-    """Each line's events count from another instant, some backwards."""
+    """Each line's events count from another instant, some backwards; where none is near the end of time."""
     for line in _lines(space):
+        if any(abs(event.offset_ps) > 1 << 60 for event in line.events) or abs(line.timestamp_ns) > 1 << 61:
+            continue
         moved = dice.choice((0, 1, -1, 1_000_000, dice.randrange(-(10**9), 10**9)))
         moved = max(moved, 1 - line.timestamp_ns) if line.timestamp_ns else 0
         line.timestamp_ns += moved
@@ -167,7 +169,7 @@ def lines_split(dice: random.Random, space: Space) -> None:
                 at = dice.randrange(1, len(line.events))
                 rest = Line(line.id, line.name, line.timestamp_ns, line.events[at:], line.display_name)
                 del line.events[at:]
-                plane.lines.insert(dice.randrange(len(plane.lines) + 1), rest)
+                plane.lines.insert(dice.randrange(plane.lines.index(line) + 1, len(plane.lines) + 1), rest)
 
 
 def unknown_planes_added(dice: random.Random, space: Space) -> None:

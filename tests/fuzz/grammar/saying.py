@@ -20,6 +20,8 @@ Document = dict[str, Any]
 
 NOTHING_NEW = ("warnings", "source")
 """What another layout of the same file may change."""
+TIMES = ("time_ns", "born_ns", "peak_ns")
+"""Of the trace's own clock, which may lie elsewhere."""
 
 
 def said(path: Path, *, whole: bool = False) -> Document:
@@ -66,7 +68,7 @@ def differences(one: Any, other: Any, at: str = "") -> Iterator[str]:
     """Where two documents say another thing; numbers agree where their last digits do not."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted(one.keys() | other.keys()):
-            if at or key not in NOTHING_NEW:
+            if key not in TIMES and (at or key not in NOTHING_NEW):
                 yield from differences(one.get(key), other.get(key), f"{at}.{key}")
     elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
         if len(one) != len(other):

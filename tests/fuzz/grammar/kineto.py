@@ -1,0 +1,183 @@
+"""Draws valid Kineto traces, as versions of torch write them, with what the format allows and few writers do."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.fuzz.grammar import words
+from tests.traces.kineto import DEVICE, HOST, Kineto
+
+Document = dict[str, Any]
+Change = Callable[[random.Random, Document], None]
+
+BASES = (None, 0, 1, 1_700_000_000_000_000_000, 1_700_000_000_000_000_000, 2**62, 2**63 - 1, -1, 10**30)
+TYPES = ("c10::Half", "float", "c10::BFloat16", "Scalar", "", "long int", "TensorList")
+DIMS = ([32, 64], [64, 16], [], [0], [2**63 - 1, 2], [1] * 9, [[32, 64], [64, 16]])
+
+
+def made(dice: random.Random) -> Document:
+    """A whole document."""
+    odd = dice.choice((0.0, 0.0, 0.03, 0.2))
+    trace = Kineto(base_ns=dice.choice(BASES) if dice.random() < 0.3 else 1_700_000_000_000_000_000)
+    start = dice.choice((0, 10, 1_000_000, 1_700_000_000_000_000))
+    now = float(start)
+    kernels = [dice.choice(words.KERNELS) for _ in range(dice.choice((1, 4, 9)))]
+    marked, profiled = dice.random() < 0.8, dice.random() < 0.3
+    for step in range(dice.choice((0, 1, 3, 4))):
+        begin = now
+        now += dice.randrange(1, 40)
+        for kernel in kernels:
+            shapes = {
+                "Input Dims": [dice.choice(DIMS) for _ in range(dice.choice((0, 2, 3)))],
+                "Input type": [dice.choice(TYPES) for _ in range(dice.choice((0, 2, 3)))],
+                "Sequence number": step,
+            }
+            length = dice.choice((0, 5, 60))
+            trace.op(
+                dice.choice(("aten::addmm", "aten::mm", "aten::conv2d", words.name(dice))),
+                now,
+                length,
+                **shapes,
+            )
+            category = "gpu_memcpy" if kernel.startswith("Mem") else "kernel"
+            trace.launch(
+                kernel, now + length / 2, now + 40.125, dice.choice((0, round(dice.uniform(0.1, 30), 3))), cat=category, stream=dice.choice((7, 7, 20)),
+                grid=[dice.choice((1, 640)), 1, 1], block=[128, 1, 1], bytes=dice.choice((0, 4096, 2**63)),
+            )  # fmt: skip
+            now += length + dice.choice((0, 1, 30))
+        if profiled:
+            trace.memory(now, 4096 + step, dice.choice((2048, -2048)), 10_000)
+        now += dice.randrange(1, 99)
+        if marked:
+            trace.host("user_annotation", f"ProfilerStep#{step + 4}", begin, now - begin)
+        now += dice.choice((0, 25))
+    for event in trace.events:
+        if dice.random() < odd:
+            _unusual(dice, event)
+    document = trace.document()
+    if dice.random() < 0.1:
+        document["deviceProperties"] = dice.choice(
+            ([], [{}], [{"id": 0}], None, [{"id": 0, "name": "名前", "numSms": -1}])
+        )
+    return document
+
+
+def _unusual(dice: random.Random, event: Document) -> None:
+    match dice.randrange(8):
+        case 0:
+            event["dur"] = dice.choice((0, -1, 1e18, "5", None, 2**63))
+        case 1:
+            event["ts"] = dice.choice((-1, 0, 1e18, "12.5", None, 2**63))
+        case 2:
+            event["name"] = words.name(dice)
+        case 3:
+            event["cat"] = dice.choice(("", "overhead", "Trace", "kernel,gpu", "cuda_driver", "xpu_runtime"))
+        case 4:
+            event["args"] = dice.choice(
+                ({}, [], None, {"correlation": "7"}, {"correlation": 2**70}, {"stream": "x", "device": -1})
+            )
+        case 5:
+            event["tid"] = dice.choice(("main", -7, 2**63, None))
+        case 6:
+            event["pid"] = dice.choice(("GPU 0", HOST, DEVICE, 77))
+        case _:
+            event.pop(dice.choice(("dur", "args", "cat", "tid", "pid")), None)
+
+
+def written(document: Document) -> dict[str, bytes]:
+    indent = document.get("_indent")
+    kept = {key: value for key, value in document.items() if key != "_indent"}
+    return {"host.pt.trace.json": json.dumps(kept, indent=indent).encode()}
+
+
+# --- changes after which it says the same ------------------------------------------------------------------
+
+
+def events_shuffled(dice: random.Random, document: Document) -> None:
+    """But for events of one time: of these the file's order says which lies in which."""
+    place: dict[str, float] = {}
+    document["traceEvents"].sort(key=lambda e: place.setdefault(_instant(e), dice.random()))
+
+
+def _instant(event: Document) -> str:
+    try:
+        return str(float(event["ts"]))
+    except (KeyError, TypeError, ValueError):
+        return ""
+
+
+def keys_shuffled(dice: random.Random, document: Document) -> None:
+    for event in document["traceEvents"]:
+        _reordered(dice, event)
+
+
+def _reordered(dice: random.Random, owner: Document) -> None:
+    items = list(owner.items())
+    dice.shuffle(items)
+    owner.clear()
+    owner.update(items)
+
+
+def keys_unknown(dice: random.Random, document: Document) -> None:
+    document["_unknown"] = {"a": [1, {"b": None}]}
+    for event in document["traceEvents"]:
+        if dice.random() < 0.3:
+            event["_unknown"] = dice.choice((1, "x", [], {"ts": 5}))
+        if isinstance(event.get("args"), dict) and dice.random() < 0.3:
+            event["args"]["_unknown"] = dice.choice((1, "x", [], {"correlation": 5}))
+
+
+def events_unknown(dice: random.Random, document: Document) -> None:
+    for _ in range(dice.choice((1, 5))):
+        more = {
+            "ph": dice.choice(("N", "D", "zz")),
+            "name": words.name(dice),
+            "pid": 9,
+            "tid": 9,
+            "ts": 5,
+            "args": {},
+        }
+        document["traceEvents"].insert(dice.randrange(len(document["traceEvents"]) + 1), more)
+
+
+def correlations_renumbered(dice: random.Random, document: Document) -> None:
+    by = dice.randrange(1, 1 << 20)
+    for event in document["traceEvents"]:
+        args = event.get("args")
+        if (
+            isinstance(args, dict)
+            and type(args.get("correlation")) is int
+            and 0 < args["correlation"] < 1 << 20
+        ):
+            args["correlation"] += by
+
+
+def clock_shifted(dice: random.Random, document: Document) -> None:
+    """The base lies elsewhere; what happened when stays."""
+    stamps = [event.get("ts") for event in document["traceEvents"]]
+    base = document.get("baseTimeNanoseconds")
+    if base != 1_700_000_000_000_000_000 or not all(
+        type(at) in (int, float) and 0 <= at < 2**40 for at in stamps
+    ):
+        return
+    by = dice.randrange(1, 10**6)
+    document["baseTimeNanoseconds"] -= by * 1000
+    for event in document["traceEvents"]:
+        event["ts"] += by
+
+
+def spaced(dice: random.Random, document: Document) -> None:
+    document["_indent"] = dice.choice((0, 1, 4))
+
+
+def header_last(dice: random.Random, document: Document) -> None:
+    document["traceEvents"] = document.pop("traceEvents")
+    _reordered(dice, document)
+
+
+CHANGES: tuple[Change, ...] = (
+    events_shuffled, keys_shuffled, keys_unknown, events_unknown, correlations_renumbered, clock_shifted, spaced, header_last,
+)  # fmt: skip

@@ -1,0 +1,57 @@
+"""Valid but unusual files, and hostile but well-formed ones: a report or one clear error, and one that does not
+change where the file means the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.grammar import saying
+from tests.fuzz.grammar.grammars import BY_NAME, GRAMMARS, pair
+from tests.fuzz.harness import fuzz
+
+COUNT, EVERY = 300, 10
+SOAK_COUNT = 100_000
+CORPUS = Path(__file__).parent / "corpus"
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_hundreds_of_files_and_their_twins(name: str) -> None:
+    figures = fuzz(name, COUNT, every=EVERY, hang_s=5.0)
+    assert figures["executions"] == COUNT
+    assert figures["pairs"] > COUNT / EVERY / 3
+    assert figures["refused"] < COUNT * 0.6
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_hundred_thousand_files_and_their_twins(name: str) -> None:
+    print(f"\n{name}: {fuzz(name, SOAK_COUNT, every=4, hang_s=5.0)}")
+
+
+@pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: grammar.name)
+def test_an_input_and_its_twin_are_the_same_whenever_they_are_made(grammar: object) -> None:
+    made = [pair(grammar, number) for number in range(30)]  # type: ignore[arg-type]
+    assert made == [pair(grammar, number) for number in range(30)]  # type: ignore[arg-type]
+    assert len({json.dumps(sorted(map(hash, files.values()))) for files, _, _ in made}) > 15
+    assert sum(files != twins for files, _, twins in made) > 15
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.iterdir()), ids=lambda path: path.name)
+def test_what_was_found_before_gives_a_report(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is a trace, or by its name one of the records of a run; the others are small ones."""
+    monkeypatch.setenv("MPPROF_CACHE", "off")
+    if not path.name.startswith("run-"):
+        saying.said(path, whole=True)
+        return
+    files = pair(BY_NAME["steps"], 0)[0]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    kind = path.name.split("-")[1]
+    (tmp_path / "run" / "mpprof" / kind).with_suffix(path.suffix).write_bytes(path.read_bytes())
+    saying.said(tmp_path / "run", whole=True)
