@@ -430,6 +430,15 @@ def test_chosen_steps_hold_less_than_the_whole(mpprof: Mpprof) -> None:
     assert 0 < sum(row["calls"] for row in some) < sum(row["calls"] for row in whole)
 
 
+@pytest.mark.parametrize("table", ["kernels", "ops", "layers"])
+def test_a_table_says_above_it_what_its_times_are_summed_over(mpprof: Mpprof, table: str) -> None:
+    assert mpprof(table, MIXED).out.splitlines()[0] == "Sums over the whole trace:"
+    held = re.search(r"whole steps (\d+) to", mpprof(table, MIXED, "--steps", "1:1").err)
+    assert held
+    chosen = mpprof(table, MIXED, "--steps", f"{held[1]}:{held[1]}")
+    assert chosen.out.splitlines()[0] == f"Sums over step {held[1]}:"
+
+
 @pytest.mark.parametrize("command", ["ops", "layers"])
 def test_other_tables(command: str, mpprof: Mpprof) -> None:
     rows = json.loads(mpprof(command, MIXED, "--format", "json").out)
