@@ -33,7 +33,7 @@ CLASS_TEXT = {
     "reduce": "sums and means",
     "gather_scatter": "embedding lookups, indexing",
     "cast": "changes of number format",
-    "layout": "transposes, layout changes",
+    "layout": "transposes, concatenations",
     "optimizer": "the weight update",
     "loss_scale": "loss-scale bookkeeping",
     "other": "known work, no other class",

@@ -142,6 +142,22 @@ def test_copies_and_fills_are_no_kernels_and_the_median_is_that_of_the_calls() -
     assert calls.ns_per_step == 36
 
 
+@pytest.mark.parametrize(("product", "whole"), [(False, False), (True, True)])
+def test_a_marked_step_that_prepares_products_and_runs_none_is_no_step(product: bool, whole: bool) -> None:
+    """Casts of weights need no input: a converter called all that ran in the window a step."""
+    b = TraceBuilder()
+    b.marker(0, 0, 100, family="steps_line", thread=None)
+    b.kernel("cast", 10, 20, family="cast", op="encoder/layer_1/MatMul/Cast", op_type="Cast")
+    b.kernel("mul", 30, 40, op="encoder/layer_1/dropout/Mul", op_type="Mul")
+    if product:
+        b.kernel("gemm", 50, 60, op="encoder/layer_1/MatMul", op_type="MatMul", **GEMM)
+    if whole:
+        assert judged(b).step_source == "steps_line"
+        return
+    with pytest.raises(UnableError, match="casts the inputs of matrix products, and none of those ran"):
+        judged(b)
+
+
 def test_two_kernels_of_one_class_share_and_hide_nothing() -> None:
     b = steps(TraceBuilder(), 1)
     b.kernel("mm1", 10, 40, **GEMM)
