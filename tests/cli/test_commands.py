@@ -195,7 +195,7 @@ def test_a_cut_table_of_several_devices_names_the_device(mpprof: Mpprof, tmp_pat
         trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
         done = mpprof("kernels", trace, "--limit", "1")
         assert done.code == 0
-        assert ("/device:GPU:0" in "".join(done.out.splitlines()[:2])) == (devices == 2)
+        assert ("/device:GPU:0" in "".join(done.out.splitlines()[:3])) == (devices == 2)
 
 
 @pytest.mark.parametrize(
