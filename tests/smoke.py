@@ -22,6 +22,7 @@ RUN, BASELINE = str(SAMPLES / "v100-convnet-mixed-float16"), str(SAMPLES / "v100
 
 LINES: dict[str, tuple[list[str], int, str]] = {
     "report": ([RUN, "--baseline", BASELINE], 0, "Tensor Core"),
+    "ls": ([str(SAMPLES)], 0, "mixed_float16"),
     "compare": ([BASELINE, RUN], 0, "1."),
     "ops": ([RUN], 0, "tensor_core"),
     "kernels": ([RUN], 0, "tensor_core"),
@@ -34,6 +35,7 @@ LINES: dict[str, tuple[list[str], int, str]] = {
     "counters": (["nowhere.csv"], 2, "nowhere.csv"),
     "verify": (["--", "true"], 2, "ncu"),
     "audit": (["{folder}/model.keras"], 2, "model.save"),
+    "forecast": (["nowhere.keras", "--card", "t4"], 2, "no such file"),
     "demo": (["--no-serve"], 2, "TensorFlow"),
 }
 """By command: its arguments, the exit code, and what the output holds."""
