@@ -15,13 +15,22 @@ from plotly.offline import get_plotlyjs
 from mpprof.model.steps import StepTable
 from mpprof.report import words
 from mpprof_dashboards.components.graph import CONFIG
-from mpprof_dashboards.pages import compare, memory, steps, verdict
+from mpprof_dashboards.pages import compare, memory, steps, why
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
-_ATTRIBUTES = {"className": "class", "id": "id", "role": "role", "title": "title", "href": "href"}
+_ATTRIBUTES = {
+    "className": "class",
+    "id": "id",
+    "role": "role",
+    "title": "title",
+    "href": "href",
+    "src": "src",
+    "alt": "alt",
+}
+_VOID = frozenset(("img", "br", "hr"))
 # The figures are drawn while the page is still being laid out: each takes its final width at the end.
 _FIT = (
     "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot')"
@@ -35,7 +44,7 @@ def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """
-    parts = [*verdict.content(document), *_steps(document, steps)]
+    parts = [*why.content(document), *_steps(document, steps)]
     parts += memory.content(document) if document["memory"] else []
     return _file(parts, f"mpprof · {document['run']['name']}", "mpprof-report", document)
 
@@ -86,6 +95,8 @@ def render(part: Any) -> str:
         return "".join(render(item) for item in part)
     if isinstance(part, dcc.Graph):
         return _graph(part)
+    if isinstance(part, dcc.Link):
+        return render(part.children)
     if not isinstance(part, Component):
         return _text(part)
     if part._namespace != "dash_html_components":
@@ -96,6 +107,15 @@ def render(part: Any) -> str:
         for prop, name in _ATTRIBUTES.items()
         if (value := getattr(part, prop, None)) is not None
     )
+    attributes += "".join(
+        f' {name}="{_text(value)}"'
+        for name, value in part.to_plotly_json()["props"].items()
+        if name.startswith(("data-", "aria-"))
+    )
+    if style := getattr(part, "style", None):
+        attributes += f' style="{_text("; ".join(f"{name}: {value}" for name, value in style.items()))}"'
+    if tag in _VOID:
+        return f"<{tag}{attributes}>"
     return f"<{tag}{attributes}>{render(getattr(part, 'children', None))}</{tag}>"
 
 
@@ -106,7 +126,13 @@ def _text(part: Any) -> str:
 def _graph(part: dcc.Graph) -> str:
     height = part.figure.layout.height or 320
     drawn = pio.to_html(
-        part.figure, config=dict(CONFIG), full_html=False, include_plotlyjs=False, include_mathjax=False,
-        default_width="100%", default_height=f"{height}px", div_id=part.id,
-    )  # fmt: skip
+        part.figure,
+        config=dict(CONFIG),
+        full_html=False,
+        include_plotlyjs=False,
+        include_mathjax=False,
+        default_width="100%",
+        default_height=f"{height}px",
+        div_id=part.id,
+    )
     return f'<div class="mp-graph">{drawn}</div>'

@@ -27,7 +27,7 @@ class Compare:
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("baseline", metavar="BASELINE", type=Path, help=paths.PATH_HELP)
-        parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", help="the runs to hold against it")
+        parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", help="the runs to compare with it")
         paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)

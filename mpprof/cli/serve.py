@@ -32,7 +32,7 @@ class Serve:
         with paths.opened(args, args.logdir) as folder:
             if folder.is_file():
                 raise UsageError(
-                    "is a file; the page wants a directory",
+                    "is a file; the page needs a directory",
                     where=paths.shown(args.logdir),
                     next="Give its log directory",
                 )

@@ -26,7 +26,7 @@ def checked_logdir(logdir: Any) -> str:
     if ADDRESS.match(text):
         raise UsageError(
             f"logdir is {text!r}: records are written to a local directory",
-            next="Give one; when training has ended, copy it where the address leads",
+            next="Give a local directory, and copy it to that address when training has ended",
         )
     return os.path.expanduser(text)
 

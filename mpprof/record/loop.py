@@ -150,10 +150,13 @@ class StepRecorder:
     def step(self) -> Iterator[None]:
         """Around one optimizer step."""
         if self._in_step:
-            raise UsageError("a step within a step", next="Leave the block of recorder.step() first")
+            raise UsageError(
+                "step() was called within a step", next="Leave the block of recorder.step() first"
+            )
         if not self._entered:
             raise UsageError(
-                "a step of a recorder that was not entered", next="Write: with StepRecorder(…) as recorder:"
+                "step() was called before the recorder was entered",
+                next="Write: with StepRecorder(…) as recorder:",
             )
         if self._ended:
             self._say_once("a step after the recorder has ended is not recorded")

@@ -459,7 +459,7 @@ def memory(document: doc.Report) -> list[str]:
     account = document["memory"]
     if account is None:
         return []
-    lines = [f"peak {words.size(account['peak_bytes'])}"]
+    lines = [f"peak {words.size(account['peak_bytes'])}{_beside_the_peak(account)}"]
     if account["saved_bytes"] is not None:
         lines[0] += f", saved against the baseline {words.size(account['saved_bytes'])}"
     if account["reachable_bytes"] is not None:
@@ -475,6 +475,22 @@ def memory(document: doc.Report) -> list[str]:
             )
             lines.append(f"by {by}: {names}")
     return lines
+
+
+def _beside_the_peak(account: doc.Memory) -> str:
+    """What the allocator held before the window, where that was more, and what it could hold."""
+    mine = next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+    if mine is None:
+        return ""
+    most, said = mine["peak_bytes"], " in the window"
+    if (life := mine["lifetime_peak_bytes"]) is not None and life >= most:
+        said += (
+            f", {words.size(life)} since the process began" if life > most else " and since the process began"
+        )
+        most = life
+    if capacity := mine["capacity_bytes"]:
+        said += f"; {words.percent(most / capacity)} of the {words.size(capacity)} that it may take"
+    return said
 
 
 def bounds(document: doc.Report) -> list[str]:

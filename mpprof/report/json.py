@@ -17,7 +17,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.verdict import causes
+from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.account import (
     Account,
     DeviceAccount,
@@ -45,6 +45,7 @@ _FACT_OF = {
     "step_ns": ("steps.median_ns", "steps", "time"),
     "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
     "observed": ("speedup.observed", "speedup"),
+    "observed_per_update": ("speedup.observed", "speedup"),
     "attainable": ("speedup.expected", "speedup"),
     "attainable_step_ns": ("speedup.expected", "speedup"),
     "unexplained_ns": ("speedup.expected", "speedup.unexplained_ns", "speedup"),
@@ -422,6 +423,7 @@ def _whatif(plan: WhatIf | None) -> doc.WhatIf | None:
         ],
         "best_step_ns": _ns(plan.best_step_ns),
         "floor": {"by": plan.floor, "host_ns": _ns(plan.host_ns)},
+        "subsets_ns": [_ns(step_ns) for step_ns in plan.subsets_ns],
     }
 
 
@@ -442,6 +444,8 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
         "unexplained_ns": _ns(measured.unexplained_ns) if measured and attainable_ns is not None else None,
         "after_remedies_ns": _ns(plan.best_step_ns) if plan else None,
         "limited_by": plan.floor if plan else None,
+        "unlike": list(unlike(diagnosis)),
+        "observed_per_update": per_update(diagnosis),
         "causes": [
             {
                 "code": found.code,

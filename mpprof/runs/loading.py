@@ -78,6 +78,17 @@ def places(path: Path) -> tuple[Place, ...]:
     return tuple(_place(root, path, roots) for root in roots)
 
 
+def lone_beside(path: Path, at: Sequence[Place]) -> tuple[Place, ...]:
+    """Traces under a directory that lie in none of the recorded runs found there."""
+    if not path.is_dir():
+        return ()
+    known = [place.root for place in at]
+    found = [
+        file for file in traces.find_traces(path) if not any(file.is_relative_to(root) for root in known)
+    ]
+    return tuple(Place(file.relative_to(path).as_posix(), file, (file,), found=True) for file in found)
+
+
 def _is_record(path: Path) -> bool:
     """Whether a file is one of the records that stand for their run."""
     if path.absolute().parent.name != "mpprof":
@@ -355,7 +366,11 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
 
 
 def _unended(records: Records) -> tuple[str, ...]:
-    return () if records.finished else ("the log tells no end of the training: it was killed, or still runs",)
+    return (
+        ()
+        if records.finished
+        else ("the log does not show the end of the training: it was killed, or still runs",)
+    )
 
 
 def _closed_in(place: Place) -> list[UnreadableError]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mpprof_dashboards import export
 from mpprof_dashboards.figures import compare as figures
-from mpprof_dashboards.pages import compare, verdict
+from mpprof_dashboards.pages import compare, why
 
 from mpprof.api import ladder, workflows
 from mpprof.model.document import LossPoint
@@ -38,9 +38,9 @@ def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     assert "Only in this run: " in shown
     assert all(said in shown for said in document["steps"][0]["explanation"])
     report = document["runs"][1]
-    hero = texts(verdict.content(report))
+    hero = texts(why.content(report))
     assert all(said in hero for said in report["explanation"])
-    assert "no finding explains" in hero
+    assert "the causes below explain" in hero
 
 
 def test_the_losses_of_both_runs_are_on_the_page() -> None:

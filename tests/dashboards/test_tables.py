@@ -33,7 +33,7 @@ def test_a_row_without_a_rate_shows_none() -> None:
 
 def test_placement_precision_and_reason_can_be_filtered() -> None:
     for column in (*tables.PLACED, *tables.ELIGIBLE):
-        assert _definition(column)["filter"] == (
-            "agNumberColumnFilter" if column.number else "agTextColumnFilter"
-        )
+        definition = _definition(column)
+        assert definition["filter"] == "agTextColumnFilter"
+        assert ("textMatcher" in definition.get("filterParams", {})) is column.number
     assert {"placement", "precision", "reason_code"} <= {column.field for column in tables.PLACED}

@@ -189,7 +189,7 @@ def test_a_step_within_a_step_and_an_unknown_backend_are_wrong_usage(tmp_path: P
 
 def test_steps_outside_of_the_recorder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     record = recorder(tmp_path, Clock(), verbose=0)
-    with pytest.raises(UsageError, match="not entered"), record.step():
+    with pytest.raises(UsageError, match="before the recorder was entered"), record.step():
         pass
     with record, record.step():
         pass

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from mpprof_dashboards.export import render
-from mpprof_dashboards.figures import waterfall
-from mpprof_dashboards.pages import verdict
+from mpprof_dashboards.pages import why
 
 from mpprof.api import workflows
 from mpprof.model import document as doc
@@ -62,7 +61,7 @@ def test_no_share_is_above_the_whole_and_nothing_is_taken_off(report: doc.Report
 
 
 def test_every_rendering_says_that_the_window_is_not_representative_and_why(report: doc.Report) -> None:
-    page = "".join(render(part) for part in verdict.content(report))
+    page = "".join(render(part) for part in why.content(report))
     for said in (text.render(report), markdown.render(report), page):
         words = " ".join(said.split())
         assert UNLIKE in words
@@ -71,11 +70,10 @@ def test_every_rendering_says_that_the_window_is_not_representative_and_why(repo
 
 def test_the_figure_adds_up_to_the_profiled_step(report: doc.Report) -> None:
     assert report["time"] is not None
-    figure = waterfall.account(report["time"])
-    assert figure is not None
-    said = str(figure.to_plotly_json())
-    assert "Whole profiled step" in said
-    assert "Profiling" not in said
+    rows = why.account_rows(report["time"])
+    assert rows[-1].name == "Profiled step"
+    assert sum(row.length_ns for row in rows[:-1]) == pytest.approx(rows[-1].length_ns)
+    assert "profiling" not in [row.key for row in rows]
 
 
 def test_the_gap_is_not_split_by_it(found: Diagnosis, report: doc.Report) -> None:

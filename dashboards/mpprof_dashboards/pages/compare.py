@@ -212,7 +212,7 @@ def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = ""
 
 def _interval(rung: doc.Rung) -> str:
     ends = rung["interval"]
-    return f"95 % interval {words.speedup(ends[0])} to {words.speedup(ends[1])}" if ends else ""
+    return f"95 % interval {words.speedups(*ends)}" if ends else ""
 
 
 def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:

@@ -179,7 +179,7 @@ def code(folder: Path) -> Path:
         (text, "neither a .keras nor an .h5 file"),
         (weights, "weights alone, without the model"),
         (code, "a Lambda layer, whose code is not run from a file"),
-        (lambda folder: folder, "a directory, and no model in it"),
+        (lambda folder: folder, "a directory without a model in it"),
         (lambda folder: folder / "none.keras", "no such file"),
     ],
 )
