@@ -9,9 +9,10 @@ from typing import TypedDict
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.errors import MpprofError
 from mpprof.model.run import Run
+from mpprof.model.source import RunState
 from mpprof.report import json as documents
 from mpprof.runs import loading
-from mpprof.runs.state import RunState, last_record_unix_ns, last_write_unix_ns, state_of
+from mpprof.runs.state import last_record_unix_ns, last_write_unix_ns, state_of
 
 NO_RECORDS = "a trace without records of mpprof"
 

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
 
 from mpprof import store
 from mpprof.model.run import Run
+from mpprof.model.source import STOPPED_AFTER_S, RunState
 from mpprof.store import formats
-
-RunState = Literal["running", "ended", "stopped", "unfinished"]
-"""Stopped: no end of the training is recorded, and nothing was written for `STOPPED_AFTER_S` (killed or
-crashed). Unfinished: no end is recorded, of a run elsewhere, whose writes are not seen as they happen."""
-STOPPED_AFTER_S = 15.0
-"""While its process lives, a run writes a hardware sample about every second."""
 
 _FILES = (formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE)
 
