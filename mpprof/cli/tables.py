@@ -90,7 +90,7 @@ class Table:
             return tables.to_csv(shown, tables.keys(self.name, args.by))
         ascii_only = args.output is None and output.ascii_only()
         text = tables.to_text(shown, self.name, width=output.width(), ascii_only=ascii_only, whole=rows)
-        return text + _foot(rows, len(shown), whole)
+        return _head(self.name, args) + text + _foot(rows, len(shown), whole)
 
 
 def _say(mine: Analysis, args: argparse.Namespace) -> None:
@@ -140,6 +140,19 @@ class Layers(Table):
 
     name = "layers"
     by_help = "stream: one row per stream; or a column to sum by, such as class, compute_dtype"
+
+
+def _head(kind: str, args: argparse.Namespace) -> str:
+    """What the times of the table below are summed over; memory has no times."""
+    if kind == "memory":
+        return ""
+    of = "the whole trace"
+    if args.steps is not None:
+        first, last = args.steps
+        of = f"steps {first} to {last}" if first != last else f"step {first}"
+    elif args.step_range is not None:
+        of = "the ranges that were taken as steps"
+    return f"Sums over {of}:\n"
 
 
 def _foot(rows: Sequence[Row], shown: int, whole: Sequence[Row]) -> str:
