@@ -23,6 +23,9 @@ def document(forecast: Forecast) -> dict[str, Any]:
         "model": forecast.model,
         "versions": forecast.versions,
         "runs": [_run(run) for run in forecast.runs],
+        "not_compiled": [
+            {"card": one.card, "policy": one.policy, "reason": one.reason} for one in forecast.not_compiled
+        ],
     }
 
 
@@ -103,6 +106,7 @@ def text(forecast: Forecast) -> str:
         f"{words.plain(forecast.model)}, batch {batch}: forecast of the train step as XLA compiles it",
         "",
         *_table(forecast.runs),
+        *(f"  {one.card}, {one.policy}: {one.reason}" for one in forecast.not_compiled),
         "",
         *_notes(forecast.runs),
     ]
