@@ -496,6 +496,11 @@ def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> 
         compiled = lowered.compile(compiler_options=options) if options else lowered.compile()
     except Exception as error:
         _refuse_if_out_of_memory(error)
+        if "ptxas" in str(error):
+            raise Mendable(
+                f"XLA found no assembler for this card: {_first_line(error)}",
+                "pip install nvidia-cuda-nvcc-cu12, which the extra mpprof[forecast] brings",
+            ) from error
         raise Mendable(
             f"XLA cannot compile this train step: {_first_line(error)}",
             "Take another policy or card: it would not compile there either",
@@ -611,6 +616,7 @@ def _refuse_if_out_of_memory(error: BaseException) -> None:
         ) from error
 
 
+_AROUND = re.compile(r"^Exception encountered when calling|Error encountered:$")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -619,8 +625,8 @@ def _first_line(error: BaseException) -> str:
     of an error where it was raised."""
     text = _STYLE.sub("", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
-        lines = lines[1:]
+    while len(lines) > 1 and _AROUND.search(lines[0]):
+        del lines[0]
     return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")
 
 

@@ -267,7 +267,7 @@ def decide(
         return _plain(work.hlo)
     family = _family(work)
     precision = _operands(work.hlo)
-    if work.in_loop and _is_recurrent(own.owners.layers_of(at), recurrent):
+    if work.in_loop and is_recurrent(own.owners.layers_of(at), recurrent):
         return Decision("unknown", precision, family, "decided on the card", "recurrent", None)
     never = _never(work, precision, card, policy)
     if never:
@@ -357,7 +357,7 @@ def _aligned(work: Launch) -> bool:
     return all(shape and shape[-1] % ALIGNED == 0 for shape in shapes)
 
 
-def _is_recurrent(layers: Sequence[str], recurrent: frozenset[str]) -> bool:
+def is_recurrent(layers: Sequence[str], recurrent: frozenset[str]) -> bool:
     return any(layer == name or layer.startswith(f"{name}/") for layer in layers for name in recurrent)
 
 

@@ -341,17 +341,30 @@ def size_bytes(shape: Shape) -> float:
 
 
 def _own_flops(module: _Module, made: _Instruction, hlo: HloInstruction) -> float | None:
-    """As `hlo` counts them: each output of a convolution meets every tap of its filter. But no more than if
-    each input met every tap, since what lies beyond is padding, or zeros put between the inputs (gradients of
-    convolutions that are strided or not padded)."""
+    """As `hlo` counts them: each output of a convolution meets every tap of its filter. But along an axis no
+    more than if each input met every tap, since what lies beyond is padding, or zeros put between the inputs
+    (gradients of convolutions that are strided or not padded)."""
     forward = "__cudnn$conv" in made.custom_call and "Backward" not in made.custom_call
-    if not (made.opcode == "convolution" or forward) or not made.convolution or hlo.flops is None:
+    if not (made.opcode == "convolution" or forward) or not made.convolution or not hlo.flops:
         return hlo.flops
     left, kernel = hlo.operand_shapes[:2]
-    numbers = {number: value for number, wire, value, _ in made.convolution if wire == 0}
-    outputs = numbers.get(4, 0)
-    taps = _varints(module.buffer, made.convolution, 6)
-    if any(not 0 <= place < len(kernel) for place in (outputs, *taps)):
+    axes = [_varints(module.buffer, made.convolution, field) for field in (11, 6, 12)]
+    if len({len(places) for places in axes}) != 1 or len(hlo.shape) != len(left):
         return hlo.flops
-    met = prod(kernel[place] for place in taps) * kernel[outputs] / _groups(module, made)
-    return min(hlo.flops, 2.0 * prod(left) * met)
+    flops = hlo.flops
+    for at, (of_input, of_kernel, of_output) in enumerate(zip(*axes, strict=True)):
+        inputs, taps, outputs = left[of_input], kernel[of_kernel], hlo.shape[of_output]
+        pairs = [outputs * taps, inputs * taps]
+        if _dilated(module, made, at):
+            pairs.append(inputs * outputs)
+        flops *= min(pairs) / max(1, pairs[0])
+    return flops
+
+
+def _dilated(module: _Module, made: _Instruction, axis: int) -> bool:
+    """Whether there are zeros between the elements of the input along an axis of the window."""
+    stated = [(value, size) for number, wire, value, size in made.window or () if (number, wire) == (1, 2)]
+    if axis >= len(stated):
+        return False
+    start, size = stated[axis]
+    return any(value > 1 for value in _varints(module.buffer, _fields(module.buffer, start, start + size), 6))
