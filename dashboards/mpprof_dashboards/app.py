@@ -17,7 +17,7 @@ from plotly.utils import PlotlyJSONEncoder
 
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
-from mpprof_dashboards import calls, security, theme
+from mpprof_dashboards import calls, routes, security, theme
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards
@@ -40,7 +40,7 @@ _INDEX = """<!DOCTYPE html>
 </head>
 <body>
 {%app_entry%}
-<footer>{%config%}{%scripts%}{%renderer%}</footer>
+{%config%}{%scripts%}{%renderer%}
 </body>
 </html>"""
 
@@ -64,42 +64,58 @@ def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
     for page in PAGES:
         if page.register is not None:
             page.register(app)
+    routes.register(app, source)
     _guard(app, source, host)
     return app
 
 
 def _frame(source: RunSource) -> dmc.MantineProvider:
     """What stays while pages come and go."""
-    header = html.Header(
+    bar = [
+        html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title),
         html.Div(
             [
-                html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title),
-                html.Div(
-                    [
-                        dmc.Select(id="run", label="Run", data=[], allowDeselect=False, searchable=True,
-                                   size="sm", className="mp-select"),
-                        dmc.Select(id="baseline", label="Baseline", data=[], clearable=True, searchable=True,
-                                   placeholder="None", size="sm", className="mp-select"),
-                    ],
-                    className="mp-choosers",
+                dmc.Select(
+                    id="run",
+                    data=[],
+                    allowDeselect=False,
+                    searchable=True,
+                    size="xs",
+                    className="mp-select",
+                    **{"aria-label": "Run"},
                 ),
-                dmc.ColorSchemeToggle(
-                    id="scheme", lightIcon=html.Span(className="mp-icon mp-sun"),
-                    darkIcon=html.Span(className="mp-icon mp-moon"), size="lg", color="gray",
-                    **{"aria-label": "Dark or light"},
+                html.Span("vs", className="mp-versus"),
+                dmc.Select(
+                    id="baseline",
+                    data=[],
+                    clearable=True,
+                    searchable=True,
+                    placeholder="no baseline",
+                    size="xs",
+                    className="mp-select",
+                    **{"aria-label": "Baseline"},
                 ),
             ],
-            className="mp-bar",
+            className="mp-choosers",
         ),
-        className="mp-header",
-    )  # fmt: skip
+        html.Nav(id="nav", className="mp-nav", **{"aria-label": "Pages"}),
+        dmc.ColorSchemeToggle(
+            id="scheme",
+            lightIcon=html.Span(className="mp-icon mp-sun"),
+            darkIcon=html.Span(className="mp-icon mp-moon"),
+            size="md",
+            color="gray",
+            className="mp-scheme",
+            **{"aria-label": "Dark or light"},
+        ),
+    ]
+    header = html.Header(html.Div(bar, className="mp-bar"), className="mp-header")
     return dmc.MantineProvider(
         [
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="seen"),
             dcc.Interval(id="live", interval=_REFRESH_MS, disabled=True),
             header,
-            html.Nav(id="nav", className="mp-nav"),
             html.Main(id="page", className="mp-page"),
             html.Footer(f"mpprof · {source.title}", className="mp-footer"),
         ],
@@ -109,13 +125,16 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
 
 
 def _register(app: dash.Dash, source: RunSource) -> None:
-    def choose(run: str | None, baseline: str | None, search: str | None) -> tuple[Any, ...]:
-        """The choosers write the URL, the URL sets the choosers."""
-        entries, _ = listed(source)
+    def choose(run: str | None, baseline: str | None, search: str | None, _: int | None) -> tuple[Any, ...]:
+        """The choosers write the URL, the URL sets the choosers; both learn of runs that begin."""
+        entries, _problem = listed(source)
         now = choices.read(search, entries)
         written: Any = dash.no_update
+        if dash.ctx.triggered_id == "run" and run and run != now.run:  # another run is paired anew
+            now = Choice(run, choices.default_baseline(run, entries))
+        elif dash.ctx.triggered_id == "baseline":
+            now = Choice(now.run, baseline if baseline != now.run else None)
         if dash.ctx.triggered_id in ("run", "baseline"):
-            now = Choice(run or now.run, baseline if baseline != run else None)
             written = now.query() if now.query() != search else dash.no_update
         # A chooser clears a value that it does not list, which would come back here as a choice.
         known = {entry.id for entry in entries}
@@ -128,7 +147,7 @@ def _register(app: dash.Dash, source: RunSource) -> None:
         context = Context(source, entries, choices.read(search, entries))
         page = next((page for page in PAGES if page.path == path), None)
         content = cards.failure(problem) if problem else _content(page, context)
-        live = context.entry is not None and context.entry.live
+        live = not entries or (context.entry is not None and context.entry.live)
         digest = _digest(content) if live else None
         if dash.ctx.triggered_id == "live" and digest == seen:
             return dash.no_update, dash.no_update, not live, dash.no_update
@@ -137,7 +156,7 @@ def _register(app: dash.Dash, source: RunSource) -> None:
     url, run, baseline = Input("url", "search"), Input("run", "value"), Input("baseline", "value")
     app.callback(
         Output("url", "search"), Output("run", "value"), Output("run", "data"), Output("baseline", "value"),
-        Output("baseline", "data"), run, baseline, url,
+        Output("baseline", "data"), run, baseline, url, Input("live", "n_intervals"),
     )(choose)  # fmt: skip
     app.callback(
         Output("page", "children"), Output("nav", "children"), Output("live", "disabled"),
@@ -156,7 +175,8 @@ def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:
 def _label(entry: RunEntry) -> str:
     said = entry.policy is None or entry.policy in entry.name.replace("-", "_")
     notes = [None if said else entry.policy]
-    notes += ["live" if entry.live else None, "unreadable" if entry.problem else None]
+    told = entry.state if entry.state in ("running", "stopped", "unfinished") else None
+    notes += [told or ("live" if entry.live else None), "unreadable" if entry.problem else None]
     return " · ".join([entry.name, *(note for note in notes if note)])
 
 
@@ -181,7 +201,7 @@ def _content(page: Page | None, context: Context) -> Any:
             "Train with MPProfilerCallback(logdir), or serve another directory.",
         )
     try:
-        return page.layout(context)
+        return [*_heading(page, context), *page.layout(context)]
     except MpprofError as error:
         return cards.failure(error)
     except Exception:  # noqa: BLE001  a bug of ours: the traceback goes to the log, the reader gets one card
@@ -192,6 +212,13 @@ def _content(page: Page | None, context: Context) -> Any:
                 next="The traceback is in the server's log; please report it. The other pages still work.",
             )
         )
+
+
+def _heading(page: Page, context: Context) -> list[Any]:
+    """The page's first heading, for those who hear it; a page that shows its own brings it."""
+    if page.heading:
+        return []
+    return [html.H1(f"{page.title}: {context.name_of(context.choice.run)}", className="mp-unseen")]
 
 
 def _digest(content: Any) -> str:
@@ -213,7 +240,8 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
             if chosen.run is not None:  # so that the address bar always holds a link worth sharing
                 return flask.redirect(flask.request.path + chosen.query())
         if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
-            return flask.Response("This is no call of a page of mpprof.\n", 400, mimetype="text/plain")
+            text = "This request does not come from a page of mpprof.\n"
+            return flask.Response(text, 400, mimetype="text/plain")
         return None
 
     def add_headers(response: flask.Response) -> flask.Response:

@@ -44,19 +44,24 @@ def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
 
 
 def default_run(entries: Sequence[RunEntry]) -> str | None:
-    """The newest readable run, one with a reduced precision before one without."""
+    """The newest readable run; one with a reduced precision before one without, and before either one that is
+    not on a CPU alone, where mixed precision gains nothing."""
     if not entries:
         return None
-    return max(
-        entries, key=lambda entry: (entry.problem is None, _reduced(entry), entry.created_unix_ns or 0)
-    ).id
+
+    def rank(entry: RunEntry) -> tuple[bool, bool, bool, int]:
+        return entry.problem is None, entry.on_gpu is not False, _reduced(entry), entry.created_unix_ns or 0
+
+    return max(entries, key=rank).id
 
 
 def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None:
     """The float32 run that a run of reduced precision is most likely meant to be held against.
 
-    The newest one on the same backend whose name says the same but for the precision; else the only
-    float32 run on that backend; else None: the reader chooses.
+    Never one that is known to train another model or to run on another device. Of the others the one whose
+    name says the same but for the precision ("x/base" beside "x/mixed"), one of as large a batch before the
+    rest, the newest of several; else the only one in the same directory; else the only one known to train
+    the same model; else the only float32 run on that backend; else None: the reader chooses.
     """
     chosen = next((entry for entry in entries if entry.id == run), None)
     if chosen is None or not _reduced(chosen):
@@ -64,14 +69,41 @@ def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None
     singles = [
         entry
         for entry in entries
-        if entry.policy == "float32" and entry.problem is None and entry.backend == chosen.backend
+        if _single(entry) and entry.problem is None and entry.backend == chosen.backend
     ]
-    twins = [entry for entry in singles if _stem(entry.name) == _stem(chosen.name)]
-    candidates = twins or (singles if len(singles) == 1 else [])
-    return max(candidates, key=lambda entry: entry.created_unix_ns or 0).id if candidates else None
+    alike = [entry for entry in singles if not _unlike(entry, chosen)]
+    twins = [entry for entry in alike if _stem(entry.name) == _stem(chosen.name)]
+    if twins:
+        return max(twins, key=lambda e: (e.batch_size == chosen.batch_size, e.created_unix_ns or 0)).id
+    for group in (
+        [entry for entry in alike if _folder(entry.name) and _folder(entry.name) == _folder(chosen.name)],
+        [entry for entry in alike if entry.parameters and entry.parameters == chosen.parameters],
+        alike if len(singles) == 1 else [],
+    ):
+        if len(group) == 1:
+            return group[0].id
+    return None
 
 
-_PRECISION = re.compile(r"(mixed[-_]?)?(b?float16|float32|fp32|fp16|bf16|tf32)|mixed", re.IGNORECASE)
+_PRECISION = re.compile(
+    r"(mixed[-_]?)?(b?float16|float32|fp32|fp16|bf16|tf32)|mixed"
+    r"|(?<![a-z])(base(line)?|ref(erence)?)(?![a-z])",
+    re.IGNORECASE,
+)
+_NARROW = re.compile(r"mixed|b?float16|bf16|fp16|(?<![a-z])amp(?![a-z])", re.IGNORECASE)
+_WIDE = re.compile(r"float32|fp32|(?<![a-z])(base(line)?|ref(erence)?)(?![a-z])", re.IGNORECASE)
+
+
+def _unlike(one: RunEntry, other: RunEntry) -> bool:
+    """Whether the two are known to train different models or to run on different devices."""
+    return any(
+        first is not None and second is not None and first != second
+        for first, second in ((one.parameters, other.parameters), (one.device, other.device))
+    )
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _stem(name: str) -> str:
@@ -80,4 +112,13 @@ def _stem(name: str) -> str:
 
 
 def _reduced(entry: RunEntry) -> bool:
-    return entry.policy not in (None, "float32", "float64")
+    """By the recorded policy; of a trace without records by its name."""
+    if entry.policy is None:
+        return bool(_NARROW.search(entry.name)) and not _WIDE.search(entry.name)
+    return entry.policy not in ("float32", "float64")
+
+
+def _single(entry: RunEntry) -> bool:
+    if entry.policy is None:
+        return bool(_WIDE.search(entry.name)) and not _NARROW.search(entry.name)
+    return entry.policy == "float32"

@@ -1,4 +1,4 @@
-"""A report as one HTML file: the page's own cards and figures, plotly.js once, nothing from a network."""
+"""A report or a comparison as one HTML file: the page's own cards and figures, nothing from a network."""
 
 from __future__ import annotations
 
@@ -15,13 +15,22 @@ from plotly.offline import get_plotlyjs
 from mpprof.model.steps import StepTable
 from mpprof.report import words
 from mpprof_dashboards.components.graph import CONFIG
-from mpprof_dashboards.pages import memory, steps, verdict
+from mpprof_dashboards.pages import compare, memory, steps, why
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
-_ATTRIBUTES = {"className": "class", "id": "id", "role": "role", "title": "title", "href": "href"}
+_ATTRIBUTES = {
+    "className": "class",
+    "id": "id",
+    "role": "role",
+    "title": "title",
+    "href": "href",
+    "src": "src",
+    "alt": "alt",
+}
+_VOID = frozenset(("img", "br", "hr"))
 # The figures are drawn while the page is still being laid out: each takes its final width at the end.
 _FIT = (
     "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot')"
@@ -35,24 +44,33 @@ def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """
-    parts = ["".join(render(part) for part in verdict.content(document))]
-    parts += ["".join(render(part) for part in _steps(document, steps))]
-    parts += ["".join(render(part) for part in memory.content(document)) if document["memory"] else ""]
-    title = _text(f"mpprof · {document['run']['name']}")
+    parts = [*why.content(document), *_steps(document, steps)]
+    parts += memory.content(document) if document["memory"] else []
+    return _file(parts, f"mpprof · {document['run']['name']}", "mpprof-report", document)
+
+
+def comparison_html(document: doc.Comparison) -> str:
+    """The comparison `document` as a self-contained HTML file, with the document as JSON in the element
+    `mpprof-compare`."""
+    names = " → ".join(report["run"]["name"] for report in document["runs"])
+    return _file(compare.content(document, plain=True), f"mpprof · {names}", "mpprof-compare", document)
+
+
+def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comparison) -> str:
     return "\n".join(
         (
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title}</title>",
+            f"<title>{_text(title)}</title>",
             f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
             f"<script>{get_plotlyjs()}</script>",
             '</head><body class="mp-export"><main class="mp-page">',
-            *parts,
+            render(parts),
             "</main>",
             f"<script>{_FIT}</script>",
-            f'<script type="application/json" id="mpprof-report">{_json(document)}</script>',
+            f'<script type="application/json" id="{id}">{_json(document)}</script>',
             "</body></html>\n",
         )
     )
@@ -62,7 +80,7 @@ def _steps(document: doc.Report, table: StepTable | None) -> list[Any]:
     return steps.content(document, table) if table is not None and len(table) else []
 
 
-def _json(document: doc.Report) -> str:
+def _json(document: doc.Report | doc.Comparison) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -77,6 +95,8 @@ def render(part: Any) -> str:
         return "".join(render(item) for item in part)
     if isinstance(part, dcc.Graph):
         return _graph(part)
+    if isinstance(part, dcc.Link):
+        return render(part.children)
     if not isinstance(part, Component):
         return _text(part)
     if part._namespace != "dash_html_components":
@@ -87,6 +107,15 @@ def render(part: Any) -> str:
         for prop, name in _ATTRIBUTES.items()
         if (value := getattr(part, prop, None)) is not None
     )
+    attributes += "".join(
+        f' {name}="{_text(value)}"'
+        for name, value in part.to_plotly_json()["props"].items()
+        if name.startswith(("data-", "aria-"))
+    )
+    if style := getattr(part, "style", None):
+        attributes += f' style="{_text("; ".join(f"{name}: {value}" for name, value in style.items()))}"'
+    if tag in _VOID:
+        return f"<{tag}{attributes}>"
     return f"<{tag}{attributes}>{render(getattr(part, 'children', None))}</{tag}>"
 
 
@@ -97,7 +126,13 @@ def _text(part: Any) -> str:
 def _graph(part: dcc.Graph) -> str:
     height = part.figure.layout.height or 320
     drawn = pio.to_html(
-        part.figure, config=dict(CONFIG), full_html=False, include_plotlyjs=False, include_mathjax=False,
-        default_width="100%", default_height=f"{height}px", div_id=part.id,
-    )  # fmt: skip
+        part.figure,
+        config=dict(CONFIG),
+        full_html=False,
+        include_plotlyjs=False,
+        include_mathjax=False,
+        default_width="100%",
+        default_height=f"{height}px",
+        div_id=part.id,
+    )
     return f'<div class="mp-graph">{drawn}</div>'

@@ -111,3 +111,63 @@ def part_colour(placement: str, precision: str) -> str:
     if placement in ("tensor_core", "matrix_core"):
         return PRECISION_COLOURS.get(precision, PLACEMENT_COLOURS[placement])
     return PLACEMENT_COLOURS.get(placement, PLACEMENT_COLOURS["unknown"])
+
+
+# --- one meaning for each colour, on Why and on the timeline ---
+
+LANE_KINDS: dict[str, str] = {
+    "matrix_unit": "unit", "off_matrix_unit": "off", "other": "other", "copy": "other", "unknown": "unknown",
+    "idle_input": "wait", "idle_launch": "wait", "idle_sync": "wait", "idle_compile": "wait",
+    "idle_other": "wait", "input": "wait", "pipeline": "plain", "launch": "plain", "sync": "quiet",
+    "compile": "plain", "op": "plain", "host": "quiet",
+}  # fmt: skip
+"""What is drawn as what: `mp-k-…` of the style sheet."""
+KIND_COLOURS: dict[str, str] = {
+    "unit": "#1F78B4", "off": "#D9480F", "other": "#8593A3", "unknown": "#B9C0C9", "wait": "#A0621B",
+    "plain": "#64748B", "quiet": "#C3CBD6", "run": "#334155",
+}  # fmt: skip
+"""Matrix units blue, matrix work off them vermilion, other work grey, waiting brown, plain series slate."""
+LANE_COLOURS: dict[str, str] = {key: KIND_COLOURS[kind] for key, kind in LANE_KINDS.items()} | {
+    "idle_input": "#D9B98F", "idle_launch": "#E3CDAE", "idle_sync": "#E3CDAE", "idle_compile": "#E3CDAE",
+    "idle_other": "#EADCC6", "copy": "#A9B4C0",
+}  # fmt: skip
+LANE_LABELS: dict[str, str] = {
+    "matrix_unit": "Tensor Cores", "off_matrix_unit": "matrix work off Tensor Cores", "other": "other work",
+    "copy": "copies", "unknown": "unknown", "idle_input": "waiting for input",
+    "idle_launch": "waiting for launches", "idle_sync": "waiting", "idle_compile": "waiting for compilation",
+    "idle_other": "idle", "input": "waits for input", "pipeline": "input pipeline", "launch": "launches",
+    "sync": "waits for the device", "compile": "compiles", "op": "ops", "host": "executor, other",
+}  # fmt: skip
+CLASS_KINDS: dict[str, str] = {
+    "matmul": "unit", "unknown": "unknown", "idle_input": "wait", "idle_launch": "wait", "idle_sync": "wait",
+    "idle_compile": "wait", "idle_between_steps": "wait", "idle_other": "wait",
+}  # fmt: skip
+"""Of the account's classes; all others are other work."""
+PLACEMENT_KINDS: dict[str, str] = {
+    "tensor_core": "unit", "matrix_core": "unit", "cuda_core": "off", "cpu": "off", "not_matmul": "other",
+    "unknown": "unknown",
+}  # fmt: skip
+_WAITING = frozenset(("MP301", "MP302", "MP303", "MP305", "MP306", "MP308", "MP309", "MP902"))
+_OFF_UNITS = frozenset(
+    (
+        "MP101",
+        "MP103",
+        "MP104",
+        "MP105",
+        "MP401",
+        "MP402",
+        "MP403",
+        "MP406",
+        "MP407",
+        "MP408",
+        "MP409",
+        "MP410",
+    )
+)
+
+
+def cause_kind(code: str) -> str:
+    """The colour of a cause: what the time that it costs is spent on."""
+    if code in _WAITING:
+        return "wait"
+    return "off" if code in _OFF_UNITS else "other"

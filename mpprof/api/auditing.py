@@ -19,7 +19,7 @@ from mpprof.model.run import Run
 def audit(
     model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
 ) -> AuditReport:
-    """Look a Keras model over: layers left in float32, 16-bit outputs, sizes that are no multiple of 8,
+    """Look a Keras model over: layers left in float32, 16-bit outputs, sizes that are not multiples of 8,
     recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling, and more.
 
     Args:
@@ -29,8 +29,8 @@ def audit(
             the framework sees here, or what holds for any.
         imports: for a saved model: modules to import first, which define classes that it is made of.
 
-    Returns an `AuditReport`; print it. Raises `UsageError` where `model` is no Keras model, `NotFoundError`
-    for an unknown card and `UnreadableError` for a file that Keras cannot load.
+    Returns an `AuditReport`; print it. Raises `UsageError` where `model` is not a Keras model,
+    `NotFoundError` for an unknown card and `UnreadableError` for a file that Keras cannot load.
     """
     from mpprof.record.facts import saved_model, untrained
 

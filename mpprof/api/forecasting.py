@@ -39,7 +39,7 @@ def forecast(
         input_shapes: of each input without the batch, where the model does not state them.
         imports: modules with the classes that a saved model is made of.
         time_limit_s: for each card and policy.
-        progress: is told each phase.
+        progress: is called with each phase.
 
     Returns a `Forecast`; print it. A card and policy that XLA does not compile (it refuses the program,
     crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises `UsageError`,

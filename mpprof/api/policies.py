@@ -131,7 +131,9 @@ def _ran_out(runs: dict[str, Run], steps: int) -> str | None:
             continue
         ran = int(run.steps.covers.sum())
         if ran < steps:
-            return f"only {ran} of {steps} steps ran under {policy}: runs of unlike length are not compared"
+            return (
+                f"only {ran} of {steps} steps ran under {policy}: runs of different length are not compared"
+            )
         _, epoch = np.unique(run.steps.epoch, return_inverse=True)
         epochs = np.bincount(epoch, run.steps.covers).astype(int)
         ended = epochs[: max(1, len(epochs) - 1)]  # the last one is broken off

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from threading import RLock
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from mpprof.analysis.breakdown.timeline import Lanes
+from mpprof.api import timeline as timelines
 from mpprof.api import workflows
 from mpprof.errors import MpprofError, NotFoundError
 from mpprof.model.run import Run
-from mpprof.model.source import RunEntry
+from mpprof.model.source import STOPPED_AFTER_S, RunEntry, RunState
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
-from mpprof.runs.loading import closed_beside
+from mpprof.runs.loading import closed_beside, lone_beside
+from mpprof.traces import formats
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Comparison, KernelRow, LayerRow, OpRow, Report
+    from mpprof.model.document import (
+        Comparison,
+        KernelDetails,
+        KernelRow,
+        LayerRow,
+        OpRow,
+        Report,
+        Timeline,
+    )
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
@@ -51,6 +63,7 @@ class LogDirectory:
         self._step_range = step_range
         self._refreshed_s = monotonic()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
+        self._lanes: dict[str, tuple[workflows.Analysis, Lanes | None]] = {}
         self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
 
     def entries(self) -> tuple[RunEntry, ...]:
@@ -58,7 +71,10 @@ class LogDirectory:
         that cannot be opened."""
         with self._lock:
             found = self._scan()
-        entries = [_entry(name, read) for name, (_, read) in found.items()]
+        elsewhere = self._refresh is not None
+        entries = [
+            _entry(name, signature, read, elsewhere=elsewhere) for name, (signature, read) in found.items()
+        ]
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
     def report(self, run: str, baseline: str | None = None) -> Report:
@@ -82,6 +98,35 @@ class LogDirectory:
     def layers(self, run: str) -> list[LayerRow]:
         return cast("list[LayerRow]", workflows.rows_of(self._analysis(run), "layers"))
 
+    def timeline(
+        self,
+        run: str,
+        *,
+        step: int | None = None,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        width: int = 1400,
+    ) -> Timeline | None:
+        mine, known = self._lanes_of(run)
+        if known is None:
+            return None
+        return timelines.window(mine, known, step=step, from_ns=from_ns, to_ns=to_ns, width=width)
+
+    def kernel(self, run: str, row: int) -> KernelDetails | None:
+        mine, known = self._lanes_of(run)
+        return None if known is None else timelines.kernel(mine, known, row)
+
+    def _lanes_of(self, run: str) -> tuple[workflows.Analysis, Lanes | None]:
+        """Its analysis, and its lanes, which are kept as long as the analysis is."""
+        with self._lock:
+            mine = self._analysis(run)
+            kept = self._lanes.get(run)
+            if kept is None or kept[0] is not mine:
+                self._lanes[run] = kept = mine, timelines.lanes_of(mine)
+            for name in set(self._lanes) - set(self._analyses):
+                del self._lanes[name]
+            return kept
+
     def compare(self, runs: tuple[str, ...]) -> Comparison:
         """The `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
@@ -95,7 +140,7 @@ class LogDirectory:
             self._refreshed_s = monotonic()
         found: dict[str, tuple[Signature, Run | MpprofError]] = {}
         at = workflows.places(self.path)
-        for place in at:
+        for place in (*at, *lone_beside(self.path, at)):
             signature = _signature(place.files)
             known = self._runs.get(place.name)
             if known is None or known[0] != signature:
@@ -142,19 +187,48 @@ def _attempt(read: Callable[[], _T]) -> _T | MpprofError:
         return error
 
 
-def _entry(name: str, read: Run | MpprofError) -> RunEntry:
+def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewhere: bool) -> RunEntry:
+    written_ns = max((changed_ns for _, _, changed_ns in signature), default=None)
     if isinstance(read, MpprofError):
-        return RunEntry(name, name, None, None, None, live=False, has_trace=False, problem=str(read))
+        return RunEntry(
+            name, name, None, None, None, live=False, has_trace=False, problem=str(read),
+            written_unix_ns=written_ns,
+        )  # fmt: skip
     facts, fit = read.facts, read.last_fit
+    state = None if facts is None else _state(read, written_ns, elsewhere=elsewhere)
+    devices = facts.devices if facts else ()
+    device = next((each for each in devices if each.kind != "cpu"), next(iter(devices), None))
     return RunEntry(
         id=name,
         name=name,
         policy=fit.policy.global_name if fit else None,
         backend=facts.framework.get("backend") if facts else None,
         created_unix_ns=facts.created_unix_ns if facts else None,
-        live=not read.finished,
+        live=state in ("running", "unfinished"),
         has_trace=bool(read.traces),
+        problem=_no_trace(read) if facts is None else None,
+        state=state,
+        written_unix_ns=written_ns,
+        device=device.name if device else None,
+        on_gpu=device.kind != "cpu" if device else None,
+        batch_size=fit.batch_size if fit else None,
+        parameters=facts.model.parameters if facts and facts.model else None,
     )
+
+
+def _state(run: Run, written_unix_ns: int | None, *, elsewhere: bool) -> RunState:
+    if run.finished:
+        return "ended"
+    if elsewhere:
+        return "unfinished"
+    idle_s = (time_ns() - written_unix_ns) / 1e9 if written_unix_ns is not None else math.inf
+    return "stopped" if idle_s > STOPPED_AFTER_S else "running"
+
+
+def _no_trace(run: Run) -> str | None:
+    """Why the file that a run without records consists of is no trace; None: its bytes are a trace's."""
+    why = [known.why for file in run.traces if (known := formats.of(file)) is not None]
+    return f"{run.traces[-1]}: {why[-1]}" if why and why[-1] else None
 
 
 def _signature(files: tuple[Path, ...]) -> Signature:

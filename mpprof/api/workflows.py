@@ -297,6 +297,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         whatif=judgement.whatif,
         window=mine.window,
         how_to_mark=judgement.how_to_mark,
+        unlike=judgement.unlike,
         ranges=mine.ranges,
     )
     named = engine.cause(diagnosis)

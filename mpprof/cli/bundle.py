@@ -62,5 +62,5 @@ class Bundle:
 
 def _mebibytes(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: give whole MiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: give whole MiB")
     return int(text) << 20

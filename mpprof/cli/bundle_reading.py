@@ -42,7 +42,7 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
     schema = str(manifest.get("schema", ""))
     family, _, version = SCHEMA.partition("/")
     if not schema.startswith(f"{family}/"):
-        raise UnreadableError("is a zip file, but no mpprof bundle", where=str(path), next=_UNPACK)
+        raise UnreadableError("is a zip file, but not an mpprof bundle", where=str(path), next=_UNPACK)
     if schema.partition("/")[2] != version:
         raise TooNewError(
             f"holds {schema}, this mpprof reads {SCHEMA}", where=str(path), next="Install a newer mpprof"
@@ -58,7 +58,7 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     except (KeyError, ValueError):
         manifest = None
     if not isinstance(manifest, dict):
-        raise UnreadableError("is a zip file, but no mpprof bundle", where=str(path), next=_UNPACK)
+        raise UnreadableError("is a zip file, but not an mpprof bundle", where=str(path), next=_UNPACK)
     return manifest
 
 

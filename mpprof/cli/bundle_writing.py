@@ -145,7 +145,7 @@ def _manifest(
 ) -> dict[str, Any]:
     not_redacted = list(NOT_REDACTED)
     if redactor.unsafe_hosts:
-        not_redacted.append("in the trace: host names too short to be told from other text")
+        not_redacted.append("in the trace: host names too short to be distinguished from other text")
     return {
         "schema": SCHEMA,
         "mpprof": __version__,

@@ -82,6 +82,6 @@ def _capability(text: str) -> tuple[int, int]:
     """ "8.0" or "80", for argparse."""
     parts = re.fullmatch(r"(\d{1,2})\.(\d)|(\d{1,2})(\d)", text.strip())
     if not parts:
-        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: give one such as 8.0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a compute capability: give one such as 8.0")
     major, minor = (int(part) for part in parts.groups() if part is not None)
     return major, minor

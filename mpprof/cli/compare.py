@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mpprof.model.document import Comparison
     from mpprof.model.run import Run
 
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html")
 
 
 class Compare:
@@ -27,7 +27,7 @@ class Compare:
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("baseline", metavar="BASELINE", type=Path, help=paths.PATH_HELP)
-        parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", help="the runs to hold against it")
+        parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", help="the runs to compare with it")
         paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
@@ -64,6 +64,11 @@ def _written(document: Comparison, args: argparse.Namespace) -> str:
         from mpprof.report import markdown
 
         return markdown.render_comparison(document)
+    if args.format == "html":
+        from mpprof_dashboards import export
+
+        page: str = export.comparison_html(document)
+        return page
     from mpprof.report import text
 
     to_file = args.output is not None

@@ -60,7 +60,7 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
     run = target(args)
     verdicts = counters.verdicts(lines, card=args.gpu or (_card(run) if run else ""), where=where)
     if not verdicts:
-        output.note(args, "nothing is proved: the tensor pipe was busy with what these counters do not tell")
+        output.note(args, "nothing is proved: these counters do not show what the tensor pipe was busy with")
     if run is not None and verdicts:
         try:
             path = store.write_counters(run.path, verdicts)
@@ -84,7 +84,7 @@ def target(args: argparse.Namespace) -> Run | None:
         raise NotFoundError(
             "holds no records of a run to keep counters with",
             where=str(args.run_path),
-            next="Give the log directory of MPProfilerCallback, or leave --run out to see them only",
+            next="Give the log directory of MPProfilerCallback, or leave out --run to print them only",
         )
     return run
 

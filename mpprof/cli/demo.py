@@ -23,7 +23,9 @@ class Demo:
             default=Path("mpprof-demo"),
             help="where to write (default: mpprof-demo)",
         )
-        parser.add_argument("--no-serve", action="store_true", help="print and return, serve no page")
+        parser.add_argument(
+            "--no-serve", action="store_true", help="print and return without serving the page"
+        )
         parser.add_argument("--port", type=port_number, default=8050, help="of the page (default: 8050)")
 
     def run(self, args: argparse.Namespace) -> int:

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from mpprof.model.document import Row
 
 
+ERROR_TEXTS = (".txt", ".log", ".out", ".err")
+
+
 class Memory(Table):
     """What held the memory at its peak: by kind, type, layer and tensor, and what outlives its step.
 
     Sizes are the allocator's own. With --baseline, a run of the same model in float32, it also says what
     mixed precision saved, what it could have saved, and what is in the way. With --by it is a table of one
-    division; csv and json hold all of them."""
+    division; csv and json hold all of them. PATH may also be a text with an out-of-memory error of
+    TensorFlow, XLA or PyTorch (.txt, .log, .out, .err): it says what filled the memory and what to try."""
 
     name = "memory"
     by_help = "a table of one of: dtype, op, layer, kind"
@@ -31,6 +35,13 @@ class Memory(Table):
         parser.add_argument(
             "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
         )
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.path.suffix in ERROR_TEXTS and args.path.is_file():
+            output.check_output(args.output, force=args.force)
+            output.write(_of_error(args), args.output, force=args.force)
+            return 0
+        return super().run(args)
 
     def _text(self, mine: Analysis, args: argparse.Namespace) -> str:
         from mpprof.api import workflows
@@ -58,3 +69,28 @@ class Memory(Table):
         if by not in held:
             raise UsageError(f"--by {by}: memory is not divided by that", next=f"It is by: {', '.join(held)}")
         return [row for row in rows if row["by"] == by]
+
+
+def _of_error(args: argparse.Namespace) -> str:
+    """What the last out-of-memory error in a text says."""
+    from mpprof.analysis.memory import out_of_memory
+    from mpprof.errors import UnreadableError
+    from mpprof.report import json as documents
+    from mpprof.report import memory
+
+    with args.path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - out_of_memory.LONGEST))
+        text = file.read().decode("utf-8", "replace")
+    found = out_of_memory.read(text)
+    if found is None:
+        raise UnreadableError(
+            "no out-of-memory error of TensorFlow, XLA or PyTorch in this text",
+            where=str(args.path),
+            next="Give the whole of what the training printed, or a log directory",
+        )
+    advice = out_of_memory.advise(found)
+    if args.format == "json":
+        return documents.dumps(documents.out_of_memory(found, advice))
+    ascii_only = args.output is None and output.ascii_only()
+    return memory.render_error(found, advice, width=output.width(), ascii_only=ascii_only)

@@ -32,7 +32,7 @@ class Serve:
         with paths.opened(args, args.logdir) as folder:
             if folder.is_file():
                 raise UsageError(
-                    "is a file; the page wants a directory",
+                    "is a file; the page needs a directory",
                     where=paths.shown(args.logdir),
                     next="Give its log directory",
                 )
@@ -60,5 +60,5 @@ class Serve:
 def port_number(text: str) -> int:
     """A TCP port, for argparse."""
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number from 0 to 65535")
     return int(text)

@@ -90,7 +90,7 @@ class Table:
             return tables.to_csv(shown, tables.keys(self.name, args.by))
         ascii_only = args.output is None and output.ascii_only()
         text = tables.to_text(shown, self.name, width=output.width(), ascii_only=ascii_only, whole=rows)
-        return text + _foot(rows, len(shown), whole)
+        return _head(self.name, args) + text + _foot(rows, len(shown), whole)
 
 
 def _say(mine: Analysis, args: argparse.Namespace) -> None:
@@ -142,6 +142,19 @@ class Layers(Table):
     by_help = "stream: one row per stream; or a column to sum by, such as class, compute_dtype"
 
 
+def _head(kind: str, args: argparse.Namespace) -> str:
+    """What the times of the table below are summed over; memory has no times."""
+    if kind == "memory":
+        return ""
+    of = "the whole trace"
+    if args.steps is not None:
+        first, last = args.steps
+        of = f"steps {first} to {last}" if first != last else f"step {first}"
+    elif args.step_range is not None:
+        of = "the ranges that were taken as steps"
+    return f"Sums over {of}:\n"
+
+
 def _foot(rows: Sequence[Row], shown: int, whole: Sequence[Row]) -> str:
     """What the table leaves out, and the unknown share of all, which always stands beside the known."""
     from mpprof.report import words
@@ -163,12 +176,12 @@ def _foot(rows: Sequence[Row], shown: int, whole: Sequence[Row]) -> str:
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows: give 0 (all) or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows: give 0 (all) or more")
     return int(text)
 
 
 def _steps(text: str) -> tuple[int, int]:
     parts = re.fullmatch(r"(\d+):(\d+)", text)
     if not parts or int(parts[1]) > int(parts[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of steps: give FIRST:LAST, such as 12:14")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of steps: give FIRST:LAST, such as 12:14")
     return int(parts[1]), int(parts[2])

@@ -61,7 +61,7 @@ class Verify:
         complain(lines, done.returncode, command)
         if done.returncode != 0:
             output.note(
-                args, f"{command[0]} ended with exit code {done.returncode}: counted is what ran before"
+                args, f"{command[0]} ended with exit code {done.returncode}: only what ran before is counted"
             )
         counters.show(counters.take(lines, args, where="ncu"), args.format)
         return 0
@@ -138,5 +138,5 @@ def _at_least_one(text: str) -> int:
 
 def _positive(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of launches")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of launches")
     return int(text)

@@ -27,7 +27,7 @@ def off_or_narrow(cell: Cell) -> bool:
 
 
 def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
-    """The sizes of this cell's work that are no multiple of 8; None where too few sizes are known to tell."""
+    """The sizes of this cell's work that are not multiples of 8; None where too few are known to tell."""
     cell = signals.cells[row]
     sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
     if sizes:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import rules as _rules
+from mpprof.diagnosis import window
 from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
@@ -21,6 +22,7 @@ from mpprof.diagnosis.outcomes import (
     Rule,
     Unable,
     cost_ns,
+    known,
 )
 from mpprof.diagnosis.remedies.choosing import sentence
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
@@ -52,8 +54,8 @@ class Judgement:
     `not_applicable`.
 
     `findings` in the order of the plan (`_ranked`); the others in that of judgement. `speedup` is
-    the case's own with `unexplained_ns` set. `warnings`: rules that failed. `how_to_mark`: where no step is
-    marked, how to mark them.
+    the case's own with `unexplained_ns` set. `unlike`: why the window is not representative. `warnings`:
+    rules that failed. `how_to_mark`: where no step is marked, how to mark them.
     """
 
     findings: tuple[noun.Finding, ...]
@@ -63,6 +65,7 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     whatif: noun.WhatIf | None = None
     how_to_mark: tuple[noun.Remedy, ...] = ()
+    unlike: str | None = None
     not_applicable: tuple[noun.NotApplicable, ...] = ()
 
 
@@ -91,7 +94,9 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     outcomes = {code: answers[code] for code in asked}
     found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
 
-    shares = ledger.explain_gap(granted, signals.cells, case.speedup)
+    unlike = window.unlike(signals)
+    doubt = unlike or _of_the_baseline(signals)
+    shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
     weighed = {
         code: _weighed(by_code[code], outcome, granted[code], signals, shares)
         for code, outcome in found.items()
@@ -118,7 +123,8 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         findings=tuple(_ranked(findings, place, ceilings)),
         unable=tuple(unable),
         clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
-        speedup=_completed(case, recovers, shares, signals),
+        speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
+        unlike=unlike,
         warnings=tuple(warnings),
         whatif=plan,
         how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
@@ -404,6 +410,20 @@ def _whatif(remedy: whatif.Remedy, step_ns: float, signals: Signals) -> float:
     account = signals.case.account
     host_ns = account.host_ns if account else None
     return min(step_ns, whatif.step_after(step_ns, host_ns, [remedy]))
+
+
+def _of_the_baseline(signals: Signals) -> str | None:
+    """Why the baseline's window tells nothing of its other steps; None where it does, or there is none."""
+    baseline = known(signals.baseline)
+    said = window.unlike(baseline) if baseline is not None else None
+    return f"of the baseline {said}" if said else None
+
+
+def _unsplit(speedup: Speedup | None, doubt: str) -> Speedup | None:
+    """The comparison without parts of the gap: they would be those of other steps."""
+    if speedup is None or not speedup.slices:
+        return speedup
+    return replace(speedup, slices=(), absent=(speedup.absent or {}) | {"slices": doubt})
 
 
 def _completed(

@@ -11,8 +11,6 @@ from mpprof.model.quantities import format_after, format_ns, format_quantity, fo
 NOTABLE_RATIO = 0.01
 """Parts of the step below a hundredth are left out of a sentence."""
 MOST_PARTS = 3
-DISTORTED_RATIO = 0.5
-"""With more than half a step on top (or missing) while it was profiled, its parts are those of another."""
 
 _CEILINGS = "MP8"
 """What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
@@ -25,15 +23,18 @@ def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
     if account is None:
         return ()
     last = _what_to_do(diagnosis, account) if diagnosis.account else _to_have_steps(diagnosis)
-    said = [_where(account, diagnosis.tensor_core), _why(diagnosis, account), last]
+    said = [
+        _where(account, diagnosis.tensor_core, diagnosis.unlike is not None),
+        _why(diagnosis, account),
+        last,
+    ]
     return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in said if sentence)
 
 
-def _where(account: Account, share: TensorCoreShare | None) -> str:
-    """The largest parts of the step; of matrix work, where it ran. Of the profiled step, where profiling
-    changed it."""
+def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> str:
+    """The largest parts of the step; of matrix work, where it ran. Of the profiled step, where that is unlike
+    the others (`distorted`)."""
     profiling = sum(part.ns_per_step for part in account.main.slices if part.category == "profiling")
-    distorted = abs(profiling) > DISTORTED_RATIO * account.step_ns
     whole = account.window_ns if distorted else account.step_ns
     added = 0.0 if distorted else max(0.0, -profiling)
     parts = {part.category: part.ns_per_step for part in account.main.slices if part.category != "profiling"}
@@ -81,7 +82,7 @@ def _why(diagnosis: Diagnosis, account: Account) -> str:
     """Against a baseline where the difference lies; without one, the cause with its evidence."""
     speedup = diagnosis.speedup
     if speedup is not None and speedup.baseline == "measured" and speedup.gap_ns is not None:
-        return _against(speedup, account)
+        return _against(speedup, account) if speedup.slices else ""
     found = cause(diagnosis)
     if found is None:
         return ""
@@ -92,14 +93,10 @@ def _why(diagnosis: Diagnosis, account: Account) -> str:
 
 
 def _against(speedup: Speedup, account: Account) -> str:
-    """By class: what takes longer than it could (or did), and what is faster. Nothing where profiling changed
-    the steps of either run."""
+    """By class: what takes longer than it could (or did), and what is faster."""
     by_class: dict[Class, float] = {}
     for part in speedup.slices:
         by_class[part.category] = by_class.get(part.category, 0.0) + part.ns_per_step
-        steps = (part.baseline_ns, speedup.baseline_step_ns or 0.0), (part.mixed_ns, account.step_ns)
-        if part.category == "profiling" and any(abs(ns) > DISTORTED_RATIO * step for ns, step in steps):
-            return ""
     by_class.pop("profiling", None)
     ordered = sorted(by_class.items(), key=lambda item: -item[1])
     least = NOTABLE_RATIO * account.step_ns

@@ -46,7 +46,7 @@ def matrix_dimensions(shapes: str | None, family: Family | None) -> tuple[int, .
 
 
 def unaligned(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Those that are no multiple of 8, each once, in order."""
+    """Those that are not multiples of 8, each once, in order."""
     return tuple(dict.fromkeys(size for size in sizes if size % ALIGNMENT))
 
 

@@ -255,6 +255,20 @@ class Signals:
     # ---- memory
 
     @property
+    def memory_in_use(self) -> tuple[int, int] | Absent:
+        """The most that the allocator held and what it could hold: by the step log, else by the trace."""
+        peak = self.case.steps.peak_memory_bytes if self.case.steps else None
+        total = self._device.memory_bytes if self._device else None
+        memory = self.case.memory
+        mine = next((a for a in memory.allocators if a.name == memory.allocator), None) if memory else None
+        if peak is None and mine is not None and mine.where == "device":
+            peak = max(mine.peak_bytes, mine.lifetime_peak_bytes or 0)
+            total = mine.capacity_bytes or total
+        if peak is None or not total:
+            return Absent("the allocator's peak or the device's memory is not on record")
+        return peak, total
+
+    @property
     def at_peak(self) -> tuple[MemoryAccount, PeakParts] | Absent:
         """What was live at the peak of a GPU's memory, of a run known to compute in 16 bits or not."""
         if self.on_cpu:

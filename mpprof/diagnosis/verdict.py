@@ -55,6 +55,29 @@ def causes(findings: Sequence[Finding]) -> list[Finding]:
     return explain if any(found.severity != "info" for found in explain) else told
 
 
+_UNLIKE = "MP906"
+
+
+def unlike(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return in which respects the baseline differs beside its precision; empty: in none that is known."""
+    found = next((each for each in diagnosis.findings if each.code == _UNLIKE), None)
+    if found is not None and found.severity != "info":
+        differences = tuple(str(each.value) for each in found.evidence if each.name == "difference")
+        return differences or (found.summary,)
+    speedup = diagnosis.speedup
+    refused = (speedup.absent or {}).get("observed", "") if speedup and speedup.observed is None else ""
+    return (refused,) if refused.startswith("they train different models") else ()
+
+
+def per_update(diagnosis: Diagnosis) -> float | None:
+    """Return the observed speedup per applied update: a skipped step took its time and taught nothing."""
+    speedup, steps = diagnosis.speedup, diagnosis.steps
+    if speedup is None or speedup.baseline != "measured" or speedup.observed is None:
+        return None
+    skipped = steps.skipped_ratio if steps else None
+    return speedup.observed * (1.0 - skipped) if skipped else speedup.observed
+
+
 def verdict(diagnosis: Diagnosis) -> str:
     """One sentence: what was expected and what came, or what share of the matrix work ran on matrix units;
     then the worst cause, or what is missing to say more."""

@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 
 from mpprof.diagnosis.outcomes import known
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.signals import DISTORTED_RATIO, Signals
 from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ns
 
 NEAR_STEPS = 5
 """So many steps before the window, and after it, tell how long steps took at that time."""
@@ -49,6 +50,28 @@ def reason(signals: Signals) -> Reason:
         return "profiler"
     first = summary.first_steady
     return "warm-up" if first is None or max(account.steps) < first else "load"
+
+
+_WHY: dict[Reason, str] = {
+    "profiler": "the profiler makes them longer, most of all between launches",
+    "load": "the steps around them were as long, the machine was busy then",
+    "warm-up": "they lie in warm-up",
+    "unknown": "what made them longer is not known",
+}
+
+
+def unlike(signals: Signals) -> str | None:
+    """Say that the profiled steps do not stand for the others, and why; None where they do, or none tells."""
+    account = known(signals.account)
+    if account is None or not account.wall_ns:
+        return None
+    lengths = f"take {format_ns(account.window_ns)}, unprofiled ones {format_ns(account.wall_ns)}"
+    if signals.distorted:
+        return f"the window is not representative: profiled steps {lengths}; {_WHY[reason(signals)]}"
+    if account.window_ns * DISTORTED_RATIO < account.wall_ns:
+        longer = "what makes the others longer is not in it"
+        return f"the window is not representative: profiled steps {lengths}; {longer}"
+    return None
 
 
 def around(signals: Signals) -> Around | None:

@@ -9,7 +9,8 @@ from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
     "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work", "reduce": "sums",
-    "gather_scatter": "lookups", "cast": "casts", "layout": "layout changes", "optimizer": "the optimizer",
+    "gather_scatter": "lookups", "cast": "casts", "layout": "transposes and concatenations",
+    "optimizer": "the optimizer",
     "loss_scale": "loss scaling", "other": "other work", "unknown": "unidentified work",
     "comm": "communication", "copy": "copies", "idle_input": "waiting for input",
     "idle_launch": "waiting for launches", "idle_sync": "waits of the host", "idle_compile": "compiling",

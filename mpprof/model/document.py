@@ -153,6 +153,19 @@ class Facts(TypedDict):
         Number | None, "The step after all remedies, which may be below the attainable one."
     ]
     limited_by: Annotated[Literal["host", "device"] | None, "What limits the step after all remedies."]
+    unlike: NotRequired[
+        Annotated[
+            list[str],
+            "In which respects the measured baseline differs beside its precision: with any, the speedup is "
+            "none of mixed precision.",
+        ]
+    ]
+    observed_per_update: NotRequired[
+        Annotated[
+            Number | None,
+            "The speedup per applied update, where this run skipped some; else as `observed`.",
+        ]
+    ]
     causes: Annotated[
         list[Cause],
         "The findings that cost time or come before all that do, in the order in which to mend them.",
@@ -269,11 +282,18 @@ class Time(TypedDict):
     devices: Annotated[list[Device], "All of them, the main device first."]
     device: Annotated[str, "The main device, as the trace names it."]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
-    step_source: Annotated[str, "How steps were told apart."]
+    step_source: Annotated[str, "How steps were found."]
     step_range: NotRequired[
         Annotated[str, "The ranges that the user named as steps; left out where none were named."]
     ]
     notes: Annotated[list[str], "What was left out or shifted."]
+    unlike: NotRequired[
+        Annotated[
+            str,
+            "Why the profiled steps do not stand for the others; left out where they do. Shares are then "
+            "to be taken of the profiled step: without `profiling` the slices sum to it.",
+        ]
+    ]
 
 
 class BetweenSteps(TypedDict):
@@ -609,6 +629,13 @@ class WhatIf(TypedDict):
     order: list[WhatIfStep]
     best_step_ns: Number
     floor: Floor
+    subsets_ns: NotRequired[
+        Annotated[
+            list[Number],
+            "The step with each subset of the first six remedies of `order`, at the index whose bit k says "
+            "that remedy k is in it.",
+        ]
+    ]
 
 
 class WhatIfStep(TypedDict):
@@ -855,6 +882,62 @@ class Batches(TypedDict):
     fixed_ns: Annotated[Number | None, "What a step takes whatever its size."]
     utilization_ratio: Annotated[Number | None, "The highest median on record."]
     statements: list[str]
+
+
+# --- the timeline, for the page ---------------------------------------------------------------------------
+
+
+class Timeline(TypedDict):
+    """A window of what ran when, merged to the width of a drawing. Times are from the first step's start."""
+
+    steps: list[TimelineStep]
+    step: Annotated[int, "Row of `steps` that is shown; the window may be wider or narrower."]
+    median: int
+    slowest: int
+    from_ns: int
+    to_ns: int
+    keys: Annotated[list[str], "What an instant was spent on."]
+    names: Annotated[list[str], "Names of kernels."]
+    lanes: list[TimelineLane]
+
+
+class TimelineStep(TypedDict):
+    number: Annotated[int | None, "The step's number, where the trace gives one."]
+    start_ns: int
+    end_ns: int
+
+
+class TimelineLane(TypedDict):
+    """Columns of intervals. A merged one begins at its pixel."""
+
+    name: str
+    kind: Literal["device", "host", "stream", "thread"]
+    start_ns: list[int]
+    length_ns: list[int]
+    key: Annotated[list[int], "Row of `keys`."]
+    label: Annotated[list[int], "Row of `names`; -1: no kernel."]
+    row: Annotated[list[int], "Of the kernel, for `kernel`; -1: no kernel."]
+    count: Annotated[list[int], "How many events it stands for."]
+
+
+class KernelDetails(TypedDict):
+    """One kernel as it ran once."""
+
+    name: str
+    start_ns: Annotated[int, "From the first step's start."]
+    duration_ns: int
+    stream: str | None
+    op: str | None
+    layer: str | None
+    phase: Phase
+    shapes: str | None
+    details: Annotated[str | None, "Grid, block, registers, as the trace states them."]
+    placement: Placement
+    precision: Precision
+    reason: Reason
+    launched_by: str | None
+    launch_to_start_ns: Annotated[int | None, "From the launch's begin to the kernel's start."]
+    matrix: Annotated[bool, "Whether it is matrix work."]
 
 
 # --- rows of the tables ------------------------------------------------------------------------------------

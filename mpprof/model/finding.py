@@ -113,12 +113,15 @@ class WhatIfStep:
 @frozen
 class WhatIf:
     """All remedies in the order that pays first. `best_step_ns` is the step with all of them; `floor` says
-    what limits it then: "host" or "device". `host_ns`: what the host needs per step now; None: not known."""
+    what limits it then: "host" or "device". `host_ns`: what the host needs per step now; None: not known.
+    `subsets_ns`: the step with each subset of the first remedies of `order` (six at most), at the index whose
+    bit k says that remedy k is in it; the first is the step as it is."""
 
     order: tuple[WhatIfStep, ...]
     best_step_ns: float
     floor: Literal["host", "device"]
     host_ns: float | None
+    subsets_ns: tuple[float, ...] = ()
 
 
 @frozen
@@ -144,6 +147,7 @@ class Diagnosis:
     explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
+    unlike: str | None = None  # that profiled steps do not stand for the others, and why; None: they do
     how_to_mark: tuple[Remedy, ...] = ()  # how to mark steps, where none is marked
     not_applicable: tuple[NotApplicable, ...] = ()
     ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps

@@ -98,6 +98,45 @@ class RecordedMemory:
 
 
 @frozen
+class Filled:
+    """Blocks that an out-of-memory error lists, equal ones together; None: not stated."""
+
+    name: str
+    dtype: str | None
+    shape: str | None
+    count: int
+    bytes: int
+
+
+@frozen
+class OutOfMemory:
+    """What an out-of-memory error states; None: not stated.
+
+    `loose_bytes` is what the allocator holds and does not use, `others_bytes` what other processes hold of
+    the device. `parts` are the bytes of a compiled program: arguments, outputs, temporaries, constants."""
+
+    framework: Literal["tensorflow", "xla", "torch"]
+    asked_bytes: int
+    limit_bytes: int | None
+    used_bytes: int | None
+    loose_bytes: int | None
+    others_bytes: int | None
+    device: str | None
+    op: str | None
+    filled: tuple[Filled, ...]
+    parts: dict[str, int] | None = None
+
+
+@frozen
+class Advice:
+    """What to try after an out-of-memory error, with the command or code where there is one."""
+
+    cause: str
+    text: str
+    snippet: str = ""
+
+
+@frozen
 class Cause:
     """Part of what mixed precision could have saved and did not: the bytes that one finding explains."""
 

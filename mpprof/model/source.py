@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from mpprof.model.frozen import frozen
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Comparison, KernelRow, LayerRow, OpRow, Report
+    from mpprof.model.document import (
+        Comparison,
+        KernelDetails,
+        KernelRow,
+        LayerRow,
+        OpRow,
+        Report,
+        Timeline,
+    )
+
+
+RunState = Literal["running", "ended", "stopped", "unfinished"]
+"""Stopped: no end of the training was recorded, and nothing was written for `STOPPED_AFTER_S`. Unfinished: no
+end was recorded, of a run elsewhere, whose writes are not seen as they happen."""
+STOPPED_AFTER_S = 15.0
+"""While the process lives it writes a hardware sample at least every 2 seconds."""
 
 
 @frozen
@@ -20,9 +35,15 @@ class RunEntry:
     policy: str | None
     backend: str | None
     created_unix_ns: int | None
-    live: bool
+    live: bool  # the process that records it writes
     has_trace: bool
     problem: str | None = None
+    state: RunState | None = None  # None: not known
+    written_unix_ns: int | None = None  # when its files were last written
+    device: str | None = None  # the name of its accelerator, else of its CPU
+    on_gpu: bool | None = None
+    batch_size: int | None = None
+    parameters: int | None = None  # of its model
 
 
 class RunSource(Protocol):
@@ -44,5 +65,22 @@ class RunSource(Protocol):
     def ops(self, run: str) -> list[OpRow]: ...
 
     def layers(self, run: str) -> list[LayerRow]: ...
+
+    def timeline(
+        self,
+        run: str,
+        *,
+        step: int | None = None,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        width: int = 1400,
+    ) -> Timeline | None:
+        """A window of what ran when, merged to `width` pixels: of a step (None: the one of median length), or
+        between two times from the first step's start. None: no trace, or no step in it."""
+        ...
+
+    def kernel(self, run: str, row: int) -> KernelDetails | None:
+        """One kernel of the timeline as it ran; None where there is no such row."""
+        ...
 
     def compare(self, runs: tuple[str, ...]) -> Comparison: ...

@@ -26,7 +26,7 @@ def checked_logdir(logdir: Any) -> str:
     if ADDRESS.match(text):
         raise UsageError(
             f"logdir is {text!r}: records are written to a local directory",
-            next="Give one; when training has ended, copy it where the address leads",
+            next="Give a local directory, and copy it to that address when training has ended",
         )
     return os.path.expanduser(text)
 
@@ -48,12 +48,12 @@ def checked_announce(announce: Announce | str | None) -> Announce | str | None:
 
 
 def checked_sinks(sinks: Iterable[Sink]) -> tuple[Sink, ...]:
-    """Raises `UsageError` where one of them is no sink."""
+    """Raises `UsageError` where one of them is not a sink."""
     given = tuple(sinks) if isinstance(sinks, Iterable) else (sinks,)
     for sink in given:
         if not all(callable(getattr(sink, name, None)) for name in ("scalars", "close")):
             raise UsageError(
-                f"sinks: {sink!r} is no sink",
+                f"sinks: {sink!r} is not a sink",
                 next="Give a list of objects with the methods scalars and close",
             )
     return given

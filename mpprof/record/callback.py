@@ -66,7 +66,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             run, this one gets a directory of its own below it (see `root`).
         profile_steps: "auto" (5 steps after the 10th, once step times have settled), `(first, last)`
             inclusive and counted from 1, or None for no window. A window never goes across a
-            validation; how large its trace can get is said in `mpprof.record.profile.window`.
+            validation; `mpprof.record.profile.window` states how large its trace can get.
         read_every: the loss scale, the skipped steps and the memory are read every so many steps (each of
             the first 32, and of the 32 after a change); 1 reads on every step. Totals are exact.
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
@@ -76,7 +76,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         audit: print, once for each model and before its first step, what of it will not reach the Tensor
             Cores (with `verbose`; nothing where the model is float32 or nothing was found).
         stop_on: alarms that shall stop the training, some of "loss_scale_stuck", "loss_scale_low",
-            "loss_scale_runaway", "endless_skips", "non_finite_loss", "throttling". Each is said once, by a
+            "loss_scale_runaway", "endless_skips", "non_finite_loss", "throttling". Each is raised once, by a
             warning of the log "mpprof", whether it stops training or not; it is raised when the state is
             read, so at most `read_every` steps late (or calls, with several steps each). On JAX and on a
             GPU under torch it comes later by what the device lags behind, and within a profile window

@@ -65,7 +65,7 @@ class StepRecorder:
             hands them over after each step (and before the first, where they are not new):
             `update(optimizer_variables=…)`. Without an optimizer give `update(loss_scale=…, skipped=…)`: with
             torch's GradScaler its `get_scale()`, and 1 where that fell at `scaler.update()`. Where a
-            LossScaleOptimizer's own counters are read, `skipped` is ignored, which is said once.
+            LossScaleOptimizer's own counters are read, `skipped` is ignored, with one warning.
         wait: waits for the device where a step's block does not, e.g. `torch.cuda.synchronize` or
             `lambda: jax.block_until_ready(params)`. It is called every `read_every` steps, and step times are
             then means between two waits.
@@ -76,7 +76,7 @@ class StepRecorder:
 
     No failure in here stops the loop. Raises `UsageError` on wrong arguments, on a step within a step or
     before the recorder was entered, and where it is entered again; steps after its end are not recorded,
-    which is said once.
+    with one warning.
     """
 
     def __init__(
@@ -150,10 +150,13 @@ class StepRecorder:
     def step(self) -> Iterator[None]:
         """Around one optimizer step."""
         if self._in_step:
-            raise UsageError("a step within a step", next="Leave the block of recorder.step() first")
+            raise UsageError(
+                "step() was called within a step", next="Leave the block of recorder.step() first"
+            )
         if not self._entered:
             raise UsageError(
-                "a step of a recorder that was not entered", next="Write: with StepRecorder(…) as recorder:"
+                "step() was called before the recorder was entered",
+                next="Write: with StepRecorder(…) as recorder:",
             )
         if self._ended:
             self._say_once("a step after the recorder has ended is not recorded")
@@ -168,16 +171,16 @@ class StepRecorder:
             self._in_step = False
 
     def update(self, **values: Any) -> None:
-        """What the loop knows of the current step, or of the last one: `loss`, `loss_scale`, `skipped`
-        (updates skipped since it was given last). Other names are kept in the record as numbers. A value
-        that lies on a device is fetched, which waits for it. `optimizer_variables` are looked at only on the
-        steps that are read (see `read_every`). None: not known on this step. A value that is no number is
-        said once, and its name no longer kept.
+        """Record what the loop knows of the current step, or of the last one: `loss`, `loss_scale`, `skipped`
+        (updates skipped since the value before). Other names are kept in the record as numbers. A value
+        that lies on a device is fetched, which waits for it. `optimizer_variables` are read only on the
+        steps that `read_every` chooses. None: not known on this step. A value that is not a number gives one
+        warning, and its name is no longer recorded.
 
-        After `epoch()`, within `validation()` and behind it this is still of the last step, whose line is
-        written by then: what is told goes into a line of its own (kind `update`), and readers put it into the
-        step's. Before the first step and after the recorder's end there is nothing that it could be of
-        (but for `optimizer_variables` before the first), which is said once."""
+        After `epoch()`, within `validation()` and after it, values are credited to the last step. Its line is
+        written by then, so they go into a line of their own (kind `update`), which readers put into the
+        step's. Before the first step and after the recorder's end they are ignored with one warning (but for
+        `optimizer_variables` before the first step)."""
         self._values.update(values)
         if self._in_step:
             return
@@ -185,7 +188,7 @@ class StepRecorder:
             self._values.clear()
             self._say_once("an update after the recorder has ended is not recorded")
         elif self._give() and not self._session.calls.step:
-            self._say_once("an update before the first step is of no step, and not recorded")
+            self._say_once("update() before the first step was ignored")
 
     def batches(self, data: Iterable[T]) -> Iterator[T]:
         """Iterate over `data`, recording the wait for each batch as the next step's `input_wait_ns`."""

@@ -57,7 +57,7 @@ def in_own_process(name: str, path: Path, *, deadline_s: float) -> Any:
 
     Raises `SubprocessError` where it fails or takes longer, `OSError` where it cannot be started."""
     if getattr(sys, "frozen", False):
-        raise OSError("the program is packed: sys.executable is no Python interpreter")
+        raise OSError("the program is packed: sys.executable is not a Python interpreter")
     done = subprocess.run(
         [sys.executable, "-P", "-X", "utf8", "-c", _CHILD, name, str(path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -58,7 +58,7 @@ MOST_ALIKE = 256
 ASK_NS = 20_000_000
 """Whether a reading has arrived is not asked more often: the device may be dozens of short steps behind."""
 
-NESTED = "a fit within the fit, with the same callback, is left out: give it a callback of its own"
+NESTED = "a fit within the fit with the same callback is not recorded: give it a callback of its own"
 
 SYNCHRONOUS_NOTE = (
     "Keras waits for the device at every batch end; interval_ns is batch begin to batch begin on the host. "
@@ -71,8 +71,8 @@ ASYNCHRONOUS_NOTE = (
 )
 
 NO_LOSS = (
-    "Keras tells it at a batch end, and waits for the device where a callback asks; of its own running mean, "
-    "which is read every few steps, nothing was seen (a train_step of one's own need not keep it)"
+    "Keras reports it at a batch end, where a callback that asks for it makes Keras wait for the device; the "
+    "running mean, which is read every few steps, did not show it (a custom train_step need not keep one)"
 )
 
 
@@ -244,7 +244,9 @@ class FitSession:
         if thread is None:
             return False
         if thread != threading.get_ident():
-            raise UsageError("one callback in two fits at a time", next="Give each a callback of its own")
+            raise UsageError(
+                "this callback is already in another fit that runs", next="Give each a callback of its own"
+            )
         if self._within_ns is None:
             self._within_ns = self._clock()
         self.in_fit = False

@@ -64,6 +64,11 @@ def time_heading(time: doc.Time) -> str:
     where = words.plain(time["device"])
     if time["basis"] == "host":
         where += ", no accelerator: ops on the host's threads"
+    if "unlike" in time:
+        return (
+            f"A step takes {words.duration(time['step_ns'])} (wall, median); shares are of a profiled step "
+            f"of {words.duration(time_whole(time))} ({window} on {where})"
+        )
     if time["wall_ns"] is not None:
         return (
             f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
@@ -105,9 +110,39 @@ def outside_the_step(time: doc.Time | None) -> str:
 
 
 def time_rows(time: doc.Time) -> list[TimeRow]:
-    """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step."""
+    """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step, or
+    to the profiled step where that is unlike the others."""
     basis = time["basis"]
-    return _rows(time["slices"], time["step_ns"], wall=basis == "wall", on_host=basis == "host")
+    return _rows(time_slices(time), time_whole(time), wall=basis == "wall", on_host=basis == "host")
+
+
+def time_slices(time: doc.Time) -> list[doc.Slice]:
+    """What the step is divided into, with shares that sum to 1: of the profiled step, without `profiling`,
+    where that is unlike the others."""
+    if "unlike" not in time:
+        return time["slices"]
+    parts = [part for part in time["slices"] if part["class"] != "profiling"]
+    whole = sum(part["ns_per_step"] for part in parts)
+    return [{**part, "ratio": part["ns_per_step"] / whole if whole else 0.0} for part in parts]
+
+
+def time_whole(time: doc.Time) -> float:
+    """What these slices sum to, in ns."""
+    if "unlike" not in time:
+        return float(time["step_ns"])
+    return float(sum(part["ns_per_step"] for part in time_slices(time)))
+
+
+def time_per(time: doc.Time) -> str:
+    """What the numbers are of, and over how many steps they are the mean."""
+    steps = words.plural(time["window_steps"], "step")
+    return f"per profiled step, {steps}" if "unlike" in time else f"per step, {steps}"
+
+
+def time_doubt(time: doc.Time) -> str | None:
+    """That the window is not representative, and why, as a sentence; None where it is."""
+    said = time.get("unlike")
+    return f"{words.plain(said[0].upper() + said[1:])}." if said else None
 
 
 def window_rows(found: doc.Window) -> list[TimeRow]:
@@ -424,7 +459,7 @@ def memory(document: doc.Report) -> list[str]:
     account = document["memory"]
     if account is None:
         return []
-    lines = [f"peak {words.size(account['peak_bytes'])}"]
+    lines = [f"peak {words.size(account['peak_bytes'])}{_beside_the_peak(account)}"]
     if account["saved_bytes"] is not None:
         lines[0] += f", saved against the baseline {words.size(account['saved_bytes'])}"
     if account["reachable_bytes"] is not None:
@@ -440,6 +475,22 @@ def memory(document: doc.Report) -> list[str]:
             )
             lines.append(f"by {by}: {names}")
     return lines
+
+
+def _beside_the_peak(account: doc.Memory) -> str:
+    """What the allocator held before the window, where that was more, and what it could hold."""
+    mine = next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+    if mine is None:
+        return ""
+    most, said = mine["peak_bytes"], " in the window"
+    if (life := mine["lifetime_peak_bytes"]) is not None and life >= most:
+        said += (
+            f", {words.size(life)} since the process began" if life > most else " and since the process began"
+        )
+        most = life
+    if capacity := mine["capacity_bytes"]:
+        said += f"; {words.percent(most / capacity)} of the {words.size(capacity)} that it may take"
+    return said
 
 
 def bounds(document: doc.Report) -> list[str]:

@@ -17,7 +17,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.verdict import causes
+from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.account import (
     Account,
     DeviceAccount,
@@ -27,7 +27,7 @@ from mpprof.model.account import (
 )
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.learning import Applied, Learning, LossPoint
-from mpprof.model.memory import MemoryAccount
+from mpprof.model.memory import Advice, MemoryAccount, OutOfMemory
 from mpprof.model.promises import Promises, RemedyOutcome
 from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
@@ -45,6 +45,7 @@ _FACT_OF = {
     "step_ns": ("steps.median_ns", "steps", "time"),
     "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
     "observed": ("speedup.observed", "speedup"),
+    "observed_per_update": ("speedup.observed", "speedup"),
     "attainable": ("speedup.expected", "speedup"),
     "attainable_step_ns": ("speedup.expected", "speedup"),
     "unexplained_ns": ("speedup.expected", "speedup.unexplained_ns", "speedup"),
@@ -64,7 +65,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
-        "time": _time(diagnosis.account, diagnosis.run.step_range),
+        "time": _time(diagnosis.account, diagnosis.run.step_range, diagnosis.unlike),
         "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
@@ -270,7 +271,7 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     return body
 
 
-def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
+def _time(account: Account | None, step_range: str | None, unlike: str | None) -> doc.Time | None:
     if account is None:
         return None
     body: doc.Time = {
@@ -296,6 +297,8 @@ def _time(account: Account | None, step_range: str | None) -> doc.Time | None:
     }
     if step_range is not None:
         body["step_range"] = step_range
+    if unlike is not None:
+        body["unlike"] = unlike
     if account.host_path is not None:
         body["call_ns"] = _ns(account.host_path.call_ns)
         body["launched_ns"] = _ns(account.host_path.launched_ns)
@@ -417,6 +420,7 @@ def _whatif(plan: WhatIf | None) -> doc.WhatIf | None:
         ],
         "best_step_ns": _ns(plan.best_step_ns),
         "floor": {"by": plan.floor, "host_ns": _ns(plan.host_ns)},
+        "subsets_ns": [_ns(step_ns) for step_ns in plan.subsets_ns],
     }
 
 
@@ -437,6 +441,8 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
         "unexplained_ns": _ns(measured.unexplained_ns) if measured and attainable_ns is not None else None,
         "after_remedies_ns": _ns(plan.best_step_ns) if plan else None,
         "limited_by": plan.floor if plan else None,
+        "unlike": list(unlike(diagnosis)),
+        "observed_per_update": per_update(diagnosis),
         "causes": [
             {
                 "code": found.code,
@@ -532,6 +538,27 @@ def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
         | ({"estimated": True} if item.estimated else {})  # type: ignore[misc]
         for item in memory.at_peak
     ]
+
+
+def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> dict[str, Any]:
+    """What an out-of-memory error states, and what to try, the likeliest first."""
+    return {
+        "schema": "mpprof.out_of_memory/1",
+        "framework": found.framework,
+        "asked_bytes": found.asked_bytes,
+        "limit_bytes": found.limit_bytes,
+        "used_bytes": found.used_bytes,
+        "loose_bytes": found.loose_bytes,
+        "others_bytes": found.others_bytes,
+        "device": found.device,
+        "op": found.op,
+        "parts": found.parts,
+        "filled": [
+            {"name": f.name, "dtype": f.dtype, "shape": f.shape, "count": f.count, "bytes": f.bytes}
+            for f in found.filled
+        ],
+        "advice": [{"cause": a.cause, "text": a.text, "snippet": a.snippet or None} for a in advice],
+    }
 
 
 def _on_host(diagnosis: Diagnosis) -> bool:
@@ -764,7 +791,7 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "memory":
         return _why_no_memory(leaf, diagnosis.memory)
-    return "the evidence at hand does not give it"
+    return "the evidence that was recorded does not give it"
 
 
 def _why_no_memory(leaf: str, memory: MemoryAccount | None) -> str:

@@ -87,8 +87,9 @@ def _joined(lines: Iterable[str]) -> str:
 def _time(document: doc.Report) -> list[str]:
     time = document["time"]
     if time is not None:
-        heading, rows, per = content.time_heading(time), content.time_rows(time), "per step"
-        return _breakdown(heading, rows, per, time["step_ns"])
+        heading, rows, per = content.time_heading(time), content.time_rows(time), content.time_per(time)
+        table = _breakdown(heading, rows, per, content.time_whole(time))
+        return [*table, escape(doubt), ""] if (doubt := content.time_doubt(time)) else table
     if "window" in document:
         found = document["window"]
         rows = content.window_rows(found)

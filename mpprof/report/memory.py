@@ -8,6 +8,7 @@ from mpprof.report import words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.memory import Advice, OutOfMemory
 
 MOST = 8
 _BAR = 12
@@ -194,3 +195,34 @@ def _signed(value: int) -> str:
 def _of(memory: doc.Memory | None, by: str) -> list[doc.MemoryItem]:
     items = [item for item in memory["at_peak"] if item["by"] == by] if memory else []
     return sorted(items, key=lambda item: -item["bytes"])
+
+
+def render_error(
+    found: OutOfMemory, advice: tuple[Advice, ...], *, width: int, ascii_only: bool = False
+) -> str:
+    """Return what an out-of-memory error says, and what to try, the likeliest first."""
+    where = f" on {words.plain(found.device)}" if found.device else ""
+    by = f" by {words.shorten(words.plain(found.op), 60)}" if found.op else ""
+    head = [f"{words.size(found.asked_bytes)} did not fit{where}, asked for{by}" if by else
+            f"{words.size(found.asked_bytes)} did not fit{where}"]  # fmt: skip
+    facts = (
+        ("memory to give out", found.limit_bytes),
+        ("in use", found.used_bytes),
+        ("held and not in use", found.loose_bytes),
+        ("held by other processes", found.others_bytes),
+        *(found.parts or {}).items(),
+    )
+    head += [f"  {words.size(value):>9}  {name}" for name, value in facts if value is not None]
+    filled = []
+    for each in found.filled:
+        kind = " ".join(part for part in (each.dtype, each.shape) if part)
+        count = f"{each.count:,} x " if each.count > 1 else ""
+        line = f"  {words.size(each.bytes):>9}  {count}{kind}".rstrip()
+        filled.append(f"{line}  {words.shorten(words.plain(each.name), max(24, width - len(line) - 2))}")
+    todo = []
+    for step in advice:
+        todo.append(f"  {step.text}")
+        todo += [f"      {step.snippet}"] if step.snippet else []
+    parts = [head, ["What filled it", *filled] if filled else [], ["What to try", *todo] if todo else []]
+    text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+    return words.ascii_only(text) if ascii_only else text

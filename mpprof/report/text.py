@@ -152,7 +152,9 @@ def _ladder(page: _Page, document: doc.Comparison) -> None:
 def _time(page: _Page, document: doc.Report) -> None:
     time = document["time"]
     if time is not None:
-        _breakdown(page, content.time_heading(time), content.time_rows(time), time["step_ns"])
+        _breakdown(page, content.time_heading(time), content.time_rows(time), content.time_whole(time))
+        if doubt := content.time_doubt(time):
+            page.paragraph(doubt, indent=2, hang=2)
     elif "window" in document:
         found = document["window"]
         _breakdown(page, window.heading(found), content.window_rows(found), found["span_ns"])

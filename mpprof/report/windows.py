@@ -109,7 +109,7 @@ def _work(found: Windows) -> str:
         return "neither ran a matrix kernel: whether they did the same amount of work is not known"
     if found.same_work:
         return f"assumed to be the same amount of work: as many matrix kernels of each kind ({listed})"
-    return f"not the same amount of work, so that their times are no ratio of speeds: matrix kernels {listed}"
+    return f"not the same amount of work, so their ratio is not a speedup: matrix kernels {listed}"
 
 
 # --- as a table --------------------------------------------------------------------------------------------

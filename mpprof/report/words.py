@@ -33,7 +33,7 @@ CLASS_TEXT = {
     "reduce": "sums and means",
     "gather_scatter": "embedding lookups, indexing",
     "cast": "changes of number format",
-    "layout": "transposes, layout changes",
+    "layout": "transposes, concatenations",
     "optimizer": "the weight update",
     "loss_scale": "loss-scale bookkeeping",
     "other": "known work, no other class",
@@ -86,6 +86,22 @@ def percent(ratio: Any) -> str:
 def speedup(ratio: Any) -> str:
     """A quotient of two step times: "1.07x"."""
     return quantities.format_speedup(number(ratio))
+
+
+def speedups(low: Any, high: Any) -> str:
+    """A range of speedups: "1.07x to 1.31x"; "1.14x" where both ends read the same."""
+    ends = speedup(low), speedup(high)
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def saved(value: Any) -> str:
+    """Memory saved against the baseline: "1.42 GiB less than the baseline", "2.24 GiB more ..."."""
+    number_ = number(value)
+    if number_ is None:
+        return NOT_KNOWN
+    if abs(number_) < 2**20:
+        return "as much as the baseline"
+    return f"{size(abs(number_))} {'less' if number_ > 0 else 'more'} than the baseline"
 
 
 def count(value: Any) -> str:
@@ -192,6 +208,6 @@ def computes(run: doc.Run) -> str | None:
 
 __all__ = [
     "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "computes", "count",
-    "duration", "number", "percent", "plain", "plural", "quantity", "scale", "shorten", "size", "speedup",
-    "time_unit",
+    "duration", "number", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten", "size",
+    "speedup", "speedups", "time_unit",
 ]  # fmt: skip

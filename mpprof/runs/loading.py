@@ -64,7 +64,9 @@ def places(path: Path) -> tuple[Place, ...]:
     if path.is_file() and not _is_record(path):
         return (Place(path.name, path, (path,)),)
     if not path.is_dir() and not path.is_file():
-        raise UnreadableError("is no regular file and no directory", where=str(path), next=f"{GIVE_A_PATH}.")
+        raise UnreadableError(
+            "is neither a regular file nor a directory", where=str(path), next=f"{GIVE_A_PATH}."
+        )
     from mpprof import store
 
     roots = store.find_runs(path)
@@ -74,6 +76,17 @@ def places(path: Path) -> tuple[Place, ...]:
     if not roots[0].is_relative_to(path):
         return (_place(roots[0], path, store.find_runs(roots[0])),)  # the path is that of a run's records
     return tuple(_place(root, path, roots) for root in roots)
+
+
+def lone_beside(path: Path, at: Sequence[Place]) -> tuple[Place, ...]:
+    """Traces under a directory that lie in none of the recorded runs found there."""
+    if not path.is_dir():
+        return ()
+    known = [place.root for place in at]
+    found = [
+        file for file in traces.find_traces(path) if not any(file.is_relative_to(root) for root in known)
+    ]
+    return tuple(Place(file.relative_to(path).as_posix(), file, (file,), found=True) for file in found)
 
 
 def _is_record(path: Path) -> bool:
@@ -213,9 +226,9 @@ def closed_beside(path: Path, at: Sequence[Place]) -> tuple[UnreadableError, ...
 
 def _said_of(refused: Sequence[UnreadableError]) -> tuple[str, ...]:
     """The first three, and how many more."""
-    said = [f"passed over: {each.where} {each.what}" for each in refused[:_MOST_NAMED]]
+    said = [f"skipped: {each.where} {each.what}" for each in refused[:_MOST_NAMED]]
     more = len(refused) - len(said)
-    return (*said, f"passed over: {more} more directories that cannot be opened") if more else tuple(said)
+    return (*said, f"skipped: {more} more directories that cannot be opened") if more else tuple(said)
 
 
 def _warned(run: Run, said: Sequence[str]) -> Run:
@@ -274,7 +287,7 @@ def as_path(given: object) -> Path:
     """Return a path as one. Raises UsageError for what is none."""
     if isinstance(given, str | os.PathLike):
         return Path(given)
-    raise UsageError(f"a {type(given).__name__} is no run", next="Give a path, or what load() returns")
+    raise UsageError(f"a {type(given).__name__} is not a run", next="Give a path, or what load() returns")
 
 
 def load_at(root: Path, *, most_bytes: int | None = None) -> Run:
@@ -353,7 +366,11 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
 
 
 def _unended(records: Records) -> tuple[str, ...]:
-    return () if records.finished else ("the log tells no end of the training: it was killed, or still runs",)
+    return (
+        ()
+        if records.finished
+        else ("the log does not show the end of the training: it was killed, or still runs",)
+    )
 
 
 def _closed_in(place: Place) -> list[UnreadableError]:

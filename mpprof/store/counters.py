@@ -46,7 +46,7 @@ def read_counters(root: Path) -> Verdicts:
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"is damaged: {error}", where=str(path), next=again) from error
     if not isinstance(record, dict) or not str(record.get("schema", "")).startswith("mpprof.counters/"):
-        raise UnreadableError("is no counters file of mpprof", where=str(path), next=again)
+        raise UnreadableError("is not a counters file written by mpprof", where=str(path), next=again)
     if record["schema"] != formats.COUNTERS_SCHEMA:
         raise TooNewError(f"has the schema {record['schema']}", where=str(path), next="Use a newer mpprof")
     rows = record.get("kernels")

@@ -36,7 +36,7 @@ MOST_BYTES = 256 << 20
 def read_facts(path: Path) -> RunFacts:
     """Read a run.json.
 
-    Raises `UnreadableError` where the file is no run.json or is damaged, `TooNewError` where its schema
+    Raises `UnreadableError` where the file is not a run.json or is damaged, `TooNewError` where its schema
     is newer than this mpprof.
     """
     record = _load(path)

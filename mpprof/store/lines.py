@@ -50,7 +50,7 @@ class Faults:
                 f"the first at byte {self.first_bad_at}"
             )
         if self.bad_lines >= limits.MOST_BAD_LINES:
-            said.append(f"{self.path}: what follows so many damaged lines was not looked into")
+            said.append(f"{self.path}: too many damaged lines: what follows them was not read")
         if self.torn_at is not None:
             said.append(
                 f"{self.path}: the last line is cut off at byte {self.torn_at} and was dropped; "

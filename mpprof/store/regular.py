@@ -13,13 +13,13 @@ from mpprof.errors import UnreadableError
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading. A pipe would wait for a writer, and a device may never end.
 
-    Raises OSError, and UnreadableError for what is no regular file.
+    Raises OSError, and UnreadableError for what is not a regular file.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return os.fdopen(handle, "rb")
     os.close(handle)
-    raise UnreadableError("is no regular file", where=str(path), next="Remove it, or give another run")
+    raise UnreadableError("is not a regular file", where=str(path), next="Remove it, or give another run")
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:

@@ -56,7 +56,7 @@ def read(path: Path, *, strict: bool = False) -> Trace:
             "is a directory, not a trace file", where=str(path), next="Give one of the files in it."
         )
     if path.exists() and not path.is_file():
-        raise UnreadableError("is no regular file", where=str(path), next="Give a trace file.")
+        raise UnreadableError("is not a regular file", where=str(path), next="Give a trace file.")
     try:
         if path.stat().st_size == 0:
             raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
@@ -76,7 +76,7 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
     raise UnreadableError(
-        "is no trace that mpprof knows",
+        "unrecognised trace format",
         where=str(path),
         next="It reads profiles of TensorFlow and JAX (*.xplane.pb), of PyTorch (*.pt.trace.json), older ones"
         " of TensorFlow (*.trace.json), packed with gzip or not, and exports of Nsight Systems (*.sqlite).",

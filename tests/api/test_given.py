@@ -46,5 +46,5 @@ def test_compare_takes_paths_runs_or_lists_of_either(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [3, None, b"logs", {"run"}])
 def test_what_is_no_run_is_said_to_be_none(wrong: object) -> None:
     for ask in (mpprof.load, mpprof.diagnose, mpprof.compare):
-        with pytest.raises(UsageError, match=f"a {type(wrong).__name__} is no run"):
+        with pytest.raises(UsageError, match=f"a {type(wrong).__name__} is not a run"):
             ask(wrong)

@@ -196,6 +196,16 @@ def test_mp501_sees_norms_that_were_taken_apart(tmp_path: Path) -> None:
     assert times["casts of these layers"] == pytest.approx(oddities.CAST_US * 1e3, rel=0.05)
 
 
+def test_masks_are_no_casts_and_what_lies_beside_a_norm_is_none(tmp_path: Path) -> None:
+    """A model whose window has no products: its dropout lies in the same layer as the norms within it."""
+    found = judged(oddities.window_before_the_model_runs, tmp_path)
+    assert found.account is not None
+    by_class = {part.category: part.ns_per_step for part in found.account.main.slices}
+    assert by_class["cast"] == pytest.approx(oddities.CAST_US * 1e3, rel=0.05)
+    assert by_class["elementwise"] == pytest.approx((2 * oddities.CAST_US + oddities.NORM_US) * 1e3, rel=0.1)
+    assert by_class.get("norm", 0.0) <= 1_100
+
+
 # --- one kernel for several layers -------------------------------------------------------------------------
 
 

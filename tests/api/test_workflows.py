@@ -13,6 +13,7 @@ import mpprof
 from mpprof.api import workflows
 from mpprof.api.source import LogDirectory
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewError, UnreadableError
+from mpprof.model.source import STOPPED_AFTER_S
 from mpprof.report import json as documents
 from mpprof.report import text
 
@@ -75,7 +76,7 @@ def test_the_latest_of_several_traces_is_the_newest_whatever_their_names(tmp_pat
 def test_what_is_no_file_and_no_directory_is_said_so(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "host.xplane.pb")
     for path in (tmp_path / "host.xplane.pb", Path("/dev/zero")):
-        with pytest.raises(UnreadableError, match="no regular file"):
+        with pytest.raises(UnreadableError, match="neither a regular file"):
             mpprof.load(path)
 
 
@@ -107,7 +108,7 @@ def test_a_directory_that_cannot_be_opened_is_said_beside_runs_that_can(
     copy(MIXED, tmp_path / "mixed")
     (tmp_path / "closed").mkdir()
     close(tmp_path / "closed")
-    said = f"passed over: {tmp_path / 'closed'} cannot be opened: Permission denied"
+    said = f"skipped: {tmp_path / 'closed'} cannot be opened: Permission denied"
     for run in (mpprof.load(tmp_path), workflows.load(tmp_path, run="latest"), *workflows.runs(tmp_path)):
         assert run.warnings == (said,)
         assert said in mpprof.diagnose(run).warnings
@@ -120,9 +121,7 @@ def test_a_directory_that_cannot_be_opened_is_said_beside_runs_that_can(
     )
     assert (second.name, second.problem) == ("mixed", None)
     copy(FLOAT32, tmp_path / "float32")
-    with pytest.raises(
-        SeveralRunsError, match=r"2 runs lie here(?s:.*)passed over: .*closed cannot be opened"
-    ):
+    with pytest.raises(SeveralRunsError, match=r"2 runs lie here(?s:.*)skipped: .*closed cannot be opened"):
         mpprof.load(tmp_path)
     assert workflows.load(tmp_path, run="mixed").warnings == ()
 
@@ -133,7 +132,7 @@ def test_a_session_that_cannot_be_opened_is_not_called_gone(
     (session,) = copy(MIXED, tmp_path / "run").glob("plugins/profile/*")
     close(session)
     run = mpprof.load(tmp_path / "run")
-    assert run.warnings == (f"passed over: {session} cannot be opened: Permission denied",)
+    assert run.warnings == (f"skipped: {session} cannot be opened: Permission denied",)
     why = mpprof.diagnose(run).absent["time"]
     assert why.startswith(f"the trace of the profiler window is out of reach: {session}: cannot be opened")
 
@@ -238,7 +237,7 @@ def test_a_run_s_records_stand_for_the_run(
 def test_records_that_are_no_run_are_no_trace_either(tmp_path: Path) -> None:
     (tmp_path / "mpprof").mkdir()
     (tmp_path / "mpprof" / "hardware.jsonl").write_text('{"schema":"mpprof.hardware/1"}\n')
-    with pytest.raises(UnreadableError, match="is no trace that mpprof knows"):
+    with pytest.raises(UnreadableError, match="unrecognised trace format"):
         mpprof.diagnose(mpprof.load(tmp_path / "mpprof" / "hardware.jsonl"))
 
 
@@ -399,3 +398,74 @@ def test_a_trace_without_whole_steps_still_has_its_share_of_the_whole_window() -
     shown = text.render(document)
     assert shown.count("the sequence of kernels does not repeat") == 1
     assert "Tensor Cores" not in shown.partition("Speedup")[0]
+
+
+def test_a_run_that_is_written_runs_and_one_that_is_not_has_stopped(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "mixed")
+    source = LogDirectory(tmp_path)
+    (ended,) = source.entries()
+    assert (ended.state, ended.live) == ("ended", False)
+    steps = root / "mpprof" / "steps.jsonl"
+    steps.write_text("\n".join(steps.read_text().splitlines()[:80]) + "\n")
+    (running,) = source.entries()
+    assert (running.state, running.live) == ("running", True)
+    assert running.written_unix_ns is not None
+    long_ago_s = running.written_unix_ns / 1e9 - STOPPED_AFTER_S - 1
+    for file in root.rglob("*"):
+        os.utime(file, (long_ago_s, long_ago_s))
+    (killed,) = source.entries()
+    assert (killed.state, killed.live) == ("stopped", False)
+    (elsewhere,) = LogDirectory(tmp_path, refresh=lambda: None).entries()
+    assert (elsewhere.state, elsewhere.live) == ("unfinished", True)
+
+
+def test_what_pairs_two_runs_is_listed(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "x" / "mixed")
+    copy(FLOAT32, tmp_path / "x" / "base")
+    mixed, base = sorted(LogDirectory(tmp_path).entries(), key=lambda entry: entry.policy == "float32")
+    assert mixed.on_gpu
+    assert mixed.device == base.device is not None
+    assert mixed.parameters == base.parameters is not None
+    assert mixed.batch_size == base.batch_size is not None
+
+
+def test_traces_beside_recorded_runs_are_listed_with_what_is_wrong_with_them(tmp_path: Path) -> None:
+    root = copy(MIXED, tmp_path / "run")
+    trace = next(root.rglob("*.xplane.pb"))
+    for name, body in (("good", trace.read_bytes()), ("garbage", b"no trace at all"), ("empty", b"")):
+        folder = tmp_path / name / "plugins" / "profile" / "now"
+        folder.mkdir(parents=True)
+        (folder / "host.xplane.pb").write_bytes(body)
+    entries = {entry.name.partition("/")[0]: entry for entry in LogDirectory(tmp_path).entries()}
+    assert entries.keys() == {"run", "good", "garbage", "empty"}
+    assert entries["run"].problem is entries["good"].problem is None
+    assert "no trace" in str(entries["garbage"].problem)
+    assert "empty" in str(entries["empty"].problem)
+
+
+def test_the_timeline_of_a_step_adds_up_to_it(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    source = LogDirectory(tmp_path)
+    shown = source.timeline("mixed")
+    assert shown is not None
+    step = shown["steps"][shown["step"]]
+    assert (shown["from_ns"], shown["to_ns"]) == (step["start_ns"], step["end_ns"])
+    device = next(lane for lane in shown["lanes"] if lane["kind"] == "device")
+    inside = sum(
+        max(0, min(start + length, shown["to_ns"]) - max(start, shown["from_ns"]))
+        for start, length in zip(device["start_ns"], device["length_ns"], strict=True)
+    )
+    assert inside == pytest.approx(step["end_ns"] - step["start_ns"], rel=0.001)
+    coarse = source.timeline("mixed", width=20)
+    assert coarse is not None
+    few = next(lane for lane in coarse["lanes"] if lane["kind"] == "device")
+    assert len(few["start_ns"]) < len(device["start_ns"])
+    assert sum(few["count"]) == sum(device["count"])
+    near = source.timeline("mixed", from_ns=step["start_ns"] + 1000, to_ns=step["start_ns"] + 2000)
+    assert near is not None
+    assert near["to_ns"] - near["from_ns"] == 1000
+    row = next(row for row in device["row"] if row >= 0)
+    kernel = source.kernel("mixed", row)
+    assert kernel is not None
+    assert kernel["name"] == shown["names"][device["label"][device["row"].index(row)]]
+    assert source.kernel("mixed", 10**9) is None

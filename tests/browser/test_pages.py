@@ -21,6 +21,7 @@ from mpprof_dashboards.pages import PAGES
 from mpprof.api.source import LogDirectory
 from mpprof.model import document as doc
 from mpprof.report import words
+from mpprof.report.headline import headline, hero
 from tests.builders.xspace import Ref, Space
 from tests.dashboards.fake_source import HOSTILE, HOSTILE_KERNEL, FakeSource, kernel_rows
 
@@ -33,6 +34,9 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+_BARS = """id => Object.fromEntries(
+    [...document.querySelectorAll(`#${CSS.escape(id)} .mp-bar-row`)].map(row => [row.dataset.key, +row.dataset.ns])
+)"""
 _MARKS = """id => {
     const plot = document.querySelector(`#${CSS.escape(id)} .js-plotly-plot`);
     return Object.fromEntries(Array.from(plot.data[0].customdata));
@@ -74,7 +78,7 @@ class Visit:
         """Goes to another run within the app, and waits for its verdict."""
         self.page.evaluate("search => dash_clientside.set_props('url', {search})", query)
         self.page.wait_for_function(
-            "text => document.querySelector('#verdict')?.innerText === text", arg=verdict
+            "text => document.querySelector('#verdict')?.textContent === text", arg=verdict
         )
         self.settle()
 
@@ -86,6 +90,10 @@ class Visit:
     def marks(self, graph: str) -> dict[str, float]:
         """Raw values by key of the first trace of a bar figure."""
         return self.page.evaluate(_MARKS, graph)  # type: ignore[no-any-return]
+
+    def bars(self, chart: str) -> dict[str, float]:
+        """Raw lengths by key of a chart of plain bars."""
+        return self.page.evaluate(_BARS, chart)  # type: ignore[no-any-return]
 
     def text(self, id: str) -> str:
         return self.page.inner_text(f"#{id}")  # type: ignore[no-any-return]
@@ -151,16 +159,27 @@ def visit(browser: Any, base: str, width: int = 1440, scheme: str = "light") -> 
 
 
 def assert_verdict_shows(seen: Visit, document: doc.Report) -> None:
-    """The verdict page shows the report: its sentence, two of its values, every mark of its waterfall."""
-    assert seen.text("verdict") == document["verdict"]
+    """Why shows the report: its sentences, two of its values, the bars of its account and of its causes."""
+    assert seen.page.locator("#verdict").text_content() == document["verdict"]
+    assert seen.text("headline") == headline(document)
+    assert seen.text("hero") == hero(document).figure
+    facts = document["facts"]
+    bars = seen.bars("causes") if seen.page.locator("#causes").count() else {}
+    gains = {each["code"]: each["gain_ns_per_step"] for each in facts["causes"]}
+    assert {key: -ns for key, ns in bars.items() if key in gains} == pytest.approx(
+        {code: ns for code, ns in gains.items() if code in bars}
+    )
     if document["time"] is None:
         return
     assert seen.text("step-time") == words.duration(document["time"]["step_ns"])
     share = document["tensor_core"]
     if share is not None and share["ratio"] is not None:
         assert seen.text("tensor-core-share") == words.percent(share["ratio"])
-    parts = {part["class"]: part["ns_per_step"] for part in document["time"]["slices"]}
-    assert seen.marks("waterfall") == pytest.approx(parts | {"step": document["time"]["step_ns"]})
+    account = seen.bars("account")
+    assert sum(ns for key, ns in account.items() if key != "step") == pytest.approx(account["step"])
+    added = sum(part["ns_per_step"] for part in document["time"]["slices"] if part["class"] == "profiling")
+    if "profiling" in account or not added:
+        assert account["step"] == pytest.approx(document["time"]["step_ns"])
     codes = [finding["code"] for finding in document["findings"]]
     assert seen.page.eval_on_selector_all(".mp-finding", "all => all.map(e => e.dataset.code)") == codes
 
@@ -187,9 +206,9 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     assert_verdict_shows(seen, document)
     parts = next(part for part in document["time"]["slices"] if part["class"] == "matmul")["by"]
     expected = {f"{part['placement']}/{part['precision']}": part["ns_per_step"] for part in parts}
-    assert seen.marks("matrix-work") == expected
+    assert seen.bars("matrix-work") == expected
 
-    seen.page.click("text=Steps")
+    seen.page.click(".mp-tab:text-is('Steps')")
     seen.page.wait_for_selector("#step-times .main-svg")
     assert seen.text("median") == words.duration(document["steps"]["median_ns"])
     assert seen.text("skips") == words.count(document["steps"]["skipped"])
@@ -256,8 +275,8 @@ def test_a_hostile_trace_file_is_shown_as_text(chromium: Any, tmp_path: Path) ->
 
 def test_no_figure_offers_to_share_itself(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server)
-    seen.open("/?run=mixed&baseline=fp32")
-    seen.page.hover("#waterfall")
+    seen.open("/steps?run=mixed&baseline=fp32")
+    seen.page.hover("#step-times")
     titles = seen.page.eval_on_selector_all(".modebar-btn", "all => all.map(e => e.dataset.title)")
     assert titles
     assert not [title for title in titles if title and ("share" in title.lower() or "cloud" in title.lower())]
@@ -299,11 +318,11 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     seen.open("/?run=mixed&baseline=fp32")
     seen.page.click("#run")
     seen.page.get_by_role("option", name="laptop-cpu").click()
-    seen.page.wait_for_function("() => document.querySelector('#verdict').innerText.includes('used a CPU')")
+    seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('used a CPU')")
     assert "run=cpu" in seen.page.url
-    assert "baseline=fp32" in seen.page.url
+    assert "baseline=none" in seen.page.url
     seen.page.go_back()
-    seen.page.wait_for_function("() => document.querySelector('#verdict').innerText.includes('1.07x')")
+    seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('1.07x')")
     assert seen.page.input_value("#run").startswith("resnet-mixed")
     seen.assert_quiet()
 
@@ -327,10 +346,10 @@ def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path
     download.value.save_as(saved)
     alone = visit(chromium, saved.as_uri(), width=390)
     alone.page.goto(alone.base)
-    alone.page.wait_for_selector("#waterfall .main-svg")
+    alone.page.wait_for_selector("#step-times .main-svg")
     assert alone.text("verdict") == FakeSource().report("mixed", "fp32")["verdict"]
     assert HOSTILE in alone.page.evaluate("document.body.textContent")
-    assert alone.page.locator('a[href="x"], #waterfall b').count() == 0
+    assert alone.page.locator('a[href="x"], #causes b').count() == 0
     assert alone.overflow() <= 0
     alone.page.set_viewport_size({"width": 1440, "height": 900})
     alone.page.reload()
@@ -394,4 +413,154 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
     rung = source.compare((baseline, run))["steps"][0]
     assert seen.text("rung-0-observed") == words.speedup(rung["observed"])
     assert seen.marks("gap-0") == pytest.approx(gap_marks(document | {"speedup": rung}))
+    seen.assert_quiet()
+
+
+# --- Why ---------------------------------------------------------------------------------------------------
+
+MEASURED = "?run=v100-input-bound-mixed-float16&baseline=v100-input-bound-float32"
+
+
+def bottom(seen: Visit, selector: str) -> float:
+    return float(seen.page.locator(selector).first.bounding_box()["y"]) + float(
+        seen.page.locator(selector).first.bounding_box()["height"]
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_first_screen_holds_the_answer_the_causes_and_the_remedies(
+    chromium: Any, sample_server: str, scheme: str
+) -> None:
+    seen = visit(chromium, sample_server, scheme=scheme)
+    for run in ("v100-input-bound-mixed-float16", "v100-loss-scale-thrash", "v100-float32-island"):
+        seen.open_well(f"/?run={run}&baseline=none")
+        for selector in ("#headline", "#causes", "#whatif .mp-remedies"):
+            assert bottom(seen, selector) <= 900, (run, selector)
+    narrow = visit(chromium, sample_server, width=390, scheme=scheme)
+    narrow.page.set_viewport_size({"width": 390, "height": 844})
+    narrow.open_well(f"/{MEASURED}")
+    assert bottom(narrow, "#hero") < bottom(narrow, '#causes [data-key="MP301"]') <= 844
+    assert narrow.overflow() <= 0
+    seen.assert_quiet()
+
+
+def test_switching_remedies_shows_the_steps_that_came_with_the_page(
+    chromium: Any, sample_server: str
+) -> None:
+    document = LogDirectory(SAMPLES).report("v100-input-bound-mixed-float16", "v100-input-bound-float32")
+    steps = document["whatif"]["subsets_ns"]
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/{MEASURED}")
+    total = "() => document.querySelector('#whatif-total').textContent"
+    assert words.duration(steps[3]) in seen.page.evaluate(total)
+    first, second = seen.page.locator(".mp-switch").all()
+    asked: list[str] = []
+    seen.page.on("request", lambda request: asked.append(request.url))
+    first.click()
+    assert words.duration(steps[2]) in seen.page.evaluate(total)
+    assert seen.bars("causes")["after"] == steps[2]
+    assert seen.page.locator('[data-after="0"]').text_content() == "—"
+    assert seen.page.locator('[data-after="1"]').text_content() == words.duration(steps[2])
+    second.press("Space")
+    assert f"→ {words.duration(steps[0])}" in seen.page.evaluate(total)
+    second.press("Enter")
+    first.click()
+    assert words.duration(steps[3]) in seen.page.evaluate(total)
+    assert asked == []
+    took_ms = seen.page.evaluate(
+        """() => { const one = document.querySelector('.mp-switch'), from = performance.now();
+                   for (let k = 0; k < 20; k++) one.click(); return (performance.now() - from) / 20; }"""
+    )
+    assert took_ms < 50
+    seen.assert_quiet()
+
+
+def test_a_cause_leads_to_its_proof_within_two_clicks(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/{MEASURED}")
+    seen.page.click('#causes [data-key="MP301"] a')
+    seen.page.wait_for_selector("#timeline[data-drawn] canvas")
+    assert "run=v100-input-bound-mixed-float16" in seen.page.url
+    seen.open_well(f"/{MEASURED}")
+    seen.page.click('#causes [data-key="MP501"] a')
+    seen.page.wait_for_selector("#kernels-grid .ag-row")
+    seen.assert_quiet()
+
+
+# --- the timeline ------------------------------------------------------------------------------------------
+
+
+def test_the_timeline_zooms_picks_and_keeps_its_window_in_the_link(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.page.goto(f"{sample_server}/timeline{MEASURED}")
+    seen.page.wait_for_selector("#timeline[data-drawn] canvas")
+    seen.page.wait_for_function("() => location.search.includes('t1=')")
+    window = "() => { const q = new URLSearchParams(location.search); return +q.get('t1') - +q.get('t0'); }"
+    whole = seen.page.evaluate(window)
+    document = LogDirectory(SAMPLES).timeline("v100-input-bound-mixed-float16")
+    assert whole == document["to_ns"] - document["from_ns"]
+    drawn = seen.page.get_attribute("#timeline", "data-drawn")
+    seen.page.focus("#timeline")
+    seen.page.keyboard.press("w")
+    seen.page.wait_for_function("was => document.querySelector('#timeline').dataset.drawn !== was", arg=drawn)
+    assert seen.page.evaluate(window) < 0.8 * whole
+    box = seen.page.locator("#timeline canvas").bounding_box()
+    seen.page.mouse.click(box["x"] + 0.93 * box["width"], box["y"] + 40)
+    seen.page.wait_for_selector("#tl-panel .mp-panel-row")
+    kernel = seen.page.inner_text("#tl-panel .mp-panel-title")
+    assert "ran on" in seen.page.inner_text("#tl-panel")
+    link = seen.page.url
+    assert "kernel=" in link
+    again = visit(chromium, sample_server)
+    again.page.goto(link)
+    again.page.wait_for_selector("#tl-panel .mp-panel-row")
+    assert again.page.inner_text("#tl-panel .mp-panel-title") == kernel
+    again.page.wait_for_selector("#timeline[data-drawn]")
+    assert again.page.evaluate(window) == seen.page.evaluate(window)
+    again.page.fill("#tl-find", "MemcpyH2D")
+    again.page.wait_for_function(
+        "() => /^[1-9]\\d* found/.test(document.querySelector('#tl-found').textContent)"
+    )
+    again.assert_quiet()
+    seen.assert_quiet()
+
+
+def test_a_hostile_kernel_name_is_text_on_the_timeline(chromium: Any, fake_server: str) -> None:
+    seen = visit(chromium, fake_server)
+    seen.page.goto(f"{fake_server}/timeline?run=mixed&baseline=none&kernel=7")
+    seen.page.wait_for_selector("#tl-panel .mp-panel-row")
+    assert seen.page.inner_text("#tl-panel .mp-panel-title") == HOSTILE_KERNEL
+    assert seen.page.locator("#page b, a[href='x']").count() == 0
+    assert "owned" not in seen.page.title()
+    seen.open("/?run=mixed&baseline=fp32")
+    assert seen.page.locator("#strip b").count() == 0
+    seen.assert_quiet()
+
+
+# --- tables ------------------------------------------------------------------------------------------------
+
+
+def test_filters_speak_the_units_that_are_shown(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/ops{MEASURED}")
+    rows = LogDirectory(SAMPLES).kernels("v100-input-bound-mixed-float16")
+    times = [row["total_ns"] for row in rows]
+    shown = words.duration(max(times))
+    grid = seen.page.locator("#kernels-grid")
+    field = grid.locator(".ag-floating-filter input").nth(1)
+    texts = "() => [...document.querySelectorAll('#kernels-grid .ag-row [col-id=total_ns]')].map(e => e.innerText)"
+    field.fill(shown.split(".")[0].split()[0])
+    seen.page.wait_for_timeout(700)
+    found = seen.page.evaluate(texts)
+    assert shown in found
+    assert all(shown.split(".")[0].split()[0] in text for text in found)
+    field.fill(">= 1 ms")
+    seen.page.wait_for_timeout(700)
+    assert len(seen.page.evaluate(texts)) == min(sum(ns >= 1e6 for ns in times), 31) or all(
+        text.endswith(" ms") for text in seen.page.evaluate(texts)
+    )
+    ground = (
+        "() => getComputedStyle(document.querySelector('#kernels-grid .ag-root-wrapper')).backgroundColor"
+    )
+    assert seen.page.evaluate(ground) not in ("rgba(0, 0, 0, 0)", "transparent")
     seen.assert_quiet()

@@ -222,6 +222,22 @@ def norms_taken_apart(directory: Path) -> Path:
     return trace([product, *works, Work(_HALF_GEMM, f"{backward}/dense/MatMul", "MatMul", 80.0)], directory)
 
 
+_MASK = _CONVERT.replace("const float, 1", "const bool, 1")
+
+
+def window_before_the_model_runs(directory: Path) -> Path:
+    """Weights are cast and dropout's masks made, as they need no input; the products that wait for it, and the
+    norms between them, are named and never run. All of it is one layer by its scopes."""
+    scope = "span_labeler/encoder"
+    works = [
+        Work(_CONVERT, f"{scope}/layer_1/MatMul/Cast", "Cast", CAST_US, "(float[1024,1024])"),
+        Work(_MASK, f"{scope}/layer_1/dropout/Cast", "Cast", 2 * CAST_US, "(bool[4,384,1024])"),
+        Work(_PRODUCT, f"{scope}/layer_1/dropout/Mul", "Mul", NORM_US, "(half[4,384,1024];half[])"),
+        Work(_PRODUCT, f"{scope}/layer_1/layer_norm/moments/scalar", "Mul", 1.0, "(half[];half[])"),
+    ]
+    return trace(works, directory)
+
+
 # --- XLA: one kernel for several layers --------------------------------------------------------------------
 
 _FORWARD = "jit(train_step)/jvp({})/{}"  # layer, op

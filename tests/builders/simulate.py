@@ -245,7 +245,7 @@ def to_space(play: Play, origin_us: float) -> Space:
 @dataclass(frozen=True)
 class Training:
     """What is trained and how it is recorded. `skip_steps` are steps whose gradients overflow; `profile`
-    is the inclusive window; `loss` gives the loss of a step."""
+    is the inclusive window; `losses` gives the loss of a step, which else falls with the applied updates."""
 
     name: str
     gpu: Gpu
@@ -283,7 +283,7 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
     first, last = t.profile or (0, -1)
     lines: list[dict[str, Any]] = [{"schema": "mpprof.steps/1"}, {"kind": "fit", "fit": 1, "t_ns": 0}]
     rows: list[dict[str, Any]] = []
-    scale, skipped = t.initial_scale, 0
+    scale, skipped, applied = t.initial_scale, 0, 0
     origin = 0.0
     for number in range(1, t.steps + 1):
         if number == first:
@@ -298,10 +298,12 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
         _, end = play.step(number, record=first <= number <= last, works=works, traced_us=traced_us)
         if number in t.skip_steps:
             scale, skipped = scale / 2, skipped + 1
+        else:
+            applied += 1
         row: dict[str, Any] = {
             "kind": "step", "step": number, "fit": 1, "epoch": 0, "batch": number - 1, "covers": 1,
             "t_ns": round(end * 1e3), "began_us": began, "duration_ns": round((end - began) * 1e3),
-            "loss": t.losses.get(number, round(2.3 / (1 + 0.004 * number), 5)), "profiled": first <= number <= last,
+            "loss": t.losses.get(number, round(2.3 / (1 + 0.004 * applied), 5)), "profiled": first <= number <= last,
             "synced": number in (first, last + 1),
         }  # fmt: skip
         if number <= 32 or number % 16 == 0 or number == t.steps or number in t.skip_steps:
@@ -379,7 +381,7 @@ def run_json(t: Training, window_us: float) -> dict[str, Any]:
         "fit": 1, "first_step": 1, "initial_epoch": 0,
         "policy": {"global": t.global_policy or policy, "compute_dtype": compute, "variable_dtype": "float32"},
         "optimizer": t.optimizer or optimizer, "batch_size": t.model.batch, "jit_compile": False,
-        "run_eagerly": False, "steps_per_execution": 1,
+        "run_eagerly": False, "steps_per_execution": 1, "loss": "sparse_categorical_crossentropy",
     }  # fmt: skip
     return {
         "schema": "mpprof.run/1",

@@ -206,7 +206,9 @@ def test_no_file_is_written_outside(name: str, mpprof: Mpprof, tmp_path: Path) -
     assert not list(tmp_path.rglob("escaped"))
 
 
-@pytest.mark.parametrize(("schema", "says"), [("mpprof.bundle/2", "newer"), ("other/1", "no mpprof bundle")])
+@pytest.mark.parametrize(
+    ("schema", "says"), [("mpprof.bundle/2", "newer"), ("other/1", "not an mpprof bundle")]
+)
 def test_other_schemas_are_refused(schema: str, says: str, mpprof: Mpprof, tmp_path: Path) -> None:
     done = mpprof("report", a_zip(tmp_path / "x.zip", {}, schema))
     assert done.code == 2
@@ -216,7 +218,7 @@ def test_other_schemas_are_refused(schema: str, says: str, mpprof: Mpprof, tmp_p
 def test_a_zip_without_a_manifest_and_a_damaged_one(mpprof: Mpprof, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("x", "y")
-    assert "no mpprof bundle" in mpprof("report", tmp_path / "x.zip").err
+    assert "not an mpprof bundle" in mpprof("report", tmp_path / "x.zip").err
     good = a_zip(tmp_path / "y.zip", {"run/x": "z" * 1000}).read_bytes()
     (tmp_path / "y.zip").write_bytes(good[: len(good) // 2])
     assert mpprof("report", tmp_path / "y.zip").code == 2

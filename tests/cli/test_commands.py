@@ -101,6 +101,7 @@ def test_compare_of_two_runs(mpprof: Mpprof) -> None:
     jsonschema.Draft202012Validator(documents.schema("compare")).validate(document)
     assert [run["run"]["name"] for run in document["runs"]] == [FLOAT32.name, MIXED.name]
     assert document["steps"][0]["observed"] > 1
+    assert mpprof("compare", FLOAT32, MIXED, "--format", "html").out.startswith("<!DOCTYPE html>")
     text = mpprof("compare", FLOAT32, MIXED).out
     assert f"{FLOAT32.name} → {MIXED.name}" in text
 
@@ -194,7 +195,7 @@ def test_a_cut_table_of_several_devices_names_the_device(mpprof: Mpprof, tmp_pat
         trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
         done = mpprof("kernels", trace, "--limit", "1")
         assert done.code == 0
-        assert ("/device:GPU:0" in "".join(done.out.splitlines()[:2])) == (devices == 2)
+        assert ("/device:GPU:0" in "".join(done.out.splitlines()[:3])) == (devices == 2)
 
 
 @pytest.mark.parametrize(
@@ -427,6 +428,15 @@ def test_chosen_steps_hold_less_than_the_whole(mpprof: Mpprof) -> None:
     assert held
     some = json.loads(mpprof("ops", MIXED, "--steps", f"{held[1]}:{held[1]}", "--format", "json").out)
     assert 0 < sum(row["calls"] for row in some) < sum(row["calls"] for row in whole)
+
+
+@pytest.mark.parametrize("table", ["kernels", "ops", "layers"])
+def test_a_table_says_above_it_what_its_times_are_summed_over(mpprof: Mpprof, table: str) -> None:
+    assert mpprof(table, MIXED).out.splitlines()[0] == "Sums over the whole trace:"
+    held = re.search(r"whole steps (\d+) to", mpprof(table, MIXED, "--steps", "1:1").err)
+    assert held
+    chosen = mpprof(table, MIXED, "--steps", f"{held[1]}:{held[1]}")
+    assert chosen.out.splitlines()[0] == f"Sums over step {held[1]}:"
 
 
 @pytest.mark.parametrize("command", ["ops", "layers"])

@@ -438,6 +438,22 @@ def layer_rows() -> list[Document]:
     ]  # fmt: skip
 
 
+def timeline_document() -> Document:
+    """One step: a wait for input, an sgemm with a hostile name, a Tensor Core kernel."""
+    keys = ["matrix_unit", "off_matrix_unit", "idle_input", "input", "launch"]
+    lane = {"count": [1, 1, 1], "row": [-1, 7, 8]}
+    return {
+        "steps": [{"number": 5, "start_ns": 0, "end_ns": 17_200_000}], "step": 0, "median": 0, "slowest": 0,
+        "from_ns": 0, "to_ns": 17_200_000, "keys": keys, "names": [HOSTILE_KERNEL, "volta_h884gemm"],
+        "lanes": [
+            lane | {"name": "Device", "kind": "device", "start_ns": [0, 3_000_000, 5_000_000],
+                    "length_ns": [3_000_000, 2_000_000, 12_000_000], "key": [2, 1, 0], "label": [-1, 0, 1]},
+            {"name": "Host", "kind": "host", "start_ns": [0, 3_000_000], "length_ns": [3_000_000, 100_000],
+             "key": [3, 4], "label": [-1, -1], "row": [-1, -1], "count": [1, 1]},
+        ],
+    }  # fmt: skip
+
+
 class FakeSource:
     """A RunSource without a directory."""
 
@@ -491,6 +507,29 @@ class FakeSource:
     def layers(self, run: str) -> list[Document]:
         self._check(run)
         return layer_rows() if run == "mixed" else []
+
+    def timeline(
+        self,
+        run: str,
+        *,
+        step: int | None = None,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        width: int = 1400,
+    ) -> Document | None:
+        self._check(run)
+        return timeline_document() if run == "mixed" else None
+
+    def kernel(self, run: str, row: int) -> Document | None:
+        self._check(run)
+        if run != "mixed" or row != 7:
+            return None
+        return {
+            "name": HOSTILE_KERNEL, "start_ns": 3_000_000, "duration_ns": 2_000_000, "stream": "Stream #13",
+            "op": HOSTILE, "layer": "res2a", "phase": "forward", "shapes": None, "details": None,
+            "placement": "cuda_core", "precision": "fp32", "reason": {"code": "name", "text": "an sgemm"},
+            "launched_by": "cuLaunchKernel", "launch_to_start_ns": 12_000, "matrix": True,
+        }  # fmt: skip
 
     def compare(self, runs: tuple[str, ...]) -> Document:
         reports = [self.report(run) for run in runs]

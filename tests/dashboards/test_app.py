@@ -17,7 +17,7 @@ from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components.context import Context
 from mpprof_dashboards.components.graph import CONFIG
 from mpprof_dashboards.export import render
-from mpprof_dashboards.pages import PAGES, memory, verdict
+from mpprof_dashboards.pages import PAGES, memory, why
 
 from mpprof.errors import UsageError
 from mpprof.model.source import RunEntry
@@ -26,6 +26,7 @@ from mpprof.report import words
 from tests.dashboards.fake_source import (
     ENTRIES,
     HOSTILE,
+    HOSTILE_KERNEL,
     FakeSource,
     cpu_document,
     empty_document,
@@ -139,9 +140,38 @@ def test_a_failing_page_is_one_card_and_its_traceback_goes_to_the_log(caplog: An
     assert "RuntimeError: a bug" in caplog.text
 
 
-def test_an_empty_directory_says_what_to_do() -> None:
-    answer = draw(create_app(FakeSource(entries=())).server.test_client(), "/", "")
+def test_an_empty_directory_says_what_to_do_and_is_looked_at_again() -> None:
+    source = FakeSource(entries=())
+    client = create_app(source).server.test_client()
+    answer = draw(client, "/", "")
     assert "No runs yet" in json.dumps(answer)
+    assert answer["live"]["disabled"] is False
+    source._entries = ENTRIES
+    again = draw(client, "/", "", seen=answer["seen"]["data"], refresh=True)
+    assert "No runs yet" not in json.dumps(again)
+    assert choose(client, "live.n_intervals", None, None, "")["run"]["value"] == "live"
+
+
+def test_every_page_has_one_first_heading_and_one_footer(client: Any) -> None:
+    for page in PAGES:
+        shown = json.dumps(draw(client, page.path, "?run=mixed&baseline=fp32")["page"])
+        assert shown.count('"type": "H1"') == 1, page.path
+    assert client.get("/?run=mixed").text.count("<footer") == 0
+    assert json.dumps(client.get("/_dash-layout").get_json()).count('"type": "Footer"') == 1
+
+
+def test_the_timeline_is_answered_and_nonsense_is_not(client: Any) -> None:
+    answer = client.get("/timeline.json?run=mixed&width=100")
+    assert answer.get_json()["names"][0] == HOSTILE_KERNEL
+    assert client.get("/kernel.json?run=mixed&row=7").get_json()["op"] == HOSTILE
+    for query in ("run=nowhere", "run=../../etc/passwd", "run=broken", "", "run=mixed%00"):
+        assert client.get(f"/timeline.json?{query}").status_code == 404, query
+    for row in ("", "x", "-1", "9" * 400, "1e3", "\u0661"):
+        assert client.get("/kernel.json", query_string={"run": "mixed", "row": row}).status_code == 204, row
+    assert client.get("/timeline.json?run=cpu").status_code == 204
+    huge = {"run": "mixed", "from": "9" * 400, "to": "x" * 5000, "width": "-3", "step": "[]"}
+    assert client.get("/timeline.json", query_string=huge).status_code == 200
+    assert client.get("/timeline.json?run=mixed", headers={"Host": "evil.example"}).status_code == 403
 
 
 def test_a_refresh_that_changes_nothing_leaves_the_page_alone(client: Any) -> None:
@@ -157,8 +187,8 @@ def test_the_choice_survives_the_url() -> None:
         assert choices.read(chosen.query(), ENTRIES) == chosen
 
 
-def entry(id: str, policy: str, created: int = 0, backend: str = "tensorflow") -> RunEntry:
-    return RunEntry(id, id, policy, backend, created, False, True)
+def entry(id: str, policy: str, created: int = 0, backend: str = "tensorflow", **more: Any) -> RunEntry:
+    return RunEntry(id, id, policy, backend, created, False, True, **more)
 
 
 def test_the_baseline_is_the_twin_and_never_a_guess_among_many() -> None:
@@ -172,6 +202,73 @@ def test_the_baseline_is_the_twin_and_never_a_guess_among_many() -> None:
     assert choices.default_run(two) == "2026-2"
 
 
+def test_a_base_beside_a_mixed_run_is_its_baseline() -> None:
+    runs = (entry("x/base", "float32"), entry("x/mixed", "mixed_float16"), entry("y/base", "float32", 9),
+            entry("y/mixed", "mixed_float16", 9), entry("z/a", "float32"), entry("z/b", "mixed_bfloat16"))  # fmt: skip
+    assert choices.default_baseline("x/mixed", runs) == "x/base"
+    assert choices.default_baseline("y/mixed", runs) == "y/base"
+    assert choices.default_baseline("z/b", runs) == "z/a"
+    assert (
+        choices.default_baseline("baseball-mixed", (*runs, entry("baseball-mixed", "mixed_float16"))) is None
+    )
+
+
+def test_traces_without_records_are_paired_by_their_names() -> None:
+    names = ("x/base/plugins/profile/t/h.xplane.pb", "x/mixed/plugins/profile/t/h.xplane.pb")
+    runs = tuple(RunEntry(name, name, None, None, None, False, True) for name in names)
+    assert choices.default_baseline(names[1], runs) == names[0]
+    assert choices.default_baseline(names[0], runs) is None
+
+
+def test_a_run_of_another_model_or_card_is_no_baseline() -> None:
+    mixed = entry("a-mixed", "mixed_float16", parameters=100, device="V100", batch_size=32)
+    for other in ({"parameters": 7}, {"device": "A100"}):
+        facts = {"parameters": 100, "device": "V100"} | other
+        assert choices.default_baseline("a-mixed", (mixed, entry("a-float32", "float32", **facts))) is None
+    alike = entry("b-float32", "float32", parameters=100, device="V100")
+    unlike = entry("c-float32", "float32", parameters=7, device="V100")
+    assert choices.default_baseline("a-mixed", (mixed, alike, unlike)) == "b-float32"
+    same = {"parameters": 100, "device": "V100"}
+    larger = entry("a-float32", "float32", 9, batch_size=64, **same)
+    as_large = entry("a-fp32", "float32", 1, batch_size=32, **same)
+    assert choices.default_baseline("a-mixed", (mixed, larger, as_large)) == "a-fp32"
+
+
+def test_the_first_run_shown_is_one_that_could_gain_something() -> None:
+    cpu = entry("cpu-mixed", "mixed_float16", 9, on_gpu=False)
+    gpu = entry("gpu-float32", "float32", 1, on_gpu=True)
+    assert choices.default_run((cpu, gpu)) == "gpu-float32"
+    assert choices.default_run((cpu,)) == "cpu-mixed"
+
+
+def choose(client: Any, triggered: str, run: str | None, baseline: str | None, search: str) -> Any:
+    """What the choosers' callback answers."""
+    layout = client.get("/_dash-dependencies").get_json()
+    choose = next(each for each in layout if "run.data" in each["output"])
+    values = {"run.value": run, "baseline.value": baseline, "url.search": search}
+    outputs = [part.split(".") for part in choose["output"].strip(".").split("...")]
+    body = {
+        "output": choose["output"],
+        "outputs": [{"id": each[0], "property": each[1]} for each in outputs],
+        "inputs": [
+            each | {"value": values.get(f"{each['id']}.{each['property']}")} for each in choose["inputs"]
+        ],
+        "changedPropIds": [triggered],
+    }
+    response = client.post("/_dash-update-component", json=body)
+    assert response.status_code == 200
+    return response.get_json()["response"]
+
+
+def test_switching_the_run_pairs_anew(client: Any) -> None:
+    answer = choose(client, "run.value", "cpu", "fp32", "?run=mixed&baseline=fp32")
+    assert answer["url"]["search"] == "?run=cpu&baseline=none"
+    back = choose(client, "run.value", "mixed", None, "?run=cpu&baseline=none")
+    assert back["url"]["search"] == "?run=mixed&baseline=fp32"
+    other = choose(client, "baseline.value", "mixed", "cpu", "?run=mixed&baseline=fp32")
+    assert other["url"]["search"] == "?run=mixed&baseline=cpu"
+
+
 def test_no_figure_can_be_shared_with_a_server() -> None:
     assert CONFIG["showSendToCloud"] is False
     assert CONFIG["plotlyServerURL"] == ""
@@ -179,7 +276,7 @@ def test_no_figure_can_be_shared_with_a_server() -> None:
 
 
 def test_what_is_absent_is_shown_with_its_reason() -> None:
-    text = "".join(render(part) for part in verdict.content(cpu_document()))
+    text = "".join(render(part) for part in why.content(cpu_document()))
     assert "The run used a CPU, which has no Tensor Cores." in text
     assert "No GPU allocator to ask." in text
 
@@ -205,7 +302,7 @@ def test_the_export_of_nothing_is_still_a_page() -> None:
 
 
 def test_every_page_is_registered_once() -> None:
-    assert len({page.path for page in PAGES}) == len({page.title for page in PAGES}) == len(PAGES) == 6
+    assert len({page.path for page in PAGES}) == len({page.title for page in PAGES}) == len(PAGES) == 7
 
 
 def test_a_port_in_use_is_an_error_with_the_next_step_and_leaves_nothing_open() -> None:
@@ -227,14 +324,6 @@ def test_context_refuses_a_run_that_is_not_listed() -> None:
         _ = Context(FakeSource(), ENTRIES, Choice("nowhere")).run
 
 
-@pytest.mark.parametrize(("with_host", "shown"), [(1.2, True), (9.9, False), (None, False)])
-def test_the_host_is_named_only_where_it_holds_the_run_back(with_host: float | None, shown: bool) -> None:
-    document = mixed_document()
-    document["speedup"]["expected_with_host"] = with_host
-    tile = json.dumps(verdict._speedup_tile(document).to_plotly_json(), default=str)
-    assert ("by the device alone" in tile) is shown
-
-
 def test_a_peak_of_the_records_is_not_shown_as_one_of_the_trace() -> None:
     document = mixed_document()
     with_events = json.dumps(memory._summary(document).to_plotly_json(), default=str)
@@ -251,7 +340,7 @@ def test_a_peak_of_the_records_is_not_shown_as_one_of_the_trace() -> None:
 def test_a_malformed_call_is_the_callers_error(client: Any, body: str) -> None:
     answer = client.post("/_dash-update-component", data=body, content_type="application/json")
     assert answer.status_code == 400
-    assert "no call of a page" in answer.text
+    assert "does not come from a page" in answer.text
 
 
 def test_a_ladder_of_three_shows_each_run_with_its_speedups(client: Any) -> None:

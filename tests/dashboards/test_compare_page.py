@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
+from mpprof_dashboards import export
 from mpprof_dashboards.figures import compare as figures
-from mpprof_dashboards.pages import compare, verdict
+from mpprof_dashboards.pages import compare, why
 
 from mpprof.api import ladder, workflows
 from mpprof.model.document import LossPoint
@@ -35,9 +38,9 @@ def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     assert "Only in this run: " in shown
     assert all(said in shown for said in document["steps"][0]["explanation"])
     report = document["runs"][1]
-    hero = texts(verdict.content(report))
+    hero = texts(why.content(report))
     assert all(said in hero for said in report["explanation"])
-    assert "no finding explains" in hero
+    assert "the causes below explain" in hero
 
 
 def test_the_losses_of_both_runs_are_on_the_page() -> None:
@@ -46,8 +49,8 @@ def test_the_losses_of_both_runs_are_on_the_page() -> None:
     document = documents.compare_document(ladder.compare(runs))
     told = document["steps"][0]["learning"]
     assert told is not None
-    assert told["verdict"] == "not judged"  # these samples do not state what was minimised
-    assert "Loss at equal applied updates: not judged" in texts(compare.content(document))
+    assert told["verdict"] == "alike"
+    assert "no divergence of a tenth or more" in texts(compare.content(document))
     told |= {"severity": "warning", "text": "the runs diverge", "window": [10.0, 30.0],
              "curves": {"from": curve, "to": curve}}  # fmt: skip
     shown = texts(compare.content(document))
@@ -68,6 +71,22 @@ def test_what_was_promised_and_what_came_is_on_the_page() -> None:
     assert "In all: predicted 11.1 ms to 11.4 ms a step at best, obtained 10.9 ms" in shown
     assert "Not seen in" in shown
     assert "per applied update 1.51x" in shown.lower()
+
+
+def test_a_comparison_is_one_file_that_needs_no_network_and_escapes_every_name() -> None:
+    document = documents.compare_document(comparison())
+    told = document["steps"][0]["learning"]
+    assert told is not None
+    written = export.comparison_html(document)
+    shown = written[written.index('<main class="mp-page">') : written.index("</main>")]
+    assert "MP301 input-bound: predicted 9.10 ms to 9.40 ms a step at best" in shown
+    assert "Loss against applied updates" in shown
+    assert "volta_sgemm_128x64_nn" in shown
+    assert "<a href" not in shown
+    assert not re.search(r"(src|href)=.https?:", shown)
+    found = re.search(r'id="mpprof-compare">(.*?)</script>', written, re.DOTALL)
+    assert found is not None
+    assert json.loads(found[1]) == document
 
 
 def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Path) -> None:

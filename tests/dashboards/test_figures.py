@@ -15,7 +15,6 @@ from mpprof_dashboards.figures import compare, memory, placement, steps, waterfa
 from tests.dashboards.fake_source import (
     HOSTILE,
     HOSTILE_KERNEL,
-    cpu_document,
     empty_document,
     hardware_table,
     kernel_rows,
@@ -106,31 +105,6 @@ def test_the_computed_step_is_hatched_and_measured_ones_are_not() -> None:
     assert patterns["step"] == patterns["matmul"] == ""
 
 
-def test_account_waterfall_holds_the_slices_with_the_unknown_one_crossed() -> None:
-    document = mixed_document(baseline=False)
-    figure = waterfall.account(document["time"])
-    assert figure is not None
-    shown = marks(figure)
-    slices = {part["class"]: part["ns_per_step"] for part in document["time"]["slices"]}
-    assert {role: shown[role] for role in slices} == slices
-    bars = figure.data[0]
-    row = [key for key, _ in bars.customdata].index("unknown")
-    assert bars.marker.pattern.shape[row] == theme.UNKNOWN_PATTERN
-
-
-def test_causes_lead_from_this_run_to_the_step_after_all_remedies_in_their_order() -> None:
-    facts = mixed_document()["facts"]
-    figure = waterfall.causes(facts)
-    shown = marks(figure)
-    assert list(shown) == ["step", "MP301", "MP104", "after"]
-    assert shown["step"] + shown["MP301"] + shown["MP104"] == pytest.approx(shown["after"])
-    patterns = figure.data[0].marker.pattern.shape
-    assert [bool(pattern) for pattern in patterns] == [False, True, True, True]  # computed: hatched
-    drawn = [each.text for each in figure.layout.annotations]
-    assert any(text.startswith("baseline 18.4 ms") for text in drawn)
-    assert any(text.startswith("attainable 10.8 ms") for text in drawn)
-
-
 def hue(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
@@ -154,8 +128,6 @@ def test_every_class_of_the_account_has_a_colour_and_a_label() -> None:
 
 def test_axes_state_their_units() -> None:
     table, document = steps_table(), mixed_document()
-    assert "(ms)" in waterfall.account(document["time"]).layout.xaxis.title.text
-    assert "(ms)" in waterfall.causes(document["facts"]).layout.xaxis.title.text
     assert "(ms)" in steps.time_per_step(table, document["steps"]).layout.yaxis.title.text
     assert "(GiB)" in steps.memory(table).layout.yaxis.title.text
     assert "(GiB)" in memory.at_peak(document["memory"], "kind").layout.xaxis.title.text
@@ -260,7 +232,6 @@ def test_skips_stand_on_the_loss_scale() -> None:
 
 def test_nothing_measured_draws_nothing() -> None:
     for document in (empty_document(), live_document()):
-        assert waterfall.causes(document["facts"]) is None
         assert placement.matrix_work(document) is None
     assert placement.kernel_time([]) is None
     assert placement.ranked([], "layer") is None
@@ -272,8 +243,3 @@ def test_nothing_measured_draws_nothing() -> None:
         assert steps.loss(table) is None
         assert steps.loss_scale(table) is None
         assert steps.memory(table) is None
-
-
-def test_a_cpu_account_is_drawn_like_any_other() -> None:
-    document = cpu_document()
-    assert marks(waterfall.account(document["time"]))["step"] == document["time"]["step_ns"]

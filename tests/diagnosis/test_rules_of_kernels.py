@@ -214,6 +214,25 @@ def test_mp405_limits(ms, said) -> None:
     assert says("MP405", c.case(account=c.account(c.cell("layout", ms)))) == said
 
 
+def test_mp405_does_not_take_concatenations_for_transposes() -> None:
+    """Seen on an A100: 2.6 of 3.6 ms of "layout" were `aten::cat`, which no other layout spares."""
+    cat = c.cell("layout", 9, kernel="CatArrayBatchedCopy<float, 4>", op_type="aten::cat")
+    assert says("MP405", c.case(account=c.account(cat, c.cell("layout", 2.9)))) == "clear"
+    found = finding("MP405", c.case(account=c.account(cat, c.cell("layout", 4))))
+    assert found.gain_ns_per_step == pytest.approx(4 * c.MS)
+
+
+def test_mp405_tells_filters_that_convolutions_turn_from_the_layout_of_images() -> None:
+    """One transpose of LayoutOptimizer, and convolutions that turn their own filters for most of the time."""
+    turned = c.cell("layout", 9, kernel="tensorflow::functor::ShuffleInTensor3Simple<float, 2, 1, 0>")
+    put_in = c.cell("layout", 1, op="conv/Conv2D-0-TransposeNHWCToNCHW-LayoutOptimizer")
+    product = c.fallback(60, family="conv_wgrad")
+    found = finding("MP405", c.case(records=c.facts("float32"), account=c.account(turned, put_in, product)))
+    assert "of the convolutions' filters" in found.summary
+    assert "a larger batch spreads them" in found.remedy
+    assert "layout optimizer" not in found.remedy
+
+
 def depthwise(ms, **facts):
     return c.cell("matmul", ms, family="depthwise", placement="cuda_core", precision="fp16", **facts)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mpprof.model.memory import Allocator, MemoryAccount
 from mpprof.model.run import OptimizerFacts
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
@@ -49,10 +50,23 @@ def test_mp303_limits(peak_gib, said) -> None:
     assert says("MP303", c.case(steps=summary)) == said
 
 
-def test_mp303_needs_a_peak_and_mixed_precision() -> None:
+def test_mp303_needs_a_peak_and_holds_in_float32_too() -> None:
     assert "not on record" in says("MP303", c.case(steps=c.summary()))
     summary = c.summary(peak_memory_bytes=1 << 30)
-    assert says("MP303", c.case(records=c.facts("float32"), steps=summary)).startswith("not applicable: ")
+    assert says("MP303", c.case(records=c.facts("float32"), steps=summary)) == "info"
+
+
+def test_mp303_by_the_allocators_own_peak_in_the_trace() -> None:
+    """A window holds 50 MiB at most; before it the process held 12 GiB, of 14."""
+
+    def held(before: int | None) -> MemoryAccount:
+        mine = Allocator("GPU_0_bfc", "device", 50 << 20, before, 14 << 30, 100)
+        return MemoryAccount(50 << 20, (), allocator="GPU_0_bfc", allocators=(mine,))
+
+    case = c.case(records=c.facts("float32"), steps=None)
+    assert says("MP303", replace(case, memory=held(12 << 30))) == "clear"
+    found = finding("MP303", replace(case, memory=held(102 << 20)))
+    assert "99.3 % of the device's memory is free at the peak" in found.summary
 
 
 # --- MP404 low-intensity

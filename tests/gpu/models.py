@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-VOCABULARY = 33_709  # odd: no multiple of 8
+VOCABULARY = 33_709  # odd: not a multiple of 8
 
 
 @dataclass(frozen=True)

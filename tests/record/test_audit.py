@@ -76,7 +76,7 @@ def test_a_model_as_it_should_be_has_nothing_to_be_said_of() -> None:
 @pytest.mark.parametrize(
     ("code", "layer", "wanted", "model", "more"),
     [
-        ("MP401", "odd", "units=100 is no multiple of 8", (lambda: keras.Input((8,)), lambda: layers.Dense(100, name="odd"), lambda: layers.Dense(8, dtype="float32")), {}),
+        ("MP401", "odd", "units=100 is not a multiple of 8", (lambda: keras.Input((8,)), lambda: layers.Dense(100, name="odd"), lambda: layers.Dense(8, dtype="float32")), {}),
         ("MP401", "odd", "Dense(units=320", (lambda: keras.Input((8,)), lambda: layers.Dense(300, name="odd"), lambda: layers.Dense(8, dtype="float32")), {"gpu": "A100"}),
         ("MP401", "odd", "Dense(units=304", (lambda: keras.Input((8,)), lambda: layers.Dense(300, name="odd"), lambda: layers.Dense(8, dtype="float32")), {"gpu": "V100"}),
         ("MP401", "even", "best with 64", (lambda: keras.Input((8,)), lambda: layers.Dense(1000, name="even"), lambda: layers.Dense(8, dtype="float32")), {"gpu": "8.0"}),
@@ -165,7 +165,7 @@ def test_the_callback_says_it_once_and_can_be_silenced(
         model.fit(x, np.zeros((16, 300)), batch_size=8, verbose=0, callbacks=[recorded])
     out = capsys.readouterr().out
     assert out.count("mpprof audit, before the first step") == 1
-    assert "MP401 Sizes that are no multiple of 8: odd" in out
+    assert "MP401 Sizes that are not multiples of 8: odd" in out
     silent = callback(tmp_path / "b", verbose=1, audit=False)
     model.fit(x, np.zeros((16, 300)), batch_size=8, verbose=0, callbacks=[silent])
     assert "audit" not in capsys.readouterr().out

@@ -224,11 +224,11 @@ def attention(of: Any, layer: Callable[[Any], Any]) -> Any:
 @pytest.mark.parametrize(
     ("of", "make", "reason"),
     [
-        (keras, lambda k: k.MultiHeadAttention(3, 5, name="one"), "key_dim=5 is no multiple of 8: every head"),
-        (tf_keras, lambda k: k.MultiHeadAttention(3, 5, name="one"), "key_dim=5 is no multiple of 8: every head"),
-        (keras, lambda k: k.MultiHeadAttention(2, 8, value_dim=6, name="one"), "value_dim=6 is no multiple of 8"),
+        (keras, lambda k: k.MultiHeadAttention(3, 5, name="one"), "key_dim=5 is not a multiple of 8: every head"),
+        (tf_keras, lambda k: k.MultiHeadAttention(3, 5, name="one"), "key_dim=5 is not a multiple of 8: every head"),
+        (keras, lambda k: k.MultiHeadAttention(2, 8, value_dim=6, name="one"), "value_dim=6 is not a multiple of 8"),
         (keras, lambda k: k.MultiHeadAttention(2, 5, value_dim=6, name="one"), "key_dim=5, value_dim=6 is no"),
-        (keras, lambda k: k.GroupQueryAttention(12, 4, 2, name="one"), "head_dim=12 is no multiple of 8"),
+        (keras, lambda k: k.GroupQueryAttention(12, 4, 2, name="one"), "head_dim=12 is not a multiple of 8"),
         (keras, lambda k: k.EinsumDense("abc,cd->abd", (None, 37), name="one"), "output_shape with 37 features"),
         (tf_keras, lambda k: k.EinsumDense("...x,xy->...y", 37, name="one"), "output_shape with 37 features"),
         (keras, lambda k: k.EinsumDense("abc,cde->abde", (None, 3, 5), name="one"), "output_shape with 15 features"),
@@ -429,10 +429,10 @@ def test_what_is_said_of_a_batch_can_be_asked_for_again(
         callbacks=[callback(tmp_path, verbose=1, audit=True)],
     )  # fmt: skip
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("mpprof audit", "  "))]
-    assert said[1] == "  MP401 Sizes that are no multiple of 8: batch size 4"
+    assert said[1] == "  MP401 Sizes that are not multiples of 8: batch size 4"
     command = said[2].partition("remedies: ")[2]
     report = eval(command, {"mpprof": mpprof, "model": model})
-    assert "the batch size is 4, no multiple of 8" in str(report)
+    assert "the batch size is 4, not a multiple of 8" in str(report)
     assert [n.about for n in report.notes] == ["batch size 4"]
 
 
@@ -458,7 +458,7 @@ def test_no_layer_is_named_twice() -> None:
     said = announce(assembled(parts, "mixed_float16"), 16)
     assert said[1:3] == [
         "  MP410 A recurrent layer runs as a loop: rnn_0, rnn_1, both",
-        "  MP401 Sizes that are no multiple of 8: rnn_0, rnn_1, both",
+        "  MP401 Sizes that are not multiples of 8: rnn_0, rnn_1, both",
     ]
 
 

@@ -175,10 +175,12 @@ def test_one_callback_in_two_fits_at_a_time_is_refused(
     made = small()
     fit(made, 20, recorded, at(10, meanwhile))
     assert updates(made) == 20
-    assert [record.getMessage() for record in caplog.records if "two fits at a time" in record.getMessage()]
-    assert "two fits at a time" in records(tmp_path).facts.absent["recording"]  # type: ignore[union-attr]
+    assert [
+        record.getMessage() for record in caplog.records if "already in another fit" in record.getMessage()
+    ]
+    assert "already in another fit" in records(tmp_path).facts.absent["recording"]  # type: ignore[union-attr]
     assert not recorded.result().finished
-    assert "two fits at a time" in str(recorded.result())
+    assert "already in another fit" in str(recorded.result())
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpprof.analysis.steps.boundaries import periods
 from mpprof.record import StepRecorder
 from mpprof.record.end_of_fit import last_line
 from mpprof.store import Records, find_runs, read_records
+from mpprof.traces import read
 from tests.record.processes import REPOSITORY, done
 from tests.record.test_fit_jax import events_of
 from tests.record.training import (
@@ -845,3 +847,23 @@ def test_where_an_input_ended_within_a_call_the_next_reading_comes_in_its_turn(t
     assert steps.step.tolist() == [8, 16, 24, 32, 40, 45, 53, 61, 69, 77, 85, 90]
     read = steps.step[steps.skipped >= 0].tolist()
     assert read == [8, 16, 24, 32, 45, 53, 69, 85, 90]  # where a multiple of 16 is reached, and epochs end
+
+
+def test_validation_in_a_profiled_window_is_no_training_step(tmp_path: Path) -> None:
+    """Keras 3 gives training and validation functions of one name: a window over two epochs' edges holds both."""
+    x, y = data(4)
+
+    class Profiled(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 1:
+                tf.profiler.experimental.start(str(tmp_path))
+
+        def on_train_end(self, logs: Any = None) -> None:
+            tf.profiler.experimental.stop()
+
+    fit(model(), x, y, Profiled(), epochs=3, validation_data=(x[: 3 * BATCH], y[: 3 * BATCH]))
+    trace = read(next(tmp_path.rglob("*.xplane.pb")))
+    found = periods(trace, 0)
+    assert len(found) == 2 * 4
+    assert found.source == "function"
+    assert any(note.startswith("6 of 14 calls left out: validation (") for note in found.notes)

@@ -127,7 +127,7 @@ def test_what_is_told_of_no_step_is_said_once(tmp_path: Path, caplog: pytest.Log
     for _ in range(2):
         record.update(loss=2.0)
     assert [said.getMessage() for said in caplog.records] == [
-        "mpprof: an update before the first step is of no step, and not recorded",
+        "mpprof: update() before the first step was ignored",
         "mpprof: an update after the recorder has ended is not recorded",
     ]
     table = read_records(tmp_path).steps
@@ -189,7 +189,7 @@ def test_a_step_within_a_step_and_an_unknown_backend_are_wrong_usage(tmp_path: P
 
 def test_steps_outside_of_the_recorder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     record = recorder(tmp_path, Clock(), verbose=0)
-    with pytest.raises(UsageError, match="not entered"), record.step():
+    with pytest.raises(UsageError, match="before the recorder was entered"), record.step():
         pass
     with record, record.step():
         pass

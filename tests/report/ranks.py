@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from mpprof_dashboards import export
-from mpprof_dashboards.figures import waterfall
-from mpprof_dashboards.pages import verdict
+from mpprof_dashboards.pages import why
 
 from mpprof.model import document as doc
 from mpprof.report import markdown, text, words
@@ -17,12 +16,12 @@ _CODE = re.compile(r"MP\d{3}")
 
 def shown(document: doc.Report) -> dict[str, list[str]]:
     """By rendering, the codes of the findings as they follow each other."""
-    page = verdict.content(document)
+    page = why.content(document)
     return {
         "document": [found["code"] for found in document["findings"]],
         "text": re.findall(r"^  (MP\d{3}) [a-z]\S*?(?=[: ])", text.render(document, width=400), re.M),
         "markdown": re.findall(r"^- \*\*(MP\d{3}) ", markdown.render(document), re.M),
-        "html": re.findall(r'class="mp-code">(MP\d{3}) ', export.render(page)),
+        "html": re.findall(r'<article[^>]* data-code="(MP\d{3})"', export.render(page)),
         "page": _articles(page),
     }
 
@@ -32,7 +31,7 @@ def _articles(part: Any) -> list[str]:
     if isinstance(part, list | tuple):
         return [code for each in part for code in _articles(each)]
     code = getattr(part, "data-code", None)
-    return [code] if code else _articles(getattr(part, "children", None) or [])
+    return [code] if code and part._type == "Article" else _articles(getattr(part, "children", None) or [])
 
 
 def check(document: doc.Report) -> None:
@@ -50,11 +49,13 @@ def check(document: doc.Report) -> None:
         assert _CODE.findall(document["verdict"])[0] == causes[0]
     gaining = [cause["code"] for cause in facts["causes"] if cause["gain_ns_per_step"] is not None]
     assert gaining == [step["code"] for step in (document["whatif"] or {"order": []})["order"]]
-    figure = waterfall.causes(facts)
-    drawn = [key for key, _ in figure.data[0].customdata[1:-1]] if figure else []
-    assert [code for code in gaining if code in drawn] == [code for code in drawn if code != "rest"]
+    drawn = [row.key for row in why.cause_rows(document, "") if _CODE.fullmatch(row.key)]
+    assert [code for code in gaining if code in drawn] == drawn
+    listed = re.findall(r'<tr data-code="(MP\d{3})"', export.render(why.content(document)))
+    assert [code for code in causes if code in listed] == [code for code in listed if code in causes]
     if (attainable := facts["attainable"]) is not None and facts["observed"] is not None:
         stated = f"attainable {words.speedup(attainable)}"
         assert stated in text.render(document, width=400)
         assert stated in markdown.render(document)
-        assert f"{words.speedup(attainable)} attainable" in export.render(verdict.content(document))
+        if not facts["unlike"]:
+            assert f"{words.speedup(attainable)} attainable" in export.render(why.content(document))

@@ -153,6 +153,22 @@ def test_the_steps_time_is_told_from_that_of_the_hosts_call() -> None:
     )
 
 
+def test_the_allocators_own_peak_stands_beside_the_windows() -> None:
+    document = documents.document(hand_made.diagnosis())
+    assert document["memory"] is not None
+    document["memory"] |= {  # type: ignore[operator]
+        "allocator": "GPU_0_bfc",
+        "allocators": [
+            {
+                "name": "GPU_0_bfc", "where": "device", "peak_bytes": 50 << 20,
+                "lifetime_peak_bytes": 100 << 20, "capacity_bytes": 10_000 << 20, "events": 9,
+            }
+        ],
+    }  # fmt: skip
+    said = content.memory(document)[0]
+    assert "in the window, 100 MiB since the process began; 1.0 % of the 9.77 GiB" in said
+
+
 def test_nothing_is_launched_on_a_cpu() -> None:
     time = documents.document(hand_made.diagnosis())["time"]
     assert time is not None

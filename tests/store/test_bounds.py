@@ -166,7 +166,7 @@ def test_damaged_lines_are_tried_so_often_and_no_more(
     assert found.hardware is not None
     assert len(found.hardware) == 1
     assert "100 lines could not be read" in str(found.warnings)
-    assert "not looked into" in str(found.warnings)
+    assert "was not read" in str(found.warnings)
 
 
 def test_samples_of_more_cards_than_there_are_and_lists_of_nothing(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_runs_are_found_at_any_depth_and_workers_are_no_runs(tmp_path: Path) -> 
     worker = tmp_path / "a" / "mpprof" / "worker-1"
     worker.mkdir()
     (worker / "steps.jsonl").write_text(STEPS + step(4))
-    (tmp_path / "mpprof").mkdir()  # a folder of that name alone is no run
+    (tmp_path / "mpprof").mkdir()  # a folder of that name alone is not a run
     found = find_runs(tmp_path)
     assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a", "a/20260101T000000Z-7", "b/c"]
     assert find_runs(tmp_path / "b" / "c" / "mpprof" / "run.json") == (tmp_path / "b" / "c",)
@@ -400,10 +400,10 @@ def test_a_pipe_in_place_of_a_log_is_an_error_and_no_wait(tmp_path: Path) -> Non
     os.mkfifo(root / "mpprof" / "hardware.jsonl")
     records = read_records(root)
     assert records.steps is not None
-    assert any("no regular file" in warning for warning in records.warnings)
+    assert any("not a regular file" in warning for warning in records.warnings)
     (root / "mpprof" / "steps.jsonl").unlink()
     os.mkfifo(root / "mpprof" / "steps.jsonl")
-    with pytest.raises(UnreadableError, match="no regular file"):
+    with pytest.raises(UnreadableError, match="not a regular file"):
         read_records(root)
 
 

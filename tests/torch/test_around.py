@@ -86,7 +86,7 @@ def test_a_model_is_audited_before_its_first_step_and_from_its_file(
     assert "MP401" in str(mpprof.audit(made))
     made.save(tmp_path / "model.keras")
     said = command("audit", str(tmp_path / "model.keras"))
-    assert "odd: units=30 is no multiple of 8" in said
+    assert "odd: units=30 is not a multiple of 8" in said
 
 
 @pytest.mark.parametrize(

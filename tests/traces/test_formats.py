@@ -86,7 +86,7 @@ def test_other_files_of_any_name_are_refused_in_one_line(
     tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(UnreadableError, match="is no trace that mpprof knows"):
+    with pytest.raises(UnreadableError, match="unrecognised trace format"):
         traces.read(tmp_path / "file")
     assert main(["report", str(tmp_path / "file")]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -115,7 +115,7 @@ def test_with_no_cache_nothing_stays(
     [
         ("none.xplane.pb", "nothing lies at this address"),
         ("none/", "nothing lies"),
-        ("w.txt", "no trace"),
+        ("w.txt", "unrecognised trace format"),
         ("empty/", "no trace"),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_scheme_may_be_written_in_capitals(
 def test_a_port_that_cannot_be_is_no_address(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "http://127.0.0.1:99999/logs"]) == 2
     assert capsys.readouterr().err == (
-        "mpprof: http://127.0.0.1:99999/logs: is no address. Check its brackets and its port\n"
+        "mpprof: http://127.0.0.1:99999/logs: is not an address. Check its brackets and its port\n"
     )
 
 

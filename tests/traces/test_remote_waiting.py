@@ -138,9 +138,7 @@ def test_a_server_that_falls_silent_is_asked_once_more(
 @pytest.mark.parametrize("name", ["data.json.gz", "data.json", "data.sqlite", "model.pb", "data", "data.bin"])
 def test_what_is_no_trace_is_not_fetched_whole(web: Web, folder: Path, kept: Path, name: str) -> None:
     (folder / name).write_bytes(NO_TRACE)
-    with pytest.raises(
-        UnreadableError, match=f"^{web.url}/{name}: is no trace that mpprof knows, by its name"
-    ):
+    with pytest.raises(UnreadableError, match=f"^{web.url}/{name}: unrecognised trace format, by its name"):
         fetch.fetch(f"{web.url}/{name}", kept)
     assert web.sent(name) <= file_head.HEAD_BYTES
 
@@ -250,7 +248,8 @@ def test_a_directory_with_a_query_is_not_walked(web: Web, folder: Path, kept: Pa
     (folder / "run" / "mpprof").mkdir(parents=True)
     (folder / "run" / "mpprof" / "run.json").write_text("{}")
     with pytest.raises(
-        UnreadableError, match=f"^{web.url}/run/?: is no trace, and with a query no directory"
+        UnreadableError,
+        match=f"^{web.url}/run/?: is not a trace, and an address with a query is not a directory",
     ):
         fetch.fetch(f"{web.url}/{name}", kept)
     assert len(web.requests) <= 1
@@ -260,7 +259,7 @@ def test_what_is_no_address_is_one_error(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["report", "http://[::1/logs"]) == 2
     assert (
         capsys.readouterr().err
-        == "mpprof: http://[::1/logs: is no address. Check its brackets and its port\n"
+        == "mpprof: http://[::1/logs: is not an address. Check its brackets and its port\n"
     )
 
 

@@ -74,6 +74,17 @@ def failure(error: MpprofError) -> html.Div:
     )
 
 
+def code(text: str, hint: str = "") -> html.Span:
+    """Code to copy, with its button."""
+    return html.Span(
+        [
+            html.Code(text, title=hint or None),
+            html.Button("copy", className="mp-copy", **{"data-copy": text, "aria-label": f"Copy {text}"}),
+        ],
+        className="mp-snippet",
+    )
+
+
 def warnings(texts: Sequence[str]) -> html.Div | None:
     if not texts:
         return None
@@ -118,9 +129,19 @@ def finding(item: doc.Finding) -> html.Article:
             ),
             _cost(item),
         ],
-        className=f"mp-card mp-finding mp-edge-{severity}",
+        className=f"mp-card mp-finding mp-edge-{severity}" + ("" if _cost(item) else " mp-costless"),
         **{"data-code": item["code"]},
     )
+
+
+def folded(item: doc.Finding) -> html.Details:
+    """A finding behind its title."""
+    title = [
+        html.Span(SEVERITY[item["severity"]], className=f"mp-badge mp-{item['severity']}"),
+        html.Span(item["title"], className="mp-strong"),
+        html.Span(f"{item['code']} {item['slug']}", className="mp-code"),
+    ]
+    return html.Details([html.Summary(title), finding(item)], className="mp-folded")
 
 
 def _opening(text: str, item: doc.Finding) -> str:
@@ -145,7 +166,7 @@ def _evidence(rows: Sequence[doc.Evidence]) -> html.Div | None:
     return html.Div(table, className="mp-scroll")
 
 
-def _cost(item: doc.Finding) -> html.Div:
+def _cost(item: doc.Finding) -> html.Div | None:
     """The right-hand side of a finding: what its remedy gains, or what it costs in time and memory."""
     facts: list[tuple[str, str, str]] = []
     gain, cost, share = item.get("gain_ns_per_step"), item["cost_ns_per_step"], item.get("lost_ratio")
@@ -159,7 +180,7 @@ def _cost(item: doc.Finding) -> html.Div:
     if item["cost_bytes"] is not None:
         facts.append(("Costs", words.size(item["cost_bytes"]), "of memory"))
     if not facts:
-        facts.append(("Costs", "—", "no cost in time or memory is stated"))
+        return None
     return html.Div(
         [
             html.Div(

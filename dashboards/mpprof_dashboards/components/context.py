@@ -61,6 +61,7 @@ class Page:
     title: str
     layout: Callable[[Context], Any]
     register: Callable[[Any], None] | None = None
+    heading: bool = False  # its layout holds the page's <h1>
 
 
 def why_absent(document: doc.Report, *fields: str) -> str:

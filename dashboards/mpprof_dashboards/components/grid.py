@@ -12,11 +12,12 @@ import dash_ag_grid as dag
 _THEME = {
     "function": (
         "themeQuartz.withParams({fontFamily: 'inherit', fontSize: 13, headerFontSize: 12, "
-        "backgroundColor: 'transparent', headerBackgroundColor: 'transparent', "
+        "backgroundColor: 'var(--mp-surface)', headerBackgroundColor: 'var(--mp-surface)', "
+        "foregroundColor: 'var(--mp-ink)', headerTextColor: 'var(--mp-soft)', "
         "wrapperBorder: false, wrapperBorderRadius: 0, rowVerticalPaddingScale: 0.9})"
     )
 }
-_ROW, _HEAD, _MAX_ROWS = 38, 104, 15
+_ROW, _HEAD, _MAX_ROWS = 28, 92, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +41,35 @@ def _definition(column: Column) -> dict[str, Any]:
         "headerName": column.header,
         "flex": column.flex,
         "minWidth": column.width,
-        "filter": "agNumberColumnFilter" if column.number else "agTextColumnFilter",
+        "filter": "agTextColumnFilter",
         "tooltipField": column.tooltip or (column.field if column.mono else None),
         "type": "rightAligned" if column.number else None,
         "cellClass": "mp-mono" if column.mono else None,
         "sort": column.sort,
         "sortingOrder": ["desc", "asc", None] if column.number else ["asc", "desc", None],
+        "suppressFloatingFilterButton": True,
     }
     if column.number:
-        definition["headerTooltip"] = f"{column.header}: filtered in {_unit(column.field)}"
-    else:
-        definition["suppressFloatingFilterButton"] = True
+        unit = _unit(column.field)
+        definition["headerTooltip"] = f"{column.header}: filter by what is shown, or {_EXAMPLE[unit]}"
+        matcher = f"matchQuantity(params, '{column.field}', '{column.shown}', '{unit}')"
+        definition["filterParams"] = {"filterOptions": ["contains"], "textMatcher": {"function": matcher}}
     if column.shown:
         definition["valueFormatter"] = {"function": f"params.data.{column.shown}"}
     return {key: value for key, value in definition.items() if value is not None}
 
 
+_EXAMPLE = {"ns": ">= 1 ms", "bytes": ">= 1 MiB", "%": ">= 5 %", "": ">= 1000"}
+"""How each unit is filtered, by what `assets/filters.js` understands."""
+
+
 def _unit(field: str) -> str:
-    """What a filter's number means: the unit in the field's name."""
-    return (
-        "nanoseconds"
-        if "_ns" in field
-        else "FLOP/s"
-        if field == "flops_per_s"
-        else "bytes"
-        if "bytes" in field
-        else "a ratio from 0 to 1"
-        if ("ratio" in field)
-        else "counts"
-    )
+    """The unit of a filter's number where none is given: that of the field's values, as they are shown."""
+    if "_ns" in field:
+        return "ns"
+    if "bytes" in field and "per_s" not in field:
+        return "bytes"
+    return "%" if "ratio" in field else ""
 
 
 def grid(id: str, columns: Sequence[Column], rows: list[dict[str, Any]]) -> dag.AgGrid:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 
 from mpprof.report import words
-from mpprof.report.window import as_slices
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape
 from mpprof_dashboards.figures.base import Bar, bars, time_scale
@@ -120,44 +119,14 @@ def _line(figure: go.Figure, ns: float, per: float, name: str, row: int = 0) -> 
     figure.update_xaxes(range=[low, max(high, ns / per * 1.05)])
 
 
-def account(time: doc.Time) -> go.Figure | None:
-    """The step class by class, adding up to the whole step; None without slices."""
-    return _classes(time["slices"], time["step_ns"], "step", "per step")
-
-
-def window(found: doc.Window) -> go.Figure | None:
-    """The whole window class by class, where no step can be told apart; None without slices."""
-    return _classes(as_slices(found), found["span_ns"], "window", "in the window")
-
-
-def _classes(slices: list[doc.Slice], step: float, whole: str, per_whole: str) -> go.Figure | None:
-    if not slices:
-        return None
-    unit, per = time_scale(step)
-    items: list[Bar] = []
-    position = 0.0
-    for part in sorted(slices, key=_account_order):
-        role, ns = part["class"], part["ns_per_step"]
-        share = "" if ns < 0 else f" · {words.percent(part['ratio'])}"
-        items.append(
-            Bar(theme.class_label(role), ns, f"{words.duration(ns)}{share}", theme.class_colour(role),
-                position, _pattern(role), _account_hover(part, per_whole), role)
-        )  # fmt: skip
-        position += ns
-    items.append(
-        Bar(f"Whole {whole}", step, words.duration(step), theme.TOTAL, key="step", hover=f"The whole {whole}")
-    )
-    return bars(items, x_title=f"Time {per_whole} ({unit})", per=per, connect=True)
-
-
-def _account_order(part: doc.Slice) -> tuple[int, float]:
+def account_order(part: doc.Slice) -> tuple[int, float]:
     """Work first, then idle time, `profiling` (which may be negative) last; the largest first in each."""
     role = part["class"]
     group = 2 if role == "profiling" else 1 if role.startswith("idle") else 0
     return group, -part["ns_per_step"]
 
 
-def _account_hover(part: doc.Slice, per_whole: str) -> str:
+def account_hover(part: doc.Slice, per_whole: str = "per step") -> str:
     role, hidden = part["class"], part["hidden_ns_per_step"]
     parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} {per_whole}"]
     if hidden:
@@ -166,37 +135,3 @@ def _account_hover(part: doc.Slice, per_whole: str) -> str:
         place = theme.PLACEMENT_LABELS.get(piece["placement"], piece["placement"])
         parts.append(f"{place}, {piece['precision']}: {words.duration(piece['ns_per_step'])}")
     return "; ".join(parts)
-
-
-def causes(facts: doc.Facts) -> go.Figure | None:
-    """From this run's step over what each cause costs, in the order to mend them, to the step after all
-    remedies, with dashed lines at the baseline's step and the attainable one. None where none costs time."""
-    step_ns, after_ns = facts["step_ns"], facts["after_remedies_ns"]
-    gains = {f"{each['code']} {each['slug']}": each["gain_ns_per_step"] or 0.0 for each in facts["causes"]}
-    if step_ns is None or after_ns is None or not any(gains.values()):
-        return None
-    shown, crumbs = without_crumbs({name: ns for name, ns in gains.items() if ns}, step_ns)
-    lines = {"baseline": facts["baseline_step_ns"], "attainable": facts["attainable_step_ns"]}
-    known = {name: ns for name, ns in lines.items() if ns is not None}
-    unit, per = time_scale(step_ns, *known.values())
-    items = [
-        Bar("This run", step_ns, words.duration(step_ns), theme.TOTAL, key="step", hover="Measured step")
-    ]
-    position = step_ns
-    if crumbs:
-        shown[f"{len(crumbs)} smaller"] = sum(crumbs.values())
-    for name, ns in shown.items():
-        hover = f"{name}: without it {words.duration(position - ns)} per step (estimated)"
-        items.append(
-            Bar(name, -ns, _signed(-ns), theme.ACCENT, position, theme.ESTIMATED_PATTERN, hover,
-                "rest" if name.endswith("smaller") else name.partition(" ")[0])
-        )  # fmt: skip
-        position -= ns
-    items.append(
-        Bar("After all remedies", after_ns, words.duration(after_ns), theme.TOTAL,
-            pattern=theme.ESTIMATED_PATTERN, key="after", hover=f"Limited by the {facts['limited_by']}")
-    )  # fmt: skip
-    figure = bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
-    for row, (name, ns) in enumerate(known.items()):
-        _line(figure, ns, per, name, row)
-    return figure

@@ -1,6 +1,14 @@
 """The pages, in the order of the navigation. A new page is one file and one line here."""
 
 from mpprof_dashboards.components.context import Page
-from mpprof_dashboards.pages import compare, layers, memory, ops, steps, verdict
+from mpprof_dashboards.pages import compare, layers, memory, ops, steps, timeline, why
 
-PAGES: tuple[Page, ...] = (verdict.PAGE, steps.PAGE, ops.PAGE, layers.PAGE, memory.PAGE, compare.PAGE)
+PAGES: tuple[Page, ...] = (
+    why.PAGE,
+    timeline.PAGE,
+    layers.PAGE,
+    ops.PAGE,
+    steps.PAGE,
+    memory.PAGE,
+    compare.PAGE,
+)

@@ -25,6 +25,8 @@ from mpprof_dashboards.figures import waterfall
 if TYPE_CHECKING:
     from mpprof.model import document as doc
 
+_MOST_ROWS = 40
+"""Of kernels and of ops each, in a file."""
 _CHANGES = (
     Column("key", "Name", flex=4, width=240, mono=True),
     Column("from_ns", "Before", width=120, number=True, shown="from_ns_text"),
@@ -63,13 +65,16 @@ def chosen(context: Context) -> tuple[str, ...]:
     return tuple(run for run in (context.choice.baseline, context.choice.run) if run)
 
 
-def content(document: doc.Comparison) -> list[Any]:
+def content(document: doc.Comparison, *, plain: bool = False) -> list[Any]:
+    """All rungs of a comparison. `plain`: tables of HTML in place of the page's grids, for a file."""
     rungs = document["steps"]
     parts: list[Any] = [_ladder(rungs, document["runs"])] if len(rungs) > 1 else []
     for row, rung in enumerate(rungs):
         parts.append(_rung(row, rung, document))
         changes = [change for change in document["kernels"] if change["step"] == row]
-        parts += [_changes(changes, by, f"{id}-{row}") for by, id in (("name", "kernels"), ("op", "ops"))]
+        parts += [
+            _changes(changes, by, f"{id}-{row}", plain) for by, id in (("name", "kernels"), ("op", "ops"))
+        ]
     for at, statements in enumerate(comparing.batches(document)):
         body = html.Ul([html.Li(sentence(said)) for said in statements])
         card = html.Div(body, className="mp-card", id=f"batches-{at}")
@@ -207,7 +212,7 @@ def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = ""
 
 def _interval(rung: doc.Rung) -> str:
     ends = rung["interval"]
-    return f"95 % interval {words.speedup(ends[0])} to {words.speedup(ends[1])}" if ends else ""
+    return f"95 % interval {words.speedups(*ends)}" if ends else ""
 
 
 def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
@@ -230,7 +235,7 @@ def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
 _TITLES = {"name": "Kernels that changed", "op": "Ops that changed"}
 
 
-def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | None:
+def _changes(rows: list[doc.KernelChange], by: str, id: str, plain: bool) -> html.Section | None:
     """Kernels, matched by name, or ops: the same time counted twice, so they never share a figure."""
     same = [row for row in rows if row["by"] == by]
     if not same:
@@ -240,8 +245,26 @@ def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | N
     return cards.section(
         _TITLES[by],
         graph(figure, f"{id}-figure", title="Change per step", note=note) if figure is not None else None,
-        html.Div(grid(f"{id}-grid", _CHANGES, [_flat(item) for item in same]), className="mp-card mp-flush"),
+        _table(same, f"{id}-table")
+        if plain
+        else html.Div(
+            grid(f"{id}-grid", _CHANGES, [_flat(item) for item in same]), className="mp-card mp-flush"
+        ),
     )
+
+
+def _table(rows: list[doc.KernelChange], id: str) -> html.Div:
+    """The rows that changed most, as a table that needs no script."""
+    largest = sorted(map(_flat, rows), key=lambda row: -abs(row["change_ns"]))[:_MOST_ROWS]
+    body = []
+    for row in largest:
+        times = (row[f"{key}_text"] for key in ("from_ns", "to_ns", "change_ns"))
+        body.append(html.Tr([html.Td(row["key"]), *(html.Td(text, className="mp-number") for text in times)]))
+    heads = [html.Th(each.header, className="mp-number" if each.number else "") for each in _CHANGES]
+    table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="mp-table", id=id)
+    left = len(rows) - len(largest)
+    more = html.P(f"{left} more in the JSON inside this file.", className="mp-note") if left else None
+    return html.Div([table, more], className="mp-card mp-scroll")
 
 
 def _flat(item: doc.KernelChange) -> dict[str, Any]:

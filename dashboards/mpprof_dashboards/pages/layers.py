@@ -52,7 +52,7 @@ def content(document: doc.Report, layers: list[doc.LayerRow]) -> list[Any]:
         cards.section(
             "All layers",
             html.Div(grid("layers-grid", tables.present(_LAYERS, flat), flat), className="mp-card mp-flush"),
-            note=f"{words.count(len(layers))} rows.",
+            note=f"{words.count(len(layers))} rows; times are sums over the whole trace.",
         ),
     ]
 

@@ -8,6 +8,7 @@ the host did meanwhile (`idle`). All numbers are means over the whole, steady st
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -57,6 +58,8 @@ Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 
+_OF_A_PRODUCT = re.compile(r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/")
+"""The scope of a product's own inputs, as Keras and TensorFlow name them."""
 NOTABLE_RATIO = 0.05
 """What held a step up is said from a twentieth of it on."""
 _ROLES: dict[Family, Class] = {
@@ -115,6 +118,12 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
     main, window = devices[order[0]], windows[order[0]]
     wall_ns = summary.median_ns if summary is not None else None
+    if (why := _no_whole_step(main, window)) is not None:
+        raise UnableError(
+            why,
+            where=trace.source.path.name,
+            next="profile a later, whole step",
+        )
     window_ns = main.step_ns
     lengths = _lengths(window, window_ns, wall_ns, run)
     main = _against_the_wall(main, wall_ns, lengths.between_ns)
@@ -146,6 +155,19 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     return weighed(result, trace, ownership, run)
 
 
+def _no_whole_step(main: DeviceAccount, window: Window) -> str | None:
+    """Why the one step that a converter marked on the device is none: it prepares products that never run."""
+    if window.periods.source != "steps_line" or len(window.periods) > 1:
+        return None
+    prepares = any(_OF_A_PRODUCT.search(cell.op or "") for cell in main.cells if cell.category == "cast")
+    if not prepares or any(cell.category == "matmul" for cell in main.cells):
+        return None
+    return (
+        "the one step marked on the device casts the inputs of matrix products, and none of those ran: it "
+        "holds only what needs no input; profile a later step"
+    )
+
+
 @frozen
 class _Lengths:
     """Of a step: the training function's time and the time between two; None with the reason in `absent`."""
@@ -158,7 +180,7 @@ class _Lengths:
 def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run | None) -> _Lengths:
     """By the records where they tell how long an unprofiled call takes, else as the window shows it."""
     if window.periods.pause_ns is None:
-        why = "no call of the training function is in the trace: steps were told apart otherwise"
+        why = "the trace holds no call of the training function: steps were found by other means"
         return _Lengths(None, None, {"function_ns": why, "idle_between_steps_ns": why})
     step_ns = window_ns if wall_ns is None else wall_ns
     recorded_ns = None
@@ -309,6 +331,39 @@ def _idle(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
 ) -> dict[idle.Part, int]:
     """Idle time of all periods by class, and by cause where that is known."""
+    found = _pauses(trace, placements, ownership, window, instants)
+    return idle.classify(
+        trace, found.pauses, found.next_row, calls(trace, window.device), window.shift, last=found.last,
+        checking=found.checking, threads=threads_of(trace, window.device),
+    )  # fmt: skip
+
+
+def waits(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> tuple[Intervals, list[idle.Part]]:
+    """Every idle gap of the device in these instants, and what most of it was spent waiting for."""
+    found = _pauses(trace, placements, ownership, window, instants)
+    parts = idle.mainly(
+        trace, found.pauses, found.next_row, calls(trace, window.device), window.shift, last=found.last,
+        checking=found.checking, threads=threads_of(trace, window.device),
+    )  # fmt: skip
+    return found.pauses, parts
+
+
+@frozen
+class _Pauses:
+    """The idle gaps, the row of the work that ends each (-1: none), which are after a step's last work, and
+    which are ended by work of the loss scale."""
+
+    pauses: Intervals
+    next_row: Int64
+    last: Bool
+    checking: Bool
+
+
+def _pauses(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
+) -> _Pauses:
     table, rows = trace.kernels, window.rows
     start = pick(table.start_ns, rows)
     end = start + pick(table.duration_ns, rows)
@@ -325,10 +380,7 @@ def _idle(
     ended = np.flatnonzero(next_row >= 0)
     _, category = _roles(trace, placements, ownership, next_row[ended])
     checking[ended] = category == CLASSES.index("loss_scale")
-    return idle.classify(
-        trace, pauses, next_row, calls(trace, window.device), window.shift, last=last, checking=checking,
-        threads=threads_of(trace, window.device),
-    )  # fmt: skip
+    return _Pauses(pauses, next_row, last, checking)
 
 
 def _cells(

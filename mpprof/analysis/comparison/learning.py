@@ -256,7 +256,7 @@ def _held_against(
     was, now = float(before.mean()), float(after.mean())
     if was <= 0:
         return _not_judged(
-            f"the loss of {runs[0].name} is not above zero, so that a difference is no share of it"
+            f"the loss of {runs[0].name} is not above zero, so a difference cannot be stated as a share of it"
         )
     difference = after - before
     half = half_width(difference) or 0.0

@@ -12,6 +12,9 @@ from collections.abc import Collection, Sequence
 from mpprof.model.finding import WhatIf, WhatIfStep
 from mpprof.model.frozen import frozen
 
+MOST_IN_SUBSETS = 6
+"""Every subset of so many remedies is computed: 64 steps."""
+
 
 @frozen
 class Remedy:
@@ -54,7 +57,19 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy]) -> W
         now = after
     floor = _floor(host_ns, done)
     limited = host_ns is not None and floor >= now * (1 - 1e-9) and bool(now)
-    return WhatIf(tuple(steps), now, "host" if limited else "device", host_ns)
+    subsets_ns = _subsets(step_ns, host_ns, done[:MOST_IN_SUBSETS])
+    return WhatIf(tuple(steps), now, "host" if limited else "device", host_ns, subsets_ns)
+
+
+def _subsets(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy]) -> tuple[float, ...]:
+    """The step with every subset of the remedies, by the bits of its index."""
+    return tuple(
+        min(
+            step_ns,
+            step_after(step_ns, host_ns, [each for k, each in enumerate(remedies) if chosen >> k & 1]),
+        )
+        for chosen in range(1 << len(remedies))
+    )
 
 
 def _floor(host_ns: float | None, remedies: Collection[Remedy]) -> float:

@@ -211,7 +211,7 @@ def _type_conditions(
 
 
 def _shape_reasons(product: Product, capability: tuple[int, int] | None) -> tuple[tuple[str, str], ...]:
-    """Dimensions that are no multiple of what the operand type wants."""
+    """Dimensions that are not multiples of what the operand type wants."""
     precision = product.precision
     if precision == "fp32":  # as what it could be multiplied: TF32, or fp16 where there is none
         precision = "tf32" if capability is None or multiplies("tf32", capability) else "fp16"
@@ -223,7 +223,7 @@ def _shape_reasons(product: Product, capability: tuple[int, int] | None) -> tupl
     else:
         named = (("M", product.m), ("N", product.n), ("K", product.k))  # type: ignore[assignment]
     return tuple(
-        ("shape", f"{name} = {size} is no multiple of {least} ({precision})")
+        ("shape", f"{name} = {size} is not a multiple of {least} ({precision})")
         for name, size in named
         if size > 0 and size % least
     )

@@ -279,6 +279,8 @@ def _completed(verdict: Verdict, op: Op, shapes: str) -> Verdict:
     if OWN_SCOPE.search(op.name):
         return replace(verdict, family="mpprof")
     family = category_of(verdict, op)
+    if family == "cast" and shapes.startswith("(bool["):
+        family = "elementwise"  # a mask, such as dropout's, becomes numbers: no change of precision
     precision, reason = verdict.precision, verdict.reason
     matrix = family in MATMUL_FAMILIES and verdict.placement != "not_matmul"
     stated = inputs_precision(op, shapes) if matrix else tensors_precision(op, shapes)

@@ -7,8 +7,9 @@ the like. Nothing but the layer that owns them says that they are a norm.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,8 +92,15 @@ def _multiplies(op: Op) -> bool:
 def _with_parts(trace: Trace, ownership: Ownership) -> Iterator[int]:
     for at, op in enumerate(trace.ops):
         layer = int(ownership.layer[at])
-        if layer >= 0 and not _PARTS.isdisjoint(parse(op.name, op.type).path):
+        if layer >= 0 and _just_within(ownership.layers[layer], parse(op.name, op.type).path):
             yield layer
+
+
+def _just_within(layer: str, path: Sequence[str]) -> bool:
+    """Whether a part of a norm stands right below this layer in the op's scopes: deeper down it is that of a
+    norm within the layer, and nothing of the layer's other work is one."""
+    name = layer.rpartition("/")[2]
+    return any(part in _PARTS and above == name for above, part in pairwise(path))
 
 
 def _ops_of(norms: set[int], ownership: Ownership, count: int) -> NDArray[np.bool_]:

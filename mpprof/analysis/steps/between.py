@@ -29,13 +29,14 @@ _WRITES = re.compile(
 )
 _WITH_SUMMARIES = frozenset(("LogicalAnd", "Identity"))
 """Ops that TensorBoard's callback runs to decide whether a summary is due."""
+_VALIDATION = "validation"
 _PLAIN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("TensorBoard's summary writer", _WRITES),
     (
         "reading the logs",
         re.compile(r"^(ReadVariableOp|OptionalHasValue|OptionalGetValue|MemcpyD2H|\w*(Stream|Event|Ctx|Device)Synchronize)$"),
     ),
-    ("validation", re.compile(r"^(__inference_)?test_(function|step)(_\d+)?$")),
+    (_VALIDATION, re.compile(r"^(__inference_)?test_(function|step)(_\d+)?$")),
     ("prediction", re.compile(r"^(__inference_)?predict_(function|step)(_\d+)?$")),
     ("saving a checkpoint", re.compile(r"^(Save(V2|Slices)?|MergeV2Checkpoints|ShardedFilename)$")),
     ("making the data's iterator", re.compile(r"^(Make|Anonymous|One|Multi)?\w*(Iterator|Dataset)(V\d)?$")),
@@ -64,7 +65,7 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
     periods = window.periods
     found = None if periods.pause_ns is None else calls(trace, window.device)
     if found is None:
-        return None, "no call of the training function is in the trace: steps were told apart otherwise"
+        return None, "the trace holds no call of the training function: steps were found by other means"
     if found.thread < 0:
         return None, "the calls are on no thread of the trace"
     pauses = _pauses(trace, window, found)
@@ -120,8 +121,13 @@ def _spans(trace: Trace, window: Window, found: Calls) -> Iterable[_Spans]:
     at = host.start_ns[kernels.launch[mine]]
     owner = np.searchsorted(start, at, side="right") - 1
     inside = (owner >= 0) & (at < end[np.maximum(owner, 0)]) if len(ops) else np.zeros(len(mine), np.bool_)
-    for row in sorted(set(host.name[ops].tolist())):
-        of = host.name[ops] == row
+    validates = found.validation.contains(start)
+    if validates.any():
+        yield _Spans(
+            _VALIDATION, start[validates], end[validates], float(work[inside & validates[owner]].sum())
+        )
+    for row in sorted(set(host.name[ops[~validates]].tolist())):
+        of = ~validates & (host.name[ops] == row)
         yield _Spans(str(names[row]), start[of], end[of], float(work[inside & of[owner]].sum()))
     for row in sorted(set(host.name[other].tolist())):
         of = other[host.name[other] == row]

@@ -133,7 +133,7 @@ def _by_calls(trace: Trace, device: int, found: Calls, rows: Int64) -> Periods:
     """From the call to the later of its end and that of the last work launched in it."""
     table = trace.kernels
     joined = _join(trace, found, rows)
-    step, notes = joined.step, joined.notes
+    step, notes = joined.step, [*found.notes, *joined.notes]
     n, begin, end = len(found), table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
     first, last = np.full(n, _NEVER), np.full(n, -_NEVER)
     own = step >= 0
@@ -162,7 +162,8 @@ def _by_calls(trace: Trace, device: int, found: Calls, rows: Int64) -> Periods:
     ratio = lost / launched if launched else 0.0
     if lost:
         notes.append(f"{lost} of {launched} launches ({format_ratio(ratio)}) have no kernel in the trace")
-    pause = np.append(np.where(whole[1:] & _follows(found.number), start[1:] - until[:-1], -1), -1)
+    next_one = whole[1:] & _follows(found.number) & ~_validated(found)
+    pause = np.append(np.where(next_one, start[1:] - until[:-1], -1), -1)
     return Periods(
         start, until, found.number, found.family, tuple(notes), ratio, found.marker_ns, found.numbered,
         Work(rows[own], step[own]), pause,
@@ -217,13 +218,15 @@ def _ran_before(found: Calls, time_ns: Int64, end: Int64) -> Int64:
 
 
 def _lagging(trace: Trace, found: Calls, rows: Int64) -> bool:
-    """Whether threads of their own launched these kernels, and not in the calls of their steps."""
+    """Whether threads of their own launched these kernels, and not in the calls of their steps; those of a
+    validation are of no step."""
     host, launch = trace.host, trace.kernels.launch[rows]
+    launch = launch[~found.validation.contains(host.start_ns[launch])]
     other = host.thread[launch] != found.thread
-    if found.family == RANGE or not len(rows) or 2 * np.count_nonzero(other) <= len(rows):
+    if found.family == RANGE or 2 * np.count_nonzero(other) <= len(other):
         return False
     at = found.at(host.start_ns[launch])
-    if np.count_nonzero(other & (at < 0)) > _MOST_LATE * len(rows):
+    if np.count_nonzero(other & (at < 0)) > _MOST_LATE * len(other):
         return True
     return found.family not in FUNCTIONS and not _ran_under(trace, found, host.start_ns[launch])
 
@@ -285,6 +288,13 @@ def _follows(number: Int64) -> Bool:
         return np.ones(len(step), np.bool_)
     grows = step > 0
     return np.asarray((step >= 0) & (step <= median(step[grows]))) if grows.any() else step == 0
+
+
+def _validated(found: Calls) -> Bool:
+    """Whether a validation lies between each call and the next: the time from one to the other is an epoch's
+    edge, and of no step."""
+    before = np.searchsorted(found.validation.start, found.start_ns)
+    return np.asarray(np.diff(before) > 0)
 
 
 # --- without calls of the host -----------------------------------------------------------------------------

@@ -6,13 +6,15 @@ torch loop) the body of a step marker takes their place.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.intervals import latest
+from mpprof.analysis.arrays.intervals import EMPTY, Intervals, latest
 from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.layers import scopes
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HostKind, Trace
 
@@ -29,7 +31,15 @@ RANGE = "range"
 NUMBERED = ("mpprof", "keras", "tensorflow", "jax")
 """Markers that number the calls in them."""
 
+OF_TRAINING = ("mpprof", "keras")
+"""Markers that stand round batches of a training alone, never of a validation."""
+TRAINING_PHASES = frozenset(("backward", "optimizer", "loss_scale"))
+"""Phases of ops that a validation does not have."""
+
 _NEVER = np.iinfo(np.int64).min
+_AMBIGUOUS = re.compile(r"__inference_((?:one|multi)_step_on_iterator_\d+)$")
+"""Keras 3 gives its compiled training and validation one name; the number tells that they are two functions
+(`make_train_function` and `make_test_function` of keras/src/backend/tensorflow/trainer.py)."""
 
 
 @frozen
@@ -37,7 +47,9 @@ class Calls:
     """Calls that follow one another on one thread; each is one step, or several of one execution.
 
     `number` is the step's number as `numbered` markers (a family) give it, -1 where none does. `marker_ns` is
-    when that marker was entered; the call's own start where there is none."""
+    when that marker was entered; the call's own start where there is none. `validation`: when the host was in
+    calls that only validate, which are not among the others. `notes`: what was left out or could not be
+    told."""
 
     number: Int64
     start_ns: Int64
@@ -46,6 +58,8 @@ class Calls:
     thread: int
     numbered: str
     marker_ns: Int64
+    validation: Intervals = EMPTY
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -84,7 +98,7 @@ def calls(trace: Trace, device: int = 0) -> Calls | None:
         if family not in FUNCTIONS:
             return Calls(table.number[rows], start, end, family, thread, family, start)
         found = Calls(table.number[rows], start, end, family, thread, "", start)
-        return _with_fetch(trace, _numbered(trace, families, found))
+        return _with_fetch(trace, _without_validation(trace, _numbered(trace, families, found)))
     return None
 
 
@@ -121,6 +135,87 @@ def _numbered(trace: Trace, families: NDArray[np.object_], found: Calls) -> Call
             marker_ns = np.where(inside, table.start_ns[row], found.start_ns)
             return replace(found, number=number, numbered=family, marker_ns=marker_ns)
     return found
+
+
+def _without_validation(trace: Trace, found: Calls) -> Calls:
+    """The calls that train. A compiled function only validates where another one trains, and it does not: by
+    the markers of a training, else by ops of gradients and of the optimizer."""
+    names, function = _functions(trace, found)
+    if not names:
+        return found
+    trains = _marked(found, function, len(names))
+    if trains is None:
+        trains = _with_gradients(trace, found, function, len(names))
+    if trains is None:
+        said = (
+            "nothing tells whether calls of these functions train or validate, and all were taken as steps: "
+        )
+        return replace(found, notes=(said + ", ".join(names),))
+    validates = (function >= 0) & ~trains[np.maximum(function, 0)]
+    if not validates.any():
+        return found
+    which = ", ".join(name for row, name in enumerate(names) if not trains[row])
+    note = f"{int(validates.sum())} of {len(found)} calls left out: validation ({which})"
+    kept = ~validates
+    return replace(
+        found, number=found.number[kept], start_ns=found.start_ns[kept], end_ns=found.end_ns[kept],
+        marker_ns=found.marker_ns[kept], notes=(note,),
+        validation=Intervals(found.start_ns[validates], found.end_ns[validates]),
+    )  # fmt: skip
+
+
+def _functions(trace: Trace, found: Calls) -> tuple[tuple[str, ...], Int64]:
+    """The compiled functions of Keras 3 that the calls run, and each call's row among them, -1: not known."""
+    host = trace.host
+    row_of: dict[str, int] = {}
+    of_text = np.full(len(trace.strings), -1, np.int64)
+    for row, text in enumerate(trace.strings):
+        match = _AMBIGUOUS.search(text) if "_step_on_iterator_" in text else None
+        if match:
+            of_text[row] = row_of.setdefault(match[1], len(row_of))
+    function = np.full(len(found), -1, np.int64)
+    if row_of:
+        first, last = np.searchsorted(host.thread, [found.thread, found.thread + 1])
+        rows = first + np.flatnonzero(of_text[host.name[first:last]] >= 0)
+        call = found.at(host.start_ns[rows])
+        function[call[call >= 0]] = of_text[host.name[rows[call >= 0]]]
+    called = np.unique(function[function >= 0])
+    names = tuple(row_of)
+    return tuple(names[row] for row in called.tolist()), np.where(
+        function >= 0, np.searchsorted(called, function), -1
+    )
+
+
+def _marked(found: Calls, function: Int64, functions: int) -> Bool | None:
+    """Which functions ran under markers of a training; None where no call did."""
+    if found.numbered not in OF_TRAINING:
+        return None
+    marked = np.bincount(function[(function >= 0) & (found.number >= 0)], minlength=functions)
+    return np.asarray(marked > 0) if marked.any() else None
+
+
+def _with_gradients(trace: Trace, found: Calls, function: Int64, functions: int) -> Bool | None:
+    """Which functions run ops of gradients or of the optimizer in at least half of their calls, of those that
+    have named ops at all; a function without any may train. None where no function has such ops."""
+    kernels = trace.kernels
+    rows = np.flatnonzero(kernels.op >= 0)
+    launch = kernels.launch[rows]
+    time_ns = kernels.start_ns[rows].copy()
+    time_ns[launch >= 0] = trace.host.start_ns[launch[launch >= 0]]
+    call = found.at(time_ns)
+    rows, call = rows[call >= 0], call[call >= 0]
+    training = np.array(
+        [scopes.parse(op.name, op.type).phase in TRAINING_PHASES for op in trace.ops], np.bool_
+    )
+    named, updates = np.zeros(len(found), np.bool_), np.zeros(len(found), np.bool_)
+    named[call] = True
+    updates[call[training[kernels.op[rows]]]] = True
+    known = named & (function >= 0)
+    calls_of = np.bincount(function[known], minlength=functions)
+    updating = np.bincount(function[known & updates], minlength=functions)
+    if not updating.any():
+        return None
+    return np.asarray(2 * updating >= calls_of)
 
 
 def _with_fetch(trace: Trace, found: Calls) -> Calls:

@@ -85,6 +85,42 @@ def classify(
     if not len(trace.host):
         return {UNKNOWN: idle.length_ns}
     total = np.zeros(len(_PARTS), np.int64)
+    for _, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads):
+        total += amounts.sum(axis=0)
+    return {part: ns for part, ns in zip(_PARTS, total.tolist(), strict=True) if ns}
+
+
+def mainly(
+    trace: Trace,
+    idle: Intervals,
+    next_row: Int64,
+    found: Calls | None,
+    shift: ClockShift,
+    *,
+    last: Bool | None = None,
+    checking: Bool | None = None,
+    threads: Bool | None = None,
+) -> list[Part]:
+    """The part that most of each gap belongs to; arguments as of `classify`."""
+    if not len(trace.host):
+        return [UNKNOWN] * len(idle)
+    rows = np.full(len(idle), _ROW[UNKNOWN])
+    for block, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads):
+        rows[block] = np.argmax(amounts, axis=1)
+    return [_PARTS[row] for row in rows.tolist()]
+
+
+def _blocks(
+    trace: Trace,
+    idle: Intervals,
+    next_row: Int64,
+    found: Calls | None,
+    shift: ClockShift,
+    last: Bool | None,
+    checking: Bool | None,
+    threads: Bool | None,
+) -> Iterator[tuple[Int64, Int64]]:
+    """Rows of gaps, and the nanoseconds of each by part."""
     last = np.zeros(len(idle), np.bool_) if last is None else last
     host = _Host(trace, found, -shift.ns, threads)
     for launcher, rows, until in _by_launcher(trace, idle, next_row, shift):
@@ -99,8 +135,7 @@ def classify(
                 amounts[:, _ROW[CHECKING]] += moved
                 amounts[:, _ROW[LAUNCHING]] -= moved
             _do_not_split_below(amounts, shift.ns)
-            total += amounts.sum(axis=0)
-    return {part: ns for part, ns in zip(_PARTS, total.tolist(), strict=True) if ns}
+            yield block, amounts
 
 
 def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64) -> Int64:

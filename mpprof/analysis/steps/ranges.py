@@ -36,8 +36,8 @@ def with_steps_of(trace: Trace, wanted: str) -> Trace:
     """Return the trace with these ranges as its only steps, and a note of how many there are.
 
     Of ranges that lie in or overlap an earlier one of the same thread the first stands. Raises UsageError for
-    a pattern that is no regular expression, and NotFoundError, with the names that there are, where no range
-    has that name.
+    a pattern that is not a regular expression, and NotFoundError, with the names that there are, where no
+    range has that name.
     """
     matches = _matches(trace, wanted)
     host = trace.host
@@ -84,7 +84,7 @@ def _matches(trace: Trace, wanted: str) -> list[int | None]:
         pattern = re.compile(wanted[1:-1])
     except re.error as error:
         raise UsageError(
-            f"{wanted} is no regular expression: {error}", next="Give a name, or a pattern between slashes"
+            f"{wanted} is not a regular expression: {error}", next="Give a name, or a pattern between slashes"
         ) from error
     found: list[int | None] = []
     for text in trace.strings:
@@ -105,7 +105,7 @@ def _notes(trace: Trace, wanted: str, marks: MarkerTable, left_out: int) -> list
     if outside_ratio >= NOTABLE_RATIO:
         said.append(
             f"{format_ratio(outside_ratio)} of the launches lie outside of the ranges {wanted!r} that make "
-            "the steps: what they launched is of no step"
+            "the steps: what they launched is left out"
         )
     if len(np.unique(marks.thread)) > 1:
         said.append(

@@ -172,6 +172,12 @@ LAYOUT = (
     ),
     *fused("MP405", "chooses layouts for the whole step", "convolutions"),
     Row("MP405", ANY, "no permuting of axes between convolutions", case="convolutions"),
+    Row(
+        "MP405", ANY,
+        "a larger batch spreads them over more images; 16 bits halve them at best (they turn the convolutions' own "
+        "filters round at every use, which the layout of the images does not change)",
+        case="filters",
+    ),
     *fused("MP405", "fuses them into their neighbours", "products"),
     *(
         Row("MP405", on, f"{how} on the tensors as they lie instead of a transpose before the product",

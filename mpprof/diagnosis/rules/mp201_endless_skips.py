@@ -11,7 +11,7 @@ How we know
     there were; a loss scale below 1.
 
 What it costs
-    Every skipped step is a step thrown away: the skipped share of the step time. It is no part of the
+    Every skipped step is a step thrown away: the skipped share of the step time. It is not part of the
     account of a step, so it claims none of its cells.
 
 What to do

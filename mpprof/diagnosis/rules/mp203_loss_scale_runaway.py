@@ -1,4 +1,4 @@
-"""The loss scale grows without end.
+"""The loss scale grows without limit.
 
 What it means
     A dynamic scale doubles after every 2000 steps without overflow. In a healthy float16 model an overflow
@@ -34,7 +34,7 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
 
-CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without end"
+CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"
 ABOUT = "a loss scale that runs away"
 SPECIFICITY = GENERAL
 BOUND = "device"

@@ -7,8 +7,8 @@ What it means
 How we know
     The recorded loss, from the first step on which it is not finite; and the weights, which are looked at
     when `fit` ends: a loss may stay finite over weights that are lost. What Keras hands to its callbacks is
-    the running mean of the epoch: one step that is not finite leaves it so until the epoch ends. Of later
-    steps of the same epoch nothing is said then.
+    the running mean of the epoch: one step that is not finite leaves it so until the epoch ends. Later
+    steps of the same epoch are then not reported.
 
 What it costs
     Every step from there on, if it stays so.

@@ -8,7 +8,7 @@ What it means
 How we know
     Idle time of the device during which the host called the training function, launched, or returned from
     it (`idle_launch`). It is judged gap by gap: a driver call that does not return (0.4 ms and more), an op
-    that runs on the CPU, or more than 1 ms without any event is no launching. The median duration of a
+    that runs on the CPU, or more than 1 ms without any event is not launching. The median duration of a
     kernel tells whether kernels are short (below 20 µs: high confidence) or the host slow for another reason
     (medium). Where CUDA graphs or command buffers hide the launches, or the trace has no host events,
     nothing is claimed.

@@ -1,11 +1,12 @@
 """Half the device's memory or more is free, and the batch could be larger.
 
 What it means
-    Mixed precision needs less memory for activations. Where the batch stays as it was, that is saved and not
-    used: larger batches give longer kernels, which fill the device better.
+    Larger batches give longer kernels, which fill the device better. Mixed precision needs less memory for
+    activations: where the batch stays as it was, that is saved and not used.
 
 How we know
-    The allocator's peak against the device's memory.
+    The allocator's peak against the device's memory: by the step log, else the allocator's own count in the
+    trace, since the process began.
 
 What it costs
     Nothing that one run can tell: what twice the batch would bring must be measured.
@@ -26,7 +27,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
@@ -42,13 +43,10 @@ FREE_RATIO = 0.5
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return Unable("the run used no GPU")
-    if need(signals.compute_dtype) not in ("float16", "bfloat16"):
-        return NOT_IN_16_BITS
-    peak, total = need(signals.summary).peak_memory_bytes, need(signals.device).memory_bytes
-    if peak is None or not total:
-        return Unable(
-            f"the allocator's peak or the device's memory is not on record{signals.hint('record run')}"
-        )
+    held = signals.memory_in_use
+    if isinstance(held, Absent):
+        return Unable(f"{held.reason}{signals.hint('record run')}")
+    peak, total = held
     free = 1.0 - peak / total
     if free < FREE_RATIO:
         return Clear(f"{format_ratio(free)} of the memory is free at the peak")

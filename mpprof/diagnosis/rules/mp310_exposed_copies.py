@@ -10,7 +10,7 @@ What it means
 How we know
     Time in which a copy runs and no kernel does, in the account's class `copy`. Of the largest copy to or
     from the device the rate is stated, from its bytes and its time. Where the collector names the kind of
-    memory, that is said; else a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
+    memory, that decides; else a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
     speaks for pageable memory, which the driver copies twice.
 
 What it costs

@@ -1,14 +1,15 @@
-"""Sizes that are no multiple of 8 keep matrix work off the Tensor Cores, or badly fed.
+"""Sizes that are not multiples of 8 keep matrix work off the Tensor Cores, or badly fed.
 
 What it means
-    16-bit matrix instructions read operands in groups of 8 values. With M, N, K or channels that are no
-    multiple of 8 the library pads, takes a kernel with narrow loads, or falls back to ordinary arithmetic.
+    16-bit matrix instructions read operands in groups of 8 values. With M, N, K or channels that are not
+    multiples of 8 the library pads, takes a kernel with narrow loads, or falls back to ordinary
+    arithmetic.
 
 How we know
     A 16-bit matrix kernel that ran on ordinary arithmetic, or whose name states an alignment below 8
     (`align1`, `align2`, `align4`), and of which a size that matters (by the recorded shapes, else by the
-    layer's units or filters) is no multiple of 8. A size alone is not enough: libraries since cuBLAS 11 and
-    cuDNN 7.6.3 often reach Tensor Cores anyway.
+    layer's units or filters) is not a multiple of 8. A size alone is not enough: libraries since cuBLAS 11
+    and cuDNN 7.6.3 often reach Tensor Cores anyway.
 
 What it costs
     The kernel's time against that of an aligned one, by kernels of the same kind in this trace, by the
@@ -57,8 +58,8 @@ from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Severity
 from mpprof.model.run import LayerFacts
 
-CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are no multiple of 8"
-ABOUT = "sizes that are no multiple of 8"
+CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are not multiples of 8"
+ABOUT = "sizes that are not multiples of 8"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -107,7 +108,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("all sizes of the matrix kernels in question are multiples of 8")
     best = attainable.matrix(signals, rows)
     if not isinstance(best, attainable.Attainable):
-        return Unable(f"sizes that are no multiple of 8 were seen, but {best}")
+        return Unable(f"sizes that are not multiples of 8 were seen, but {best}")
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("the unaligned matrix kernels cost next to nothing")
     names = [
@@ -116,8 +117,8 @@ def judge(signals: Signals) -> Outcome:
     odd = sorted({size for row in rows for size in sizes[row] or ()})
     return Found(
         summary=(
-            f"{evidence.listed(names)}: sizes {evidence.listed([str(s) for s in odd])} are no "
-            "multiple of 8, which costs "
+            f"{evidence.listed(names)}: sizes {evidence.listed([str(s) for s in odd])} are not "
+            "multiples of 8, which costs "
             "{cost} {each} ({share})"
         ),
         evidence=(
@@ -150,7 +151,7 @@ def _on_a_tpu(signals: Signals) -> Outcome:
         return Clear(f"every layer's width is a multiple of {TPU_WIDTH}")
     words = evidence.listed([f"{name} ({size})" for name, size in odd.items()])
     return Found(
-        summary=f"{words}: no multiple of {TPU_WIDTH}, to which a TPU pads every side of a product",
+        summary=f"{words}: not a multiple of {TPU_WIDTH}, to which a TPU pads every side of a product",
         cases=("tpu",),
         values={"multiple": TPU_WIDTH},
         evidence=(evidence.text("widths", words, f"multiples of {TPU_WIDTH}"),),
@@ -161,7 +162,7 @@ def _on_a_tpu(signals: Signals) -> Outcome:
 
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:
-    """Units, filters, heads and features in that are no multiple of 8, or of 64 where that is better."""
+    """Units, filters, heads and features in that are not multiples of 8, or of 64 where that is better."""
     first = next((f.name for f in model.layers if layers.is_convolution(f)), None)
     widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them
     by_name = {f.name: f for f in model.layers}
@@ -202,7 +203,7 @@ def _features(model: Untrained, layer: LayerFacts, inner: int, shape: object) ->
         code = f"# give it {inner + more} features: its equation is {layer.config.get('equation')!r}"
     name, _ = model.placed(layer, written)
     return AuditNote(
-        CODE, SLUG, TITLE, "info", name, f"reads {inner} features, no multiple of {shapes.ALIGNMENT}", code
+        CODE, SLUG, TITLE, "info", name, f"reads {inner} features, not a multiple of {shapes.ALIGNMENT}", code
     )
 
 
@@ -221,7 +222,7 @@ def _heads(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
         told = ", ".join(f"{key}={size}" for key, size in odd.items())
     better = {key: up(size, shapes.ALIGNMENT) for key, size in odd.items()}
     name, code = model.changed(layer, **better)
-    reason = f"{told} is no multiple of {shapes.ALIGNMENT}: every head's products"
+    reason = f"{told} is not a multiple of {shapes.ALIGNMENT}: every head's products"
     yield AuditNote(
         CODE,
         SLUG,
@@ -251,7 +252,7 @@ def _batch(model: Untrained) -> Iterator[AuditNote]:
         TITLE,
         "warning" if narrow else "info",
         None,
-        f"the batch size is {batch}, no multiple of {shapes.ALIGNMENT}{why}",
+        f"the batch size is {batch}, not a multiple of {shapes.ALIGNMENT}{why}",
         f"batch_size = {up(batch, shapes.ALIGNMENT)}",
         about=f"batch size {batch}",
     )
@@ -269,7 +270,7 @@ def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
         classes = last and width < WORTH_WIDENING and model.shares.get(layer.name, 0.0) < MUCH
         small = classes or not _matters(model, layer)
         severity: Severity = "info" if small else "warning"
-        reason = f"{said} is no multiple of {shapes.ALIGNMENT}"
+        reason = f"{said} is not a multiple of {shapes.ALIGNMENT}"
     elif wide > shapes.ALIGNMENT and width % wide and width >= WORTH_WIDENING:
         better, severity = up(width, wide), "info"
         reason = f"{said} is a multiple of {shapes.ALIGNMENT}; this card does best with {wide}"

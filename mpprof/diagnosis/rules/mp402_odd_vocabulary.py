@@ -1,13 +1,13 @@
-"""The vocabulary is no multiple of 8, and the biggest matrix multiplication pays for it.
+"""The vocabulary is not a multiple of 8, and the biggest matrix multiplication pays for it.
 
 What it means
     In a language model the product with the vocabulary is the largest one. With an odd vocabulary its
     kernel loads narrowly or misses the Tensor Cores.
 
 How we know
-    A layer with 8192 or more outputs, no multiple of 8. With a trace: its kernels ran on ordinary arithmetic
-    or say a narrow alignment. Without one it is a possibility only, and said as such; a layer left in float32
-    (MP104) counts, too, for when it is not.
+    A layer with 8192 or more outputs, not a multiple of 8. With a trace: its kernels ran on ordinary
+    arithmetic or state a narrow alignment. Without one it is stated as a mere possibility; a
+    layer left in float32 (MP104) counts, too, for when it is not.
 
 What it costs
     The layer's matrix time against that of aligned 16-bit kernels.
@@ -48,7 +48,7 @@ from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
 from mpprof.model.run import LayerFacts
 
-CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is no multiple of 8"
+CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is not a multiple of 8"
 ABOUT = "an odd vocabulary size"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
@@ -67,7 +67,7 @@ def judge(signals: Signals) -> Outcome:
     large = {name: size for name, size in sizes.items() if size >= shapes.VOCABULARY}
     odd = {name: size for name, size in large.items() if size % shapes.ALIGNMENT}
     if not odd:
-        return Clear("no layer has a large output that is no multiple of 8")
+        return Clear("no layer has a large output that is not a multiple of 8")
     if signals.on_cpu:
         return Unable("the run used no GPU: the rule of eight is the Tensor Cores'")
     if signals.without_matrix_units:
@@ -77,7 +77,7 @@ def judge(signals: Signals) -> Outcome:
     if not signals.cells:
         return Found(
             summary=(
-                f"{words}: a vocabulary that is no multiple of 8 may miss the Tensor Cores; a trace "
+                f"{words}: a vocabulary that is not a multiple of 8 may miss the Tensor Cores; a trace "
                 "would show it"
             ),
             evidence=shown,
@@ -100,7 +100,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("it costs next to nothing")
     return Found(
-        summary=f"{words} is no multiple of 8: " + "{cost} {each} ({share})",
+        summary=f"{words} is not a multiple of 8: " + "{cost} {each} ({share})",
         evidence=(*shown, evidence.text("attainable value from", best.source)),
         confidence=best.confidence,
         scale=SCALE,

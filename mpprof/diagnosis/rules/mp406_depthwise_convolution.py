@@ -5,9 +5,9 @@ What it means
     all, on older stacks) are many times slower than their float32 twins.
 
 How we know
-    The depthwise kernels' time in this run against that in the float32 baseline. Without a baseline, against
-    what moving their float32 tensors takes: three times as long is no kernel that merely waits for memory.
-    What is less cannot be told from one that does.
+    The depthwise kernels' time in this run against that in the float32 baseline. Without a baseline,
+    against what moving their float32 tensors takes: a kernel that takes three times as long is not merely
+    memory-bound. Below that the two cannot be told apart.
 
 What it costs
     The difference to the baseline, or to that estimate.

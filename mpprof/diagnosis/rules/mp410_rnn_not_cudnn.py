@@ -6,9 +6,9 @@ What it means
 
 How we know
     The recorded arguments of the layer: an activation other than tanh, a recurrent activation other than
-    sigmoid, `recurrent_dropout`, `unroll`, no bias, or (GRU) `reset_after=False`. The type is no reason:
-    cuDNN's op takes float16 and bfloat16, too. On TensorFlow a mask is none either, as long as sequences are
-    padded on the right; on torch any mask is one, and so is jit_compile=True.
+    sigmoid, `recurrent_dropout`, `unroll`, no bias, or (GRU) `reset_after=False`. The type does not matter:
+    cuDNN's op takes float16 and bfloat16, too. On TensorFlow a mask does not matter either, as long as
+    sequences are padded on the right; on torch any mask rules it out, and so does jit_compile=True.
 
 What it costs
     The difference between the loop and cuDNN's kernel, which one run cannot show; its launches appear as

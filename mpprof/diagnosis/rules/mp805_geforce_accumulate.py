@@ -62,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(f"the device's name is missing{signals.hint('record run')}")
     name = " or ".join(names)
     if halved == {False}:
-        return NotApplicable(f"{name} is no GeForce RTX 30 or 40")
+        return NotApplicable(f"{name} is not a GeForce RTX 30 or 40")
     return Found(
         summary=f"{name} sums 16-bit products in float32 at half the rate of its largest figure",
         evidence=(evidence.text("device", name),),

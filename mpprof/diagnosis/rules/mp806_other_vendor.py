@@ -1,4 +1,4 @@
-"""The device is no NVIDIA GPU: mixed precision means something else there.
+"""The device is not an NVIDIA GPU: mixed precision means something else there.
 
 What it means
     On x86 CPUs without AMX float16 is emulated and slower than float32. A TPU computes float32 matrix work in
@@ -55,7 +55,8 @@ def judge(signals: Signals) -> Outcome:
                 "the device is NVIDIA's" if device.vendor == "nvidia" else "the vendor is not stated"
             )
         summary = (
-            f"{device.name or device.vendor.upper()} is no NVIDIA GPU: its matrix cores go by their own name"
+            f"{device.name or device.vendor.upper()} is not an NVIDIA GPU: "
+            "its matrix cores go by their own name"
         )
         found = device.vendor
     return Found(

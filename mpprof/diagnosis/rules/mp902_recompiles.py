@@ -6,8 +6,8 @@ What it means
 
 How we know
     In the trace: idle time while the host traced or compiled (`idle_compile`), after warm-up. Single long
-    steps in the step log are no evidence: a machine that pauses, a checkpoint or a slow input make them, too.
-    They are named, and that a trace of one of them would tell.
+    steps in the step log are not evidence: a machine that pauses, a checkpoint or a slow input make them,
+    too. They are named; a trace of one of them would show the cause.
 
 What it costs
     That idle time.

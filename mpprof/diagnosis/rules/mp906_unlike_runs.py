@@ -51,7 +51,7 @@ def judge(signals: Signals) -> Outcome:
         return _of_a_ladder(differences, also_mixed=also_mixed)
     if also_mixed:
         return Found(
-            summary=f"the baseline computes {_in(theirs)} itself: it is no float32 baseline",
+            summary=f"the baseline computes {_in(theirs)} itself: it is not a float32 baseline",
             evidence=(evidence.text("baseline computes in", theirs.words, "float32"),),
             cases=("mixed baseline",),
             severity="error",

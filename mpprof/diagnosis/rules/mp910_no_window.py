@@ -2,7 +2,7 @@
 
 What it means
     The window never opened (training ended before it), never closed (the process was killed in it), or the
-    profiler could not start. There is no trace, so nothing can be said of kernels.
+    profiler could not start. There is no trace, so kernels cannot be judged.
 
 How we know
     The run's own list of windows and the status of each; the reason recorded where there is none.

@@ -30,8 +30,8 @@ from mpprof.record.backends.base import (
 )
 
 EACH_ITS_OWN = (
-    "several JAX processes train together, which share no name for their training: each of them records a "
-    "run of its own, and this is one"
+    "several JAX processes train together without a shared name for the training: each of them records a "
+    "run of its own, and this is one of them"
 )
 
 

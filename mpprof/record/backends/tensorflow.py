@@ -69,7 +69,7 @@ class TensorFlowProbe(Unanswered):
             return found
         iterations = _readable(found.iterations)
         if iterations is None:
-            return Absent("the optimizer's counter is no TensorFlow variable")
+            return Absent("the optimizer's counter is not a TensorFlow variable")
         return _reader(
             iterations, _readable(found.loss_scale), _readable(found.good_steps if good_steps else None)
         )

@@ -49,7 +49,7 @@ def _of_first_batches(batches: Sequence[Any]) -> int | Absent:
     if len(set(sizes)) == 1 and sizes[0]:
         return sizes[0]
     if None in sizes:
-        return Absent("the generator's batches are no arrays")
+        return Absent("the generator's batches are not arrays")
     return Absent(f"the generator's first batches hold {' and '.join(map(str, sizes))} samples")
 
 

@@ -74,7 +74,7 @@ def _memory(probe: Probe) -> list[Facts] | Absent:
     """Raises TypeError where the answer is none."""
     memory = probe.memory()
     if not isinstance(memory, list | Absent):
-        raise TypeError(f"{memory!r} is no state of an allocator")
+        raise TypeError(f"{memory!r} is not an allocator's state")
     return memory
 
 

@@ -66,7 +66,7 @@ def _version(file: Path) -> str:
         if (file / "saved_model.pb").is_file() and (file / "keras_metadata.pb").is_file():
             return "2.0"  # Keras 3 writes no models as directories
         raise UnreadableError(
-            "a directory, and no model in it", where=str(file), next="Give the model's file"
+            "a directory without a model in it", where=str(file), next="Give the model's file"
         )
     try:
         with file.open("rb") as opened:

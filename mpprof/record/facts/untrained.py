@@ -21,10 +21,11 @@ from mpprof.store.facts import facts_of
 def run_of(model: Any, batch_size: int | None = None) -> Run:
     """A run that has not begun: the facts of `model` and of how it was compiled, no steps.
 
-    Raises `UsageError` where `model` is no Keras model."""
+    Raises `UsageError` where `model` is not a Keras model."""
     if not hasattr(model, "count_params"):
         raise UsageError(
-            f"{type(model).__name__} is no Keras model", next="Give a model, compiled if it shall be trained"
+            f"{type(model).__name__} is not a Keras model",
+            next="Give a model, compiled if it shall be trained",
         )
     probe = probe_for(_backend(model))
     devices = probe.devices()

@@ -107,7 +107,7 @@ class ForeignWindow:
         if not new and self._begun <= self._profile.last and (theirs := self._expected(root)):
             return {"status": STATUS, "trace": theirs}
         if not new:
-            return {"status": "failed: TensorBoard's callback has left no trace"}
+            return {"status": "failed: TensorBoard's callback left no trace"}
         _, session = new[-1]
         if not session.is_relative_to(root):
             session = _adopted(session, root)

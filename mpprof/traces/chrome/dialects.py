@@ -53,7 +53,7 @@ def _checked(trace: Trace, file: ChromeFile, *, strict: bool) -> Trace:
     if not (len(trace.kernels) or len(trace.host) or len(trace.allocations)):
         why = f"no event is left: {file.damages[0]}" if file.damages else "it holds no event of a profiler"
         raise UnreadableError(why, where=path, next="Record the trace again")
-    skipped = (f"{file.skipped} entries of traceEvents are no events",) if file.skipped else ()
+    skipped = (f"{file.skipped} entries of traceEvents are not events",) if file.skipped else ()
     return replace(trace, warnings=(*file.damages, *skipped, *trace.warnings))
 
 

@@ -108,7 +108,7 @@ def _chunks(file: BinaryIO, path: Path, damages: list[str]) -> Iterator[bytes]:
                 raise UnreadableError(
                     f"unpacks to more than {MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB",
                     where=str(path),
-                    next="This is no trace; if it is, unpack it with gunzip and read the result",
+                    next="If it is a trace, unpack it with gunzip and read the result",
                 )
             if part:
                 yield part
@@ -235,7 +235,7 @@ class _Parse:
             window.at += 1
             yield from self._members()
         else:
-            raise self._none("it is no JSON object" if first else "the file is empty")
+            raise self._none("it is not a JSON object" if first else "the file is empty")
         if not self.seen and "traceEvents" not in self.file.header:
             raise self._none(self.file.damages[0] if self.file.damages else "it holds no traceEvents")
 

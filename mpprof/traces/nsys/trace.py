@@ -86,7 +86,7 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     damages = _cut(database.path)
     if "StringIds" not in database.tables:
         raise UnreadableError(
-            "is no export of Nsight Systems: it has no table StringIds",
+            "is not an export of Nsight Systems: it has no table StringIds",
             where=str(database.path),
             next="Give the file that `nsys export --type sqlite` wrote",
         )

@@ -63,7 +63,7 @@ def address_of(path: Path | str) -> str | None:
         _ = parts.port if scheme.startswith("http") else None
     except ValueError as error:
         where = re.sub(r"//[^/]*@", "//", address)
-        raise UsageError("is no address", where=where, next="Check its brackets and its port") from error
+        raise UsageError("is not an address", where=where, next="Check its brackets and its port") from error
     return address
 
 
@@ -244,7 +244,7 @@ def _explanation(error: Exception, place: str) -> MpprofError:
             f"the server answers {status}: {_line(chain[-1])}", where=place, next="Try again later"
         )
     if any(type(each).__name__ == "TooManyRedirects" for each in chain):
-        return UnreadableError("leads from one address to the next without end", where=place, next="Check it")
+        return UnreadableError("redirect loop", where=place, next="Check it")
     lost = next((each for each in chain if _is_connection(each)), None)
     if lost is not None:
         return UnreadableError(

@@ -50,7 +50,7 @@ def listed(filesystem: Any, root: str, place: str) -> list[File]:
     web = root.startswith(("http://", "https://"))
     if web and "?" in root:
         raise UnreadableError(
-            "is no trace, and with a query no directory either", where=place,
+            "is not a trace, and an address with a query is not a directory", where=place,
             next="Leave out what follows the question mark",
         )  # fmt: skip
     there = _Directory(filesystem, dict(_walk(filesystem, root.rstrip("/"))))
@@ -145,7 +145,7 @@ def _single(filesystem: Any, root: str, place: str) -> File:
     if certain or small or _may_be_trace(_head(filesystem, file)):
         return file
     raise UnreadableError(
-        "is no trace that mpprof knows, by its name and its first bytes", where=place,
+        "unrecognised trace format, by its name and its first bytes", where=place,
         next="Give the address of a trace, of a bundle (.zip) or of a log directory",
     )  # fmt: skip
 

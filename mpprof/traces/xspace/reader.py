@@ -116,7 +116,7 @@ def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
                     raise UnreadableError(
                         f"unpacks to more than {MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB",
                         where=str(path),
-                        next="This is no profile; if it is, unpack it with gunzip and read the result.",
+                        next="If it is a profile, unpack it with gunzip and read the result.",
                     )
                 packed = stream.unconsumed_tail or stream.unused_data or file.read(1 << 16)
                 if stream.eof and packed:  # several members in a row are one file

@@ -142,6 +142,22 @@ def test_copies_and_fills_are_no_kernels_and_the_median_is_that_of_the_calls() -
     assert calls.ns_per_step == 36
 
 
+@pytest.mark.parametrize(("product", "whole"), [(False, False), (True, True)])
+def test_a_marked_step_that_prepares_products_and_runs_none_is_no_step(product: bool, whole: bool) -> None:
+    """Casts of weights need no input: a converter called all that ran in the window a step."""
+    b = TraceBuilder()
+    b.marker(0, 0, 100, family="steps_line", thread=None)
+    b.kernel("cast", 10, 20, family="cast", op="encoder/layer_1/MatMul/Cast", op_type="Cast")
+    b.kernel("mul", 30, 40, op="encoder/layer_1/dropout/Mul", op_type="Mul")
+    if product:
+        b.kernel("gemm", 50, 60, op="encoder/layer_1/MatMul", op_type="MatMul", **GEMM)
+    if whole:
+        assert judged(b).step_source == "steps_line"
+        return
+    with pytest.raises(UnableError, match="casts the inputs of matrix products, and none of those ran"):
+        judged(b)
+
+
 def test_two_kernels_of_one_class_share_and_hide_nothing() -> None:
     b = steps(TraceBuilder(), 1)
     b.kernel("mm1", 10, 40, **GEMM)
@@ -195,6 +211,19 @@ def test_of_one_step_nothing_tells_the_time_to_the_next() -> None:
     assert "nothing tells the time between them" in found.absent["idle_between_steps_ns"]
     assert found.between is not None
     assert [part.device_ns for part in found.between] == [0, 10]
+
+
+def test_a_validation_after_a_lone_step_lies_outside_of_it_by_its_name() -> None:
+    b = TraceBuilder()
+    for at, function, op in ((0, 823, "gradient_tape/dense/MatMul"), (1000, 978, "dense/MatMul")):
+        b.marker(-1, at, at + 400, family="function")
+        name = f"EagerLocalExecute: __inference_one_step_on_iterator_{function}"
+        b.event(HostKind.EXECUTOR, at + 10, at + 390, name=name)
+        b.kernel("mm", at + 100, at + 300, launch=(at + 50, at + 60), op=op, **GEMM)
+    found = judged(b)
+    assert (found.step_ns, found.function_ns, found.between_ns) == (400, 400, None)
+    assert found.between is not None
+    assert ("validation", 380, 200) in [(part.name, part.host_ns, part.device_ns) for part in found.between]
 
 
 def test_our_own_copies_are_profiling() -> None:

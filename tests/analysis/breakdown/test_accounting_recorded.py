@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared" / "data" / "traces"
 SAMPLES = ROOT / "sample_traces"
 RECORDED = sorted(SHARED.glob("*/*.xplane.pb"))
-NO_STEPS = {"jax08_gemm", "cyclops"}
-"""Neither markers nor a sequence of kernels that repeats."""
+NO_STEPS = {"jax08_gemm", "cyclops", "host"}
+"""Neither markers nor a sequence of kernels that repeats; of `host` the one marked step is none."""
 
 needs_shared = pytest.mark.skipif(not RECORDED, reason="the recorded traces of ../shared/data are not here")
 
@@ -44,7 +44,7 @@ def account_of(path: Path, run: Run | None = None) -> Account:
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.partition(".")[0])
 def test_every_recorded_trace_closes_or_says_why_not(path: Path) -> None:
     if path.name.partition(".")[0] in NO_STEPS:
-        with pytest.raises(UnableError, match="no step can be told apart"):
+        with pytest.raises(UnableError, match=r"no step can be told apart|it holds only what needs no input"):
             account_of(path)
         return
     found = account_of(path)
@@ -53,15 +53,9 @@ def test_every_recorded_trace_closes_or_says_why_not(path: Path) -> None:
 
 
 @needs_shared
-def test_the_bert_window_holds_no_matrix_kernel_and_says_so() -> None:
-    found = account_of(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
-    assert {d.device for d in found.devices} == {"/device:GPU:4", "/device:GPU:6"}
-    assert found.step_source == "steps_line"
-    share = tensor_core_share(found.main.cells)
-    assert share.ratio is None
-    assert share.reason == "no matrix work was seen in the window"
-    # Kernels and copies of the main device lie one after another or overlap: never more than their sum.
-    assert found.main.busy_ns <= math.fsum(c.busy_ns_per_step for c in found.main.cells) + 1e-6
+def test_the_bert_window_casts_for_products_that_never_ran_and_is_no_step() -> None:
+    with pytest.raises(UnableError, match="none of those ran"):
+        account_of(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
 
 
 @needs_shared

@@ -163,7 +163,7 @@ def test_without_shapes_of_the_op_the_layer_tells_the_channels() -> None:
     row = rates.eligibility(Op("conv/convolution", "convolution"), "", said, layer, V100, rates.Setting())
     assert row["eligible_reason"] == {
         "code": "shape",
-        "text": "input channels = 3 is no multiple of 8 (fp16)",
+        "text": "input channels = 3 is not a multiple of 8 (fp16)",
     }
 
 
@@ -197,7 +197,7 @@ def rows_of(name: str) -> list[dict]:  # type: ignore[type-arg]
 def test_the_odd_vocabulary_is_found_by_its_op() -> None:
     missed = [row for row in rows_of("v100-odd-vocabulary-mixed-float16") if row["eligible"] == "could"]
     assert {row["layer"] for row in missed} == {"logits"}
-    assert all("33709 is no multiple of 8" in row["eligible_reason"]["text"] for row in missed)
+    assert all("33709 is not a multiple of 8" in row["eligible_reason"]["text"] for row in missed)
 
 
 @pytest.mark.parametrize(

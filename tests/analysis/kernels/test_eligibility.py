@@ -81,7 +81,7 @@ def test_an_odd_vocabulary_names_the_dimension() -> None:
         ran_on_matrix_units=False,
     )
     assert eligibility.answer == "could"
-    assert eligibility.conditions == (("shape", "N = 33709 is no multiple of 8 (fp16)"),)
+    assert eligibility.conditions == (("shape", "N = 33709 is not a multiple of 8 (fp16)"),)
 
 
 def test_what_did_run_still_names_what_costs_efficiency() -> None:

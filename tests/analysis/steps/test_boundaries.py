@@ -362,3 +362,64 @@ def test_a_sequence_that_does_not_repeat_gives_no_step() -> None:
     found = periods(repeated(1, "abcdefgh").build(), 0)
     assert len(found) == 0
     assert "does not repeat" in found.notes[0]
+
+
+TRAINS, VALIDATES = "multi_step_on_iterator_823", "multi_step_on_iterator_978"
+
+
+def epochs_with_validation(*, gradients: bool = True, marked: bool = False) -> TraceBuilder:
+    """Keras 3, two epochs of two steps, each followed by two calls of the validation, which bear the training's
+    name but for the number. Another thread launches the kernels, as on a CPU."""
+    b = TraceBuilder()
+    for call in range(8):
+        trains, at = call % 4 < 2, 1000 * call
+        name = TRAINS if trains else VALIDATES
+        b.marker(-1, at, at + 900, family="function")
+        if marked and trains:
+            b.marker(call, at, at + 950)
+        b.event(HostKind.EXECUTOR, at + 10, at + 890, name=f"EagerLocalExecute: __inference_{name}")
+        launched = {"launch": (at + 100, at + 110), "thread": "executor"}
+        b.kernel("gemm", at + 120, at + 300, op="StatefulPartitionedCall/dense/MatMul", **launched)
+        if trains:
+            op = "StatefulPartitionedCall/gradient_tape/dense/MatMul" if gradients else "cluster_1"
+            launched = {"launch": (at + 310, at + 320), "thread": "executor"}
+            b.kernel("gemm", at + 330, at + 800, op=op, **launched)
+    return b
+
+
+TRAINED = [(-1, 0, 900), (-1, 1000, 1900), (-1, 4000, 4900), (-1, 5000, 5900)]
+
+
+def test_calls_of_keras_3_that_only_validate_are_no_steps() -> None:
+    found = periods(epochs_with_validation().build(), 0)
+    assert edges(found) == TRAINED
+    assert found.notes == (f"4 of 8 calls left out: validation ({VALIDATES})",)
+    assert found.work is not None
+    assert np.bincount(found.work.step).tolist() == [2, 2, 2, 2]
+    assert found.pause_ns is not None
+    assert found.pause_ns.tolist() == [100, -1, 100, -1]  # the edge of an epoch lies between no two steps
+
+
+def test_markers_of_a_training_tell_which_function_trains_where_no_op_does() -> None:
+    found = periods(epochs_with_validation(gradients=False, marked=True).build(), 0)
+    assert [each[1:] for each in edges(found)] == [each[1:] for each in TRAINED]
+    assert found.number.tolist() == [0, 1, 4, 5]
+
+
+def test_where_nothing_tells_which_function_trains_that_is_said() -> None:
+    found = periods(epochs_with_validation(gradients=False).build(), 0)
+    assert len(found) == 8
+    assert found.notes == (
+        "nothing tells whether calls of these functions train or validate, and all were taken as steps: "
+        f"{TRAINS}, {VALIDATES}",
+    )
+
+
+def test_two_functions_that_both_compute_gradients_both_train() -> None:
+    """A function that is traced anew for a shorter last batch is another one, and trains as well."""
+    b = epochs_with_validation()
+    for call in (2, 3, 6, 7):
+        at = 1000 * call
+        b.kernel("adam", at + 400, at + 500, op="adam/update", launch=(at + 310, at + 320), thread="executor")
+    found = periods(b.build(), 0)
+    assert (len(found), found.notes) == (8, ())

@@ -94,7 +94,7 @@ def test_a_name_that_is_not_there_lists_the_nearest_and_the_largest(tmp_path: Pa
 
 def test_a_pattern_must_be_one(tmp_path: Path) -> None:
     trace = traces.read(serving().write(tmp_path / "serving.json"))
-    with pytest.raises(UsageError, match="is no regular expression"):
+    with pytest.raises(UsageError, match="is not a regular expression"):
         ranges.with_steps_of(trace, "/(/")
 
 

@@ -104,7 +104,7 @@ def test_classes_of_its_own_are_named_and_imported(
     assert main(["audit", f"{name}.keras", "--import", "classes"]) == 0
     said = capsys.readouterr().out
     assert "policy mixed_float16" in said
-    assert "units=100 is no multiple of 8" in said
+    assert "units=100 is not a multiple of 8" in said
     assert "MP102" not in said  # loaded under its own policy, with a loss scale
     keras.saving.get_custom_objects().clear()
 
@@ -179,7 +179,7 @@ def code(folder: Path) -> Path:
         (text, "neither a .keras nor an .h5 file"),
         (weights, "weights alone, without the model"),
         (code, "a Lambda layer, whose code is not run from a file"),
-        (lambda folder: folder, "a directory, and no model in it"),
+        (lambda folder: folder, "a directory without a model in it"),
         (lambda folder: folder / "none.keras", "no such file"),
     ],
 )

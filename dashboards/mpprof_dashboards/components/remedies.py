@@ -1,0 +1,218 @@
+"""What to change: one row per remedy with its switch; the steps of all combinations come with the page."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from mpprof.report import words
+from mpprof.report.content import PAYING_RATIO, one_step
+from mpprof_dashboards import theme
+from mpprof_dashboards.components import cards
+from mpprof_dashboards.components.text import sentence
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+MOST_NAMED = 8
+
+
+def remedies(document: doc.Report, query: str) -> html.Section | None:
+    """The plan as a table; None where nothing was found at all."""
+    findings = {found["code"]: found for found in document["findings"]}
+    if not findings:
+        return None
+    plan, facts = document.get("whatif"), document["facts"]
+    step = facts["step_ns"]
+    order = plan["order"] if plan and step else []
+    paying = [row for row in order if step and row["gain_ns"] >= PAYING_RATIO * step]
+    settle = [cause["code"] for cause in facts["causes"] if cause["gain_ns_per_step"] is None]
+    told = [*settle, *(row["code"] for row in paying)]
+    rows = [_row(findings[code], document, query, None) for code in settle]
+    rows += [_row(findings[row["code"]], document, query, (bit, row)) for bit, row in enumerate(paying)]
+    if not rows:
+        body = html.P(_others(document, told), className="mp-note", id="notes")
+        return cards.section(
+            "What to change", html.Div(body, className="mp-card"), note="nothing with a cost"
+        )
+    heads = ("", "Cause", "Change", "Gains", "Step after", "Proof")
+    table = html.Table(
+        [
+            html.Thead(
+                html.Tr(
+                    [html.Th(text, className="mp-number" if text in heads[3:5] else "") for text in heads]
+                )
+            ),
+            html.Tbody(rows),
+        ],
+        className="mp-table mp-remedies",
+    )
+    note = "switch one off to see the step without it; computed, at best" if paying else ""
+    if paying and one_step(document):
+        note += "; from a single step, which may not be representative"
+    combos = combinations(document)
+    data = {"data-combinations": json.dumps(combos), "data-bits": str(min(len(paying), _bits(combos)))}
+    total = html.Div(combos[-1]["total"] if combos else "", className="mp-total", id="whatif-total")
+    return html.Section(
+        [
+            html.Div(
+                [
+                    html.H2("What to change", className="mp-section-title"),
+                    html.P(note, className="mp-note"),
+                    total,
+                ],
+                className="mp-section-head",
+            ),
+            html.Div(
+                [
+                    html.Div(table, className="mp-scroll"),
+                    html.P(_others(document, told), className="mp-note", id="notes"),
+                ],
+                className="mp-card",
+            ),
+        ],
+        className="mp-section",
+        id="whatif",
+        **data,
+    )
+
+
+def combinations(document: doc.Report) -> list[dict[str, Any]]:
+    """What to show for each subset of the plan's first remedies, by the bits of the index: the step in words,
+    the whole line, and its length as a share of the longest bar. All numbers are the report's."""
+    plan, facts = document.get("whatif"), document["facts"]
+    step, base = facts["step_ns"], facts["baseline_step_ns"]
+    steps_ns = plan.get("subsets_ns") if plan else None
+    if not steps_ns or not step:
+        return []
+    paying = sum(1 for row in (plan["order"] if plan else []) if row["gain_ns"] >= PAYING_RATIO * step)
+    bits = min(paying, len(steps_ns).bit_length() - 1)
+    base = None if facts.get("unlike") else base
+    return [
+        _combination(step, base, ns, facts, every=at == (1 << bits) - 1)
+        for at, ns in enumerate(steps_ns[: 1 << bits])
+    ]
+
+
+def _combination(
+    step: float, base: float | None, after: float, facts: doc.Facts, *, every: bool
+) -> dict[str, Any]:
+    times = f" · {words.speedup(base / after)}" if base and after else ""
+    limit = f"; then the {facts['limited_by']} limits" if every and facts["limited_by"] else ""
+    total = f"{words.duration(step)} → {words.duration(after)}{times}{limit}"
+    note = f"{words.speedup(base / after)}, computed" if base and after else "computed"
+    return {"step": words.duration(after), "total": total, "note": note + limit, "ns": after}
+
+
+def _bits(combos: list[dict[str, Any]]) -> int:
+    return max(0, len(combos).bit_length() - 1)
+
+
+def _row(
+    found: doc.Finding, document: doc.Report, query: str, planned: tuple[int, doc.WhatIfStep] | None
+) -> html.Tr:
+    """One remedy. `planned`: its place in the plan and its step; None: to be settled before all others."""
+    code = found["code"]
+    switch: Any = html.Span(
+        "first", className="mp-chip", title="To be settled first: until then a gain may mean something else."
+    )
+    gains, after = "—", "—"
+    if planned is not None:
+        bit, step = planned
+        gains, after = words.duration(step["gain_ns"]), words.duration(step["step_ns"])
+        switch = html.Button(
+            html.Span(className="mp-knob"),
+            className="mp-switch",
+            role="switch",
+            **{
+                "aria-checked": "true",
+                "aria-label": f"With the remedy of {found['title']}",
+                "data-bit": str(bit),
+            },
+        )
+    last: dict[str, Any] = {"data-after": str(planned[0])} if planned is not None else {}
+    return html.Tr(
+        [
+            html.Td(switch, className="mp-cell-switch"),
+            html.Td(
+                [html.Span(found["title"], className="mp-strong"), " ", html.Span(code, className="mp-code")]
+            ),
+            html.Td(_change(found)),
+            html.Td(gains, className="mp-number"),
+            html.Td(after, className="mp-number", **last),
+            html.Td(_proof(found, query)),
+        ],
+        **{"data-code": code},
+    )
+
+
+def _change(found: doc.Finding) -> list[Any]:
+    """The first thing to do, as code where there is some; further ones folded."""
+    listed = found.get("remedies") or [{"text": found["remedy"], "snippet": None}]
+    first = next((each for each in listed if each["snippet"]), listed[0])
+    rest = [each for each in listed if each is not first]
+    text = words.plain(first["text"])
+    parts: list[Any] = (
+        [cards.code(first["snippet"], text)] if first["snippet"] else [html.Span(sentence(text))]
+    )
+    if rest:
+        items = [
+            html.Li(
+                [
+                    sentence(words.plain(each["text"])),
+                    " ",
+                    cards.code(each["snippet"]) if each["snippet"] else "",
+                ]
+            )
+            for each in rest
+        ]
+        parts.append(
+            html.Details([html.Summary(f"or {len(rest)} more"), html.Ul(items)], className="mp-else")
+        )
+    return parts
+
+
+def _proof(found: doc.Finding, query: str) -> Any:
+    """The first thing measured, as the way to see it."""
+    shown = next((row for row in found["evidence"] if row["unit"] != "text"), None)
+    text = (
+        f"{words.plain(shown['name'])} {words.quantity(shown['value'], shown['unit'])}"
+        if shown
+        else "evidence"
+    )
+    text = words.shorten(text, 44)
+    if not query:
+        return text
+    where = proof(found["code"])
+    return [text, " → ", dcc.Link(where, href=f"{_PATHS[where]}{query}")]
+
+
+_PATHS = {"timeline": "/timeline", "steps": "/steps", "kernels": "/ops"}
+
+
+def proof(code: str) -> str:
+    """The page on which a cause is seen: waiting on the timeline, skips and step times among the steps, work
+    among the kernels."""
+    if theme.cause_kind(code) == "wait":
+        return "timeline"
+    return "steps" if code.startswith(("MP2", "MP9")) else "kernels"
+
+
+def proof_href(code: str, query: str) -> str:
+    return f"{_PATHS[proof(code)]}{query}"
+
+
+def _others(document: doc.Report, told: list[str]) -> list[Any]:
+    """One line: what else was found, by name, and how many checks were clear or not possible."""
+    others = [found["title"] for found in document["findings"] if found["code"] not in told]
+    parts = []
+    if others:
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        parts.append(f"Noted, without a cost: {'; '.join(map(words.plain, others[:MOST_NAMED]))}{more}")
+    if unable := document["unable"]:
+        parts.append(f"{words.plural(len(unable), 'check')} not possible")
+    if clear := document["clear"]:
+        parts.append(f"{words.plural(len(clear), 'check')} clear")
+    return [" · ".join(parts)]

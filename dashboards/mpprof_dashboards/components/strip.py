@@ -1,0 +1,160 @@
+"""One step as a strip: what the host did above, what the device did below."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from mpprof.report import words
+from mpprof_dashboards import theme
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+_LABELLED_RATIO = 0.07
+"""From so much of the width on an interval has room for its name."""
+_MOST_LABELS = 8
+_IDLE_TEXT = {
+    "idle_input": "waits for the next batch",
+    "idle_launch": "waits for launches",
+    "idle_sync": "waits while the host waits",
+    "idle_compile": "waits for compilation",
+    "idle_other": "idle",
+}
+_HOST_TEXT = {"input": "waits for input", "compile": "compiles", "sync": "waits for the device"}
+
+
+def strip(timeline: doc.Timeline, *, href: str = "") -> html.Div:
+    """The shown window of a timeline as two rows, with the names of what is long enough, and an axis."""
+    lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}  # the first of each kind
+    rows = [_row(timeline, lanes[kind], kind) for kind in ("host", "device") if kind in lanes]
+    return html.Div([*rows, _axis(timeline)], className="mp-strip", id="strip")
+
+
+def legend(timeline: doc.Timeline) -> html.Ul:
+    """The colours that the strip shows."""
+    shown = {key for lane in timeline["lanes"] if lane["kind"] == "device" for key in lane["key"]}
+    keys = {timeline["keys"][key] for key in shown}
+    return html.Ul(
+        [
+            html.Li([html.Span(className="mp-swatch", style={"background": colour}), theme.LANE_LABELS[key]])
+            for key, colour in theme.LANE_COLOURS.items()
+            if key in keys
+        ],
+        className="mp-legend",
+    )
+
+
+def _row(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> html.Div:
+    start, whole = timeline["from_ns"], timeline["to_ns"] - timeline["from_ns"]
+    drawing = _drawing(timeline, lane, start, whole)
+    labels = [_label(text, begin, length, on) for text, begin, length, on in _labels(timeline, lane, kind)]
+    return html.Div(
+        [
+            html.Span("host" if kind == "host" else "device", className="mp-strip-name"),
+            html.Div(
+                [html.Img(src=drawing, alt=_alt(timeline, lane, kind), className="mp-strip-image"), *labels],
+                className="mp-strip-lane",
+            ),
+        ],
+        className=f"mp-strip-row mp-strip-{kind}",
+    )
+
+
+def _drawing(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: int) -> str:
+    """The lane as a picture of one path for each colour, stretched to whatever width there is."""
+    paths: dict[str, list[str]] = {}
+    for begin, length, key in zip(lane["start_ns"], lane["length_ns"], lane["key"], strict=True):
+        low, high = max(begin - start, 0), min(begin + length - start, whole)
+        if high > low:
+            x, w = 10_000 * low / whole, max(10_000 * (high - low) / whole, 2.0)
+            colour = theme.LANE_COLOURS[timeline["keys"][key]]
+            paths.setdefault(colour, []).append(f"M{x:.1f} 0h{w:.1f}v1h-{w:.1f}z")
+    body = "".join(f'<path fill="{colour}" d="{"".join(parts)}"/>' for colour, parts in paths.items())
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10000 1" preserveAspectRatio="none">'
+        f"{body}</svg>"
+    )
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+
+
+def _labels(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> list[tuple[str, float, float, str]]:
+    """(text, begin and length as shares of the width, key) of the longest stretches of one thing."""
+    start, whole = timeline["from_ns"], timeline["to_ns"] - timeline["from_ns"]
+    found = []
+    for begin, length, key, name in _stretches(timeline, lane):
+        low, high = max(begin - start, 0), min(begin + length - start, whole)
+        if whole and (high - low) / whole >= _LABELLED_RATIO:
+            said = (_HOST_TEXT.get(key, "") if kind == "host" else _IDLE_TEXT.get(key)) or name
+            if said:
+                text = _base(said) if name else f"{said} {words.duration(high - low)}"
+                found.append((text, low / whole, (high - low) / whole, key))
+    found.sort(key=lambda item: -item[2])
+    placed: list[tuple[str, float, float, str]] = []
+    for label in found:  # where several streams work at once the longer one is named
+        if all(label[1] >= b + length or label[1] + label[2] <= b for _, b, length, _ in placed):
+            placed.append(label)
+    return placed[:_MOST_LABELS]
+
+
+def _base(name: str) -> str:
+    """The last part of a scope; any other name as it is."""
+    return name.rpartition("/")[2] if "(" not in name and "<" not in name else name
+
+
+def _stretches(timeline: doc.Timeline, lane: doc.TimelineLane) -> list[tuple[int, int, str, str]]:
+    """(begin, length, key, kernel's name) with idle time that touches joined."""
+    joined: list[tuple[int, int, str, str]] = []
+    for begin, length, key, label in zip(
+        lane["start_ns"], lane["length_ns"], lane["key"], lane["label"], strict=True
+    ):
+        name = timeline["names"][label] if label >= 0 else ""
+        word = timeline["keys"][key]
+        if joined and not name and joined[-1][2] == word and begin <= joined[-1][0] + joined[-1][1] + 1:
+            first = joined[-1]
+            joined[-1] = (first[0], begin + length - first[0], word, "")
+        else:
+            joined.append((begin, length, word, name))
+    return joined
+
+
+def _label(text: str, begin: float, length: float, key: str) -> html.Span:
+    style = {"left": f"{100 * begin:.3f}%", "width": f"{100 * length:.3f}%"}
+    return html.Span(
+        words.plain(text),
+        className=f"mp-strip-label mp-on-{theme.LANE_KINDS[key]}",
+        style=style,
+        title=words.plain(text),
+    )
+
+
+def _axis(timeline: doc.Timeline) -> html.Div:
+    whole = timeline["to_ns"] - timeline["from_ns"]
+    ticks = [ns for ns in _ticks(whole) if ns <= 0.97 * whole]
+    return html.Div(
+        [html.Span(words.duration(ns), style={"left": f"{100 * ns / whole:.3f}%"}) for ns in ticks],
+        className="mp-strip-axis",
+        **{"aria-hidden": "true"},
+    )
+
+
+def _ticks(whole_ns: float) -> Sequence[float]:
+    """Round times within a step, about six of them."""
+    if whole_ns <= 0:
+        return []
+    rough = whole_ns / 6
+    power = 10.0 ** (len(str(int(rough))) - 1)
+    step = next((m * power for m in (1, 2, 5, 10) if m * power >= rough), 10 * power)
+    return [step * k for k in range(1, int(whole_ns / step) + 1)]
+
+
+def _alt(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> str:
+    sums: dict[str, int] = {}
+    for length, key in zip(lane["length_ns"], lane["key"], strict=True):
+        name = theme.LANE_LABELS[timeline["keys"][key]]
+        sums[name] = sums.get(name, 0) + length
+    parts = sorted(sums.items(), key=lambda item: -item[1])[:5]
+    return f"The {kind} in this step: " + ", ".join(f"{name} {words.duration(ns)}" for name, ns in parts)

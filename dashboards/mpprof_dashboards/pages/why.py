@@ -1,0 +1,566 @@
+"""Why: the answer in one figure and one sentence, the causes that add up, and what to change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from mpprof.report import limits, window, words
+from mpprof.report.content import (
+    PAYING_RATIO,
+    SMALL_RATIO,
+    matrix_units,
+    recorded_peak,
+    time_doubt,
+    time_per,
+    time_slices,
+    time_whole,
+)
+from mpprof.report.headline import Hero, headline, hero, kind_of, lost
+from mpprof_dashboards import theme
+from mpprof_dashboards.components import bars, cards
+from mpprof_dashboards.components.context import Context, Page, why_absent
+from mpprof_dashboards.components.remedies import proof_href, remedies
+from mpprof_dashboards.components.strip import legend, strip
+from mpprof_dashboards.components.text import sentence
+from mpprof_dashboards.figures import waterfall
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+STRIP_WIDTH = 1200
+"""Pixels into which the step is merged: what is shorter cannot be seen."""
+MOST_CAUSES = 6
+MOST_NAMED = 8
+
+
+def layout(context: Context) -> list[Any]:
+    document = context.report()
+    entry = context.entry
+    return content(
+        document,
+        baseline=context.name_of(context.choice.baseline) if context.choice.baseline else None,
+        query=context.choice.query(),
+        state=entry.state if entry else None,
+        timeline=context.source.timeline(context.run, width=STRIP_WIDTH),
+    )
+
+
+def content(
+    document: doc.Report,
+    *,
+    baseline: str | None = None,
+    query: str = "",
+    state: str | None = None,
+    timeline: doc.Timeline | None = None,
+) -> list[Any]:
+    """The page of a report. `baseline` is the chosen baseline's name; without `query` nothing is a link."""
+    return [
+        _hero(document, baseline, query, state),
+        _causes(document, query),
+        remedies(document, query),
+        _strip(timeline, query),
+        cards.warnings(document["warnings"]),
+        _in_words(document),
+        _time(document),
+        _matrix(document),
+        _findings(document),
+        _bounds(document),
+        _unable(document),
+        _not_applicable(document),
+        _absent(document),
+    ]
+
+
+# --- the first screen --------------------------------------------------------------------------------------
+
+
+def _hero(document: doc.Report, baseline: str | None, query: str, state: str | None) -> html.Header:
+    answer = hero(document)
+    figure = html.Div(
+        [
+            html.Div(answer.figure, className="mp-figure-number" + _length(answer), id="hero"),
+            html.Div(answer.under, className="mp-figure-under", id="hero-under"),
+            _per_update(document),
+        ],
+        className="mp-hero-figure",
+    )
+    text = html.Div(
+        [
+            html.H1(headline(document), className="mp-headline", id="headline"),
+            html.P(_subject(document, baseline, state), className="mp-subject"),
+            html.P(lost(document), className="mp-subject", id="lost") if lost(document) else None,
+            html.Ul([_figure(*each) for each in figures(document)], className="mp-inline-figures"),
+            _record_baseline(document) if answer.kind in ("alone", "no trace", "window", "float32") else None,
+        ],
+        className="mp-hero-text",
+    )
+    export = html.A(
+        "Save as HTML", href=f"/report.html{query}", download="", className="mp-button", id="export"
+    )
+    return html.Header([figure, text, export if query else None], className="mp-hero")
+
+
+def _length(answer: Hero) -> str:
+    return (" mp-long" if len(answer.figure) > 7 else "") + (" mp-estimated" if answer.estimated else "")
+
+
+def _per_update(document: doc.Report) -> html.Div | None:
+    """The speedup per applied update, where it differs as it is shown."""
+    facts = document["facts"]
+    each, observed = facts.get("observed_per_update"), facts["observed"]
+    if each is None or observed is None or facts.get("unlike"):
+        return None
+    if words.speedup(each) == words.speedup(observed):
+        return None
+    return html.Div(f"{words.speedup(each)} per applied update", className="mp-figure-under", id="per-update")
+
+
+def _subject(document: doc.Report, baseline: str | None, state: str | None) -> list[Any]:
+    run = document["run"]
+    batch = run["batch_size"]
+    facts = [
+        run["policy"] or words.computes(run),
+        run["device"],
+        f"batch {words.count(batch)}" if batch is not None else None,
+        words.compiled(run["backend"], run["jit_compile"]),
+    ]
+    said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run["name"]]
+    if state in ("running", "stopped", "unfinished"):
+        hint = {
+            "running": "The training goes on: this page follows it.",
+            "stopped": "No end of the training was recorded, and nothing was written for 15 s.",
+            "unfinished": "No end of the training was recorded.",
+        }[state]
+        said += [" ", html.Span(state, className=f"mp-chip mp-state-{state}", title=hint, id="state")]
+    said += [" ", _chip(document, baseline)]
+    return said
+
+
+def _chip(document: doc.Report, baseline: str | None) -> html.Span:
+    """The baseline, and whether it differs in more than its precision."""
+    facts, speedup = document["facts"], document["speedup"]
+    if baseline is None and speedup and speedup["baseline"] == "measured":
+        baseline = speedup["baseline_id"]
+    if baseline is None:
+        return html.Span("no baseline", className="mp-chip", id="baseline-chip")
+    if unlike := facts.get("unlike"):
+        hint = "; ".join(unlike)
+        return html.Span(
+            f"vs {baseline}: unlike, {words.shorten(hint, 90)}",
+            title=hint,
+            className="mp-chip mp-chip-bad",
+            id="baseline-chip",
+        )
+    if "MP906" in document["clear"]:
+        return html.Span(
+            f"vs {baseline}: alike but for the precision", className="mp-chip", id="baseline-chip"
+        )
+    return html.Span(f"vs {baseline}: not known to be alike", className="mp-chip", id="baseline-chip")
+
+
+def _figure(value: str, name: str, id: str, hint: str) -> html.Li:
+    return html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
+
+
+def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:
+    """(value, name, id, what qualifies it or why it is missing) of the four figures that all ask for."""
+    return [_step(document), _share(document), _skipped(document), _peak(document)]
+
+
+def _step(document: doc.Report) -> tuple[str, str, str, str]:
+    value, steps = document["facts"]["step_ns"], document["steps"]
+    if value is None and "window" in document:
+        return words.duration(document["window"]["span_ns"]), "whole window", "window-span", ""
+    if value is None:
+        return "—", "step", "step-time", why_absent(document, "steps.median_ns", "steps", "time")
+    p95 = steps["p95_ns"] if steps else None
+    return words.duration(value), "step", "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
+
+
+def _share(document: doc.Report) -> tuple[str, str, str, str]:
+    share, units = document["tensor_core"], matrix_units(document)
+    if not share or share["ratio"] is None:
+        reason = (share["reason"] if share else None) or why_absent(document, "tensor_core")
+        return "—", f"of matrix time on {units}", "tensor-core-share", reason
+    unknown = share["unknown_ratio"]
+    by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in share["by_precision"].items())
+    name = f"of matrix time on {units}" + (" in the whole window" if "of" in share else "")
+    name += f", {words.percent(unknown)} of the work unknown" if unknown else ""
+    return words.percent(share["ratio"]), name, "tensor-core-share", by
+
+
+def _skipped(document: doc.Report) -> tuple[str, str, str, str]:
+    steps = document["steps"]
+    if steps is None or steps["skipped"] is None:
+        return "—", "updates skipped", "skipped", why_absent(document, "steps.skipped", "steps")
+    scale = steps["loss_scale"]
+    hint = f"loss scale now {words.scale(scale['last'])}" if scale else ""
+    return words.count(steps["skipped"]), f"of {words.count(steps['count'])} updates skipped", "skipped", hint
+
+
+def _peak(document: doc.Report) -> tuple[str, str, str, str]:
+    peak, memory = recorded_peak(document), document["memory"]
+    if peak is None and memory:
+        peak = memory["peak_bytes"]
+    if peak is None:
+        return "—", "peak memory", "peak-memory", why_absent(document, "steps.peak_memory_bytes", "memory")
+    saved = memory["saved_bytes"] if memory else None
+    name = "peak" + (f", {words.saved(saved)}" if saved is not None else "")
+    return words.size(peak), name, "peak-memory", "allocated on the device"
+
+
+def _record_baseline(document: doc.Report) -> html.Div | None:
+    """What to do for the answer that is missing: record the baseline, or a trace; code to copy."""
+    if document["time"] is None:
+        return _hint(
+            "To see where the step goes, profile it:", 'MPProfilerCallback(logdir, profile_steps="auto")'
+        )
+    speedup = document["speedup"]
+    if document["run"]["backend"] is None:  # not known to be Keras
+        return None
+    if kind_of(document) == "float32":
+        could = speedup.get("attainable") if speedup else None
+        return _hint("To switch it on:", 'keras.config.set_dtype_policy("mixed_float16")') if could else None
+    estimated = speedup["estimated"] if speedup else None
+    said = "For the speedup, record the same training in float32:"
+    if estimated:
+        said = f"Estimated {words.speedups(estimated['low'], estimated['high'])} over float32. {said}"
+    return _hint(said, 'keras.config.set_dtype_policy("float32")')
+
+
+def _hint(text: str, code: str) -> html.Div:
+    return html.Div([html.Span(text), " ", cards.code(code)], className="mp-hint", id="hint")
+
+
+def _causes(document: doc.Report, query: str) -> html.Section | None:
+    rows = cause_rows(document, query)
+    if not rows:
+        return None
+    facts = document["facts"]
+    attainable = None if facts.get("unlike") else facts["attainable_step_ns"]
+    title = (
+        "Where the speedup went"
+        if facts["observed"] is not None and not facts.get("unlike")
+        else "Where the step could be shorter"
+    )
+    drawing = bars.chart(
+        rows,
+        "causes",
+        line_ns=attainable,
+        line=f"attainable {words.duration(attainable)}" if attainable is not None else "",
+    )
+    note = "time per step; a cause leads to its kernels"
+    if any(row.tail_ns for row in rows):
+        note += "; pale: float32 loses it, too"
+    return cards.section(title, html.Div(drawing, className="mp-card"), note=note)
+
+
+def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
+    """The float32 run, this run, a bar for each cause by its gain, the step after all remedies, what no cause
+    explains, the attainable step. Empty where nothing costs time and there is nothing to compare with."""
+    facts = document["facts"]
+    step, after = facts["step_ns"], facts["after_remedies_ns"]
+    alike = not facts.get("unlike")
+    base = facts["baseline_step_ns"] if alike else None
+    attainable = facts["attainable_step_ns"] if alike else None
+    if step is None:
+        return []
+    causes = _cause_bars(document, step, query)
+    if not causes and base is None:
+        return []
+    rows = [
+        bars.Row(
+            "This run",
+            step,
+            words.duration(step),
+            "run",
+            "step",
+            strong=True,
+            note=words.speedup(facts["observed"]) if facts["observed"] and alike else "",
+        )
+    ]
+    if base is not None:
+        rows.insert(0, bars.Row("float32 run", base, words.duration(base), "plain", "baseline"))
+    rows += causes
+    if causes and after is not None:
+        times = f"{words.speedup(base / after)}, computed" if base and after else "computed"
+        rows.append(
+            bars.Row(
+                "After all remedies",
+                after,
+                words.duration(after),
+                "unit",
+                "after",
+                computed=True,
+                note=f"{times}; then the {facts['limited_by']} limits",
+            )
+        )
+    unexplained = facts["unexplained_ns"] if alike else None
+    if unexplained is not None and attainable is not None and unexplained > SMALL_RATIO * step:
+        rows.append(
+            bars.Row(
+                "Not explained",
+                -unexplained,
+                f"−{words.duration(unexplained)}",
+                "unknown",
+                "unexplained",
+                start_ns=attainable + unexplained,
+                note="no cause recovers it",
+            )
+        )
+    if attainable is not None:
+        rows.append(
+            bars.Row(
+                "Attainable",
+                attainable,
+                words.duration(attainable),
+                "unit",
+                "attainable",
+                computed=True,
+                note=f"{words.speedup(facts['attainable'])}, computed",
+            )
+        )
+    return rows
+
+
+def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]:
+    facts = document["facts"]
+    titles = {found["code"]: found for found in document["findings"]}
+    paying = [
+        (c, gain) for c in facts["causes"] if (gain := c["gain_ns_per_step"] or 0) >= PAYING_RATIO * step
+    ]
+    rest = sum(c["gain_ns_per_step"] or 0 for c in facts["causes"]) - sum(
+        gain for _, gain in paying[:MOST_CAUSES]
+    )
+    rows, position = [], step
+    for cause, gain in paying[:MOST_CAUSES]:
+        found, recovers = titles[cause["code"]], cause["recovers_ns_per_step"]
+        pale = max(0.0, gain - recovers) if recovers is not None else 0.0
+        rows.append(
+            bars.Row(
+                short(found),
+                -gain,
+                f"−{words.duration(gain)}",
+                theme.cause_kind(cause["code"]),
+                cause["code"],
+                start_ns=position,
+                tail_ns=pale if pale > SMALL_RATIO * gain else 0.0,
+                note=f"{words.percent(gain / step)} of the step",
+                hint=found["summary"] or found["title"],
+                href=proof_href(cause["code"], query) if query else "",
+            )
+        )
+        position -= gain
+    if rest > SMALL_RATIO * step:
+        rows.append(
+            bars.Row("smaller ones", -rest, f"−{words.duration(rest)}", "other", "rest", start_ns=position)
+        )
+    return rows
+
+
+def short(found: doc.Finding) -> str:
+    """A cause in few words, with its first layer where it has one alone."""
+    name = found["slug"].replace("-", " ")
+    layers = found["layers"]
+    return f"{name}: {words.shorten(words.plain(layers[0]), 24)}" if len(layers) == 1 else name
+
+
+def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
+    if timeline is None:
+        return None
+    length = words.duration(timeline["to_ns"] - timeline["from_ns"])
+    number = timeline["steps"][timeline["step"]]["number"]
+    which = f"step {number}, " if number is not None else ""
+    more = dcc.Link("open the timeline", href=f"/timeline{query}", className="mp-more") if query else None
+    head = [html.Span(f"{which}the median of {len(timeline['steps'])} profiled, {length}"), " ", more]
+    return html.Section(
+        [
+            html.Div(
+                [
+                    html.H2("One step", className="mp-section-title"),
+                    legend(timeline),
+                    html.P(head, className="mp-note mp-right"),
+                ],
+                className="mp-section-head",
+            ),
+            html.Div(strip(timeline), className="mp-card"),
+        ],
+        className="mp-section",
+    )
+
+
+# --- below it ----------------------------------------------------------------------------------------------
+
+
+def _in_words(document: doc.Report) -> html.Section:
+    parts = [html.P(document["verdict"], id="verdict")]
+    if document.get("explanation"):
+        parts.append(html.P(" ".join(document["explanation"]), className="mp-note", id="explanation"))
+    return cards.section("In words", html.Div(parts, className="mp-card mp-prose"))
+
+
+def _time(document: doc.Report) -> html.Section | None:
+    title, time = "Where the step goes", document["time"]
+    if "window" in document:
+        return _window(document["window"])
+    if time is None:
+        if document["facts"]["step_ns"] is None:
+            return None
+        reason = why_absent(document, "time")
+        return cards.section(title, cards.empty("No account of the step", reason, _HOW_TO_PROFILE))
+    basis = "the CPU's executor threads" if time["basis"] == "host" else "the device"
+    drawing = html.Div(bars.chart(account_rows(time), "account"), className="mp-card")
+    doubt = time_doubt(time)
+    remarks = [*([doubt] if doubt else []), *time["notes"]]
+    note = f"{time_per(time)}; every instant on {basis}, in one class"
+    return cards.section(title, drawing, cards.remarks(remarks), note=note)
+
+
+def _window(found: doc.Window) -> html.Section:
+    """The whole window, where no step can be told apart: its title says so."""
+    span = found["span_ns"]
+    rows = [*_account(window.as_slices(found), span, "in the window"),
+            bars.Row("Whole window", span, words.duration(span), "run", "step", strong=True)]  # fmt: skip
+    body = [*window.lines(found), *window.what_is_not_said(found)]
+    return cards.section(
+        "Where the window goes",
+        html.Div(bars.chart(rows, "account"), className="mp-card"),
+        html.Div(html.Ul([html.Li(sentence(line)) for line in body]), className="mp-card", id="window"),
+        cards.remarks(found["notes"]),
+        note=f"{window.heading(found)}; every instant in one class; not a step",
+    )
+
+
+_HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
+
+
+def account_rows(time: doc.Time) -> list[bars.Row]:
+    """The step class by class, adding up to the whole."""
+    whole = time_whole(time)
+    name = "Profiled step" if "unlike" in time else "Whole step"
+    total = bars.Row(name, whole, words.duration(whole), "run", "step", strong=True)
+    return [*_account(time_slices(time), whole, "per step"), total]
+
+
+def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.Row]:
+    """The slices end to end."""
+    rows, position = list[bars.Row](), 0.0
+    for part in sorted(parts, key=waterfall.account_order):
+        for name, kind, key, ns in _pieces(part):
+            share = "" if ns < 0 or not whole else words.percent(ns / whole)
+            hint = waterfall.account_hover(part, per_whole)
+            rows.append(
+                bars.Row(name, ns, words.duration(ns), kind, key, start_ns=position, note=share, hint=hint)
+            )
+            position += ns
+    return rows
+
+
+def _pieces(part: doc.Slice) -> list[tuple[str, str, str, float]]:
+    """(name, colour, key, ns) of a slice: matrix work by where it ran, any other class as one."""
+    role, by = part["class"], part["by"]
+    if not by:
+        kind = "unknown" if role == "matmul" else theme.CLASS_KINDS.get(role, "other")
+        return [(theme.class_label(role), kind, role, part["ns_per_step"])]
+    sums: dict[str, float] = {}
+    for piece in by:
+        sums[piece["placement"]] = sums.get(piece["placement"], 0.0) + piece["ns_per_step"]
+    return [
+        (
+            f"Matrix work: {theme.PLACEMENT_LABELS.get(place, place)}",
+            theme.PLACEMENT_KINDS.get(place, "unknown"),
+            f"{role}/{place}",
+            ns,
+        )
+        for place, ns in sorted(sums.items(), key=lambda item: -item[1])
+    ]
+
+
+def _matrix(document: doc.Report) -> html.Section | None:
+    slices = document["time"]["slices"] if document["time"] else []
+    matmul = next((part for part in slices if part["class"] == "matmul"), None)
+    if matmul is None or len(matmul["by"]) < 2:
+        return None
+    whole, share = matmul["ns_per_step"], document["tensor_core"]
+    rows = [
+        bars.Row(
+            theme.PLACEMENT_LABELS.get(part["placement"], part["placement"])
+            + (f" · {part['precision']}" if part["precision"] != "unknown" else ""),
+            part["ns_per_step"],
+            words.duration(part["ns_per_step"]),
+            theme.PLACEMENT_KINDS.get(part["placement"], "unknown"),
+            f"{part['placement']}/{part['precision']}",
+            note=words.percent(part["ns_per_step"] / whole) if whole else "",
+        )
+        for part in sorted(matmul["by"], key=lambda part: -part["ns_per_step"])
+    ]
+    note = "per step, by unit and precision"
+    if share is None or share["ratio"] is None:
+        reason = share["reason"] if share else None
+        note += f". There is no share: {sentence(reason) if reason else why_absent(document, 'tensor_core')}"
+    return cards.section(
+        "Matrix work", html.Div(bars.chart(rows, "matrix-work"), className="mp-card"), note=note
+    )
+
+
+def _findings(document: doc.Report) -> html.Section | None:
+    findings = document["findings"]
+    if not findings:
+        return None
+    return cards.section(
+        "Evidence",
+        *(cards.folded(item) for item in findings),
+        note="of each finding, in the order to mend them",
+        id="findings",
+    )
+
+
+def _bounds(document: doc.Report) -> html.Section | None:
+    bounds = document["bounds"]
+    if not bounds:
+        return None
+    rows = [
+        (
+            f"{item['statement']} {words.quantity(item['value'], item['unit'])}",
+            "if " + "; ".join(item["assumptions"]),
+        )
+        for item in bounds
+    ]
+    return cards.section("What the records alone prove", cards.pairs(rows))
+
+
+def _unable(document: doc.Report) -> html.Section | None:
+    """What could not be judged, and why; how many checks found nothing."""
+    table, clear = cards.unable(document["unable"]), document["clear"]
+    if table is None and not clear:
+        return None
+    parts: list[Any] = []
+    if table is not None:
+        title = f"{words.plural(len(document['unable']), 'check')} not possible, and why: open, not clear"
+        parts.append(html.Details([html.Summary(title), table]))
+    if clear:
+        codes = html.Ul([html.Li(limits.about(code), title=code) for code in clear], className="mp-codes")
+        parts.append(html.Details([html.Summary(f"{words.plural(len(clear), 'check')} clear"), codes]))
+    return cards.section("Checks", *parts, id="checks")
+
+
+def _not_applicable(document: doc.Report) -> html.Section | None:
+    lines = limits.not_applicable(document)
+    return cards.section("Does not apply", cards.remarks(lines)) if lines else None
+
+
+def _absent(document: doc.Report) -> html.Section | None:
+    rows = [
+        (limits.field_words(field), sentence(why))
+        for field, why in document["absent"].items()
+        if not field.startswith("facts.")
+    ]
+    if not rows:
+        return None
+    title = f"{words.plural(len(rows), 'value')}, and why each is missing"
+    return cards.section("Not measured", html.Details([html.Summary(title), cards.pairs(rows)]))
+
+
+PAGE = Page("/", "Why", layout, heading=True)

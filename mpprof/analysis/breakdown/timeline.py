@@ -1,0 +1,265 @@
+"""What ran when: the work of a device, its idle time by cause, its streams and its host's threads.
+
+`lanes` computes once what a trace holds; `view` cuts a window out of it and merges what is shorter than a
+pixel, so that what is handed on is bounded by the width of the drawing, however many events there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, join, union
+from mpprof.analysis.breakdown import accounting
+from mpprof.analysis.layers.attribution import Ownership
+from mpprof.analysis.steps.window import Window, window_of
+from mpprof.model.frozen import frozen
+from mpprof.model.kernels import Placements, Verdict
+from mpprof.model.run import Run
+from mpprof.model.trace import HostKind, Trace, WorkKind
+
+Int64 = NDArray[np.int64]
+Int8 = NDArray[np.int8]
+
+Key = Literal[
+    "matrix_unit", "off_matrix_unit", "other", "copy", "unknown", "idle_input", "idle_launch", "idle_sync",
+    "idle_compile", "idle_other", "input", "pipeline", "launch", "sync", "compile", "op", "host",
+]  # fmt: skip
+"""What an instant of a lane was spent on: work of a device by its placement, idle time by its class, what a
+host thread did."""
+KEYS: tuple[Key, ...] = get_args(Key)
+LaneKind = Literal["device", "host", "stream", "thread"]
+"""`host`: all threads of the host together, at each instant the first of what they do by `_OF_HOST`."""
+_ROW = {key: row for row, key in enumerate(KEYS)}
+
+_OF_HOST: tuple[tuple[Key, tuple[HostKind, ...]], ...] = (  # the first that is going on is shown
+    ("input", (HostKind.INPUT,)),
+    ("compile", (HostKind.COMPILE,)),
+    ("sync", (HostKind.SYNC,)),
+    ("launch", (HostKind.LAUNCH, HostKind.COPY)),
+    ("op", (HostKind.OP,)),
+    ("pipeline", (HostKind.INPUT_PIPELINE,)),
+    ("host", (HostKind.EXECUTOR, HostKind.OTHER)),
+)
+MOST_THREADS = 12
+"""The busiest of the host's threads are shown."""
+_CHUNK = 2
+
+
+@frozen
+class Lane:
+    """Intervals in the order of their starts. `row`: of the kernel table; -1: no work of a device."""
+
+    name: str
+    kind: LaneKind
+    start_ns: Int64
+    end_ns: Int64
+    key: Int8
+    row: Int64
+
+
+@frozen
+class Lanes:
+    """Times are on the device's clock. `number`, `start_ns`, `end_ns` are the steps'; `number` is -1 where
+    the trace gives none."""
+
+    number: Int64
+    start_ns: Int64
+    end_ns: Int64
+    lanes: tuple[Lane, ...]
+
+    @property
+    def median(self) -> int:
+        """The row of the step of median length."""
+        return int(np.argsort(self.end_ns - self.start_ns, kind="stable")[(len(self.start_ns) - 1) // 2])
+
+    @property
+    def slowest(self) -> int:
+        return int(np.argmax(self.end_ns - self.start_ns))
+
+
+@frozen
+class Shown:
+    """A lane within a window. `count`: how many events an interval stands for; `row` is of the longest."""
+
+    name: str
+    kind: LaneKind
+    start_ns: Int64
+    end_ns: Int64
+    key: Int8
+    row: Int64
+    count: Int64
+
+
+def lanes(
+    trace: Trace, placements: Placements, ownership: Ownership, run: Run | None, device: int
+) -> Lanes | None:
+    """The lanes of one device and its host over its whole, steady steps; None where it has none."""
+    window = window_of(trace, device, run, None)
+    if not isinstance(window, Window):
+        return None
+    periods = window.periods
+    begin, end = int(periods.start_ns[0]), int(periods.end_ns[-1])
+    whole = Intervals(np.array([begin]), np.array([end]))
+    threads = _threads(trace, window, whole)
+    return Lanes(
+        number=periods.number,
+        start_ns=periods.start_ns,
+        end_ns=periods.end_ns,
+        lanes=(
+            _device(trace, placements, ownership, window),
+            *threads[:1],
+            *_streams(trace, placements, device, begin, end),
+            *threads[1:],
+        ),
+    )
+
+
+def view(lane: Lane, start_ns: int, end_ns: int, width: int) -> Shown:
+    """The lane in `[start_ns, end_ns)`, with what is shorter than a pixel of `width` merged by pixel: each
+    such interval begins at its pixel, is as long as what it stands for and has the key of most of it."""
+    first = int(np.searchsorted(lane.start_ns, start_ns, side="left"))
+    last = int(np.searchsorted(lane.start_ns, end_ns, side="left"))
+    # Events that began before the window may reach into it: of a lane's many rows only the ones just before.
+    back = max(0, first - 64)
+    before = back + np.flatnonzero(lane.end_ns[back:first] > start_ns)
+    rows = np.concatenate([before, np.arange(first, last)]).astype(np.int64)
+    start, end = lane.start_ns[rows], lane.end_ns[rows]
+    key, row = lane.key[rows], lane.row[rows]
+    pixel_ns = max(1.0, (end_ns - start_ns) / max(1, width))
+    small = end - start < pixel_ns
+    if len(rows) <= _CHUNK * width or not small.any():
+        return Shown(lane.name, lane.kind, start, end, key, row, np.ones(len(rows), np.int64))
+    merged = _merged(start[small], end[small], key[small], row[small], start_ns, pixel_ns)
+    own = ~small
+    begin = np.concatenate([start[own], merged[0]])
+    order = np.argsort(begin, kind="stable")
+    return Shown(
+        lane.name, lane.kind, begin[order],
+        np.concatenate([end[own], merged[1]])[order],
+        np.concatenate([key[own], merged[2]])[order],
+        np.concatenate([row[own], merged[3]])[order],
+        np.concatenate([np.ones(int(own.sum()), np.int64), merged[4]])[order],
+    )  # fmt: skip
+
+
+def _merged(
+    start: Int64, end: Int64, key: Int8, row: Int64, origin_ns: int, pixel_ns: float
+) -> tuple[Int64, Int64, Int8, Int64, Int64]:
+    """One interval per pixel in which something begins."""
+    pixel, of = np.unique(
+        np.maximum(0, (start - origin_ns) // pixel_ns).astype(np.int64), return_inverse=True
+    )
+    n, length = len(pixel), end - start
+    busy = np.bincount(of, length, n)
+    by_key = np.bincount(of * len(KEYS) + key, np.maximum(length, 1), n * len(KEYS)).reshape(n, len(KEYS))
+    order = np.lexsort((-length, of))
+    longest = row[order[np.searchsorted(of[order], np.arange(n))]]
+    begin = (origin_ns + pixel * pixel_ns).astype(np.int64)
+    until = begin + np.clip(busy, 1, np.ceil(pixel_ns)).astype(np.int64)
+    return begin, until, np.argmax(by_key, axis=1).astype(np.int8), longest, np.bincount(of, minlength=n)
+
+
+def key_of(verdict: Verdict) -> Key:
+    """What a kernel is drawn as."""
+    if verdict.placement in ("tensor_core", "matrix_core"):
+        return "matrix_unit"
+    if verdict.placement in ("cuda_core", "cpu"):
+        return "off_matrix_unit"
+    return "unknown" if verdict.placement == "unknown" else "other"
+
+
+def _keys(trace: Trace, placements: Placements, rows: Int64) -> Int8:
+    of_verdict = np.array([_ROW[key_of(verdict)] for verdict in placements.verdicts], np.int8)
+    key = of_verdict[placements.index[rows]] if len(of_verdict) else np.zeros(len(rows), np.int8)
+    return np.where(trace.kernels.kind[rows] == WorkKind.KERNEL, key, _ROW["copy"]).astype(np.int8)
+
+
+def _device(trace: Trace, placements: Placements, ownership: Ownership, window: Window) -> Lane:
+    """What the device worked on, and between it what it waited for, in the window's steps."""
+    table, rows = trace.kernels, window.rows
+    start = table.start_ns[rows]
+    pauses, parts = accounting.waits(trace, placements, ownership, window, window.periods.instants())
+    keys = np.array([_ROW[category] for category, _ in parts], np.int8)  # type: ignore[index]
+    return _lane(
+        "Device", "device",
+        np.concatenate([start, pauses.start]),
+        np.concatenate([start + table.duration_ns[rows], pauses.end]),
+        np.concatenate([_keys(trace, placements, rows), keys]),
+        np.concatenate([rows, np.full(len(pauses), -1)]),
+    )  # fmt: skip
+
+
+def _streams(trace: Trace, placements: Placements, device: int, begin: int, end: int) -> list[Lane]:
+    """Each stream with its work, where the device has several that work."""
+    table = trace.kernels
+    near = (table.device == device) & (table.start_ns < end) & (table.start_ns + table.duration_ns > begin)
+    rows = np.flatnonzero(near)
+    streams = np.unique(table.stream[rows]).tolist()
+    if len(streams) < _CHUNK:
+        return []
+    made = []
+    for stream in streams:
+        own = rows[table.stream[rows] == stream]
+        start = table.start_ns[own]
+        name = trace.streams[stream].name if 0 <= stream < len(trace.streams) else f"Stream {stream}"
+        made.append(
+            _lane(name, "stream", start, start + table.duration_ns[own], _keys(trace, placements, own), own)
+        )
+    return made
+
+
+def _threads(trace: Trace, window: Window, whole: Intervals) -> list[Lane]:
+    """All threads of the host as one lane, then the busiest of them each."""
+    table = trace.host
+    start = table.start_ns - window.shift.ns
+    near = (start < whole.end[0]) & (start + table.duration_ns > whole.start[0])
+    near &= table.kind != HostKind.MARKER
+    busy: list[tuple[int, int, Lane]] = []
+    for thread in np.unique(table.thread[near]).tolist():
+        rows = np.flatnonzero(near & (table.thread == thread))
+        lane = _thread(trace.threads[thread], start[rows], table.duration_ns[rows], table.kind[rows], whole)
+        told = sum(_WEIGHT.get(KEYS[key], 0) for key in np.unique(lane.key).tolist())
+        busy.append((told, int((lane.end_ns - lane.start_ns).sum()), lane))
+    busy.sort(key=lambda item: (-item[0], -item[1]))
+    found = [lane for _, _, lane in busy[:MOST_THREADS] if len(lane.start_ns)]
+    rows = np.flatnonzero(near)
+    together = _thread("Host", start[rows], table.duration_ns[rows], table.kind[rows], whole, "host")
+    return [together, *found] if len(together.start_ns) else found
+
+
+_WEIGHT: dict[Key, int] = {"input": 4, "launch": 3, "compile": 2, "sync": 1}
+"""Threads that do what a device waits for come first."""
+
+
+def _thread(
+    name: str, start: Int64, duration: Int64, kind: Int8, whole: Intervals, of: LaneKind = "thread"
+) -> Lane:
+    taken, parts = EMPTY, list[tuple[Key, Intervals]]()
+    for key, kinds in _OF_HOST:
+        rows = np.isin(kind, kinds)
+        instants = union(start[rows], start[rows] + duration[rows])
+        instants = gaps(gaps(instants, whole), whole)  # cut to the window
+        free = gaps(taken, instants) if len(taken) else instants
+        if len(free):
+            parts.append((key, free))
+            taken = join(taken, free)
+    return _lane(
+        name, of,
+        _joined([part.start for _, part in parts]),
+        _joined([part.end for _, part in parts]),
+        _joined([np.full(len(part), _ROW[key]) for key, part in parts]).astype(np.int8),
+        np.full(sum(len(part) for _, part in parts), -1),
+    )  # fmt: skip
+
+
+def _joined(parts: Sequence[Int64]) -> Int64:
+    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+
+
+def _lane(name: str, kind: LaneKind, start: Int64, end: Int64, key: Int8, row: Int64) -> Lane:
+    order = np.argsort(start, kind="stable")
+    return Lane(name, kind, start[order], end[order], key[order], row[order])

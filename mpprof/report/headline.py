@@ -1,0 +1,180 @@
+"""What a reader takes in within ten seconds: one figure, one sentence of at most fifteen words.
+
+Both come from the report's `facts`, so that they name the cause and the target that every other place names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from mpprof.model.frozen import frozen
+from mpprof.report import content, words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+MOST_WORDS = 15
+PAYING_RATIO = content.PAYING_RATIO
+LOW_SHARE_RATIO = 0.5
+"""With less than half of its matrix time on matrix units a 16-bit run wants an explanation."""
+AS_GOOD_RATIO = 0.98
+"""From here on an observed speedup is the attainable one."""
+
+_WITHOUT_UNITS = ("MP801", "MP802")
+
+Kind = Literal["measured", "unlike", "not comparable", "float32", "cpu", "no trace", "window", "alone"]
+
+
+@frozen
+class Hero:
+    """`figure` with what it is `under` it. `estimated`: it was computed, not measured."""
+
+    kind: Kind
+    figure: str
+    under: str
+    estimated: bool = False
+
+
+def hero(document: doc.Report) -> Hero:
+    """Return the one figure for a run: its speedup against the attainable one where a comparable baseline was
+    measured, else the best that can be said without."""
+    kind, facts, speedup = kind_of(document), document["facts"], document["speedup"]
+    step = facts["step_ns"]
+    of_step = Hero(kind, words.duration(step), "a step") if step is not None else None
+    if kind == "unlike":
+        return Hero(kind, "No speedup", "the baseline is unlike")
+    if kind == "not comparable":
+        return of_step or Hero(kind, "No speedup", "see why below")
+    if kind == "measured" and facts["observed"] is not None:
+        under = f"of {words.speedup(facts['attainable'])} attainable"
+        if facts["attainable"] is None:
+            under = "over float32 on a CPU" if on_cpu(document) else "over float32; attainable not known"
+        return Hero(kind, words.speedup(facts["observed"]), under)
+    if kind == "float32" and speedup and (could := speedup.get("attainable")):
+        return Hero(
+            kind, words.speedups(could["low"], could["high"]), "attainable in 16 bits", estimated=True
+        )
+    share = document["tensor_core"]
+    if kind in ("alone", "window") and share and share["ratio"] is not None:
+        return Hero(
+            kind, words.percent(share["ratio"]), f"of matrix time on {content.matrix_units(document)}"
+        )
+    where = {
+        "cpu": "a step on a CPU",
+        "float32": "a step in float32",
+        "no trace": "a step; no trace tells why",
+    }
+    if of_step is None:
+        return Hero(
+            kind, "No trace" if kind == "no trace" else "No step", "nothing tells how long a step takes"
+        )
+    return Hero(kind, of_step.figure, where.get(kind, "a step"))
+
+
+def kind_of(document: doc.Report) -> Kind:
+    """Return what kind of answer a run allows."""
+    facts, speedup = document["facts"], document["speedup"]
+    if facts.get("unlike"):
+        return "unlike"
+    if speedup and speedup["baseline"] == "measured":
+        return "measured" if facts["observed"] is not None else "not comparable"
+    if "window" in document:
+        return "window"
+    if document["time"] is None:
+        return "no trace"
+    if on_cpu(document):
+        return "cpu"
+    computes = document["run"].get("computes_in")
+    wide = computes["kind"] == "float32" if computes else document["run"]["policy"] == "float32"
+    return "float32" if wide else "alone"
+
+
+def on_cpu(document: doc.Report) -> bool:
+    """Return whether the step that is split ran on a CPU."""
+    time = document["time"]
+    return time is not None and (
+        time["basis"] == "host" or "CPU" in (document["run"]["device"] or "").split()
+    )
+
+
+def headline(document: doc.Report) -> str:
+    """Return the first cause with its size, else what there is to say; at most fifteen words."""
+    kind, facts = kind_of(document), document["facts"]
+    if kind == "unlike":
+        what = [difference.partition(":")[0] for difference in facts.get("unlike", [])]
+        return _first_that_fits(
+            f"The two runs differ in {' and '.join(what[:2])}: no speedup of mixed precision.",
+            "The two runs differ in more than their precision: no speedup to state.",
+        )
+    step, first = facts["step_ns"], facts["causes"][0] if facts["causes"] else None
+    findings = {found["code"]: found for found in document["findings"]}
+    if first is not None:
+        found = findings[first["code"]]
+        title, gain = found["title"], first["gain_ns_per_step"]
+        if gain is not None and step and gain >= PAYING_RATIO * step:
+            return _first_that_fits(
+                f"{title}: {words.duration(gain)} of each {words.duration(step)} step.", f"{title}.", title
+            )
+        if not on_cpu(document):
+            size = next(
+                (e for e in found["evidence"] if e["unit"] == "ratio" and e["value"] is not None), None
+            )
+            sized = [f"{title}: {words.quantity(size['value'], 'ratio')}."] if size else []
+            return _first_that_fits(*sized, f"{title}.")
+    return _without_a_cause(document, kind)
+
+
+def _without_a_cause(document: doc.Report, kind: Kind) -> str:
+    facts, share = document["facts"], document["tensor_core"]
+    observed, attainable = facts["observed"], facts["attainable"]
+    if kind == "window":
+        return "No step can be told apart: all shares are of the whole profiler window."
+    if kind == "no trace":
+        return "No trace was recorded, so where the step goes is not known."
+    if on_cpu(document):
+        slower = " and emulates 16 bits" if observed is not None and observed < 1 else ""
+        return f"This run used a CPU, which has no Tensor Cores{slower}."
+    if kind == "not comparable":
+        return "The two runs cannot be compared."
+    could = document["speedup"].get("attainable") if document["speedup"] else None
+    if kind == "float32" and could and could["eligible_ratio"] is not None:
+        return (
+            f"Mixed precision is off; {words.percent(could['eligible_ratio'])} of device time could use it."
+        )
+    if kind == "float32" and (none := _no_units(document)):
+        return f"{none}."
+    if kind == "float32":
+        return "Mixed precision is off, and no cause of lost time was found."
+    if observed is not None and attainable is not None and observed >= AS_GOOD_RATIO * attainable:
+        return "This run is as fast as this card allows."
+    if share and share["ratio"] is not None and share["ratio"] < LOW_SHARE_RATIO:
+        units = content.matrix_units(document)
+        return f"Only {words.percent(share['ratio'])} of matrix time ran on {units}; nothing tells why."
+    if observed is not None and observed < 1:
+        return "Slower than float32, and no cause with a cost was found."
+    return "No cause of lost time was found."
+
+
+def _no_units(document: doc.Report) -> str | None:
+    """What is said of a card without matrix units."""
+    return next((found["title"] for found in document["findings"] if found["code"] in _WITHOUT_UNITS), None)
+
+
+def _first_that_fits(*texts: str) -> str:
+    """The first of at most fifteen words; else the last, cut there."""
+    fits = next((text for text in texts if len(text.split()) <= MOST_WORDS), None)
+    return fits or f"{' '.join(texts[-1].split()[: MOST_WORDS - 1])} …"
+
+
+def lost(document: doc.Report) -> str:
+    """Return how much of each step is lost against the attainable one, and how much of it causes explain;
+    empty where that is not known, or nothing is lost."""
+    facts = document["facts"]
+    step, attainable, unexplained = facts["step_ns"], facts["attainable_step_ns"], facts["unexplained_ns"]
+    if step is None or attainable is None or facts.get("unlike") or step - attainable < PAYING_RATIO * step:
+        return ""
+    said = f"{words.duration(step - attainable)} of each {words.duration(step)} step are lost"
+    if unexplained is None:
+        return f"{said}."
+    explained = min(1.0, max(0.0, 1.0 - unexplained / (step - attainable)))
+    return f"{said}; the causes below explain {words.percent(explained)} of that."

@@ -1,0 +1,78 @@
+"""What a later run takes less of what a cause had claimed: divided among causes, by layer, without the profiler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpprof.analysis.comparison.obtained import Side, obtained, scatter_ns
+from mpprof.model.account import Cell
+from mpprof.model.finding import ClaimedPart
+from tests.analysis.pieces import account_of, layer, model, run_of
+
+RUN = run_of("run", "float16", model("head"))
+
+
+def side(*cells: Cell, run: object = RUN, undistorted: float = 1.0) -> Side:
+    return Side(run, account_of(cells), undistorted)  # type: ignore[arg-type]
+
+
+def matmul(name: str, ns: float) -> Cell:
+    return Cell("matmul", ns, ns, 1.0, kernel="gemm", layer=name, phase="forward", family="gemm")
+
+
+def claim(category: str, ns: float, layer: str | None = None, phase: str = "other") -> ClaimedPart:
+    return ClaimedPart(category, phase, layer, None, ns)  # type: ignore[arg-type]
+
+
+def test_two_causes_of_one_wait_share_what_it_gave_as_they_claimed_it() -> None:
+    before, after = side(Cell("idle_launch", 8e6)), side(Cell("idle_launch", 0.0))
+    found = obtained(
+        {"MP302": [claim("idle_launch", 3e6)], "MP307": [claim("idle_launch", 1e6)]}, before, after
+    )
+    assert (found["MP302"].ns, found["MP307"].ns) == (pytest.approx(6e6), pytest.approx(2e6))
+
+
+def test_only_the_layer_that_was_claimed_counts_by_whatever_name_it_goes() -> None:
+    built_again = run_of("after", "float16", model("dense_2", "dense_3"))
+    before = side(
+        matmul("dense", 5e6), matmul("dense_1", 9e6), run=run_of("a", "float16", model("dense", "dense_1"))
+    )
+    after = side(matmul("dense_2", 2e6), matmul("dense_3", 1e6), run=built_again)
+    found = obtained({"MP104": [claim("matmul", 3e6, "dense", "forward")]}, before, after)
+    assert found["MP104"].ns == pytest.approx(3e6)
+
+
+def test_a_layer_that_the_later_run_has_not_is_not_judged() -> None:
+    other = run_of("after", "float16", model(layer("trunk")))
+    before, after = side(matmul("head", 5e6)), side(matmul("trunk", 1e6), run=other)
+    found = obtained({"MP104": [claim("matmul", 3e6, "head", "forward")]}, before, after)
+    assert found["MP104"].ns is None
+    assert "head has no counterpart" in (found["MP104"].reason or "")
+
+
+def test_what_the_profiler_adds_is_taken_off_the_wait_and_widens_the_interval() -> None:
+    before = side(Cell("idle_launch", 8e6), Cell("profiling", -2e6), matmul("head", 4e6))
+    after = side(Cell("idle_launch", 1e6), matmul("head", 4e6))
+    found = obtained({"MP302": [claim("idle_launch", 7e6)]}, before, after)["MP302"]
+    assert found.ns == pytest.approx(5e6)
+    assert found.profiler_ns == pytest.approx(2e6)
+
+
+def test_the_parts_of_a_distorted_window_are_taken_as_shares() -> None:
+    before = side(Cell("idle_launch", 8e6), Cell("profiling", -4e6), undistorted=0.5)
+    found = obtained({"MP302": [claim("idle_launch", 8e6)]}, before, side(Cell("idle_launch", 1e6)))["MP302"]
+    assert found.ns == pytest.approx(3e6)
+
+
+def test_a_part_that_grew_gave_less_than_nothing() -> None:
+    found = obtained({"MP503": [claim("cast", 1e6)]}, side(Cell("cast", 1e6)), side(Cell("cast", 3e6)))
+    assert found["MP503"].ns == pytest.approx(-2e6)
+
+
+def test_a_single_profiled_step_has_no_scatter() -> None:
+    one, many = side(Cell("cast", 1e6)), side(Cell("cast", 1e6))
+    assert scatter_ns(one, many) == 0.0
+    single = replace(one, account=replace(one.account, lengths_ns=(1e6,)))
+    assert scatter_ns(single, many) is None

@@ -1,0 +1,132 @@
+"""Out-of-memory errors of three frameworks, shortened: formats as in tensorflow/tensorflow#47820 and #3304,
+jax-ml/jax#13428 and pytorch/pytorch#16417; numbers of our own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mpprof.analysis.memory import out_of_memory
+from tests.cli.conftest import Mpprof, mpprof  # noqa: F401
+
+GIB, MIB = 1 << 30, 1 << 20
+LOG = "2021-03-15 17:16:5{}.3: {} tensorflow/core/common_runtime/bfc_allocator.cc:1039] {}"
+BFC = "\n".join(
+    LOG.format(at, letter, said)
+    for at, (letter, said) in enumerate(
+        (
+            ("W", "Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.50GiB (rounded to 1610612736)"
+                  "requested by op model/conv2d_3/Conv2D"),
+            ("I", "84 Chunks of size 512 totalling 42.0KiB"),
+            ("I", "12 Chunks of size 268435456 totalling 3.00GiB"),
+            ("I", "2 Chunks of size 536870912 totalling 1.00GiB"),
+            ("I", "Sum Total of in-use chunks: 4.00GiB"),
+            ("I", "Stats: \nLimit:                 4831838208\nInUse:                 4295010304\n"
+                  "MaxInUse:              4700000000\nNumAllocs:                   20717"),
+        )
+    )
+)  # fmt: skip
+KERAS = """
+tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[64,96,256,256]
+ and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc
+\t [[{{node model/conv2d_3/Conv2D}}]] [Op:__inference_train_function_10]
+"""
+XLA = """jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9663676416 bytes.
+BufferAssignment OOM Debugging.
+BufferAssignment stats:
+             parameter allocation:    1.00GiB
+              constant allocation:         0B
+        maybe_live_out allocation:  512.00MiB
+     preallocated temp allocation:    7.50GiB
+                 total allocation:    9.00GiB
+Peak buffers:
+\tBuffer 1:
+\t\tSize: 3.00GiB
+\t\tOperator: op_name="jit(train_step)/jit(main)/jvp(Net)/block/conv/conv_general_dilated" source_file="net.py" source_line=40
+\t\tXLA Label: custom-call
+\t\tShape: f32[64,128,128,768]
+\t\t==========================
+
+\tBuffer 2:
+\t\tSize: 64.00MiB
+\t\tEntry Parameter Subshape: bf16[4096,8192]
+\t\t==========================
+"""
+TORCH = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 24.00 GiB "
+    "of which 512.00 MiB is free. Including non-PyTorch memory, this process has 19.50 GiB memory in use. Of the "
+    "allocated memory 12.00 GiB is allocated by PyTorch, and 7.00 GiB is reserved by PyTorch but unallocated."
+)
+OLD_TORCH = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 6.00 GiB total capacity; 781.50 MiB already "
+    "allocated; 3.03 GiB free; 1.25 GiB reserved in total by PyTorch)"
+)
+
+
+def test_tensorflows_summary_and_error() -> None:
+    found = out_of_memory.read(BFC + KERAS)
+    assert found is not None
+    assert (found.framework, found.device, found.op) == ("tensorflow", "GPU_0_bfc", "model/conv2d_3/Conv2D")
+    assert (found.asked_bytes, found.limit_bytes, found.used_bytes) == (1610612736, 4831838208, 4295010304)
+    assert found.loose_bytes == 4831838208 - 4295010304
+    largest = found.filled[:3]
+    assert [(each.count, each.bytes) for each in largest] == [(12, 3 * GIB), (1, 1536 * MIB), (2, GIB)]
+    assert (largest[1].dtype, largest[1].shape) == ("float", "[64,96,256,256]")
+    advice = out_of_memory.advise(found)
+    assert [each.cause for each in advice] == ["batch", "precision"]
+    assert "at most 73 %" in advice[0].text
+
+
+def test_tensorflows_error_alone() -> None:
+    found = out_of_memory.read(KERAS)
+    assert found is not None
+    assert (found.asked_bytes, found.limit_bytes) == (64 * 96 * 256 * 256 * 4, None)
+
+
+def test_xlas_list_of_buffers() -> None:
+    found = out_of_memory.read(XLA)
+    assert found is not None
+    assert (found.framework, found.asked_bytes) == ("xla", 9 * GIB)
+    assert found.parts == {"arguments": GIB, "outputs": 512 * MIB, "temporaries": 7680 * MIB}
+    assert [(each.dtype, each.shape, each.bytes) for each in found.filled] == [
+        ("f32", "[64,128,128,768]", 3 * GIB), ("bf16", "[4096,8192]", 64 * MIB),
+    ]  # fmt: skip
+    assert found.filled[0].name.endswith("conv_general_dilated")
+    assert found.filled[1].name == "argument of the step"
+
+
+def test_pytorchs_message_in_both_wordings() -> None:
+    found = out_of_memory.read(TORCH)
+    assert found is not None
+    assert (found.asked_bytes, found.limit_bytes, found.used_bytes) == (2 * GIB, 24 * GIB, 12 * GIB)
+    assert (found.loose_bytes, found.others_bytes, found.device) == (7 * GIB, 4 * GIB, "GPU 1")
+    assert [each.cause for each in out_of_memory.advise(found)] == ["fragmentation", "other processes"]
+    old = out_of_memory.read(OLD_TORCH)
+    assert old is not None
+    assert (old.limit_bytes, old.used_bytes) == (6 * GIB, round(781.5 * MIB))
+    assert old.loose_bytes == 1280 * MIB - round(781.5 * MIB)
+
+
+def test_a_tensor_larger_than_the_card_needs_another_shape() -> None:
+    found = out_of_memory.read(TORCH.replace("allocate 2.00 GiB", "allocate 55.57 GiB"))
+    assert found is not None
+    assert next(each.cause for each in out_of_memory.advise(found)) == "too large"
+
+
+@pytest.mark.parametrize("text", ["", "Epoch 1/10", "MemoryError", "CUDA out of memory. Tried to allocate"])
+def test_other_texts_are_none(text: str) -> None:
+    assert out_of_memory.read(text) is None
+
+
+def test_the_command_reads_a_text(mpprof: Mpprof, tmp_path: Path) -> None:  # noqa: F811
+    log = tmp_path / "train.log"
+    log.write_text("Epoch 1/10\n" + BFC + KERAS)
+    done = mpprof("memory", log)
+    assert done.code == 0
+    assert done.out.startswith("1.50 GiB did not fit on GPU_0_bfc, asked for by model/conv2d_3/Conv2D\n")
+    assert 'set_dtype_policy("mixed_float16")' in done.out
+    assert json.loads(mpprof("memory", log, "--format", "json").out)["asked_bytes"] == 1610612736
+    log.write_text("Epoch 1/10")
+    assert mpprof("memory", log).code == 2

@@ -1,0 +1,169 @@
+"""Why: every number on it is one of the report's, and all of them rank and count alike."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpprof_dashboards import choice as choices
+from mpprof_dashboards.components.remedies import combinations, remedies
+from mpprof_dashboards.export import render
+from mpprof_dashboards.pages import why
+
+from mpprof.api.source import LogDirectory
+from mpprof.report import words
+from mpprof.report.content import time_doubt
+from mpprof.report.headline import MOST_WORDS, headline, hero
+from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
+from tests.dashboards.test_compare_page import texts
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
+
+
+@lru_cache
+def source() -> LogDirectory:
+    return LogDirectory(SAMPLES)
+
+
+@lru_cache
+def report(name: str) -> Any:
+    return source().report(name, choices.default_baseline(name, source().entries()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_headline_is_short_and_names_the_first_cause(name: str) -> None:
+    document = report(name)
+    said = headline(document)
+    assert len(said.split()) <= MOST_WORDS
+    causes = document["facts"]["causes"]
+    if causes and hero(document).kind not in ("cpu", "unlike") and "CPU" not in said:
+        first = next(found for found in document["findings"] if found["code"] == causes[0]["code"])
+        assert said.startswith(first["title"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bars_plan_and_headline_name_the_same_first_cause_and_add_up(name: str) -> None:
+    document = report(name)
+    facts = document["facts"]
+    rows = {row.key: row for row in why.cause_rows(document, "")}
+    bars = [key for key in rows if key.startswith("MP")]
+    planned = [row["code"] for row in document["whatif"]["order"]]
+    assert bars == [code for code in planned if code in bars]
+    if not bars:
+        return
+    gains = {cause["code"]: cause["gain_ns_per_step"] for cause in facts["causes"]}
+    assert {code: -rows[code].length_ns for code in bars} == {code: gains[code] for code in bars}
+    rest = rows["rest"].length_ns if "rest" in rows else 0.0
+    left = facts["step_ns"] + sum(rows[code].length_ns for code in bars) + rest
+    assert left == pytest.approx(facts["after_remedies_ns"], rel=0.006)
+    solid = sum(-rows[code].length_ns - rows[code].tail_ns for code in bars)
+    if facts["attainable_step_ns"] is not None:
+        lost = facts["step_ns"] - facts["attainable_step_ns"]
+        unexplained = -rows["unexplained"].length_ns if "unexplained" in rows else 0.0
+        assert solid + unexplained == pytest.approx(lost, abs=0.012 * facts["step_ns"])
+
+
+def test_there_is_one_target_on_the_page() -> None:
+    document = report("v100-input-bound-mixed-float16")
+    text = texts(why.content(document, query="?x"))
+    attainable = words.speedup(document["facts"]["attainable"])
+    assert f"of {attainable} attainable" in text
+    speedup = document["speedup"]
+    others = {words.speedup(speedup[key]) for key in ("expected", "ceiling") if speedup[key]} - {attainable}
+    shown = texts(why._hero(document, None, "", None)) + texts(why._causes(document, ""))
+    assert not [other for other in others if other in shown]
+
+
+def test_the_hero_of_every_kind_of_run() -> None:
+    kinds = {name: hero(report(name)).kind for name in NAMES}
+    assert kinds["v100-input-bound-mixed-float16"] == "measured"
+    assert kinds["v100-float32-island"] == "alone"
+    assert kinds["v100-convnet-float32"] == "float32"
+    assert kinds["recorded-cpu-float32"] == "cpu"
+    assert hero(live_document()).kind == hero(empty_document()).kind == "no trace"
+    shown = hero(report("v100-input-bound-mixed-float16"))
+    assert (shown.figure, shown.under) == ("1.01x", "of 1.74x attainable")
+    assert hero(report("v100-float32-island")).figure == "10.1 %"
+    assert hero(report("v100-convnet-float32")).estimated
+
+
+def test_an_unlike_baseline_takes_the_place_of_the_speedup() -> None:
+    document = source().report("v100-convnet-mixed-float16", "a100-tf32-baseline-float32")
+    assert hero(document).figure == "No speedup"
+    shown = texts(why._hero(document, "a100-tf32-baseline-float32", "", None))
+    assert "unlike" in shown
+    assert words.speedup(document["facts"]["observed"] or 99.0) not in shown
+    assert "differ in device" in headline(document)
+    keys = [row.key for row in why.cause_rows(document, "")]
+    assert "baseline" not in keys
+    assert "attainable" not in keys
+
+
+def test_few_matrix_work_on_tensor_cores_is_never_called_fine() -> None:
+    document = mixed_document(baseline=False)
+    document["facts"]["causes"] = []
+    document["tensor_core"]["ratio"] = 0.31
+    assert headline(document).startswith("Only 31.0 % of matrix time ran on Tensor Cores")
+    document["tensor_core"]["ratio"] = 0.97
+    assert headline(document) == "No cause of lost time was found."
+
+
+def test_with_skipped_updates_the_speedup_per_applied_update_stands_beside_the_other() -> None:
+    document = mixed_document()
+    document["facts"]["observed_per_update"] = document["facts"]["observed"] * 0.97
+    assert "1.04x per applied update" in texts(why._hero(document, None, "", None))
+    document["facts"]["observed_per_update"] = document["facts"]["observed"]
+    assert "per applied update" not in texts(why._hero(document, None, "", None))
+
+
+def test_shares_of_a_distorted_window_are_of_the_profiled_step() -> None:
+    document = report("recorded-cpu-mixed-float16")
+    assert "unlike" in document["time"]
+    rows = why.account_rows(document["time"])
+    assert "profiling" not in [row.key for row in rows]
+    assert sum(row.length_ns for row in rows[:-1]) == pytest.approx(rows[-1].length_ns)
+    assert max(row.length_ns for row in rows[:-1]) < rows[-1].length_ns
+    assert rows[-1].name == "Profiled step"
+    assert time_doubt(document["time"]) in texts(why._time(document))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_account_adds_up(name: str) -> None:
+    time = report(name)["time"]
+    rows = why.account_rows(time)
+    assert sum(row.length_ns for row in rows[:-1]) == pytest.approx(rows[-1].length_ns, abs=1.0)
+
+
+def test_every_subset_of_remedies_comes_with_the_page() -> None:
+    document = report("v100-input-bound-mixed-float16")
+    steps = document["whatif"]["subsets_ns"]
+    order = document["whatif"]["order"]
+    assert len(steps) == 2 ** len(order)
+    assert steps[0] == document["facts"]["step_ns"]
+    for at, row in enumerate(order):
+        assert steps[(2 << at) - 1] == pytest.approx(row["step_ns"])
+    shown = combinations(document)
+    assert [each["ns"] for each in shown] == steps
+    assert shown[-1]["total"].startswith("48.0 ms → 15.2 ms · 3.20x")
+    assert steps[2] == pytest.approx(steps[0] - order[1]["gain_ns"])
+    assert "data-combinations" in render(remedies(document, ""))
+
+
+def test_sentences_without_sense_are_gone() -> None:
+    assert words.speedups(1.141, 1.144) == "1.14x"
+    assert words.speedups(1.1, 1.3) == "1.10x to 1.30x"
+    assert words.saved(-2.24 * 2**30) == "2.24 GiB more than the baseline"
+    assert words.saved(0) == "as much as the baseline"
+    assert words.saved(2**30) == "1.00 GiB less than the baseline"
+    assert words.saved(None) == words.NOT_KNOWN
+
+
+def test_nothing_known_is_still_a_page_without_an_empty_box() -> None:
+    for document in (empty_document(), live_document(), cpu_document()):
+        for baseline in (None, "x"):
+            shown = [part for part in why.content(document, baseline=baseline, query="?run=x") if part]
+            assert texts(shown).strip()
+    assert why.cause_rows(empty_document(), "") == []

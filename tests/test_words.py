@@ -1,0 +1,110 @@
+"""What a user can read is plain English with the field's terms: a few turns that must not come back.
+
+Read are all texts of both packages that are sentences (messages, help, findings, remedies, pages), the docstrings that
+are shown (manual pages of the rules, help of the commands, public names), and the documents in Markdown."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mpprof
+from mpprof.cli import COMMANDS
+from mpprof.diagnosis import rules
+
+ROOT = Path(__file__).parents[1]
+
+BANNED = {
+    # "is no trace": say "is not a trace". "There is no trace" and "is no faster" are plain.
+    r"(?<!there )\b(?:is|are|was|were) (?:also |still )?no (?!longer\b|more\b|less\b|\w+er\b)": "is not a",
+    r"(?<!there )\b(?:is|are) none\b(?! of)": "is not a",
+    r"\bof no (?:step|run|use to|fit)\b": "before the first step, outside any run",
+    r"\bnobody knows\b|\bwho knows\b": "not known",
+    r"\bneither\b[^.;:]* nor\b[^.;:]* (?:are|is) there\b": "has neither ... nor",
+    r"\bleads from one\b|\bwithout end\b": "redirect loop, endless",
+    r"\bpassed over\b": "skipped",
+    r"\b(?:is|are|was|were) told\b|\btells of\b": "reported, stated",
+    r"\bwish(?:ed|es)?\b": "request",
+    r"(?<!be )\bsaid (?:of|so)\b|\bis said\b|\bare said\b": "stated, reported",
+    r"\blament|\bflavour|\bsalvag|\bawaited\b": "plain words",
+    r"\b(?:shelf|wing|wings|doorway|voice|drawer)\b": "the name of the package",
+    r"\bdispatch(?:es)? alike\b|\bthe short way\b|\ba call like any other\b": "the fast path",
+    r"\bthereby\b|\bthereof\b|\bwhereof\b|\bwherein\b|\bhitherto\b|\blikewise\b": "plain words",
+    r"\b(?:AMD|ROCm|MI\d{3}\w?)'?s? Tensor Cores?|Tensor Cores? (?:of|on) (?:an? )?(?:AMD|ROCm|MI\d{3})": "matrix core",
+}
+"""By pattern: what to write."""
+
+
+def sentences(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, text) of the strings of a module that hold a space, but for docstrings; `{}` for values."""
+    tree = ast.parse(path.read_text())
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            skipped.add(id(node.value))  # a docstring, of a name or a constant
+        elif isinstance(node, ast.Subscript):
+            skipped |= {
+                id(part) for part in ast.walk(node.slice) if "Annotated" not in ast.unparse(node.value)
+            }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skipped |= {id(part) for part in node.values}
+            text = "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            text = node.value
+        else:
+            continue
+        if " " in text.strip():
+            yield f"{path.relative_to(ROOT)}:{node.lineno}", " ".join(text.split())
+
+
+def shown_docstrings() -> Iterator[tuple[str, str]]:
+    """Manual pages of the rules, help of the commands, and public names with their public methods."""
+    for rule in rules.ALL:
+        yield f"mpprof explain {rule.CODE}", rule.__doc__ or ""
+    for command in COMMANDS:
+        yield f"mpprof {command.name} --help", command.__doc__ or ""
+    for name in mpprof.__all__:
+        value = getattr(mpprof, name)
+        yield f"mpprof.{name}", inspect.getdoc(value) or ""
+        for member, method in inspect.getmembers(value, inspect.isfunction) if inspect.isclass(value) else ():
+            if not member.startswith("_"):
+                yield f"mpprof.{name}.{member}", inspect.getdoc(method) or ""
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        prose = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+        for paragraph in re.split(r"\n\s*\n|\n(?=[-*|#] ?)", prose):
+            yield str(path.relative_to(ROOT)), " ".join(paragraph.split())
+
+
+def texts() -> list[tuple[str, str]]:
+    code = [
+        path
+        for folder in ("mpprof", "dashboards/mpprof_dashboards")
+        for path in ROOT.joinpath(folder).rglob("*.py")
+    ]
+    found = [each for path in sorted(code) for each in sentences(path)]
+    return [*found, *((place, " ".join(text.split())) for place, text in shown_docstrings()), *documents()]
+
+
+TEXTS = texts()
+
+
+def test_messages_pages_and_documents_are_found() -> None:
+    places = {place.partition(":")[0] for place, _ in TEXTS}
+    assert {"README.md", "docs/ARCHITECTURE.md", "mpprof explain MP401", "mpprof report --help"} <= places
+    assert {"mpprof.load", "mpprof.MPProfilerCallback", "mpprof/cli/report.py"} <= places
+    assert len(TEXTS) > 2000
+
+
+@pytest.mark.parametrize("pattern", BANNED)
+def test_turns_that_have_to_be_read_twice_are_not_used(pattern: str) -> None:
+    found = [f"{place}: {text}" for place, text in TEXTS if re.search(pattern, text, re.IGNORECASE)]
+    assert not found, f"write: {BANNED[pattern]}\n" + "\n".join(found)
