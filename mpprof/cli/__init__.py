@@ -19,6 +19,7 @@ from mpprof._version import __version__
 from mpprof.cli import output
 from mpprof.cli.audit import Audit
 from mpprof.cli.bundle import Bundle
+from mpprof.cli.check import Check
 from mpprof.cli.classify import Classify
 from mpprof.cli.compare import Compare
 from mpprof.cli.counters import Counters
@@ -54,6 +55,7 @@ COMMANDS: tuple[Command, ...] = (
     Ls(),
     Report(),
     Compare(),
+    Check(),
     Ops(),
     Kernels(),
     Layers(),

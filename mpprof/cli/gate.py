@@ -28,12 +28,17 @@ def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         help="fail on these findings: codes (MP104), names (float32-island), or severities, each of which "
         "stands for the worse ones too (error, warning, info); of two runs also diverged-loss",
     )
-    group.add_argument(
+    add_allow_unable(group)
+    return group
+
+
+def add_allow_unable(parser: argparse._ActionsContainer) -> None:
+    """`--allow-unable`."""
+    parser.add_argument(
         "--allow-unable",
         action="store_true",
         help="a check that cannot be judged passes; without it, it fails by name",
     )
-    return group
 
 
 def add_min_speedup(group: argparse._ArgumentGroup) -> None:

@@ -30,7 +30,8 @@ class Outcome:
 
     check: str
     verdict: Literal["passed", "failed", "unable"]
-    text: str  # one sentence with the run's name and the figures
+    text: str  # one sentence with the figures
+    cause: str | None = None  # the code of the finding that it is about
 
 
 @frozen
@@ -87,10 +88,10 @@ def of_findings(report: doc.Report, wanted: Forbidden) -> Iterator[Outcome]:
             says = finding["summary"] or finding["title"]
             cause = f"{finding['code']} {finding['slug']} ({finding['severity']})"
             check = finding["code"] if named else str(wanted.severity)
-            yield Outcome(check, "failed", f"{run} has {cause}: {says}")
+            yield Outcome(check, "failed", f"{run} has {cause}: {says}", finding["code"])
     for unable in report["unable"]:
         if (code := unable["code"]) in wanted.codes:
-            yield Outcome(code, "unable", f"{run}: cannot be judged: {unable['reason']}")
+            yield Outcome(code, "unable", f"{run}: cannot be judged: {unable['reason']}", code)
 
 
 def of_losses(comparison: doc.Comparison, wanted: Forbidden) -> Iterator[Outcome]:
