@@ -26,6 +26,7 @@ from mpprof.cli.demo import Demo
 from mpprof.cli.doctor import Doctor
 from mpprof.cli.explain import Explain
 from mpprof.cli.forecast import Forecast
+from mpprof.cli.ls import Ls
 from mpprof.cli.memory import Memory
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
@@ -50,6 +51,7 @@ class Command(Protocol):
 COMMANDS: tuple[Command, ...] = (
     Demo(),
     Serve(),
+    Ls(),
     Report(),
     Compare(),
     Ops(),

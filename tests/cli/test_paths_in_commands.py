@@ -53,6 +53,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
         (MIXED.name, "--format", "json"), ("lone.xplane.pb", "--format", "json"), (MIXED.name, "--format", "markdown"),
         (FLOAT32.name, "--format", "html"),
     ),
+    "ls": ((".",), ("missing",)),
     "compare": (("a", "b"), (FLOAT32.name, MIXED.name), ("lone.xplane.pb", MIXED.name, "--format", "json")),
     **dict.fromkeys(("ops", "kernels", "layers", "memory"), ((MIXED.name,), ("missing",))),
     "classify": (),  # it takes no path
@@ -60,6 +61,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
     "verify": (("--run", "lone.xplane.pb", "--", "true"),),
     "explain": (),
     "audit": (("missing.keras",), ("not a bundle.zip",)),  # one that names a class: see test_saved_model
+    "forecast": (("missing.keras", "--card", "t4"),),
     "doctor": (),
     "bundle": ((MIXED.name, "-o", "mine.zip"), ("missing",)),
 }  # fmt: skip
