@@ -22,6 +22,8 @@ RUN, BASELINE = str(SAMPLES / "v100-convnet-mixed-float16"), str(SAMPLES / "v100
 
 LINES: dict[str, tuple[list[str], int, str]] = {
     "report": ([RUN, "--baseline", BASELINE], 0, "Tensor Core"),
+    "ls": ([str(SAMPLES)], 0, "mixed_float16"),
+    "check": ([RUN, "--bounds", "nowhere.toml"], 2, "nowhere.toml"),
     "compare": ([BASELINE, RUN], 0, "1."),
     "ops": ([RUN], 0, "tensor_core"),
     "kernels": ([RUN], 0, "tensor_core"),

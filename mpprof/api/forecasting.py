@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mpprof.errors import NotFoundError, UsageError
+from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.forecasts import compiling, judging, targets
 from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
 from mpprof.forecasts.judging import Compiled
-from mpprof.model.forecast import CardForecast, Forecast
+from mpprof.model.forecast import CardForecast, Forecast, NotCompiled
 
 POLICIES = ("float32", "mixed_float16")
 BATCH_SIZE = 32
@@ -41,32 +41,45 @@ def forecast(
         time_limit_s: for each card and policy.
         progress: is called with each phase.
 
-    Returns a `Forecast`; print it. Raises `UsageError`, `NotFoundError` (an unknown card, with the nearest
-    names) and `UnableError` (a crash of the compiler, or the time limit).
+    Returns a `Forecast`; print it. A card and policy that XLA does not compile (it refuses the program,
+    crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises `UsageError`,
+    `NotFoundError` (an unknown card, with the nearest names), and `UnableError` where none was compiled.
     """
     wanted = [targets.card(name) for name in dict.fromkeys(cards)]
     if not wanted:
         raise UsageError("no card was named", next='Name one or more: cards=["h100", "a100"]')
     if batch_size < 1:
         raise UsageError(f"a batch of {batch_size} examples")
+    if not time_limit_s > 0:
+        raise UsageError(f"a time limit of {time_limit_s:g} s", next="Give --time-limit seconds above zero")
     named = tuple(dict.fromkeys(("float32", *policies)))
     with tempfile.TemporaryDirectory(prefix="mpprof-forecast-") as folder:
         path = _as_path(model, Path(folder))
         runs: list[CardForecast] = []
         versions: dict[str, str] = {}
+        failed: list[NotCompiled] = []
+        first: UnableError | None = None
         for card in wanted:
             float32: Compiled | None = None
             for policy in named:
-                done = compiling.compiled(
-                    path, card, policy, batch_size,
-                    input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
-                    progress=_about(f"{card.name}, {policy}", progress),
-                )  # fmt: skip
+                try:
+                    done = compiling.compiled(
+                        path, card, policy, batch_size,
+                        input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
+                        progress=_about(f"{card.name}, {policy}", progress),
+                    )  # fmt: skip
+                except UnableError as error:
+                    first = first or error
+                    reason = error.what.removeprefix(f"{card.name}, {policy}: ")
+                    failed.append(NotCompiled(card.name, policy, reason))
+                    continue
                 float32 = done if policy == "float32" else float32
                 facts = _model_facts(done)
                 runs.append(judging.card_forecast(done, card, facts, float32))
                 versions = dict(done.result["versions"])
-    return Forecast(_name(model), tuple(runs), versions)
+    if first is not None and not runs:
+        raise first
+    return Forecast(_name(model), tuple(runs), versions, tuple(failed))
 
 
 def _about(what: str, progress: Progress) -> Progress:

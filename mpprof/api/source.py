@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,10 +15,11 @@ from mpprof.api import timeline as timelines
 from mpprof.api import workflows
 from mpprof.errors import MpprofError, NotFoundError
 from mpprof.model.run import Run
-from mpprof.model.source import STOPPED_AFTER_S, RunEntry, RunState
+from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
 from mpprof.runs.loading import closed_beside, lone_beside
+from mpprof.runs.state import state_of
 from mpprof.traces import formats
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
             written_unix_ns=written_ns,
         )  # fmt: skip
     facts, fit = read.facts, read.last_fit
-    state = None if facts is None else _state(read, written_ns, elsewhere=elsewhere)
+    state = state_of(read, now_unix_ns=time_ns(), elsewhere=elsewhere)
     devices = facts.devices if facts else ()
     device = next((each for each in devices if each.kind != "cpu"), next(iter(devices), None))
     return RunEntry(
@@ -214,15 +214,6 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
         batch_size=fit.batch_size if fit else None,
         parameters=facts.model.parameters if facts and facts.model else None,
     )
-
-
-def _state(run: Run, written_unix_ns: int | None, *, elsewhere: bool) -> RunState:
-    if run.finished:
-        return "ended"
-    if elsewhere:
-        return "unfinished"
-    idle_s = (time_ns() - written_unix_ns) / 1e9 if written_unix_ns is not None else math.inf
-    return "stopped" if idle_s > STOPPED_AFTER_S else "running"
 
 
 def _no_trace(run: Run) -> str | None:

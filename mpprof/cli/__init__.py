@@ -19,6 +19,7 @@ from mpprof._version import __version__
 from mpprof.cli import output
 from mpprof.cli.audit import Audit
 from mpprof.cli.bundle import Bundle
+from mpprof.cli.check import Check
 from mpprof.cli.classify import Classify
 from mpprof.cli.compare import Compare
 from mpprof.cli.counters import Counters
@@ -26,6 +27,7 @@ from mpprof.cli.demo import Demo
 from mpprof.cli.doctor import Doctor
 from mpprof.cli.explain import Explain
 from mpprof.cli.forecast import Forecast
+from mpprof.cli.ls import Ls
 from mpprof.cli.memory import Memory
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
@@ -50,8 +52,10 @@ class Command(Protocol):
 COMMANDS: tuple[Command, ...] = (
     Demo(),
     Serve(),
+    Ls(),
     Report(),
     Compare(),
+    Check(),
     Ops(),
     Kernels(),
     Layers(),

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpprof.cli import output, paths
+from mpprof.cli import gate, output, paths
 from mpprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ class Compare:
         paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
+        gate.add_min_speedup(gate.add_fail_on(parser))
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import ladder, workflows
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
+        wanted = gate.forbidden(args, compared=True)
         with ExitStack() as stack:
             given = (args.baseline, *args.runs)
             folders = [stack.enter_context(paths.opened(args, path)) for path in given]
@@ -52,7 +54,7 @@ class Compare:
             for folder, path in zip(folders, given, strict=True):
                 document = paths.renamed(document, folder, path)
         output.write(_written(document, args), args.output, force=args.force)
-        return 0
+        return gate.of_comparison(args, document, wanted)
 
 
 def _written(document: Comparison, args: argparse.Namespace) -> str:

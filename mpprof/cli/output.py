@@ -7,7 +7,6 @@ import errno
 import os
 import sys
 from pathlib import Path
-from typing import TextIO
 
 from mpprof.errors import MpprofError, UsageError
 from mpprof.report import words
@@ -86,11 +85,11 @@ def _umask() -> int:
     return mask
 
 
-def width(stream: TextIO | None = None) -> int:
-    """Columns of the terminal (COLUMNS counts), from 68 to 120; 100 where there is none."""
+def width(without_terminal: int = WIDTH_WITHOUT_TERMINAL) -> int:
+    """Columns of the terminal (COLUMNS counts), from 68 to 120; `without_terminal` where there is none."""
     import shutil  # not needed where nothing is printed
 
-    return max(68, min(120, shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns))
+    return max(68, min(120, shutil.get_terminal_size((without_terminal, 24)).columns))
 
 
 def color(args: argparse.Namespace) -> bool:

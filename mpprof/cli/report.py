@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpprof.cli import output, paths
+from mpprof.cli import gate, output, paths
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -34,12 +34,14 @@ class Report:
         paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
+        gate.add_fail_on(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import workflows
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
+        wanted = gate.forbidden(args)
         with ExitStack() as stack:
             path = stack.enter_context(paths.opened(args, args.path))
             run = paths.load(args, path, args.run_id)
@@ -50,7 +52,7 @@ class Report:
             document = documents.document(workflows.diagnose(run, baseline, strict=args.strict))
             document = paths.renamed(document, path, args.path)
             output.write(_written(document, args, run.steps), args.output, force=args.force)
-        return 0
+        return gate.of_report(args, document, wanted)
 
 
 def _written(document: doc.Report, args: argparse.Namespace, steps: StepTable | None) -> str:

@@ -34,10 +34,19 @@ def explain(cause: str) -> str:
 
     Raises NotFoundError, naming the nearest causes, for anything else.
     """
+    return page(_rule_of(cause))
+
+
+def code_of(cause: str) -> str:
+    """Return the code of a cause that is given as to `explain`, whose error it raises."""
+    return _rule_of(cause).CODE
+
+
+def _rule_of(cause: str) -> Rule:
     wanted = cause.strip().lower()
     for rule in rules.ALL:
         if wanted in (rule.CODE.lower(), rule.SLUG, f"{rule.CODE} {rule.SLUG}".lower()):
-            return page(rule)
+            return rule
     hint = " or ".join(f"{rule.CODE} {rule.SLUG}" for rule in _nearest(wanted))
     raise NotFoundError(
         f"no cause is called {cause!r}",

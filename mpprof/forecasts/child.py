@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -37,14 +38,16 @@ _CUDNN = 91000
 
 
 class Mendable(Exception):
-    """What the one who asked can mend; `next` says how."""
+    """What the one who asked can mend; `next` says how. `unable`: nothing about the question is wrong, this
+    card or this machine cannot answer it."""
 
-    def __init__(self, what: str, next: str = "") -> None:
+    def __init__(self, what: str, next: str = "", *, unable: bool = False) -> None:
         super().__init__(what)
-        self.next = next
+        self.next, self.unable = next, unable
 
 
 def main(request_path: str, out: str) -> int:
+    _end_with_parent()
     folder = Path(out)
     request = json.loads(Path(request_path).read_text())
     dump = folder / "dump"
@@ -58,10 +61,22 @@ def main(request_path: str, out: str) -> int:
     try:
         result = _forecast(request, folder, dump)
     except Mendable as error:
-        (folder / "error.json").write_text(json.dumps({"what": str(error), "next": error.next}))
+        stated = {"what": str(error), "next": error.next, "unable": error.unable}
+        (folder / "error.json").write_text(json.dumps(stated))
         return 3
     (folder / "result.json").write_text(json.dumps(result))
     return 0
+
+
+def _end_with_parent() -> None:
+    """Linux ends this process when the one that asks is ended without a chance to end it."""
+    with contextlib.suppress(OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def _forecast(request: dict[str, Any], folder: Path, dump: Path) -> dict[str, Any]:
@@ -188,13 +203,19 @@ def _version(text: str) -> tuple[int, ...]:
 
 def _model(keras: Any, request: dict[str, Any]) -> Any:
     """The compiled model under the policy of the request."""
-    keras.config.set_dtype_policy(request["policy"])
+    try:
+        keras.config.set_dtype_policy(request["policy"])
+    except ValueError as error:
+        raise Mendable(
+            f"{request['policy']!r} is not a dtype policy of Keras",
+            "Take float32, mixed_float16, mixed_bfloat16, float16 or bfloat16",
+        ) from error
     keras.utils.set_random_seed(0)
     with _without_drawing(keras):
         model = _called(request) if request["function"] else _loaded(keras, request)
     if not hasattr(model, "train_step"):
         raise Mendable(
-            f"{request['model']} gave a {type(model).__name__}, which is not a Keras model",
+            f"{request['model']} returned {type(model).__name__}, which is not a Keras model",
             "Return a compiled keras.Model",
         )
     if getattr(model, "optimizer", None) is None:
@@ -235,14 +256,15 @@ def _called(request: dict[str, Any]) -> Any:
         found: Any = importlib.import_module(module_name)
         for part in function.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except (Exception, SystemExit) as error:
         raise Mendable(
-            f"{request['model']} cannot be imported: {_first_line(error)}",
+            f"{request['model']} cannot be imported: {_named(error)}",
             "Give module:function, importable from this directory",
         ) from error
     try:
         return found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        _refuse_if_out_of_memory(error)
         raise Mendable(
             f"{request['model']}() failed on Keras' JAX backend: {_named(error)}",
             "forecast compiles with XLA through JAX: the model must build with KERAS_BACKEND=jax",
@@ -258,7 +280,8 @@ def _loaded(keras: Any, request: dict[str, Any]) -> Any:
     try:
         saved = load_model(request["model"], request["imports"])
     except MpprofError as error:
-        raise Mendable(error.what, error.next) from error
+        where = "" if request["model"] in error.what else f"{request['model']}: "
+        raise Mendable(f"{where}{error.what}", error.next) from error
     settings = saved.get_compile_config() if saved.optimizer is not None else None
     if settings is None:
         return saved
@@ -357,18 +380,20 @@ def _targets(jax: Any, model: Any, predicted: Any) -> Any:
 
 def _lowered(jax: Any, model: Any, inputs: Any, outputs: Any, device: Any) -> Any:
     """The train step with optimizer and loss scaling, lowered for the card."""
+    import numpy as np
     from jax.sharding import SingleDeviceSharding
 
     there = SingleDeviceSharding(device)
 
-    def zeros(spec: Any) -> Any:
-        return jax.numpy.zeros(spec.shape, spec.dtype)
+    def example(spec: Any) -> Any:
+        """A batch that takes no memory: only its shape and type are looked at."""
+        return np.broadcast_to(np.zeros((), spec.dtype), spec.shape)
 
     def place(spec: Any) -> Any:
         return jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=there)
 
     try:
-        model._symbolic_build(data_batch=jax.tree_util.tree_map(zeros, (inputs, outputs)))
+        model._symbolic_build(data_batch=jax.tree_util.tree_map(example, (inputs, outputs)))
         groups = (
             model.trainable_variables,
             model.non_trainable_variables,
@@ -383,9 +408,8 @@ def _lowered(jax: Any, model: Any, inputs: Any, outputs: Any, device: Any) -> An
 
         traced = jax.jit(train_step, donate_argnums=0).trace(state, data)
         return traced.lower(lowering_platforms=("cuda",))
-    except (Mendable, KeyboardInterrupt, MemoryError):
-        raise
     except Exception as error:
+        _refuse_if_out_of_memory(error)
         raise Mendable(
             f"the train step cannot be traced on JAX: {_named(error)}",
             "forecast compiles with XLA through JAX: the model must train with KERAS_BACKEND=jax",
@@ -471,7 +495,17 @@ def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> 
     try:
         compiled = lowered.compile(compiler_options=options) if options else lowered.compile()
     except Exception as error:
-        raise Mendable(f"XLA cannot compile the train step for this card: {_first_line(error)}") from error
+        _refuse_if_out_of_memory(error)
+        if "ptxas" in str(error):
+            raise Mendable(
+                f"XLA found no assembler for this card: {_first_line(error)}",
+                "pip install nvidia-cuda-nvcc-cu12, which the extra mpprof[forecast] brings",
+            ) from error
+        raise Mendable(
+            f"XLA cannot compile this train step: {_first_line(error)}",
+            "Take another policy or card: it would not compile there either",
+            unable=True,
+        ) from error
     took = time.perf_counter_ns() - started
     module = compiled.runtime_executable().hlo_modules()[0]
     path.write_bytes(_hlo_proto(module.as_serialized_hlo_module_proto()))
@@ -573,9 +607,26 @@ def _varint(value: int) -> bytes:
             return bytes(made)
 
 
+def _refuse_if_out_of_memory(error: BaseException) -> None:
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        raise Mendable(
+            f"this machine has too little memory for it: {_first_line(error)}",
+            "Free memory, or take a smaller batch or model",
+            unable=True,
+        ) from error
+
+
+_AROUND = re.compile(r"^Exception encountered when calling|Error encountered:$")
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def _first_line(error: BaseException) -> str:
-    """Of what an error says, without a period at its end: it stands within a sentence."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """Of what an error says, without a period at its end: it stands within a sentence. Keras puts in front
+    of an error where it was raised."""
+    text = _STYLE.sub("", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    while len(lines) > 1 and _AROUND.search(lines[0]):
+        del lines[0]
     return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")
 
 

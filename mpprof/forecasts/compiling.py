@@ -129,6 +129,8 @@ def _error(folder: Path, code: int, phase: str, what: str, over_s: float | None)
     stated = folder / "error.json"
     if stated.is_file():
         said: Mapping[str, Any] = json.loads(stated.read_text())
+        if said.get("unable"):
+            return UnableError(f"{what}: {said['what']}", next=str(said.get("next", "")))
         return UsageError(str(said["what"]), next=str(said.get("next", "")))
     if over_s is not None:
         return UnableError(

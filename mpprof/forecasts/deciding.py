@@ -33,6 +33,14 @@ OBSTACLES: Mapping[str, tuple[str, str]] = {
         "a product with one row or column, which XLA computes in a loop or a reduction",
         "raise the batch or merge such products; below that nothing is to be gained",
     ),
+    "kept": (
+        "operands are float32 under this policy, too: a layer with a policy of its own, or one fed float32",
+        "give the layer the model's policy, and only the softmax or the loss float32",
+    ),
+    "kept_tf32": (
+        "operands are float32 under this policy, too: whether TF32 is used is decided on the card",
+        "give the layer the model's policy, and only the softmax or the loss float32",
+    ),
     "float32": (
         "operands are float32, which this card's matrix units do not multiply",
         'compute in 16 bits: keras.config.set_dtype_policy("mixed_float16")',
@@ -51,8 +59,12 @@ OBSTACLES: Mapping[str, tuple[str, str]] = {
     ),
     "type": ("operands of a type that this card's matrix units do not multiply", "compute in 16 bits"),
     "depthwise": (
-        "a depthwise or grouped convolution: one channel a group leaves no matrix product to speak of",
+        "a depthwise convolution: one channel a group leaves no matrix product to speak of",
         "no setting changes it: other layers must give the speedup",
+    ),
+    "grouped": (
+        "a grouped convolution: only some of cuDNN's algorithms for it use matrix units",
+        "fewer groups of more channels; measure it on the card",
     ),
     "size": (
         "a size that is not a multiple of 8: the library may pad, or take ordinary arithmetic",
@@ -255,17 +267,19 @@ def decide(
         return _plain(work.hlo)
     family = _family(work)
     precision = _operands(work.hlo)
-    if work.in_loop and _is_recurrent(own.owners.layers_of(at), recurrent):
+    if work.in_loop and is_recurrent(own.owners.layers_of(at), recurrent):
         return Decision("unknown", precision, family, "decided on the card", "recurrent", None)
     never = _never(work, precision, card, policy)
     if never:
         return Decision("cuda_core", precision, family, "hlo", never, None)
     if work.groups > 1:
-        return Decision("unknown", precision, family, "decided on the card", "depthwise", None)
+        grouped = "depthwise" if family == "depthwise" else "grouped"
+        return Decision("unknown", precision, family, "decided on the card", grouped, None)
     used = own.instructions.get(work.hlo.name, ())
     instruction = used[0] if used else None
     if precision == "fp32":
-        return Decision("unknown", "fp32", family, "decided on the card", "tf32", instruction)
+        open_ = "kept_tf32" if _narrow(policy) else "tf32"
+        return Decision("unknown", "fp32", family, "decided on the card", open_, instruction)
     kind = _library(work.hlo)
     if kind == "attention":
         return Decision("tensor_core", precision, "attention", "library", "", None)
@@ -293,7 +307,7 @@ def _plain(hlo: HloInstruction) -> Decision:
 def _family(work: Launch) -> Family:
     target = work.hlo.custom_call
     inside = products(work.hlo)
-    if work.groups > 1:
+    if work.groups > 1 and work.channels[0] == 1:
         return "depthwise"
     if "BackwardInput" in target:
         return "conv_dgrad"
@@ -316,7 +330,9 @@ def _never(work: Launch, precision: Precision, card: Card, policy: str) -> str:
     """Why the card's matrix units cannot multiply these operands; "" where they can or may."""
     if precision == "fp32":
         if not multiplies("tf32", card.compute_capability):
-            return "bfloat16" if "bfloat16" in policy else "float32"
+            if "bfloat16" in policy:
+                return "bfloat16"
+            return "kept" if _narrow(policy) else "float32"
         inside = products(work.hlo)
         asked = (inside[0] if inside else work.hlo).precision
         return "highest" if asked in ("high", "highest") else ""
@@ -325,17 +341,23 @@ def _never(work: Launch, precision: Precision, card: Card, policy: str) -> str:
     return "type"
 
 
-def _aligned(work: Launch) -> bool:
-    """Whether the rows of all operands begin at multiples of 16 bytes: the last size of each is one of 8.
+def _narrow(policy: str) -> bool:
+    """Whether the model was asked to compute in 16 bits."""
+    return policy.endswith("float16")
 
-    XLA lays the channels of a convolution last where it computes in 16 bits."""
+
+def _aligned(work: Launch) -> bool:
+    """Whether the rows of all operands begin at multiples of 16 bytes: the last size of each is one of 8; of
+    a convolution its channels, in whatever order they lie (cuDNN puts them last where it needs to)."""
+    if any(work.channels):
+        return all(size % ALIGNED == 0 for size in work.channels)
     inside = products(work.hlo)
     product = inside[0] if inside else work.hlo
     shapes = [*product.operand_shapes[:2], product.shape]
     return all(shape and shape[-1] % ALIGNED == 0 for shape in shapes)
 
 
-def _is_recurrent(layers: Sequence[str], recurrent: frozenset[str]) -> bool:
+def is_recurrent(layers: Sequence[str], recurrent: frozenset[str]) -> bool:
     return any(layer == name or layer.startswith(f"{name}/") for layer in layers for name in recurrent)
 
 

@@ -70,7 +70,8 @@ def card_forecast(
     source = launches(compiled.programs["source"])
     own, library = _both(compiled, source, card, model)
     kernels = tuple(_kernel(own, at, card) for at in range(len(own.program.launches)))
-    at_least = _at_least(own, library, card)
+    recurrent = frozenset(result["recurrent_layers"])
+    at_least = _at_least(own, library, card, recurrent)
     model_flops = sum(kernel.flops or 0.0 for kernel in kernels)
     shares = _shares(kernels, model_flops)
     return CardForecast(
@@ -81,7 +82,7 @@ def card_forecast(
         card_memory_bytes=card.memory_bytes,
         at_least_ns=at_least,
         typical_ns=_typical(own, card, str(result["policy"])),
-        speedup=_speedup(at_least, own, card, str(result["policy"]), float32, model),
+        speedup=None if recurrent else _speedup(at_least, own, card, str(result["policy"]), float32, model),
         can_ratio=shares[0],
         cannot_ratio=shares[1],
         open_ratio=shares[2],
@@ -165,14 +166,19 @@ def _rate(decision: Decision, card: Card) -> float:
 # --- time --------------------------------------------------------------------------------------------------
 
 
-def _at_least(own: _Judged, library: _Judged | None, card: Card) -> float:
+def _at_least(own: _Judged, library: _Judged | None, card: Card, recurrent: frozenset[str]) -> float:
+    """Without the recurrent layers: cuDNN's kernels, which keep weights on the SMs, take the loop's place."""
+
     def parts(judged: _Judged) -> list[tuple[object, float]]:
         return [
             (judged.program.part(at), bounds.at_least_ns(work, _rate(judged.decisions[at], card), card))
             for at, work in enumerate(judged.program.launches)
+            if not deciding.is_recurrent(judged.program.owners.layers_of(at), recurrent)
         ]
 
     each = bounds.of_either(parts(own), parts(library) if library else None)
+    if recurrent:
+        return each
     read = min(
         bounds.traffic_bytes(judged.program.launches, card.l2_bytes)
         for judged in (own, library)
@@ -306,7 +312,11 @@ def _unknown(result: Mapping[str, Any], kernels: Sequence[ForecastKernel]) -> tu
     said = list(_ALWAYS_UNKNOWN)
     if result["recurrent_layers"]:
         names = ", ".join(result["recurrent_layers"])
-        said.insert(0, f"{names}: on a card cuDNN would run it in place of the loop that was compiled")
+        said.insert(
+            0,
+            f"{names}: on a card cuDNN would run it in place of the loop that was compiled; its time is left "
+            "out of the bound, no speedup is stated, and memory is the loop's",
+        )
     if any(kernel.count is None for kernel in kernels):
         said.append("a loop whose number of turns the program does not state: counted once")
     return tuple(said)

@@ -111,9 +111,21 @@ class CardForecast:
 
 
 @frozen
+class NotCompiled:
+    """A card and policy for which XLA gave no program, and why: it refuses the program, crashed, took too
+    long or ran out of memory."""
+
+    card: str
+    policy: str
+    reason: str
+
+
+@frozen
 class Forecast:
-    """What `mpprof forecast` says: one `CardForecast` for each card and policy, in the order asked for."""
+    """What `mpprof forecast` says: one `CardForecast` for each card and policy, in the order asked for, less
+    those that are `not_compiled`."""
 
     model: str
     runs: tuple[CardForecast, ...]
     versions: dict[str, str]
+    not_compiled: tuple[NotCompiled, ...] = ()

@@ -77,6 +77,12 @@ class PolicyFacts:
             return self.compute_dtype
         return f"mixed_{self.compute_dtype}"
 
+    @property
+    def name(self) -> str | None:
+        """The process' policy; the model's own where that is 16-bit and the process' is not (any more)."""
+        own, of_process = self.own, self.global_name
+        return own if own and "16" in own and "16" not in (of_process or "") else of_process or own
+
 
 @frozen
 class OptimizerFacts:

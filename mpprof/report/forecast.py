@@ -23,6 +23,9 @@ def document(forecast: Forecast) -> dict[str, Any]:
         "model": forecast.model,
         "versions": forecast.versions,
         "runs": [_run(run) for run in forecast.runs],
+        "not_compiled": [
+            {"card": one.card, "policy": one.policy, "reason": one.reason} for one in forecast.not_compiled
+        ],
     }
 
 
@@ -103,6 +106,7 @@ def text(forecast: Forecast) -> str:
         f"{words.plain(forecast.model)}, batch {batch}: forecast of the train step as XLA compiles it",
         "",
         *_table(forecast.runs),
+        *(f"  {one.card}, {one.policy}: {one.reason}" for one in forecast.not_compiled),
         "",
         *_notes(forecast.runs),
     ]
@@ -177,7 +181,7 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "How to read it:"
     yield "  no faster than: a bound from bytes and operations, never an estimate of the time."
     if any(run.speedup for run in runs):
-        yield "  at most: over float32 kernels that take 1.6 times their roofline time, the most published."
+        yield "  at most: if float32 takes at most 1.6 times its roofline time, as in published V100 steps."
     if any(run.typical_ns for run in runs):
         yield "  typical: from published V100 steps of convolutional networks; for no other kind or card."
     yield "  open: decided on the card, which times XLA's kernels against the libraries'."

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
@@ -25,11 +25,11 @@ from mpprof.model.account import (
     Slice,
     Speedup,
 )
+from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.learning import Applied, Learning, LossPoint
 from mpprof.model.memory import Advice, MemoryAccount, OutOfMemory
 from mpprof.model.promises import Promises, RemedyOutcome
-from mpprof.model.run import PolicyFacts
 from mpprof.model.steps import StepSummary
 from mpprof.report import window, windows
 
@@ -187,7 +187,7 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
     framework = run.facts.framework if run.facts else {}
     found: doc.Run = {
         "name": run.name,
-        "policy": _policy(policy) if policy else None,
+        "policy": policy.name if policy else None,
         "backend": framework.get("backend"),
         "device": _device_name(diagnosis),
         "jit_compile": fit.jit_compile if fit else None,
@@ -207,17 +207,20 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
     return found
 
 
-def _policy(policy: PolicyFacts) -> str | None:
-    """The process' policy; the model's own where that is 16-bit and the process' is not (any more)."""
-    own, of_process = policy.own, policy.global_name
-    return own if own and "16" in own and "16" not in (of_process or "") else of_process or own
-
-
 def _device_name(diagnosis: Diagnosis) -> str | None:
     """The main device's name; without one in the trace, the first accelerator of run.json, or its CPU."""
     recorded = diagnosis.run.facts.devices if diagnosis.run.facts else ()
-    by_rank = sorted(recorded, key=lambda device: device.kind == "cpu")
-    candidates = ([diagnosis.device] if diagnosis.device else []) + by_rank
+    return device_name(([diagnosis.device] if diagnosis.device else []) + accelerators_first(recorded))
+
+
+def accelerators_first(devices: Sequence[DeviceFacts]) -> list[DeviceFacts]:
+    """The devices in their order, CPUs behind all others."""
+    return sorted(devices, key=lambda device: device.kind == "cpu")
+
+
+def device_name(candidates: Sequence[DeviceFacts]) -> str | None:
+    """The first name among the candidates; where none has one, what is known of the first. None: there are
+    no candidates."""
     named = next((device.name for device in candidates if device.name), None)
     if named or not candidates:
         return named

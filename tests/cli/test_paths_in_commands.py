@@ -53,6 +53,8 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
         (MIXED.name, "--format", "json"), ("lone.xplane.pb", "--format", "json"), (MIXED.name, "--format", "markdown"),
         (FLOAT32.name, "--format", "html"),
     ),
+    "ls": ((".",), ("missing",)),
+    "check": ((MIXED.name, "--bounds", "missing.toml"),),
     "compare": (("a", "b"), (FLOAT32.name, MIXED.name), ("lone.xplane.pb", MIXED.name, "--format", "json")),
     **dict.fromkeys(("ops", "kernels", "layers", "memory"), ((MIXED.name,), ("missing",))),
     "classify": (),  # it takes no path

@@ -41,6 +41,7 @@ CASES = (
     *(Case("transformer", card, "mixed_bfloat16", 8) for card in ("l4", "h100", "b200", "rtx 5090")),
     Case("recurrent", "a100", "mixed_float16", 16),
     Case("depthwise", "t4", "mixed_float16", 16),
+    Case("convolutions", "a100", "mixed_float16", 16),
     *(Case("dense", "a100", policy, 64) for policy in ("float32", "mixed_float16")),
     Case("dense", "a100", "mixed_float16", 1),
 )

@@ -95,6 +95,32 @@ def depthwise() -> Any:
     return model
 
 
+def convolutions() -> Any:
+    """Every kind of convolution, whose operations have a plain formula."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential(
+        [
+            keras.Input((33, 33, 16)),
+            layers.Conv2D(32, 3, strides=2, name="strided"),
+            layers.Conv2D(32, 5, padding="same", name="padded"),
+            layers.Conv2D(64, 3, groups=4, padding="same", name="grouped"),
+            layers.Conv2D(32, 3, dilation_rate=2, name="dilated"),
+            layers.Conv2DTranspose(16, 4, strides=2, padding="same", name="transposed"),
+            layers.SeparableConv2D(24, 3, padding="same", name="separable"),
+            layers.Reshape((576, 24)),
+            layers.Conv1D(32, 7, strides=3, padding="same", name="one"),
+            layers.Reshape((4, 6, 8, 32)),
+            layers.Conv3D(16, 3, padding="same", name="three"),
+            layers.GlobalAveragePooling3D(),
+            layers.Dense(8, name="head"),
+        ]
+    )
+    model.compile("sgd", "mse")
+    return model
+
+
 def dense() -> Any:
     import keras
     from keras import layers

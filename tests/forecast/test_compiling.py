@@ -13,6 +13,7 @@ from mpprof.cli import main
 from mpprof.errors import MpprofError, UnableError, UsageError
 from mpprof.forecasts import compiling, targets
 from mpprof.forecasts.judging import Compiled
+from mpprof.report import forecast as rendering
 from tests.forecast.make_programs import CASES, stored
 
 HAS_COMPILER = importlib.util.find_spec("jax_plugins") is not None
@@ -68,6 +69,27 @@ def test_what_can_be_mended_is_a_usage_error_with_its_remedy(tmp_path: Path) -> 
     wrong = json.dumps({"what": "models:dense is not compiled", "next": "Call model.compile()"})
     with pytest.raises(UsageError, match=r"is not compiled. Call model.compile"):
         ask(child(tmp_path, f"echo '{wrong}' > $4/error.json; exit 3"))
+
+
+def test_a_card_that_xla_refuses_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mpprof import forecast
+
+    dense = next(case for case in CASES if case.name == "dense-a100-float32-64")
+
+    def compiled(path: str, card: targets.Card, policy: str, *rest: object, **more: object) -> Compiled:
+        if "T4" in card.name or policy == "mixed_bfloat16":
+            raise UnableError(f"{card.name}, {policy}: XLA cannot compile this train step: UNIMPLEMENTED")
+        return stored(dense)
+
+    monkeypatch.setattr(compiling, "compiled", compiled)
+    made = forecast("models:dense", ["a100", "t4"], policies=["mixed_bfloat16"])
+    assert [run.card for run in made.runs] == ["NVIDIA A100-SXM4-40GB"]
+    assert [(one.card, one.policy) for one in made.not_compiled] == [
+        ("NVIDIA A100-SXM4-40GB", "mixed_bfloat16"), ("Tesla T4", "float32"), ("Tesla T4", "mixed_bfloat16"),
+    ]  # fmt: skip
+    assert "Tesla T4, float32: XLA cannot compile" in rendering.text(made)
+    with pytest.raises(UnableError, match="UNIMPLEMENTED"):
+        forecast("models:dense", ["t4"])
 
 
 def test_phases_are_passed_on_and_prints_of_the_model_are_not(tmp_path: Path) -> None:

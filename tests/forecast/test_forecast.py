@@ -61,6 +61,23 @@ def test_padding_counts_as_executed_and_not_as_the_models() -> None:
     assert isclose(first.executed_flops or 0, (first.flops or 0) * 4 / 3)  # 3 channels are made 4
 
 
+def test_every_kind_of_convolution_counts_by_its_formula() -> None:
+    """Outputs x taps x input channels of a group, for each direction; the first layer's input needs none."""
+    run = forecast("convolutions-a100-mixed_float16-16")
+    forward = {
+        "strided": 16**2 * 32 * 9 * 16, "padded": 16**2 * 32 * 25 * 32, "grouped": 16**2 * 64 * 9 * 8,
+        "dilated": 12**2 * 32 * 9 * 64, "transposed": 12**2 * 32 * 16 * 16,
+        "separable": 24**2 * (16 * 9 + 16 * 24), "one": 192 * 32 * 7 * 24, "three": 192 * 16 * 27 * 32,
+        "head": 16 * 8,
+    }  # fmt: skip
+    for layer, products_of_one in forward.items():
+        counted = sum(k.flops or 0.0 for k in products(run) if k.layers[:1] == (layer,))
+        assert isclose(counted, 2.0 * 16 * products_of_one * (2 if layer == "strided" else 3)), layer
+    assert {one.code: one.layers for one in run.obstacles} == {
+        "grouped": ("grouped",), "depthwise": ("separable",),
+    }  # fmt: skip
+
+
 def test_dense_layers_count_two_operations_a_weight_and_example() -> None:
     run = forecast("dense-a100-mixed_float16-64")
     assert run.model_flops == 2.0 * 64 * (1024 * 512 * 2 + 512 * 256 * 3)
@@ -132,6 +149,8 @@ def test_what_cudnn_would_run_is_not_forecast() -> None:
     assert inside
     assert {(k.placement, k.evidence) for k in inside} == {("unknown", "decided on the card")}
     assert any("lstm" in line and "cuDNN" in line for line in run.unknown)
+    assert run.speedup is None
+    assert run.at_least_ns < sum(k.at_least_ns for k in run.kernels)
 
 
 def test_tf32_is_never_said_to_be_used() -> None:

@@ -71,6 +71,7 @@ class Launch:
     reads: tuple[tuple[Value, float], ...]
     writes: tuple[tuple[Value, float], ...]
     groups: int = 1  # of a convolution: 1 where each output channel sees every input channel
+    channels: tuple[int, int] = (0, 0)  # of a convolution: into each group, and out of all of them
     window: tuple[tuple[int, int], ...] = ()  # of a convolution: size and stride along each axis
 
     @property
@@ -187,6 +188,7 @@ def _launch(module: _Module, made: _Instruction, place: _Place) -> Launch:
         reads,
         writes,
         _groups(module, made),
+        _channels(made, hlo),
         _window(module, made),
     )
 
@@ -208,6 +210,16 @@ def _groups(module: _Module, made: _Instruction) -> int:
     fields = _fields(module.buffer, start, end)
     stated = (value for number, wire, value, _ in fields if (number, wire) == (50, 0))
     return max(1, next(stated, 1))
+
+
+def _channels(made: _Instruction, hlo: HloInstruction) -> tuple[int, int]:
+    """Features that a filter takes and gives. cuDNN's gradient of the filter has it for its result."""
+    if made.convolution is None or len(hlo.operand_shapes) < 2:
+        return 0, 0
+    kernel = hlo.shape if "BackwardFilter" in made.custom_call else hlo.operand_shapes[1]
+    numbers = {number: value for number, wire, value, _ in made.convolution if wire == 0}
+    taken, given = numbers.get(3, 0), numbers.get(4, 0)
+    return (kernel[taken], kernel[given]) if max(taken, given) < len(kernel) else (0, 0)
 
 
 # --- bytes -------------------------------------------------------------------------------------------------
@@ -329,20 +341,30 @@ def size_bytes(shape: Shape) -> float:
 
 
 def _own_flops(module: _Module, made: _Instruction, hlo: HloInstruction) -> float | None:
-    """As `hlo` counts them, but for a convolution over an input with zeros put between its elements (the
-    gradient of a strided one): each element meets every tap of the kernel once for each output feature."""
-    if made.opcode != "convolution" or not made.window or not made.convolution or hlo.flops is None:
-        return hlo.flops
-    if not any(_dilated(module, value, size) for number, wire, value, size in made.window if number == 1):
+    """As `hlo` counts them: each output of a convolution meets every tap of its filter. But along an axis no
+    more than if each input met every tap, since what lies beyond is padding, or zeros put between the inputs
+    (gradients of convolutions that are strided or not padded)."""
+    forward = "__cudnn$conv" in made.custom_call and "Backward" not in made.custom_call
+    if not (made.opcode == "convolution" or forward) or not made.convolution or not hlo.flops:
         return hlo.flops
     left, kernel = hlo.operand_shapes[:2]
-    numbers = {number: value for number, wire, value, _ in made.convolution if wire == 0}
-    inputs, outputs, features = numbers.get(3, 0), numbers.get(4, 0), numbers.get(8, 0)
-    taps = prod(kernel[d] for d in _varints(module.buffer, made.convolution, 6))
-    groups = max(1, left[features] // max(1, kernel[inputs]))
-    return 2.0 * prod(left) * taps * kernel[outputs] / groups
+    axes = [_varints(module.buffer, made.convolution, field) for field in (11, 6, 12)]
+    if len({len(places) for places in axes}) != 1 or len(hlo.shape) != len(left):
+        return hlo.flops
+    flops = hlo.flops
+    for at, (of_input, of_kernel, of_output) in enumerate(zip(*axes, strict=True)):
+        inputs, taps, outputs = left[of_input], kernel[of_kernel], hlo.shape[of_output]
+        pairs = [outputs * taps, inputs * taps]
+        if _dilated(module, made, at):
+            pairs.append(inputs * outputs)
+        flops *= min(pairs) / max(1, pairs[0])
+    return flops
 
 
-def _dilated(module: _Module, start: int, size: int) -> bool:
-    """Whether a dimension of a window has zeros between the elements of the input."""
+def _dilated(module: _Module, made: _Instruction, axis: int) -> bool:
+    """Whether there are zeros between the elements of the input along an axis of the window."""
+    stated = [(value, size) for number, wire, value, size in made.window or () if (number, wire) == (1, 2)]
+    if axis >= len(stated):
+        return False
+    start, size = stated[axis]
     return any(value > 1 for value in _varints(module.buffer, _fields(module.buffer, start, start + size), 6))

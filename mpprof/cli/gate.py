@@ -1,0 +1,118 @@
+"""Options that make a command fail: `--fail-on`, `--min-speedup`, `--allow-unable`; exit code 1."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mpprof.cli import output
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+    from mpprof.report.checks import Forbidden, Outcome
+
+FAILED = 1
+
+
+def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """`--fail-on` and `--allow-unable`."""
+    group = parser.add_argument_group(
+        "checks",
+        "exit code 1 and a line on stderr for each check that failed; the report is written all the same",
+    )
+    group.add_argument(
+        "--fail-on",
+        metavar="CAUSE,…",
+        help="fail on these findings: codes (MP104), names (float32-island), or severities, each of which "
+        "stands for the worse ones too (error, warning, info); of two runs also diverged-loss",
+    )
+    add_allow_unable(group)
+    return group
+
+
+def add_allow_unable(parser: argparse._ActionsContainer) -> None:
+    """`--allow-unable`."""
+    parser.add_argument(
+        "--allow-unable",
+        action="store_true",
+        help="a check that cannot be judged passes; without it, it fails by name",
+    )
+
+
+def add_min_speedup(group: argparse._ArgumentGroup) -> None:
+    """`--min-speedup`."""
+    group.add_argument(
+        "--min-speedup",
+        metavar="X",
+        type=_speedup,
+        help="fail where a RUN is not at least X times as fast as BASELINE, by the whole 95 %% interval",
+    )
+
+
+def _speedup(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a speedup: give a number above 0, such as 1.5")
+    return value
+
+
+def forbidden(args: argparse.Namespace, *, compared: bool = False) -> Forbidden | None:
+    """What --fail-on names; None without it. Raises UsageError for a name that does not exist."""
+    if args.fail_on is None:
+        return None
+    from mpprof.report import checks
+
+    return checks.forbidden(args.fail_on.split(","), compared=compared, option="--fail-on")
+
+
+def of_report(args: argparse.Namespace, document: doc.Report, wanted: Forbidden | None) -> int:
+    """Judge --fail-on; returns the exit code."""
+    if wanted is None:
+        return 0
+    from mpprof.report import checks
+
+    _note_unable(args, [document], wanted)
+    return conclude(args, checks.of_findings(document, wanted))
+
+
+def of_comparison(args: argparse.Namespace, document: doc.Comparison, wanted: Forbidden | None) -> int:
+    """Judge --fail-on and --min-speedup for every run against the first; returns the exit code."""
+    if wanted is None and args.min_speedup is None:
+        return 0
+    from mpprof.report import checks
+
+    first, *later = document["runs"]
+    outcomes: list[Outcome] = []
+    if args.min_speedup is not None:
+        outcomes += [checks.of_speedup(run, args.min_speedup, first["run"]["name"]) for run in later]
+    if wanted is not None:
+        _note_unable(args, later, wanted)
+        outcomes += [outcome for run in later for outcome in checks.of_findings(run, wanted)]
+        outcomes += checks.of_losses(document, wanted)
+    return conclude(args, outcomes)
+
+
+def _note_unable(args: argparse.Namespace, reports: Iterable[doc.Report], wanted: Forbidden) -> None:
+    """A severity is judged by the findings: how many causes had none because they could not be judged."""
+    for report in reports if wanted.severity is not None else ():
+        if count := sum(each["code"] not in wanted.codes for each in report["unable"]):
+            output.note(
+                args,
+                f"note: --fail-on {wanted.severity} is judged without {count} causes of "
+                f"{report['run']['name']} that could not be judged; name a cause to require it",
+            )
+
+
+def conclude(args: argparse.Namespace, outcomes: Iterable[Outcome]) -> int:
+    """Write a line on stderr for each check that failed; returns the exit code."""
+    found = [each for each in outcomes if each.verdict != "passed"]
+    failed = [each for each in found if each.verdict == "failed" or not args.allow_unable]
+    for each in failed:
+        hint = " (--allow-unable lets it pass)" if each.verdict == "unable" else ""
+        output.complain(f"failed: {each.check}: {' '.join(each.text.split())}{hint}")
+    return FAILED if failed else 0

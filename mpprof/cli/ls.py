@@ -1,0 +1,49 @@
+"""`mpprof ls`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import time_ns
+
+from mpprof.cli import output, paths
+
+FORMATS = ("table", "csv", "json")
+WIDTH_WITHOUT_TERMINAL = 80
+
+
+class Ls:
+    """The runs of a directory: policy, card, batch, step time, state, and when each was last written.
+
+    Oldest first; runs that cannot be read are listed last, with the reason. A run has ended where its records
+    hold the end of the training. Otherwise it is running, or stopped (killed or crashed) where nothing was
+    written for 15 s; a copy from elsewhere is unfinished. Step times are medians of steady steps."""
+
+    name = "ls"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("path", metavar="LOGDIR", type=Path, help=paths.PATH_HELP)
+        parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+        output.add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof.api import listing
+        from mpprof.report import json as documents
+        from mpprof.report import listing as table
+        from mpprof.report import tables
+
+        output.check_output(args.output, force=args.force)
+        now = time_ns()
+        with paths.opened(args, args.path) as path:
+            found = listing.listed(path, now_unix_ns=now, elsewhere=path != args.path)
+            rows = paths.renamed(found, path, args.path)
+        if args.format == "json":
+            text = documents.dumps(rows)
+        elif args.format == "csv":
+            text = tables.to_csv(rows, list(listing.RunRow.__annotations__))
+        else:
+            ascii_only = args.output is None and output.ascii_only()
+            width = output.width(WIDTH_WITHOUT_TERMINAL)
+            text = table.to_text(rows, now_unix_ns=now, width=width, ascii_only=ascii_only)
+        output.write(text, args.output, force=args.force)
+        return 0

@@ -1,0 +1,154 @@
+"""Bounds of a run in a TOML file, and what became of each: what `mpprof check` judges.
+
+[bounds]
+min_tensor_core_ratio = 0.6
+max_skipped_ratio = 0.01
+max_peak_memory_bytes = 15_000_000_000
+max_step_regression_ratio = 0.05      # of the step against that of `baseline`
+baseline = "baseline.json"            # a stored `mpprof report --format json`, from this file's directory
+forbidden = ["MP104", "error"]
+
+[ignore]                              # findings that are dismissed, each with the reason
+MP503 = "the casts of the input pipeline are meant"
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mpprof.diagnosis import manual
+from mpprof.errors import UsageError
+from mpprof.model.frozen import frozen
+from mpprof.report import checks, words
+from mpprof.report.checks import Forbidden, Outcome
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+NUMBERS: Final = (
+    "min_tensor_core_ratio", "max_skipped_ratio", "max_peak_memory_bytes", "max_step_regression_ratio",
+)  # fmt: skip
+KEYS: Final = (*NUMBERS, "baseline", "forbidden")
+
+
+@frozen
+class Bounds:
+    """What a bounds file asks for. `numbers` by key; `ignore`: reason by code."""
+
+    numbers: Mapping[str, float]
+    baseline_step: tuple[float, float, float] | None  # median, and the ends of its 95 % interval, in ns
+    forbidden: Forbidden
+    ignore: Mapping[str, str]
+
+
+def read(path: Path) -> Bounds:
+    """Return the bounds of a file. Raises UsageError, which names the file and the key, for one that cannot
+    be read, for keys and causes that do not exist, and for values of the wrong type."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"is not a readable bounds file: {error}", where=str(path)) from error
+    bounds, ignore = found.pop("bounds", {}), found.pop("ignore", {})
+    if found or not isinstance(bounds, dict) or not isinstance(ignore, dict):
+        raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
+    if unknown := sorted(set(bounds) - set(KEYS)):
+        raise UsageError(f"{unknown[0]}: not a bound", where=str(path), next=f"There are: {', '.join(KEYS)}")
+    if not bounds:
+        raise UsageError("holds no bounds", where=str(path), next=f"There are: {', '.join(KEYS)}")
+    numbers = {key: _number(bounds[key], key, path) for key in NUMBERS if key in bounds}
+    if ("baseline" in bounds) != ("max_step_regression_ratio" in bounds):
+        raise UsageError("max_step_regression_ratio and baseline need each other", where=str(path))
+    for code, reason in ignore.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next="Write it as text")
+    names = bounds.get("forbidden", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UsageError("forbidden: not a list of causes", where=str(path))
+    option = f"{path}: forbidden"
+    return Bounds(
+        numbers=numbers,
+        baseline_step=_stored_step(path.parent / str(bounds["baseline"])) if "baseline" in bounds else None,
+        forbidden=checks.forbidden(names, compared=False, option=option) if names else Forbidden((), None),
+        ignore={manual.code_of(name): reason for name, reason in ignore.items()},
+    )
+
+
+def _number(value: Any, key: str, path: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise UsageError(f"{key}: not a number from 0 on", where=str(path))
+    return float(value)
+
+
+def _stored_step(path: Path) -> tuple[float, float, float]:
+    try:
+        steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
+        low, high = steps["interval_ns"]
+        return float(steps["median_ns"]), float(low), float(high)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        next_ = "Store one: mpprof report RUN --format json -o baseline.json"
+        what = "is not a stored report with step times and their interval"
+        raise UsageError(what, where=str(path), next=next_) from error
+
+
+def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
+    """One outcome for each bound, and one for each forbidden finding; of dismissed ones none."""
+    steps, cores, absent = report["steps"], report["tensor_core"], report["absent"]
+    values: dict[str, tuple[float | None, str]] = {
+        "min_tensor_core_ratio": (
+            cores["ratio"] if cores else None,
+            (cores["reason"] if cores else None) or absent.get("tensor_core", "not recorded"),
+        ),
+        "max_skipped_ratio": (steps["skipped_ratio"] if steps else None, _why(absent, "skipped")),
+        "max_peak_memory_bytes": (
+            steps["peak_memory_bytes"] if steps else None,
+            _why(absent, "peak_memory_bytes"),
+        ),
+    }
+    for key, (value, why) in values.items():
+        if key in bounds.numbers:
+            yield _bound(key, value, bounds.numbers[key], why)
+    if bounds.baseline_step is not None:
+        limit = bounds.numbers["max_step_regression_ratio"]
+        yield _regression(steps, bounds.baseline_step, limit, _why(absent, "interval_ns"))
+    for outcome in checks.of_findings(report, bounds.forbidden):
+        if outcome.cause not in bounds.ignore:
+            yield outcome
+
+
+def _why(absent: Mapping[str, str], field: str) -> str:
+    return absent.get(f"steps.{field}") or absent.get(field) or absent.get("steps") or "not recorded"
+
+
+def _bound(key: str, value: float | None, limit: float, why: str) -> Outcome:
+    if value is None:
+        return Outcome(key, "unable", f"cannot be judged: {why}")
+    show = words.size if key.endswith("_bytes") else words.percent
+    kept = value >= limit if key.startswith("min_") else value <= limit
+    least = "least" if key.startswith("min_") else "most"
+    return Outcome(key, "passed" if kept else "failed", f"{show(value)}, {show(limit)} at {least}")
+
+
+def _regression(
+    steps: doc.Steps | None, stored: tuple[float, float, float], limit: float, why: str
+) -> Outcome:
+    """By both 95 % intervals: failed where the step is longer by more than `limit` at the least, passed where
+    it is not at the most."""
+    key = "max_step_regression_ratio"
+    if steps is None or steps["interval_ns"] is None or steps["median_ns"] is None:
+        return Outcome(key, "unable", f"cannot be judged: {why}")
+    low, high = steps["interval_ns"]
+    least, most = low / stored[2] - 1, high / stored[1] - 1
+    mine, was = words.duration(steps["median_ns"]), words.duration(stored[0])
+    text = (
+        f"a step takes {mine}, and {was} in the baseline: "
+        f"{least:+.1%} to {most:+.1%} (95 %), {limit:+.1%} at most"
+    )
+    verdict = "passed" if most <= limit else "failed" if least > limit else "unable"
+    return Outcome(key, verdict, text)  # type: ignore[arg-type]

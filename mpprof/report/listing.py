@@ -1,0 +1,71 @@
+"""The runs of a directory as a table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpprof.report import words
+
+NAME_MOST = 28
+CARD_LEAST = 10
+_VENDORS = ("NVIDIA ", "Tesla ", "GeForce ")
+"""Words of a card's name that do not tell it from others."""
+_RIGHT = ("batch", "step", "written")
+_AGES = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (60 * 2, 60, "min"))
+"""From how many seconds on, and in which unit, an age is told."""
+
+
+def to_text(rows: Sequence[Mapping[str, Any]], *, now_unix_ns: int, width: int, ascii_only: bool) -> str:
+    """A line for each run, of at most `width` columns (of names the middle is left out, of cards the end),
+    and below it, whole, why runs cannot be read."""
+    cells = [_cells(row, now_unix_ns) for row in rows]
+    widths = {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in cells[0]}
+    free = width - sum(widths.values()) - 2 * (len(widths) - 1) + widths["run"] + widths["card"]
+    card = min(widths["card"], max(CARD_LEAST, free - min(widths["run"], NAME_MOST)))
+    widths |= {"card": card, "run": min(widths["run"], free - card)}
+    titles = {key: key for key in widths}
+    lines = ["  ".join(_cell(key, line[key], widths[key]) for key in widths) for line in (titles, *cells)]
+    broken = [f"{words.plain(row['run'])}: {words.plain(row['problem'])}" for row in rows if row["problem"]]
+    text = "\n".join(line.rstrip() for line in [*lines, *([""] if broken else []), *broken]) + "\n"
+    return words.ascii_only(text) if ascii_only else text
+
+
+def _cells(row: Mapping[str, Any], now_unix_ns: int) -> dict[str, str]:
+    written = row["last_written_unix_ns"]
+    return {
+        "run": words.plain(row["run"]),
+        "policy": _known(row["policy"]),
+        "card": _card(row["card"]),
+        "batch": "-" if row["batch_size"] is None else words.count(row["batch_size"]),
+        "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
+        "state": "broken" if row["problem"] else _known(row["state"]),
+        "written": "-" if written is None else age(now_unix_ns - written),
+    }
+
+
+def _known(value: str | None) -> str:
+    return "-" if value is None else words.plain(value)
+
+
+def _card(name: str | None) -> str:
+    short = _known(name)
+    for word in _VENDORS:
+        short = short.removeprefix(word)
+    return short
+
+
+def age(ns: int) -> str:
+    """How long ago something was: "12 s ago", "3 h ago", "5 d ago"; "now" for what is not yet past."""
+    seconds = ns / 1e9
+    if seconds < 1:
+        return "now"
+    for least, one, unit in _AGES:
+        if seconds >= least:
+            return f"{seconds // one:,.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def _cell(key: str, text: str, width: int) -> str:
+    short = words.shorten(text, width) if key != "card" or len(text) <= width else f"{text[: width - 1]}…"
+    return f"{short:>{width}}" if key in _RIGHT else f"{short:<{width}}"

@@ -1,0 +1,98 @@
+"""`mpprof check`: a sample project with its bounds file, kept and broken."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import MIXED, SAMPLES, Mpprof
+
+ISLAND = SAMPLES / "v100-float32-island"
+BOUNDS = """
+[bounds]
+min_tensor_core_ratio = {cores}
+max_skipped_ratio = 0.05
+max_peak_memory_bytes = {memory}
+max_step_regression_ratio = 0.05
+baseline = "baseline.json"
+forbidden = ["error"]
+"""
+
+
+@pytest.fixture
+def project(mpprof: Mpprof, tmp_path: Path) -> Path:
+    """A project that keeps its bounds file and the report of a good run beside each other."""
+    assert mpprof("report", MIXED, "--format", "json", "-o", tmp_path / "baseline.json").code == 0
+    return bounded(tmp_path)
+
+
+def bounded(folder: Path, cores: float = 0.5, memory: int = 1 << 40, more: str = "") -> Path:
+    path = folder / "mpprof.toml"
+    path.write_text(BOUNDS.format(cores=cores, memory=memory) + more)
+    return path
+
+
+def failed(err: str) -> list[str]:
+    return [line.split(": ")[2] for line in err.splitlines() if line.startswith("mpprof: failed: ")]
+
+
+def test_a_run_within_its_bounds_passes(mpprof: Mpprof, project: Path) -> None:
+    done = mpprof("check", MIXED, "--bounds", project)
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[0] for line in done.out.splitlines()] == ["passed"] * 4
+
+
+def test_each_broken_bound_is_a_line(mpprof: Mpprof, project: Path) -> None:
+    bounded(project.parent, cores=0.999, memory=1000)
+    done = mpprof("check", ISLAND, "--bounds", project)
+    assert done.code == 1
+    broken = ["min_tensor_core_ratio", "max_peak_memory_bytes", "max_step_regression_ratio", "error"]
+    assert failed(done.err) == broken
+
+
+def test_a_dismissed_finding_does_not_fail_and_is_listed_with_its_reason(
+    mpprof: Mpprof, project: Path
+) -> None:
+    project.write_text('[bounds]\nforbidden = ["MP104"]\n')
+    assert mpprof("check", ISLAND, "--bounds", project).code == 1
+    project.write_text('[bounds]\nforbidden = ["MP104"]\n[ignore]\nfloat32-island = "it is meant"\n')
+    done = mpprof("check", ISLAND, "--bounds", project)
+    assert done.code == 0
+    assert "dismissed  MP104 float32-island: it is meant" in done.out
+
+
+def test_a_step_within_the_scatter_of_both_runs_cannot_be_judged(mpprof: Mpprof, project: Path) -> None:
+    stored = project.parent / "baseline.json"
+    document = json.loads(stored.read_text())
+    median = document["steps"]["median_ns"]
+    document["steps"]["interval_ns"] = [median * 0.8, median * 1.2]
+    stored.write_text(json.dumps(document))
+    done = mpprof("check", MIXED, "--bounds", project)
+    assert (done.code, failed(done.err)) == (1, ["max_step_regression_ratio"])
+    assert mpprof("check", MIXED, "--bounds", project, "--allow-unable").code == 0
+
+
+def test_what_the_run_has_no_value_for_fails_by_name(mpprof: Mpprof, project: Path) -> None:
+    project.write_text("[bounds]\nmin_tensor_core_ratio = 0.5\n")
+    done = mpprof("check", SAMPLES / "recorded-cpu-mixed-float16", "--bounds", project)
+    assert (done.code, failed(done.err)) == (1, ["min_tensor_core_ratio"])
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[bounds]\nmin_tensor_cores = 1\n", "min_tensor_core_ratio"),
+        ('[bounds]\nforbidden = ["MP999"]\n', "MP912"),
+        ("[bounds]\nmax_skipped_ratio = true\n", "max_skipped_ratio"),
+        ("[bounds]\nmax_step_regression_ratio = 0.1\n", "baseline"),
+        ('[bounds]\nforbidden = ["error"]\n[ignore]\nMP503 = ""\n', "reason"),
+        ("[bounds\n", "mpprof.toml"),
+        ("", "no bounds"),
+    ],
+)
+def test_a_file_that_is_not_one_of_bounds(text: str, named: str, mpprof: Mpprof, tmp_path: Path) -> None:
+    path = tmp_path / "mpprof.toml"
+    path.write_text(text)
+    done = mpprof("check", MIXED, "--bounds", path)
+    assert (done.code, done.out) == (2, "")
+    assert named in done.err

@@ -1,0 +1,140 @@
+"""`mpprof ls`: every run of a directory in one line."""
+
+import csv
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+from time import time_ns
+
+import pytest
+
+from tests.builders import records
+from tests.builders.gpus import V100
+from tests.builders.xspace import Space
+from tests.cli.conftest import MIXED, SAMPLES, Mpprof
+
+
+def recorded(directory: Path, name: str, dtype: str = "float16", **more: object) -> Path:
+    layers = records.imagenette_convnet(dtype)
+    run = records.Recorded(name, V100, dtype, layers, batch=64, step_ms=21.5, noise=0.0, **more)  # type: ignore[arg-type]
+    return records.write(run, directory)
+
+
+def without_end(run: Path, written_s_ago: float) -> Path:
+    """The run as its process leaves it when it is killed, or while it lives."""
+    log = run / "mpprof" / "steps.jsonl"
+    lines = [line for line in log.read_text().splitlines(keepends=True) if '"fit_end"' not in line]
+    log.write_text("".join(lines))
+    at = time_ns() - int(written_s_ago * 1e9)
+    for file in (run / "mpprof").iterdir():
+        os.utime(file, ns=(at, at))
+    return run
+
+
+def rows(mpprof: Mpprof, path: object) -> dict[str, dict[str, object]]:
+    done = mpprof("ls", path, "--format", "json")
+    assert done.code == 0
+    return {row["run"]: row for row in json.loads(done.out)}
+
+
+def test_each_run_has_its_policy_card_batch_and_the_step_time_of_its_report(mpprof: Mpprof) -> None:
+    found = rows(mpprof, SAMPLES)
+    row = found[MIXED.name]
+    report = json.loads(mpprof("report", MIXED, "--format", "json").out)
+    assert (row["policy"], row["batch_size"]) == ("mixed_float16", 64)
+    assert row["card"] == report["run"]["device"]
+    assert row["step_ns"] == report["steps"]["median_ns"]
+    assert (row["state"], row["absent"]) == ("ended", {})
+    created = [each["created_unix_ns"] for each in found.values()]
+    assert created == sorted(created)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("columns", [None, "80", "68"])
+def test_the_table_fits_80_columns(
+    columns: str | None, mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    lines = mpprof("ls", SAMPLES).out.splitlines()
+    assert lines[0].split() == ["run", "policy", "card", "batch", "step", "state", "written"]
+    assert len(lines) == 1 + len(rows(mpprof, SAMPLES))
+    assert max(map(len, lines)) <= int(columns or 80)
+
+
+def test_the_state_is_told_by_the_records_end_and_the_last_write(mpprof: Mpprof, tmp_path: Path) -> None:
+    recorded(tmp_path, "ended")
+    without_end(recorded(tmp_path, "running"), written_s_ago=1)
+    without_end(recorded(tmp_path, "stopped"), written_s_ago=120)
+    found = rows(mpprof, tmp_path)
+    assert {name: row["state"] for name, row in found.items()} == {
+        name: name for name in ("ended", "running", "stopped")
+    }
+    table = mpprof("ls", tmp_path).out
+    assert "2 min ago" in next(line for line in table.splitlines() if line.startswith("stopped"))
+
+
+def test_what_is_written_beside_the_records_does_not_revive_a_run(mpprof: Mpprof, tmp_path: Path) -> None:
+    run = without_end(recorded(tmp_path, "killed"), written_s_ago=120)
+    (run / "mpprof" / "counters.json").write_text("{}")
+    assert rows(mpprof, tmp_path)["killed"]["state"] == "stopped"
+
+
+def test_a_further_worker_that_still_writes_keeps_its_run_running(mpprof: Mpprof, tmp_path: Path) -> None:
+    run = without_end(recorded(tmp_path, "two"), written_s_ago=120)
+    shutil.copytree(run / "mpprof", run / "mpprof" / "worker-1", copy_function=shutil.copy)
+    assert rows(mpprof, tmp_path)["two"]["state"] == "running"
+
+
+def test_of_a_copy_from_elsewhere_the_records_own_clock_tells_when(mpprof: Mpprof, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    run = without_end(recorded(tmp_path, "far"), written_s_ago=1)
+    last_ns = max(
+        json.loads(line).get("t_ns", 0) for line in (run / "mpprof/steps.jsonl").read_text().splitlines()
+    )
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path), "/bucket", recursive=True)
+    try:
+        found = rows(mpprof, "memory://bucket")
+    finally:
+        memory.rm("/bucket", recursive=True)
+    assert found["far"]["state"] == "unfinished"
+    assert found["far"]["last_written_unix_ns"] == records.UNIX_NS + last_ns
+
+
+def test_a_broken_run_is_listed_with_its_reason_and_a_lone_trace_without_figures(
+    mpprof: Mpprof, tmp_path: Path
+) -> None:
+    recorded(tmp_path, "whole")
+    (recorded(tmp_path, "newer") / "mpprof/run.json").write_text('{"schema": "mpprof.run/99"}')
+    found = rows(mpprof, tmp_path)
+    assert list(found) == ["whole", "newer"]
+    assert "newer" in str(found["newer"]["problem"])
+    assert found["newer"]["state"] is None
+    lines = mpprof("ls", tmp_path).out.splitlines()
+    assert "broken" in lines[2]
+    assert lines[-1].startswith("newer: ")
+    assert str(found["newer"]["problem"]) in lines[-1]
+
+    lone = tmp_path / "lone" / "host.xplane.pb"
+    lone.parent.mkdir()
+    lone.write_bytes(Space().to_bytes())
+    row = rows(mpprof, lone)["host.xplane.pb"]
+    assert (row["step_ns"], row["state"], row["traces"]) == (None, None, 1)
+    assert "without records" in row["absent"]["step_ns"]  # type: ignore[index]
+
+
+def test_csv_has_the_same_rows(mpprof: Mpprof, tmp_path: Path) -> None:
+    recorded(tmp_path, "one")
+    (row,) = csv.DictReader(io.StringIO(mpprof("ls", tmp_path, "--format", "csv").out))
+    (same,) = rows(mpprof, tmp_path).values()
+    assert list(row) == list(same)
+    assert float(row["step_ns"]) == same["step_ns"]
+
+
+def test_a_directory_without_runs_is_an_error(mpprof: Mpprof, tmp_path: Path) -> None:
+    done = mpprof("ls", tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "no mpprof records" in done.err
