@@ -180,7 +180,7 @@ class TestOnJax:
     def test_where_a_train_step_keeps_no_running_mean_no_line_has_one(self, folder: Any) -> None:
         root = folder[1] / "own"
         facts = json.loads((root / "mpprof" / "run.json").read_text())
-        assert "a train_step of one's own need not keep it" in facts["absent"]["loss"]
+        assert "a custom train_step need not keep one" in facts["absent"]["loss"]
         read = read_records(root)
         assert read.steps is not None
         assert not read.steps.loss_known.any()

@@ -151,7 +151,7 @@ def test_the_command_reads_a_saved_model(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(MpprofError, match="no Keras model"):
+    with pytest.raises(MpprofError, match="is not a Keras model"):
         mpprof.audit(3)
 
 
