@@ -31,10 +31,12 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     kernels, host = trace.kernels, trace.host
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
     launch = host.start_ns[kernels.launch[rows]]
+    order = np.argsort(launch, kind="stable")
+    first, last = (np.searchsorted(launch[order], edge) for edge in (found.start_ns, found.end_ns))
     waits = _waits(trace, row)
     paths = []
-    for begin, end in zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True):
-        own = rows[(launch >= begin) & (launch < end)]
+    for at, (begin, end) in enumerate(zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True)):
+        own = np.sort(rows[order[first[at] : last[at]]])
         if len(own):
             paths.append(_path(trace, own, begin, end, waits))
     if not paths:
