@@ -348,18 +348,18 @@ class Signals:
     def table(self) -> StepTable | Absent:
         table = self.case.run.steps
         if table is None or not len(table):
-            return Absent("no steps were recorded", self.advice("record run"))
+            return Absent("no step log was recorded", self.advice("record run"))
         return table
 
     @property
     def summary(self) -> StepSummary | Absent:
-        return self.case.steps or Absent("no steps were recorded", self.advice("record run"))
+        return self.case.steps or Absent("no step log was recorded", self.advice("record run"))
 
     @cached_property
     def skips(self) -> SkipHistory | Absent:
         table = known(self.table)
         if table is None:
-            return Absent("no steps were recorded", self.advice("record run"))
+            return Absent("no step log was recorded", self.advice("record run"))
         rows = np.flatnonzero(table.skipped >= 0)
         if not len(rows):
             facts = self.case.run.facts
@@ -376,7 +376,7 @@ class Signals:
         """The loss scale at each reading, oldest first; never empty."""
         table = known(self.table)
         if table is None:
-            return Absent("no steps were recorded", self.advice("record run"))
+            return Absent("no step log was recorded", self.advice("record run"))
         scales = table.loss_scale[table.loss_scale_known]
         return scales if len(scales) else Absent("the loss scale was not recorded", self.advice("record run"))
 

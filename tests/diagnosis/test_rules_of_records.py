@@ -344,7 +344,7 @@ def test_mp901_never_settled_and_mostly_warm_up() -> None:
     assert says("MP901", c.case(table=table, steps=c.summary(table, first_steady=None))) == "warning"
     few = c.steps(19)
     assert "only 19 steps" in says("MP901", c.case(table=few, steps=c.summary(few)))
-    assert "no steps were recorded" in says("MP901", c.case())
+    assert "no step log was recorded" in says("MP901", c.case())
 
 
 def test_mp901_a_window_within_warm_up() -> None:
@@ -386,4 +386,4 @@ def test_mp911_limits(steady, said) -> None:
 
 
 def test_mp911_needs_steps() -> None:
-    assert "no steps were recorded" in says("MP911", c.case())
+    assert "no step log was recorded" in says("MP911", c.case())

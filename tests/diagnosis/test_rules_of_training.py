@@ -183,7 +183,7 @@ def test_mp807_is_sure_only_where_the_hardware_says_so() -> None:
 def test_mp807_needs_steps() -> None:
     few = c.steps(89)
     assert "steady steps" in says("MP807", c.case(table=few, steps=c.summary(few)))
-    assert "no steps were recorded" in says("MP807", c.case())
+    assert "no step log was recorded" in says("MP807", c.case())
 
 
 # --- MP902 recompiles, MP903 async-clock, MP904 steps-per-execution
@@ -206,7 +206,7 @@ def test_mp902_by_long_steps_in_the_log() -> None:
     assert says("MP902", with_long(4, 499.0)) == "clear"
     traced = replace(with_long(4), account=c.account(c.cell("idle_compile", 5.1)))
     assert says("MP902", traced) == "warning"
-    assert "no steps were recorded" in says("MP902", c.case())
+    assert "no step log was recorded" in says("MP902", c.case())
 
 
 def test_mp903_a_step_shorter_than_its_work() -> None:
@@ -222,7 +222,7 @@ def test_mp903_a_step_shorter_than_its_work() -> None:
     assert "MP903" not in says("MP905", later)  # it cannot be clear and be pointed at
     assert says("MP903", ON_CPU).startswith("not applicable: ")
     assert "no trace" in says("MP903", c.case(table=c.steps()))
-    assert "no steps were recorded" in says("MP903", c.case(account=c.account()))
+    assert "no step log was recorded" in says("MP903", c.case(account=c.account()))
 
 
 def test_mp904_by_the_setting_or_by_what_calls_covered() -> None:

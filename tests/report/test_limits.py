@@ -41,11 +41,11 @@ def test_no_code_and_no_field_of_the_json_stands_in_the_text() -> None:
 
 def test_each_reason_names_its_causes_and_what_settles_several_is_said_once() -> None:
     record = "train with MPProfilerCallback"
-    unable = [Unable(code, f"no steps were recorded; {record}") for code in ("MP901", "MP807")]
+    unable = [Unable(code, f"no step log was recorded; {record}") for code in ("MP901", "MP807")]
     unable += [Unable("MP308", f"the facts of `fit` were not recorded; {record}")]
     document = documents.document(replace(hand_made.bare(), unable=tuple(unable)))
     assert limits.not_judged(document) == [
-        "warm-up, throttling: no steps were recorded",
+        "warm-up, throttling: no step log was recorded",
         "eager execution: the facts of `fit` were not recorded",
         f"to judge these: {record}",
     ]

@@ -326,12 +326,12 @@ RECORDS = (
     ),
     Row(
         "record other precision", ANY,
-        "train on a GPU or a TPU: mixed precision makes nothing faster on a CPU",
+        "train on a GPU or a TPU: float16 makes nothing faster on a CPU, and bfloat16 only where it has AMX",
         when=(its.of_a_cpu_alone,), unless=(its.in_float32, its.in_16_bits),
     ),
     Row(
         "record other precision", ANY,
-        "Train on a GPU or a TPU: mixed precision makes nothing faster on a CPU", case="how",
+        "Train on a GPU or a TPU: float16 makes nothing faster on a CPU, and bfloat16 only where it has AMX", case="how",
         when=(its.of_a_cpu_alone,), unless=(its.in_float32, its.in_16_bits),
     ),
     Row(

@@ -51,11 +51,11 @@ def judge(signals: Signals) -> Outcome:
     if free < FREE_RATIO:
         return Clear(f"{format_ratio(free)} of the memory is free at the peak")
     return Found(
-        summary=f"{format_ratio(free)} of the device's memory is free at the peak: twice the batch fits",
+        summary=f"{format_ratio(free)} of the memory at hand is free at the peak: twice the batch fits",
         evidence=(
             evidence.ratio("memory free at the peak", free, FREE_RATIO),
             evidence.size("peak", peak),
-            evidence.text("device's memory", format_bytes(total)),
+            evidence.text("memory at hand", format_bytes(total)),
         ),
         confidence="medium",
         severity="info",

@@ -8,7 +8,7 @@ What it means
     are in the trace).
 
 How we know
-    Time in which a copy runs and no kernel does, in the account's class `copy`. Of the largest copy to or
+    Time in which a copy runs and no kernel does, in the account's class `copy`. Of the largest copies to or
     from the device the rate is stated, from its bytes and its time. Where the collector names the kind of
     memory, that decides; else a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
     speaks for pageable memory, which the driver copies twice.
@@ -84,7 +84,7 @@ def judge(signals: Signals) -> Outcome:
             evidence.ratio("exposed copies in {whole}", signals.cost_ratio(claims), SCALE.info_ratio),
             evidence.count("copies {per}", math.fsum(cell.calls_per_step for cell in cells)),
             evidence.ratio("of them within the device", within / signals.time(rows)),
-            *((evidence.rate("rate of the largest copy", _rate(largest)),) if largest else ()),
+            *((evidence.rate("rate of the largest copies", _rate(largest)),) if largest else ()),
         ),
         cases=(case,),
         scale=SCALE,
@@ -121,7 +121,10 @@ def _rate(copy: Cell) -> float:
 def _said(signals: Signals, copy: Cell) -> str:
     """How much the copy moves and how fast, and what memory that speaks for."""
     size = format_bytes((copy.bytes_per_step or 0.0) / copy.calls_per_step)
-    said = f"the largest copy moves {size} at {format_bytes_per_s(_rate(copy))}"
+    mean = (
+        "" if copy.calls_per_step <= 1 else " each in the mean"
+    )  # a cell holds copies of one op, of any size
+    said = f"the largest copies move {size}{mean} at {format_bytes_per_s(_rate(copy))}"
     kinds = {kind for kind in ("pageable", "pinned") if kind in (copy.kernel or "").lower()}
     kinds = kinds or {kind for kind in ("pageable", "pinned") if signals.named(f"kind_src:{kind}")}
     if len(kinds) == 1:

@@ -26,7 +26,16 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, NotApplicable, Outcome, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    NOT_IN_16_BITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
@@ -37,6 +46,9 @@ BOUND = "device"
 
 def judge(signals: Signals) -> Outcome:
     accelerator = need(signals.accelerator)
+    device = known(signals.device)
+    if accelerator == "gpu" and device is not None and device.vendor == "nvidia":
+        return NotApplicable("the device is NVIDIA's")
     dtype = need(signals.compute_dtype)
     if dtype not in HALF_DTYPES:
         return NOT_IN_16_BITS
@@ -50,10 +62,8 @@ def judge(signals: Signals) -> Outcome:
         found = "TPU"
     else:
         device = need(signals.device)
-        if device.vendor in ("nvidia", "unknown"):
-            return NotApplicable(
-                "the device is NVIDIA's" if device.vendor == "nvidia" else "the vendor is not stated"
-            )
+        if device.vendor == "unknown":
+            return NotApplicable("the vendor is not stated")
         summary = (
             f"{device.name or device.vendor.upper()} is not an NVIDIA GPU: "
             "its matrix cores go by their own name"
