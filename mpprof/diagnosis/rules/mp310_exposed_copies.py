@@ -121,10 +121,10 @@ def _rate(copy: Cell) -> float:
 def _said(signals: Signals, copy: Cell) -> str:
     """How much the copy moves and how fast, and what memory that speaks for."""
     size = format_bytes((copy.bytes_per_step or 0.0) / copy.calls_per_step)
-    mean = (
-        "" if copy.calls_per_step <= 1 else " each in the mean"
-    )  # a cell holds copies of one op, of any size
-    said = f"the largest copies move {size}{mean} at {format_bytes_per_s(_rate(copy))}"
+    # A cell holds the copies of one op, of any size.
+    one = f"the largest copy moves {size}"
+    moved = one if copy.calls_per_step <= 1 else f"the largest copies move {size} each in the mean"
+    said = f"{moved} at {format_bytes_per_s(_rate(copy))}"
     kinds = {kind for kind in ("pageable", "pinned") if kind in (copy.kernel or "").lower()}
     kinds = kinds or {kind for kind in ("pageable", "pinned") if signals.named(f"kind_src:{kind}")}
     if len(kinds) == 1:
