@@ -18,11 +18,12 @@ from mpprof.model.kernels import Placement, Precision
 from mpprof.traces.common.hlo_program import Launch, Value
 
 L2_BYTES_PER_CLOCK_PER_SM = 64
-"""What one SM can get from the L2 cache in a clock (NVIDIA: A100 whitepaper, 5,120 bytes per clock for the
-cache of 108 SMs, 2,048 for V100's 80: no card does better than this)."""
+"""More than one SM can get from the L2 cache in a clock on the two cards for which NVIDIA states it (A100
+whitepaper: 5,120 bytes for 108 SMs, 2,048 for V100's 80); for the others it is taken to hold."""
 
 FLOAT32_OVER_IDEAL = 1.6
-"""The worst that float32 steps of convolutions took of their roofline time, in the published V100 figures."""
+"""Measured over roofline time of float32 convolutional networks on V100, the upper end: 1.34 for NVIDIA's
+ResNet-50 (365 images/s), 1.5 for the busy part of an Imagenette convnet's step (106 ms at a load of 78 %)."""
 
 
 def peaks_of(card: Card) -> DevicePeaks:

@@ -191,7 +191,7 @@ def choice(path: Path) -> str | None:
         said.append(f"{path.name} was read: by its bytes it is a trace, though not by its name")
     if hosts and is_session(path.parent):
         own = formats.host_of(path.name) or path.name
-        said.append(f"of this session's hosts, {own} was read, and not: {_few(hosts)}")
+        said.append(f"of the hosts of this profile, {own} was read, and not: {_few(hosts)}")
     if others:
         said.append(
             f"this {mine.kind} trace was read; of another format beside it, and not read: {_few(others)}"

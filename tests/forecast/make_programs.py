@@ -37,6 +37,7 @@ CASES = (
     *(Case("convnet", "h100", policy, 32) for policy in ("float32", "mixed_float16")),
     *(Case("published_convnet", "v100", policy, 128) for policy in ("float32", "mixed_float16")),
     *(Case("resnet", "v100", policy, 128) for policy in ("float32", "mixed_float16")),
+    Case("resnet", "v100", "mixed_float16", 256),
     *(Case("transformer", card, "mixed_float16", 8) for card in ("t4", "a100")),
     *(Case("transformer", card, "mixed_bfloat16", 8) for card in ("l4", "h100", "b200", "rtx 5090")),
     Case("recurrent", "a100", "mixed_float16", 16),

@@ -141,11 +141,16 @@ def test_without_the_extra_one_line_says_what_to_install(capsys: pytest.CaptureF
 @needed
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_stored_programs_are_what_is_compiled_today(case: object) -> None:
-    """The same decisions: names of fusions and sizes of memory may change with a version of XLA."""
+    """The same operations and shares; with the versions of then also the same kernels and bytes."""
+    from mpprof.forecasts import judging
     from tests.forecast.make_programs import Case, made
 
     assert isinstance(case, Case)
     now, then = made(case), stored(case)
+    one, other = (judging.card_forecast(each, targets.card(case.card), None, None) for each in (now, then))
+    assert one.model_flops == other.model_flops
+    assert one.can_ratio == pytest.approx(other.can_ratio, abs=0.01)
+    assert one.cannot_ratio == pytest.approx(other.cannot_ratio, abs=0.01)
     if now.result["versions"] == then.result["versions"]:
         for name, program in then.result["programs"].items():
             assert now.result["programs"][name]["temporaries_bytes"] == program["temporaries_bytes"]

@@ -202,6 +202,7 @@ PUBLISHED_NS = {
     "published_convnet-v100-mixed_float16-128": 97e6,
     "resnet-v100-float32-128": 128 / 365 * 1e9,
     "resnet-v100-mixed_float16-128": 128 / 1010 * 1e9,
+    "resnet-v100-mixed_float16-256": 256 / 1205 * 1e9,
 }
 """Steps measured on V100: a comparison of Keras policies on Imagenette, in ms a step; and a ladder of ResNet-50
 settings (float32; AMP and XLA), in images a second at a batch of 128."""

@@ -106,7 +106,7 @@ def test_a_host_whose_trace_is_empty_is_not_read_where_another_host_s_is_whole(t
     (session / "beta.xplane.pb").write_bytes(XPLANE)
     assert traces.find_traces(tmp_path)[-1].name == "beta.xplane.pb"
     assert traces.choice(session / "beta.xplane.pb") == (
-        "of this session's hosts, beta was read, and not: alpha (empty)"
+        "of the hosts of this profile, beta was read, and not: alpha (empty)"
     )
     assert traces.find_traces(tmp_path, host="alpha")[-1].name == "alpha.xplane.pb"  # the run's own
 
@@ -130,7 +130,7 @@ def test_of_a_sessions_hosts_the_first_by_name_is_read_or_the_one_that_recorded(
     assert ordered == ["gamma", "beta", "alpha"]
     assert traces.find_traces(tmp_path, host="beta")[-1].name == "beta.xplane.pb"
     assert traces.choice(session / "alpha.xplane.pb") == (
-        "of this session's hosts, alpha was read, and not: beta, gamma"
+        "of the hosts of this profile, alpha was read, and not: beta, gamma"
     )
 
 
@@ -145,7 +145,7 @@ def test_a_run_reads_the_trace_of_its_own_host_and_says_so(tmp_path: Path) -> No
     run = workflows.load(tmp_path / "run")
     assert run.traces[-1] == own
     assert run.warnings == (
-        f"of this session's hosts, {own.name.partition('.')[0]} was read, and not: aaa, zzz",
+        f"of the hosts of this profile, {own.name.partition('.')[0]} was read, and not: aaa, zzz",
     )
 
 

@@ -39,7 +39,7 @@ class Product:
     rates: dict[str, float]
     bandwidth_bytes_per_s: float | None
     memory_bytes: tuple[int, ...]  # of each variant; empty: shared with the host, or not stated
-    l2_bytes: int | None  # as the device's properties state it (CUDA samples' deviceQuery), where it was seen
+    l2_bytes: int | None  # as its maker states it; A10, GV100, T4, RTX 3090, B200: also printed by one
     source: str
 
     def named(self, spoken: str) -> bool:
