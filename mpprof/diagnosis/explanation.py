@@ -35,9 +35,9 @@ def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> 
     """The largest parts of the step; of matrix work, where it ran. Of the profiled step, where that is unlike
     the others (`distorted`)."""
     profiling = sum(part.ns_per_step for part in account.main.slices if part.category == "profiling")
-    whole = account.window_ns if distorted else account.step_ns
     added = 0.0 if distorted else max(0.0, -profiling)
     parts = {part.category: part.ns_per_step for part in account.main.slices if part.category != "profiling"}
+    whole = sum(parts.values()) if distorted else account.step_ns  # as the breakdown's table
     left_out = account.trace_basis == "device" and parts.get("idle_launch", 0.0) >= added
     if left_out and added:
         parts["idle_launch"] -= added  # a profiler works where launches are made: as in MP302

@@ -181,7 +181,7 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "How to read it:"
     yield "  no faster than: a bound from bytes and operations, never an estimate of the time."
     if any(run.speedup for run in runs):
-        yield "  at most: if float32 takes no more than 1.6 times its roofline time (published on V100: 1.3 to 1.5)."
+        yield "  at most: if float32 takes no more than 1.6 times its roofline time; published: 1.3 to 1.5."
     if any(run.typical_ns for run in runs):
         yield "  typical: drawn around four published V100 steps of ResNet-50; for no other kind or card."
     yield "  open: decided on the card, which times XLA's kernels against the libraries'."
