@@ -23,7 +23,7 @@ from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.export import report_html
-from mpprof_dashboards.pages import PAGES
+from mpprof_dashboards.pages import PAGES, runs
 
 _LOG = logging.getLogger("mpprof")
 _REFRESH_MS = 5000
@@ -144,7 +144,7 @@ def _register(app: dash.Dash, source: RunSource) -> None:
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
         """The page that the URL names; a refresh that changes nothing leaves the page alone."""
         entries, problem = listed(source)
-        context = Context(source, entries, choices.read(search, entries))
+        context = Context(source, entries, choices.read(search, entries), search or "")
         page = next((page for page in PAGES if page.path == path), None)
         content = cards.failure(problem) if problem else _content(page, context)
         live = not entries or (context.entry is not None and context.entry.live)
@@ -236,8 +236,17 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
                 "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
             )
         if flask.request.method == "GET" and flask.request.path in paths and "run" not in flask.request.args:
-            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), listed(source)[0])
-            if chosen.run is not None:  # so that the address bar always holds a link worth sharing
+            entries = listed(source)[0]
+            if (
+                flask.request.path == "/"
+                and len(entries) > runs.LANDS_ABOVE
+                and "with" not in flask.request.args
+            ):
+                return flask.redirect(runs.PAGE.path)
+            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
+            if (
+                chosen.run is not None and flask.request.path != runs.PAGE.path
+            ):  # so that the address bar always holds a link worth sharing
                 return flask.redirect(flask.request.path + chosen.query())
         if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
             text = "This request does not come from a page of mpprof.\n"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import RLock
 from time import monotonic, time_ns
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.analysis.breakdown.timeline import Lanes
 from mpprof.api import timeline as timelines
 from mpprof.api import workflows
@@ -30,11 +32,15 @@ if TYPE_CHECKING:
         LayerRow,
         OpRow,
         Report,
+        Roofs,
         Timeline,
     )
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
+
+KEPT_REPORTS = 512
+"""Documents of some 100 KB: as many as a page of some hundred runs asks for."""
 
 REFRESH_S = 30.0
 """How often a directory elsewhere is looked at again, at most."""
@@ -63,7 +69,9 @@ class LogDirectory:
         self._step_range = step_range
         self._refreshed_s = monotonic()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
+        self._reports: OrderedDict[tuple[str, str | None], tuple[str, Report]] = OrderedDict()
         self._lanes: dict[str, tuple[workflows.Analysis, Lanes | None]] = {}
+        self._tables: dict[str, tuple[workflows.Analysis, dict[tuple[str, bool], Sequence[Any]]]] = {}
         self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
 
     def entries(self) -> tuple[RunEntry, ...]:
@@ -78,10 +86,22 @@ class LogDirectory:
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
     def report(self, run: str, baseline: str | None = None) -> Report:
-        """The `mpprof.report/1` document of a run, against a baseline run where one is named."""
-        mine = self._analysis(run)
-        against = self._analysis(baseline) if baseline and baseline != run else None
-        return documents.document(workflows.judge(mine, against))
+        """The `mpprof.report/1` document of a run, against a baseline run where one is named.
+
+        It is kept until a file of either changes, and given to all who ask: nobody may change it."""
+        baseline = baseline if baseline != run else None
+        with self._lock:
+            version = self.version(run, baseline)
+            kept = self._reports.get((run, baseline))
+            if kept is None or kept[0] != version:
+                mine = self._analysis(run)
+                against = self._analysis(baseline) if baseline else None
+                kept = version, documents.document(workflows.judge(mine, against))
+            self._reports[run, baseline] = kept
+            self._reports.move_to_end((run, baseline))
+            while len(self._reports) > KEPT_REPORTS:
+                self._reports.popitem(last=False)
+            return kept[1]
 
     def steps(self, run: str) -> StepTable | None:
         return self._run(run).steps
@@ -89,14 +109,38 @@ class LogDirectory:
     def hardware(self, run: str) -> HardwareTable | None:
         return self._run(run).hardware
 
-    def kernels(self, run: str) -> list[KernelRow]:
-        return cast("list[KernelRow]", workflows.rows_of(self._analysis(run), "kernels"))
+    def version(self, run: str, baseline: str | None = None) -> str:
+        with self._lock:
+            found = self._scan()
+        named = [name for name in (run, baseline) if name]
+        stated = [(name, found[name][0] if name in found else None) for name in named]
+        return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
-    def ops(self, run: str) -> list[OpRow]:
-        return cast("list[OpRow]", workflows.rows_of(self._analysis(run), "ops"))
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
+        return cast("list[KernelRow]", self._rows(run, "kernels", in_steps))
 
-    def layers(self, run: str) -> list[LayerRow]:
-        return cast("list[LayerRow]", workflows.rows_of(self._analysis(run), "layers"))
+    def ops(self, run: str, *, in_steps: bool = False) -> list[OpRow]:
+        return cast("list[OpRow]", self._rows(run, "ops", in_steps))
+
+    def layers(self, run: str, *, in_steps: bool = False) -> list[LayerRow]:
+        return cast("list[LayerRow]", self._rows(run, "layers", in_steps))
+
+    def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Sequence[Any]:
+        """The rows of a table, kept as long as the analysis is."""
+        with self._lock:
+            mine = self._analysis(run)
+            kept = self._tables.get(run)
+            if kept is None or kept[0] is not mine:
+                self._tables[run] = kept = mine, {}
+            for name in set(self._tables) - set(self._analyses):
+                del self._tables[name]
+            steps = in_steps and mine.account is not None
+            if (kind, steps) not in kept[1]:
+                kept[1][kind, steps] = workflows.rows_of(mine, kind, steps=ALL_STEPS if steps else None)
+            return kept[1][kind, steps]
+
+    def roofs(self, run: str) -> Roofs | None:
+        return workflows.roofs_of(self._analysis(run))
 
     def timeline(
         self,

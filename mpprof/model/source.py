@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         LayerRow,
         OpRow,
         Report,
+        Roofs,
         Timeline,
     )
 
@@ -60,11 +61,21 @@ class RunSource(Protocol):
 
     def hardware(self, run: str) -> HardwareTable | None: ...
 
-    def kernels(self, run: str) -> list[KernelRow]: ...
+    def version(self, run: str, baseline: str | None = None) -> str:
+        """What changes when the files of either change: nothing is read or computed for it."""
+        ...
 
-    def ops(self, run: str) -> list[OpRow]: ...
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
+        """Rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
+        ...
 
-    def layers(self, run: str) -> list[LayerRow]: ...
+    def ops(self, run: str, *, in_steps: bool = False) -> list[OpRow]: ...
+
+    def layers(self, run: str, *, in_steps: bool = False) -> list[LayerRow]: ...
+
+    def roofs(self, run: str) -> Roofs | None:
+        """The peak rates of the run's main device; None where they are not known."""
+        ...
 
     def timeline(
         self,

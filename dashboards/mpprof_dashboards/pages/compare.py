@@ -17,7 +17,6 @@ from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.graph import graph
-from mpprof_dashboards.components.grid import Column, grid
 from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.figures import waterfall
@@ -27,12 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 40
 """Of kernels and of ops each, in a file."""
-_CHANGES = (
-    Column("key", "Name", flex=4, width=240, mono=True),
-    Column("from_ns", "Before", width=120, number=True, shown="from_ns_text"),
-    Column("to_ns", "After", width=120, number=True, shown="to_ns_text"),
-    Column("change_ns", "Change", width=120, number=True, shown="change_ns_text"),
-)
+_HEADS = ("Name", "Before", "After", "Change")
 
 
 def layout(context: Context) -> list[Any]:
@@ -245,11 +239,7 @@ def _changes(rows: list[doc.KernelChange], by: str, id: str, plain: bool) -> htm
     return cards.section(
         _TITLES[by],
         graph(figure, f"{id}-figure", title="Change per step", note=note) if figure is not None else None,
-        _table(same, f"{id}-table")
-        if plain
-        else html.Div(
-            grid(f"{id}-grid", _CHANGES, [_flat(item) for item in same]), className="mp-card mp-flush"
-        ),
+        _table(same, f"{id}-table"),
     )
 
 
@@ -260,7 +250,9 @@ def _table(rows: list[doc.KernelChange], id: str) -> html.Div:
     for row in largest:
         times = (row[f"{key}_text"] for key in ("from_ns", "to_ns", "change_ns"))
         body.append(html.Tr([html.Td(row["key"]), *(html.Td(text, className="mp-number") for text in times)]))
-    heads = [html.Th(each.header, className="mp-number" if each.number else "") for each in _CHANGES]
+    heads = [
+        html.Th(each, scope="col", className="mp-number" if at else "") for at, each in enumerate(_HEADS)
+    ]
     table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="mp-table", id=id)
     left = len(rows) - len(largest)
     more = html.P(f"{left} more in the JSON inside this file.", className="mp-note") if left else None
