@@ -20,6 +20,7 @@ from mpprof.model.run import Run
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
+from mpprof.report.redact import Redactor, hosts_of
 from mpprof.runs.loading import closed_beside, lone_beside
 from mpprof.runs.state import state_of
 from mpprof.traces import formats
@@ -170,6 +171,9 @@ class LogDirectory:
             for name in set(self._lanes) - set(self._analyses):
                 del self._lanes[name]
             return kept
+
+    def redactor(self, run: str) -> Callable[[Any], Any]:
+        return Redactor(hosts_of(self._run(run))).record
 
     def compare(self, runs: tuple[str, ...]) -> Comparison:
         """The `mpprof.compare/1` document of two runs or more, in the order given."""

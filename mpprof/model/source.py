@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mpprof.model.frozen import frozen
 from mpprof.model.steps import HardwareTable, StepTable
@@ -92,6 +93,10 @@ class RunSource(Protocol):
 
     def kernel(self, run: str, row: int) -> KernelDetails | None:
         """One kernel of the timeline as it ran; None where there is no such row."""
+        ...
+
+    def redactor(self, run: str) -> Callable[[Any], Any]:
+        """A function that takes hosts, users and paths out of a JSON value, as `mpprof bundle` does."""
         ...
 
     def compare(self, runs: tuple[str, ...]) -> Comparison: ...

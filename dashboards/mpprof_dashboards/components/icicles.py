@@ -53,7 +53,6 @@ def _node(node: Node, parent: Node, base: float, whole_ns: float, per: str, dept
         title=words.plain(said),
         **{
             "data-layer": node.path.partition("#")[0] if node.count == 1 else "",
-            "aria-label": words.plain(said),
         },
     )
     deeper = [_row(node, whole_ns, per, depth + 1)] if node.children and depth < MOST_DEPTH else []

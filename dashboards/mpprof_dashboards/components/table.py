@@ -11,8 +11,12 @@ from dash import html
 from mpprof_dashboards.rows import EXAMPLES, Asked, Column, Table, answer
 
 
-def table(id: str, columns: tuple[Column, ...], *, label: str, asks: dict[str, str], sort: str) -> html.Div:
-    """A table that fills itself from `/rows.json` with `asks`, first sorted by `sort` ("-ns": descending)."""
+def table(
+    id: str, columns: tuple[Column, ...], *, label: str, asks: dict[str, str], sort: str, version: str
+) -> html.Div:
+    """A table that fills itself from `/rows.json` with `asks`, first sorted by `sort` ("-ns": descending).
+
+    It fills itself again, filtered and sorted as it stands, when `version` changes."""
     shape = [
         {
             "field": each.field,
@@ -33,6 +37,7 @@ def table(id: str, columns: tuple[Column, ...], *, label: str, asks: dict[str, s
             "data-asks": urlencode(asks),
             "data-sort": sort,
             "data-label": label,
+            "data-version": version,
         },
     )
 

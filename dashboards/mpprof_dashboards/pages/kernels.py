@@ -13,11 +13,12 @@ from mpprof_dashboards import theme, work
 from mpprof_dashboards.components import bars, cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
-from mpprof_dashboards.components.table import table
+from mpprof_dashboards.components.table import plain, table
 from mpprof_dashboards.figures import roofline
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.source import RunSource
 
 _HOW = 'Open a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
 
@@ -105,7 +106,14 @@ def _table(context: Context, document: doc.Report, kind: str, devices: bool) -> 
         ],
         className="mp-section-head",
     )
-    rows = table(f"{kind}s", columns, label=f"{_TITLES[kind]} of the run", asks=asks, sort=work.SORT)
+    rows = table(
+        f"{kind}s",
+        columns,
+        label=f"{_TITLES[kind]} of the run",
+        asks=asks,
+        sort=work.SORT,
+        version=context.source.version(context.run),
+    )
     return html.Section([head, html.Div(rows, className="mp-card mp-flush")], className="mp-section")
 
 
@@ -125,6 +133,17 @@ def _roofline(document: doc.Report, ops: list[doc.OpRow], context: Context) -> h
     )
     drawn = graph(figure, "roofline", title="Operations a byte against operations a second", note=note)
     return cards.section("Roofline", drawn)
+
+
+def content(source: RunSource, run: str, document: doc.Report) -> list[Any]:
+    """For a file: where the kernel time went and the longest kernels, without a script."""
+    known = work.table(source, run, document, "kernel")
+    if not known.rows:
+        return []
+    return [
+        where(document, source.kernels(run, in_steps=True)),
+        cards.section("Kernels", plain("kernels", known), note=f"times {work.per(document).text}"),
+    ]
 
 
 PAGE = Page("/kernels", "Kernels", layout)

@@ -32,7 +32,12 @@ def layout(context: Context) -> list[Any]:
     each = work.per(document)
     asks = {"run": context.run, "baseline": context.choice.baseline or "", "table": "layer"}
     rows = table(
-        "layers", work.columns_of("layer", each), label="Layers of the run", asks=asks, sort=work.SORT
+        "layers",
+        work.columns_of("layer", each),
+        label="Layers of the run",
+        asks=asks,
+        sort=work.SORT,
+        version=context.source.version(context.run),
     )
     note = f"{each.text}, by where it ran; a scope of the drawing above filters it"
     return [drawn, cards.section("Layer by layer", html.Div(rows, className="mp-card mp-flush"), note=note)]

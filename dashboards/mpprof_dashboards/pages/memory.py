@@ -70,8 +70,10 @@ def _summary(document: doc.Report) -> html.Section:
     shown = [
         html.Li([html.Strong(words.size(value), id=id), " ", html.Span(name)])
         for id, value, name in told
-        if value is not None
+        if value is not None and (id, value) != ("saved", 0)
     ]
+    if memory and memory["saved_bytes"] == 0:
+        shown.append(html.Li(html.Span(words.saved(0), id="saved")))
     reasons = [
         (None if memory and memory["at_peak"] else f"{_NO_EVENTS} {_SWITCH_ON}"),
         (None if recorded is not None else why_absent(document, "steps.peak_memory_bytes")),
@@ -82,7 +84,8 @@ def _summary(document: doc.Report) -> html.Section:
         ),
     ]
     said = [html.P(sentence(reason), className="mp-note") for reason in reasons if reason]
-    return cards.section("Memory", html.Ul(shown, className="mp-inline-figures"), *said)
+    body = [html.Ul(shown, className="mp-inline-figures"), *said]
+    return cards.section("Memory", html.Div(body, className="mp-card"))
 
 
 def _map(document: doc.Report) -> html.Section | None:

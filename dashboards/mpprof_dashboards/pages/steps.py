@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def layout(context: Context) -> list[Any]:
     run = context.run
-    return content(context.report(), context.source.steps(run), context.source.hardware(run))
+    steps, hardware = context.source.steps(run), context.source.hardware(run)
+    parts = content(context.report(), steps, hardware)
+    if steps is not None and len(steps) and (hardware is None or not len(hardware)):
+        parts.append(html.P("The run recorded no hardware samples.", className="mp-note"))
+    return parts
 
 
 def content(
@@ -43,10 +47,8 @@ def content(
         html.Ul([_figure(*each) for each in _numbers(document)], className="mp-inline-figures")
     ]
     if panels:
-        drawn = graph(
-            figures.together(panels), "step-times", title="Over the steps", note=_note(steps, panels)
-        )
-        parts.append(html.Div(drawn, className="mp-section"))
+        drawn = graph(figures.together(panels), "step-times", title="What changes", note=_note(steps, panels))
+        parts.append(cards.section("Over the steps", drawn))
     else:
         reason = why_absent(document, "interval_ns", "steps.median_ns")
         parts.append(cards.section("Time", cards.empty("No step time", reason)))
@@ -56,7 +58,7 @@ def content(
     throttled = sorted({name for names in (hardware.throttle if hardware else ()) for name in names})
     if throttled:
         parts.append(html.P(f"The clock was held back by: {', '.join(throttled)}.", className="mp-note"))
-    missing = _missing(document, steps, hardware)
+    missing = _missing(document, steps)
     if missing:
         parts.append(cards.section("Not recorded", cards.remarks(missing)))
     return parts
@@ -117,7 +119,7 @@ def _known(
     return form(value), label, id, ""
 
 
-def _missing(document: doc.Report, steps: StepTable, hardware: HardwareTable | None) -> list[str]:
+def _missing(document: doc.Report, steps: StepTable) -> list[str]:
     """What no line of the log holds, each with its reason."""
     found = []
     if not steps.loss_scale_known.any():
@@ -126,8 +128,6 @@ def _missing(document: doc.Report, steps: StepTable, hardware: HardwareTable | N
         found.append(f"Loss: {why_absent(document, 'steps.loss')}")
     if figures.memory(steps) is None:
         found.append(f"Memory: {why_absent(document, 'steps.memory', 'steps.peak_memory_bytes')}")
-    if hardware is None or not len(hardware):
-        found.append("Hardware: the run recorded no samples.")
     return found
 
 
