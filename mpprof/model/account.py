@@ -119,11 +119,13 @@ class Between:
 class HostPath:
     """What the host does in a step, per step: how long the call of the training function takes (`call_ns`),
     when its last launch returns, waits for the device left out (`launched_ns`), and the device's work from
-    the last kernel on that waited for its launch (`queued_ns`): only that work's time is the step's."""
+    the last kernel on that waited for its launch (`queued_ns`): only that work's time is the step's.
+    `waited_ns`: how long the host waited for that work once the call had returned."""
 
     call_ns: float
     launched_ns: float
     queued_ns: float
+    waited_ns: float = 0.0
 
 
 @frozen

@@ -87,9 +87,11 @@ def _of_the_function(time: doc.Time) -> str:
         return ""
     if call_ns >= 0.99 * function_ns:
         return ", the call of the training function"
+    waited_ns = time.get("waited_ns", 0.0)
+    wait = f", after which the host waits {words.duration(waited_ns)} for the device"
     return (
         " from the call of the training function to the end of its last kernel; on the host the call takes "
-        f"{words.duration(call_ns)}"
+        f"{words.duration(call_ns)}{wait if waited_ns >= SPLIT_RATIO * function_ns else ''}"
     )
 
 

@@ -42,8 +42,7 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     if not paths:
         return None
     per_call = account.main.steps / max(1, len(account.steps))
-    call_ns, launched_ns, queued_ns = (median(np.array(each)) / per_call for each in zip(*paths, strict=True))
-    return HostPath(call_ns, launched_ns, queued_ns)
+    return HostPath(*(median(np.array(each)) / per_call for each in zip(*paths, strict=True)))
 
 
 def _waits(trace: Trace, row: int) -> Intervals:
@@ -57,13 +56,19 @@ def _waits(trace: Trace, row: int) -> Intervals:
     )
 
 
-def _path(trace: Trace, rows: Int64, begin: int, end: int, waits: Intervals) -> tuple[float, float, float]:
-    """(the call, until its last launch returned but for waits, the work that no launch held up), in ns."""
+def _path(trace: Trace, rows: Int64, begin: int, end: int, waits: Intervals) -> tuple[float, ...]:
+    """(the call, until its last launch returned but for waits, the work that no launch held up, the wait
+    after the call), in ns."""
     kernels, host = trace.kernels, trace.host
     rows = rows[kernels.kind[rows] == WorkKind.KERNEL]  # a copy of the results comes after the wait for them
     returned = host.start_ns[kernels.launch[rows]] + host.duration_ns[kernels.launch[rows]]
     until = int(returned.max(initial=begin))
-    waited = waits.overlap(np.array([begin]), np.array([until])).sum() if len(waits) else 0
+    done = int((kernels.start_ns[rows] + kernels.duration_ns[rows]).max(initial=end))
+    waited, after = (
+        int(waits.overlap(np.array([first]), np.array([last])).sum()) if len(waits) else 0
+        for first, last in ((begin, until), (end, done))
+    )
     hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
     queued = rows[int(hungry[-1]) :] if len(hungry) else rows
-    return float(end - begin), float(until - begin - waited), float(kernels.duration_ns[queued].sum())
+    work_ns = float(kernels.duration_ns[queued].sum())
+    return float(end - begin), float(until - begin - waited), work_ns, float(after)

@@ -40,7 +40,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launches
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import KernelCalls
 from mpprof.model.finding import Evidence
@@ -62,7 +62,7 @@ NOTABLE_RATIO = 0.01
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU, so that no kernels are launched")
+        return NO_GPU
     account = need(signals.gpu_activity)
     claims = launches.claims(signals)
     share = signals.cost_ratio(claims)
