@@ -149,7 +149,7 @@ def _awaits_data(host: _Host, launcher: int, idle: Intervals, next_row: Int64, b
     if len(own):
         begin, end = idle.start[own], idle.end[own]
         waits[waits] = 2 * host.at_work(launcher).overlap(begin, end) < end - begin
-    return waits
+    return np.asarray(waits, np.bool_)
 
 
 def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64) -> Int64:
