@@ -427,6 +427,7 @@ class AttainableRange(TypedDict):
     eligible_ratio: Annotated[
         Number | None, "Share of the float32 run's device time that could use matrix units in 16 bits."
     ]
+    tf32_ratio: NotRequired[Annotated[Number, "Of it, what matrix units do in TF32 already."]]
     assumptions: list[str]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mpprof.model.account import eligible_words
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
@@ -352,7 +353,7 @@ def _range(could: doc.AttainableRange, document: doc.Report) -> str:
     if could["eligible_ratio"] is None:
         return said
     units = matrix_units(document)
-    return f"{said}; {words.percent(could['eligible_ratio'])} of the device's time could use {units}"
+    return f"{said}; {eligible_words(could['eligible_ratio'], could.get('tf32_ratio', 0.0), units=units)}"
 
 
 def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[str]:

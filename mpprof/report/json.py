@@ -401,8 +401,13 @@ def _speedup(speedup: Speedup | None) -> doc.Speedup | None:
 def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
     found = speedup.potential
     if found is not None:
-        low, high, assumptions = found.low, found.high, list(found.assumptions)
-        return {"low": low, "high": high, "eligible_ratio": found.eligible_ratio, "assumptions": assumptions}
+        return {
+            "low": found.low,
+            "high": found.high,
+            "eligible_ratio": found.eligible_ratio,
+            "tf32_ratio": found.tf32_ratio,
+            "assumptions": list(found.assumptions),
+        }
     if speedup.attainable is None:
         return None
     return {"low": speedup.attainable, "high": speedup.attainable, "eligible_ratio": None, "assumptions": []}
