@@ -233,6 +233,16 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
 
 
+def unattributed_idle_ratio(document: doc.Report) -> float:
+    """Share of the step, or of the whole window, that the device idled for what the trace does not show; 0
+    without an account."""
+    for part in slices_of(document):
+        if part["class"] == "idle_other" and part["ns_per_step"] > 0:
+            known = sum(cause["ns_per_step"] for cause in part.get("causes", []))
+            return part["ratio"] * max(0.0, 1.0 - known / part["ns_per_step"])
+    return 0.0
+
+
 def _helpers(share: doc.MatmulShare) -> str:
     """What a part of the matrix work that multiplies nothing is, where it is transforms of convolutions."""
     transforms, whole = share.get("transforms_ns_per_step", 0.0), share["ns_per_step"]

@@ -14,7 +14,7 @@ import pytest
 from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.model.steps import WorkerSummary
-from mpprof.report import content, markdown, text, words
+from mpprof.report import brief, content, markdown, text, words
 from mpprof.report import json as documents
 from tests.report import hand_made
 
@@ -33,12 +33,14 @@ def check(name: str, produced: str) -> None:
 @pytest.mark.parametrize("name", DIAGNOSES)
 def test_golden_report(name: str) -> None:
     document = documents.document(DIAGNOSES[name]())
+    check(f"brief-{name}.txt", brief.render(document, path="logs/bert fp16", again="mpprof report logs -v"))
     check(f"report-{name}.txt", text.render(document, width=80, path="logs/bert fp16"))
     check(f"report-{name}.md", markdown.render(document))
 
 
 def test_golden_comparison() -> None:
     document = documents.compare_document(hand_made.comparison())
+    check("brief-compare.txt", brief.render_comparison(document, again="mpprof compare a b -v"))
     check("compare.txt", text.render_comparison(document, width=80))
     check("compare.md", markdown.render_comparison(document))
 
@@ -73,6 +75,8 @@ def test_the_ascii_fallback_is_ascii_and_keeps_the_columns() -> None:
 def test_a_name_cannot_steer_the_terminal_or_the_page() -> None:
     document = documents.document(hand_made.diagnosis())
     comparison = documents.compare_document(hand_made.comparison())
+    for rendered in (brief.render(document), brief.render_comparison(comparison)):
+        assert "\x1b" not in rendered
     for rendered in (text.render(document), text.render_comparison(comparison)):
         assert "\x1b" not in rendered
         assert r"\x1b[31mred" in rendered
