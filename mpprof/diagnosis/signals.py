@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Claim, NotApplicable, cost_ns, known
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Claim, NotApplicable, Unable, cost_ns, known
 from mpprof.diagnosis.remedies import choosing, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
@@ -127,7 +127,7 @@ class Signals:
     @property
     def _why_no_comparison(self) -> str:
         if self.computes.kind == "unknown":
-            return f"no run to compare with: {self.computes.reason}"
+            return "no run to compare with"
         if self.computes.narrow:
             return "no float32 run to compare with"
         return f"this run computes in {self.computes.words}: it is a baseline itself"
@@ -248,6 +248,11 @@ class Signals:
         return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
 
     @property
+    def not_narrow(self) -> NotApplicable | Unable:
+        """What a rule of 16-bit runs says of one that is not known to be one."""
+        return Unable(self.computes.reason) if self.computes.kind == "unknown" else NOT_IN_16_BITS
+
+    @property
     def half(self) -> str | None:
         """ "fp16" or "bf16" where the run computes in it, all or part; None: it does not, or is not known."""
         return HALF_DTYPES.get(self.computes.dtype or "")
@@ -267,6 +272,15 @@ class Signals:
         if peak is None or not total:
             return Absent("the allocator's peak or the device's memory is not on record")
         return peak, total
+
+    @property
+    def before_the_model_ran(self) -> bool:
+        """The only peak is that of a window without a whole step, and nothing tells of an earlier one."""
+        memory, steps = self.case.memory, self.case.steps
+        mine = next((a for a in memory.allocators if a.name == memory.allocator), None) if memory else None
+        if not self.in_window or mine is None or (steps is not None and steps.peak_memory_bytes is not None):
+            return False
+        return (mine.lifetime_peak_bytes or 0) <= mine.peak_bytes
 
     @property
     def at_peak(self) -> tuple[MemoryAccount, PeakParts] | Absent:

@@ -117,6 +117,8 @@ def not_measured(document: doc.Report) -> list[str]:
     told |= {room for room in ("steps", "time") if document[room] is None}
     if (why := document["absent"].get("bounds")) and why in document["verdict"]:
         told.add("bounds")
+    if document["steps"] is None:
+        told.add("bounds")  # they rest on the step log
     parts = (
         "tensor_core.",
         "speedup.",

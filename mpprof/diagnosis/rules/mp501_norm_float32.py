@@ -33,7 +33,6 @@ from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
     NAMED,
-    NOT_IN_16_BITS,
     Clear,
     Found,
     NotApplicable,
@@ -64,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the run used no GPU")
     need(signals.gpu_activity)
     if signals.half is None:
-        return NOT_IN_16_BITS
+        return signals.not_narrow
     facts = known(signals.layers)
     recorded = {f.name for f in facts or () if layers.is_norm(f)}
     names = recorded | {cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer}
