@@ -162,7 +162,7 @@ def _settled(decision: Decision) -> str:
 
 
 def _rate(decision: Decision, card: Card) -> float:
-    return bounds.fastest_rate(decision.placement, decision.precision, card, bounds.peaks_of(card))
+    return bounds.fastest_rate(decision.placement, decision.precision, card, card.highest_rates)
 
 
 # --- time --------------------------------------------------------------------------------------------------
@@ -191,10 +191,10 @@ def _at_least(own: _Judged, library: _Judged | None, card: Card, recurrent: froz
 
 def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
     """The roofline time of a step; with `slowest`, on the slower of the units where the card may choose."""
-    peaks = bounds.peaks_of(card)
+    rates = bounds.stated_rates(card)
     pick = bounds.slowest_rate if slowest else bounds.fastest_rate
     return sum(
-        bounds.ideal_ns(work, pick(decision.placement, decision.precision, card, peaks), card)
+        bounds.ideal_ns(work, pick(decision.placement, decision.precision, card, rates), card)
         for work, decision in zip(judged.program.launches, judged.decisions, strict=True)
     )
 
