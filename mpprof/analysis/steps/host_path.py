@@ -20,6 +20,8 @@ Int64 = NDArray[np.int64]
 QUEUED_NS = 20_000
 """A kernel that starts later after its launch waited for other kernels: the upper end of launch latencies
 (TensorFlow's guide names 20 to 40 µs with the profiler, an idle device takes 5 to 10)."""
+MOST_IN_FLIGHT = 1024
+"""So many launches a CUDA stream takes before a further one blocks: earlier work is done by then."""
 
 
 def host_path(trace: Trace, account: Account) -> HostPath | None:
@@ -38,12 +40,12 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     for at, (begin, end) in enumerate(zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True)):
         own = np.sort(rows[order[first[at] : last[at]]])
         if len(own):
-            paths.append(_path(trace, own, begin, end, waits))
+            before = np.sort(rows[order[: first[at]]])[-MOST_IN_FLIGHT:]
+            paths.append(_path(trace, own, before, begin, end, waits))
     if not paths:
         return None
     per_call = account.main.steps / max(1, len(account.steps))
-    call_ns, launched_ns, queued_ns = (median(np.array(each)) / per_call for each in zip(*paths, strict=True))
-    return HostPath(call_ns, launched_ns, queued_ns)
+    return HostPath(*(median(np.array(each)) / per_call for each in zip(*paths, strict=True)))
 
 
 def _waits(trace: Trace, row: int) -> Intervals:
@@ -57,13 +59,23 @@ def _waits(trace: Trace, row: int) -> Intervals:
     )
 
 
-def _path(trace: Trace, rows: Int64, begin: int, end: int, waits: Intervals) -> tuple[float, float, float]:
-    """(the call, until its last launch returned but for waits, the work that no launch held up), in ns."""
+def _path(
+    trace: Trace, rows: Int64, before: Int64, begin: int, end: int, waits: Intervals
+) -> tuple[float, ...]:
+    """(the call, until its last launch returned but for waits, the work that no launch held up, how far the
+    host gets ahead of a device that had nothing left of `before`, the wait after the call), in ns."""
     kernels, host = trace.kernels, trace.host
     rows = rows[kernels.kind[rows] == WorkKind.KERNEL]  # a copy of the results comes after the wait for them
     returned = host.start_ns[kernels.launch[rows]] + host.duration_ns[kernels.launch[rows]]
     until = int(returned.max(initial=begin))
-    waited = waits.overlap(np.array([begin]), np.array([until])).sum() if len(waits) else 0
+    last_ns = int((kernels.start_ns[rows] + kernels.duration_ns[rows]).max(initial=until))
+    waited, after = (
+        int(waits.overlap(np.array([first]), np.array([last])).sum()) if len(waits) else 0
+        for first, last in ((begin, until), (end, max(end, last_ns)))
+    )
     hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
     queued = rows[int(hungry[-1]) :] if len(hungry) else rows
-    return float(end - begin), float(until - begin - waited), float(kernels.duration_ns[queued].sum())
+    busy = int((kernels.start_ns[before] + kernels.duration_ns[before]).max(initial=begin)) > begin
+    ahead = 0.0 if busy else float(last_ns - until)
+    work_ns = float(kernels.duration_ns[queued].sum())
+    return float(end - begin), float(until - begin - waited), work_ns, ahead, float(after)
