@@ -121,12 +121,14 @@ class HostPath:
     when its last launch returns, waits for the device left out (`launched_ns`), and the device's work from
     the last kernel on that waited for its launch (`queued_ns`): only that work's time is the step's.
     `ahead_ns`: how much longer the device works once the last launch has returned, in a step that began with
-    an empty queue; 0 in others."""
+    an empty queue; 0 in others. `waited_ns`: how long the host waited for that work once the call had
+    returned."""
 
     call_ns: float
     launched_ns: float
     queued_ns: float
     ahead_ns: float = 0.0
+    waited_ns: float = 0.0
 
 
 @frozen

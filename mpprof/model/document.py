@@ -275,6 +275,9 @@ class Time(TypedDict):
     launched_ns: NotRequired[
         Annotated[Number, "When its last launch returned, waits for the device left out, from its beginning."]
     ]
+    waited_ns: NotRequired[
+        Annotated[Number, "How long the host then waited for the device, once that call had returned."]
+    ]
     wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
     window_ns: Annotated[Number, "The mean profiled step."]
     device_ns: Annotated[Number, "Busy time of the main device per step."]

@@ -92,9 +92,11 @@ def _of_the_function(time: doc.Time) -> str:
         return ""
     if call_ns >= 0.99 * function_ns:
         return ", the call of the training function"
+    waited_ns = time.get("waited_ns", 0.0)
+    wait = f", after which the host waits {words.duration(waited_ns)} for the device"
     return (
         " from the call of the training function to the end of its last kernel; on the host the call takes "
-        f"{words.duration(call_ns)}"
+        f"{words.duration(call_ns)}{wait if waited_ns >= SPLIT_RATIO * function_ns else ''}"
     )
 
 
@@ -234,6 +236,16 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
         return []
     shown.sort(key=lambda item: -item[1])
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
+
+
+def unattributed_idle_ratio(document: doc.Report) -> float:
+    """Share of the step, or of the whole window, that the device idled for what the trace does not show; 0
+    without an account."""
+    for part in slices_of(document):
+        if part["class"] == "idle_other" and part["ns_per_step"] > 0:
+            known = sum(cause["ns_per_step"] for cause in part.get("causes", []))
+            return part["ratio"] * max(0.0, 1.0 - known / part["ns_per_step"])
+    return 0.0
 
 
 def _helpers(share: doc.MatmulShare) -> str:

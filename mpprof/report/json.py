@@ -305,6 +305,7 @@ def _time(account: Account | None, step_range: str | None, unlike: str | None) -
     if account.host_path is not None:
         body["call_ns"] = _ns(account.host_path.call_ns)
         body["launched_ns"] = _ns(account.host_path.launched_ns)
+        body["waited_ns"] = _ns(account.host_path.waited_ns)
     return body
 
 

@@ -61,22 +61,21 @@ def _waits(trace: Trace, row: int) -> Intervals:
 
 def _path(
     trace: Trace, rows: Int64, before: Int64, begin: int, end: int, waits: Intervals
-) -> tuple[float, float, float, float]:
+) -> tuple[float, ...]:
     """(the call, until its last launch returned but for waits, the work that no launch held up, how far the
-    host gets ahead of a device that had nothing left of `before`), in ns."""
+    host gets ahead of a device that had nothing left of `before`, the wait after the call), in ns."""
     kernels, host = trace.kernels, trace.host
     rows = rows[kernels.kind[rows] == WorkKind.KERNEL]  # a copy of the results comes after the wait for them
     returned = host.start_ns[kernels.launch[rows]] + host.duration_ns[kernels.launch[rows]]
     until = int(returned.max(initial=begin))
-    waited = waits.overlap(np.array([begin]), np.array([until])).sum() if len(waits) else 0
+    last_ns = int((kernels.start_ns[rows] + kernels.duration_ns[rows]).max(initial=until))
+    waited, after = (
+        int(waits.overlap(np.array([first]), np.array([last])).sum()) if len(waits) else 0
+        for first, last in ((begin, until), (end, max(end, last_ns)))
+    )
     hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
     queued = rows[int(hungry[-1]) :] if len(hungry) else rows
-    last_ns = int((kernels.start_ns[rows] + kernels.duration_ns[rows]).max(initial=until))
     busy = int((kernels.start_ns[before] + kernels.duration_ns[before]).max(initial=begin)) > begin
     ahead = 0.0 if busy else float(last_ns - until)
-    return (
-        float(end - begin),
-        float(until - begin - waited),
-        float(kernels.duration_ns[queued].sum()),
-        ahead,
-    )
+    work_ns = float(kernels.duration_ns[queued].sum())
+    return float(end - begin), float(until - begin - waited), work_ns, ahead, float(after)

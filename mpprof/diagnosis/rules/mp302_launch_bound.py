@@ -41,7 +41,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launches
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.remedies.conditions import launches_one_by_one
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import KernelCalls
@@ -60,7 +60,7 @@ SHORT_KERNEL_NS = 20_000.0
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU, so that no kernels are launched")
+        return NO_GPU
     account = need(signals.gpu_activity)
     claims = launches.claims(signals)
     share = signals.cost_ratio(claims)

@@ -36,13 +36,13 @@ from dataclasses import replace
 from mpprof.analysis.kernels import eligibility
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
+    NO_GPU,
     REMAINDER,
     Clear,
     Found,
     NotApplicable,
     Outcome,
     Scale,
-    Unable,
     known,
     need,
 )
@@ -77,7 +77,7 @@ class _Reason:
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     if not signals.computes.narrow:
         return signals.not_narrow
