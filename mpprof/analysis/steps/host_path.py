@@ -30,20 +30,26 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
         return None
     kernels, host = trace.kernels, trace.host
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
-    launch = host.start_ns[kernels.launch[rows]]
-    order = np.argsort(launch, kind="stable")
-    first, last = (np.searchsorted(launch[order], edge) for edge in (found.start_ns, found.end_ns))
-    waits = _waits(trace, row)
-    paths = []
-    for at, (begin, end) in enumerate(zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True)):
-        own = np.sort(rows[order[first[at] : last[at]]])
-        if len(own):
-            paths.append(_path(trace, own, begin, end, waits))
-    if not paths:
+    call = found.at(host.start_ns[kernels.launch[rows]])
+    rows, call = rows[call >= 0], call[call >= 0]
+    launching = np.flatnonzero(np.bincount(call, minlength=len(found)))
+    if not len(launching):
         return None
+    work = kernels.kind[rows] == WorkKind.KERNEL  # a copy of the results comes after the wait for them
+    rows, call = rows[work], call[work]
+    launch, duration = kernels.launch[rows], kernels.duration_ns[rows]
+    returned = host.start_ns[launch] + host.duration_ns[launch]
+    until = found.start_ns.copy()
+    np.maximum.at(until, call, returned)
+    launched_ns = until - found.start_ns - _waits(trace, row).overlap(found.start_ns, until)
+    hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
+    last_hungry = np.zeros(len(found), np.int64)
+    last_hungry[call[hungry]] = hungry  # of several the last one stays
+    queued = np.arange(len(rows)) >= last_hungry[call]
+    queued_ns = np.bincount(call[queued], duration[queued], len(found))
     per_call = account.main.steps / max(1, len(account.steps))
-    call_ns, launched_ns, queued_ns = (median(np.array(each)) / per_call for each in zip(*paths, strict=True))
-    return HostPath(call_ns, launched_ns, queued_ns)
+    call_ns = found.end_ns - found.start_ns
+    return HostPath(*(median(each[launching]) / per_call for each in (call_ns, launched_ns, queued_ns)))
 
 
 def _waits(trace: Trace, row: int) -> Intervals:
@@ -55,15 +61,3 @@ def _waits(trace: Trace, row: int) -> Intervals:
     return (
         union(host.start_ns[waits], host.start_ns[waits] + host.duration_ns[waits]) if len(waits) else EMPTY
     )
-
-
-def _path(trace: Trace, rows: Int64, begin: int, end: int, waits: Intervals) -> tuple[float, float, float]:
-    """(the call, until its last launch returned but for waits, the work that no launch held up), in ns."""
-    kernels, host = trace.kernels, trace.host
-    rows = rows[kernels.kind[rows] == WorkKind.KERNEL]  # a copy of the results comes after the wait for them
-    returned = host.start_ns[kernels.launch[rows]] + host.duration_ns[kernels.launch[rows]]
-    until = int(returned.max(initial=begin))
-    waited = waits.overlap(np.array([begin]), np.array([until])).sum() if len(waits) else 0
-    hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
-    queued = rows[int(hungry[-1]) :] if len(hungry) else rows
-    return float(end - begin), float(until - begin - waited), float(kernels.duration_ns[queued].sum())
