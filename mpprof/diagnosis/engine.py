@@ -240,7 +240,8 @@ def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> 
             return _clear_of_steps(rule, signals, answer)
         return answer
     except Missing as missing:
-        return Unable(str(missing.absent))
+        absent = missing.absent
+        return NotApplicable(absent.reason) if absent.moot else Unable(str(absent))
     except Exception as error:
         if strict:
             raise

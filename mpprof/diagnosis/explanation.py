@@ -12,6 +12,8 @@ NOTABLE_RATIO = 0.01
 """Parts of the step below a hundredth are left out of a sentence."""
 MOST_PARTS = 3
 
+_ROOM = "MP303"
+"""Whether a larger batch fits, where the first thing to do is to make it larger."""
 _CEILINGS = "MP8"
 """What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
 
@@ -128,6 +130,8 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     if first in paying:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)
         said += f", which gives {after}"
+    if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
+        said += f"; {room}" if "batch" in first.remedy else ""
     more = [found.code for found in paying if found.code != first.code]
     if more and not first.code.startswith(_CEILINGS):
         limit = ", where the host is the floor" if plan.floor == "host" else ""

@@ -119,11 +119,16 @@ class Between:
 class HostPath:
     """What the host does in a step, per step: how long the call of the training function takes (`call_ns`),
     when its last launch returns, waits for the device left out (`launched_ns`), and the device's work from
-    the last kernel on that waited for its launch (`queued_ns`): only that work's time is the step's."""
+    the last kernel on that waited for its launch (`queued_ns`): only that work's time is the step's.
+    `ahead_ns`: how much longer the device works once the last launch has returned, in a step that began with
+    an empty queue; 0 in others. `waited_ns`: how long the host waited for that work once the call had
+    returned."""
 
     call_ns: float
     launched_ns: float
     queued_ns: float
+    ahead_ns: float = 0.0
+    waited_ns: float = 0.0
 
 
 @frozen
@@ -263,13 +268,28 @@ class Limit:
 @frozen
 class AttainableRange:
     """What mixed precision could make of a float32 run that has no 16-bit twin, or of a pair of which one
-    step was profiled. `eligible_ratio`: the share of the device's time that could use matrix units."""
+    step was profiled. `eligible_ratio`: the share of the device's time that matrix units could do in 16 bits;
+    `tf32_ratio`: how much of the device's time they do in TF32 already."""
 
     low: float
     high: float
     eligible_ratio: float
     assumptions: tuple[str, ...]
     limits: tuple[Limit, ...] = ()
+    tf32_ratio: float = 0.0
+
+
+def eligible_words(ratio: float, tf32_ratio: float, *, units: str) -> str:
+    """How much of the device's time matrix units could do in 16 bits, and what of it they do in TF32."""
+    if ratio <= 0.0:
+        return f"nothing that the device does could use {units}"
+    if tf32_ratio <= 0.0:
+        return f"{format_ratio(ratio)} of the device's time could use {units}"
+    already = "all" if tf32_ratio >= ratio else format_ratio(tf32_ratio / ratio)
+    return (
+        f"{format_ratio(ratio)} of the device's time is matrix work that could be in 16 bits "
+        f"({already} of it runs on {units} in TF32 already)"
+    )
 
 
 @frozen

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mpprof.model.account import eligible_words
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
@@ -86,9 +87,11 @@ def _of_the_function(time: doc.Time) -> str:
         return ""
     if call_ns >= 0.99 * function_ns:
         return ", the call of the training function"
+    waited_ns = time.get("waited_ns", 0.0)
+    wait = f", after which the host waits {words.duration(waited_ns)} for the device"
     return (
         " from the call of the training function to the end of its last kernel; on the host the call takes "
-        f"{words.duration(call_ns)}"
+        f"{words.duration(call_ns)}{wait if waited_ns >= SPLIT_RATIO * function_ns else ''}"
     )
 
 
@@ -230,6 +233,16 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
 
 
+def unattributed_idle_ratio(document: doc.Report) -> float:
+    """Share of the step, or of the whole window, that the device idled for what the trace does not show; 0
+    without an account."""
+    for part in slices_of(document):
+        if part["class"] == "idle_other" and part["ns_per_step"] > 0:
+            known = sum(cause["ns_per_step"] for cause in part.get("causes", []))
+            return part["ratio"] * max(0.0, 1.0 - known / part["ns_per_step"])
+    return 0.0
+
+
 def _helpers(share: doc.MatmulShare) -> str:
     """What a part of the matrix work that multiplies nothing is, where it is transforms of convolutions."""
     transforms, whole = share.get("transforms_ns_per_step", 0.0), share["ns_per_step"]
@@ -342,7 +355,7 @@ def _range(could: doc.AttainableRange, document: doc.Report) -> str:
     if could["eligible_ratio"] is None:
         return said
     units = matrix_units(document)
-    return f"{said}; {words.percent(could['eligible_ratio'])} of the device's time could use {units}"
+    return f"{said}; {eligible_words(could['eligible_ratio'], could.get('tf32_ratio', 0.0), units=units)}"
 
 
 def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[str]:

@@ -83,7 +83,7 @@ def test_a_cpu_trace_without_types_does_not_tell_the_precision(tmp_path: Path) -
     assert not says(found, "in float32: it is|usable trace")
     assert says(found, "precision not known")
     assert "precision not known" in render(documents.document(found))
-    assert "ops of a CPU alone" in found.verdict
+    assert "was on a CPU" in found.verdict
 
 
 def test_the_trace_alone_of_a_recorded_mixed_run_is_not_called_float32() -> None:

@@ -237,10 +237,14 @@ _FETCHES = frozenset(("IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptional
 def steps_per_call(trace: Trace, found: Calls, devices: int = 1) -> int:
     """Return how many steps a call runs: one for each batch it fetches for each of the devices; at least
     1."""
+    steps, rest = divmod(fetches_per_call(trace, found), max(1, devices))
+    return steps if steps and not rest else 1
+
+
+def fetches_per_call(trace: Trace, found: Calls) -> int:
+    """Return how many batches a call fetches from its iterator, in the median; 0 where none is seen to."""
     fetching = np.array([text in _FETCHES for text in trace.strings], np.bool_)
     if not fetching.any():
-        return 1
+        return 0
     call = found.at(trace.host.start_ns[fetching[trace.host.name]])
-    fetches = median(np.bincount(call[call >= 0], minlength=len(found)))
-    steps, rest = divmod(round(fetches), max(1, devices))
-    return steps if steps and not rest else 1
+    return round(median(np.bincount(call[call >= 0], minlength=len(found))))

@@ -3,8 +3,8 @@
 The thread asked first is the one that launches the next kernel; where it did nothing, what blocks any
 launch: a wait for input, compilation, a driver call that does not return, an op that runs on the CPU.
 Waiting for input is waiting for the iterator, and nothing else. What no event explains is launching where it
-is as short as launching is, gap by gap; longer than that, the trace does not show what the device waited
-for.
+is as short as launching is, gap by gap; longer than that, or before a copy from the host by a thread that
+does nothing else (an input's own), the trace does not show what the device waited for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpprof.analysis.arrays.intervals import EMPTY, MANY, Intervals, gaps, join,
 from mpprof.analysis.steps.calls import FUNCTIONS, Calls
 from mpprof.analysis.steps.clocks import ClockShift
 from mpprof.model.account import Class
-from mpprof.model.trace import HostKind, Trace
+from mpprof.model.trace import CopyKind, HostKind, Trace
 
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
@@ -126,7 +126,7 @@ def _blocks(
     last = np.zeros(len(idle), np.bool_) if last is None else last
     launcher, until = _launched(trace, idle, next_row, shift)
     waiting = np.flatnonzero(until > idle.start)
-    host = _Host(trace, found, -shift.ns, Intervals(idle.start[waiting], until[waiting]), threads)
+    host = _Host(trace, found, -shift.ns, Intervals(idle.start[waiting], idle.end[waiting]), threads)
     for one in np.flatnonzero(np.bincount(launcher[waiting] + 1)).tolist():
         thread = one - 1 if one else None
         rows = waiting[launcher[waiting] == one - 1]
@@ -134,6 +134,8 @@ def _blocks(
         for at in range(0, len(rows), _BLOCK):
             block = rows[at : at + _BLOCK]
             known = np.full(len(block), thread is not None or trace.basis == "host")
+            if thread is not None:
+                known &= ~_awaits_data(host, thread, idle, next_row, block)
             amounts = _amounts(layers, idle.start[block], idle.end[block], until[block])
             _judge(amounts, known | last[block], last[block])
             if checking is not None:
@@ -142,6 +144,18 @@ def _blocks(
                 amounts[:, _ROW[LAUNCHING]] -= moved
             _do_not_split_below(amounts, shift.ns)
             yield block, amounts
+
+
+def _awaits_data(host: _Host, launcher: int, idle: Intervals, next_row: Int64, block: Int64) -> Bool:
+    """Which gaps end in a copy from the host whose thread did nothing but copy: what it waited for is data,
+    not its turn to launch."""
+    row = next_row[block]
+    waits = (row >= 0) & (host.trace.kernels.copy[row] == CopyKind.HOST_TO_DEVICE)
+    own = block[waits]
+    if len(own):
+        begin, end = idle.start[own], idle.end[own]
+        waits[waits] = 2 * host.at_work(launcher).overlap(begin, end) < end - begin
+    return np.asarray(waits, np.bool_)
 
 
 def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64) -> Int64:
@@ -263,6 +277,11 @@ class _Host:
         """When this thread was in an event of one of these kinds."""
         rows = slice(self._bounds[thread], self._bounds[thread + 1])
         return self._instants(rows, _of(self.trace.host.kind[rows], kinds))
+
+    def at_work(self, thread: int) -> Intervals:
+        """When this thread was in any event but a driver call."""
+        rows = slice(self._bounds[thread], self._bounds[thread + 1])
+        return self._instants(rows, ~_of(self.trace.host.kind[rows], _CALLS))
 
     def anywhere(self, *kinds: HostKind) -> Intervals:
         """When any thread of the device's host was in an event of one of these kinds."""

@@ -36,6 +36,7 @@ from dataclasses import replace
 from mpprof.analysis.kernels import eligibility
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
+    NO_GPU,
     NOT_IN_16_BITS,
     REMAINDER,
     Clear,
@@ -43,7 +44,6 @@ from mpprof.diagnosis.outcomes import (
     NotApplicable,
     Outcome,
     Scale,
-    Unable,
     known,
     need,
 )
@@ -78,7 +78,7 @@ class _Reason:
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     if not signals.computes.narrow:
         return NOT_IN_16_BITS

@@ -33,6 +33,7 @@ from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
     NAMED,
+    NO_GPU,
     NOT_IN_16_BITS,
     Clear,
     Found,
@@ -61,7 +62,7 @@ UNDER_XLA = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     if signals.half is None:
         return NOT_IN_16_BITS
