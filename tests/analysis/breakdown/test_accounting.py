@@ -273,7 +273,7 @@ def test_the_host_is_asked_only_while_the_device_idles() -> None:
     b, _ = idle_case()
     b.event(HostKind.COMPILE, 95, 120)
     b.event(HostKind.SYNC, 700, 800)
-    for start in (*range(0, 90), *range(910, 990)):
+    for start in (*range(90), *range(910, 990)):
         b.event(HostKind.INPUT, start, start + 1)
     assert idle(b) == {"idle_compile": 20, "idle_sync": 100, "idle_launch": 580 + 90 + 10}
 
