@@ -203,7 +203,8 @@ class ComputePrecision:
     """What a run computes in, and what tells it.
 
     `dtype` is the 16-bit type of a "16-bit" or "partly 16-bit" run, else the wide one; None: not known.
-    `ratio` is the share of the matrix time in 16 bits or less, where that decided.
+    `ratio` is the share of the matrix time in 16 bits or less, where that decided. `beside` is the 16-bit
+    type of the other work, where no matrix work was seen that would tell.
     """
 
     kind: ComputeKind
@@ -211,6 +212,7 @@ class ComputePrecision:
     by: ComputeEvidence
     reason: str
     ratio: float | None = None
+    beside: str | None = None
 
     @property
     def precision(self) -> Precision | None:
@@ -226,7 +228,7 @@ class ComputePrecision:
     def words(self) -> str:
         """What it computes in, for people: "float16", "partly in float16 (30.0 % of the matrix time)"."""
         if self.kind == "unknown":
-            return PRECISION_NOT_KNOWN
+            return f"no matrix work seen, other work in {self.beside}" if self.beside else PRECISION_NOT_KNOWN
         if self.kind != "partly 16-bit":
             return self.dtype or "16 bits or less"
         share = f" ({format_ratio(self.ratio)} of the matrix time)" if self.ratio is not None else ""

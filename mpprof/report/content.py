@@ -6,6 +6,7 @@ Text and markdown differ in their looks only: both are made from these. Everythi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,10 @@ NAMED_RATIO = 0.1
 ROOM_FOR_NAMES = 30
 """Columns for the names of what is folded into one row."""
 NEVER_FOLDED = ("unknown", "profiling")
+MOST_PARTS_OF_MEMORY = 4
+ONE_LAYER_RATIO = 0.99
+"""Where all but a hundredth is in one layer, naming the rest divides nothing."""
+_SMALLER = re.compile(r"\d+ smaller ones")
 
 
 @frozen
@@ -536,14 +541,23 @@ def memory(document: doc.Report) -> list[str]:
     if (causes := account.get("gap")) and (expected := account.get("expected_saving_bytes")) is not None:
         parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
         lines.append(f"of {words.size(expected)} that could be saved, in the way: {', '.join(parts)}")
-    for by in ("kind", "dtype", "layer", "op"):
-        items = sorted((i for i in account["at_peak"] if i["by"] == by), key=lambda i: -i["bytes"])[:4]
-        if items and [item["name"] for item in items] != ["unknown"]:
-            names = ", ".join(
-                f"{words.op(words.allocated_by(i['name']), 48)} {words.size(i['bytes'])}" for i in items
-            )
-            lines.append(f"by {by}: {names}")
-    return lines
+    # Whether the backward pass keeps a result is not known of a window without a whole step.
+    divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
+    divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
+    return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
+
+
+def _divided(items: list[doc.MemoryItem], by: str) -> str:
+    """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
+    layer: that is the whole model."""
+    named = sorted((i for i in items if not _SMALLER.fullmatch(i["name"])), key=lambda i: -i["bytes"])
+    known = [item["bytes"] for item in named if item["name"] != "unknown"]
+    if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
+        return ""
+    shown = named[:MOST_PARTS_OF_MEMORY]
+    rest = sum(item["bytes"] for item in items) - sum(item["bytes"] for item in shown)
+    parts = [f"{words.op(words.allocated_by(i['name']), 48)} {words.size(i['bytes'])}" for i in shown]
+    return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
 
 
 def _beside_the_peak(account: doc.Memory) -> str:

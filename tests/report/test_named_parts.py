@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mpprof.api import workflows
-from mpprof.diagnosis import explanation
+from mpprof.diagnosis.explanation import explanation
 from mpprof.model import document as doc
 from mpprof.report import content, tables, text, words
 from mpprof.report import json as documents

@@ -268,6 +268,16 @@ def test_idle_time_goes_to_what_the_launching_thread_did() -> None:
     }
 
 
+def test_the_host_is_asked_only_while_the_device_idles() -> None:
+    """However much it did while the device worked: by far most events are left out early."""
+    b, _ = idle_case()
+    b.event(HostKind.COMPILE, 95, 120)
+    b.event(HostKind.SYNC, 700, 800)
+    for start in (*range(90), *range(910, 990)):
+        b.event(HostKind.INPUT, start, start + 1)
+    assert idle(b) == {"idle_compile": 20, "idle_sync": 100, "idle_launch": 580 + 90 + 10}
+
+
 def test_a_thread_that_did_nothing_leaves_it_to_what_holds_any_launch_up() -> None:
     b, _ = idle_case(thread="worker")
     b.event(HostKind.INPUT, 200, 300, thread="get_next")
