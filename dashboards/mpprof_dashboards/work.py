@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mpprof.report import words
+from mpprof.report.tables import summed_over
 from mpprof_dashboards import theme
 from mpprof_dashboards.rows import Column, Table
 
@@ -40,6 +41,12 @@ class Per:
 def per(document: doc.Report) -> Per:
     time = document["time"]
     return Per(time["window_steps"] if time and time["window_steps"] else None)
+
+
+def over(document: doc.Report) -> str:
+    """What the tables are summed over, where the user named ranges as steps; empty otherwise."""
+    time = document["time"]
+    return f"; over {summed_over(document)}" if time and "step_range" in time else ""
 
 
 # --- names -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.model.account import Account, AttainableRange, Class, Limit, LimitKind
+from mpprof.model.account import Account, AttainableRange, Class, Limit, LimitKind, eligible_words
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
@@ -35,7 +35,16 @@ _WHY: dict[LimitKind, str] = {
 def class_words(category: Class, account: Account) -> str:
     """What a class of this account is called."""
     on_host = ON_HOST.get(category) if account.trace_basis == "host" else None
-    return on_host or CLASS_WORDS[category]
+    return on_host or _with_pooling(category, account) or CLASS_WORDS[category]
+
+
+def _with_pooling(category: Class, account: Account) -> str:
+    """Elementwise work of which a tenth or more pools, by both."""
+    part = next((part for part in account.main.slices if part.category == category), None)
+    if part is None or part.pooling_ns_per_step <= 0 or part.pooling_ns_per_step < 0.1 * part.ns_per_step:
+        return ""
+    pools = part.pooling_ns_per_step / part.ns_per_step
+    return "pooling" if pools >= 0.995 else f"elementwise work ({format_ratio(pools)} of it pooling)"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -77,10 +86,7 @@ def _limit(limit: Limit) -> str:
 
 def attainable_range(found: AttainableRange, *, one_step: bool, units: str) -> str:
     """What 16 bits could make of a float32 run, as a clause."""
-    if found.eligible_ratio > 0.0:
-        share = f"{format_ratio(found.eligible_ratio)} of the device's time could use {units}"
-    else:
-        share = f"nothing that the device does could use {units}"
+    share = eligible_words(found.eligible_ratio, found.tf32_ratio, units=units)
     low, high = format_speedup(found.low), format_speedup(found.high)
     span = low if low == high else f"{low.removesuffix('x')} to {high}"
     rests = "a range, from one profiled step" if one_step else "a range: nothing was recorded in 16 bits"

@@ -275,6 +275,9 @@ class Time(TypedDict):
     launched_ns: NotRequired[
         Annotated[Number, "When its last launch returned, waits for the device left out, from its beginning."]
     ]
+    waited_ns: NotRequired[
+        Annotated[Number, "How long the host then waited for the device, once that call had returned."]
+    ]
     wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
     window_ns: Annotated[Number, "The mean profiled step."]
     device_ns: Annotated[Number, "Busy time of the main device per step."]
@@ -318,6 +321,7 @@ class WindowSlice(_Classed):
     hidden_ns: Annotated[Number, "Time of this class behind work of a class that goes first; in no sum."]
     by: Annotated[list[WindowShare], "Only of matmul: parts that sum to the slice."]
     causes: Annotated[list[WindowCause], "Only of idle classes: what is known of parts of it."]
+    pooling_ns: NotRequired[Annotated[Number, "Only of elementwise work: its part that pools."]]
 
 
 class Slice(_Classed):
@@ -337,6 +341,15 @@ class Slice(_Classed):
             "Only of idle classes: what is known of parts of it; of the rest of idle_other nothing is known.",
         ]
     ]
+    pooling_ns_per_step: NotRequired[Annotated[Number, "Only of elementwise work: its part that pools."]]
+    longest_hidden: NotRequired[
+        Annotated[HiddenWork, "Of what is hidden, the op (else the kernel) that most of it is."]
+    ]
+
+
+class HiddenWork(TypedDict):
+    name: Annotated[str, "The op, else the kernel."]
+    ns_per_step: Annotated[Number, "For how long it ran while the instants went to other work."]
 
 
 class IdleCause(TypedDict):
@@ -427,6 +440,7 @@ class AttainableRange(TypedDict):
     eligible_ratio: Annotated[
         Number | None, "Share of the float32 run's device time that could use matrix units in 16 bits."
     ]
+    tf32_ratio: NotRequired[Annotated[Number, "Of it, what matrix units do in TF32 already."]]
     assumptions: list[str]
 
 

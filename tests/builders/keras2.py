@@ -221,6 +221,23 @@ def device_runs_on_after_the_call() -> Step:
     return step
 
 
+def queue_fills_after_the_start(last_us: float = 6_000) -> Step:
+    """The device starves for the first 3 ms, because Keras waited for it after the step before; then the host is
+    ahead, and done `last_us` before the device."""
+    step = Step()
+    step.call(8_000)
+    step.ops(1_000, 40, apart=60.0)  # until 3.4 ms, hungry for launches
+    free = 3_400.0
+    length = (8_000 - 600 + last_us - free) / 40
+    for at in range(40):
+        launch = 3_350 + at * 100.0
+        op = f"gradient_tape/model/conv2d_{at}/Conv2D/Conv2DBackpropFilter:Conv2DBackpropFilter"
+        step.kernel(GEMM, launch, max(free, launch + 30), length, op=op)
+        free = max(free, launch + 30) + length
+    step.read_logs(8_100, waits=max(5.0, free - 8_100))
+    return step
+
+
 def batch_copy_is_named_like_the_iterator() -> Step:
     """`IteratorGetNext/_1:_Send` takes 4.3 ms and its driver call 3.8; the iterator itself was waited for 0.1 ms."""
     step = Step()
@@ -268,6 +285,27 @@ def map_function_on_the_steps_threads() -> Step:
     ):
         step.host("tf_Compute/3581221", name, start, length, group_id=0, is_eager=0)
     step.summary(86_515)
+    return step
+
+
+def long_op_hidden_on_a_cpu() -> Step:
+    """A bias' gradient runs as long as the filter's beside it, on another thread: it is hardly in the step at all,
+    and the second longest of its ops. What looks like elementwise work is nearly all pooling."""
+    step = Step(gpu=False)
+    step.call(60_000)
+    step.iterator(1_000, 200)
+    own, other = "tf_Compute/3581221", "tf_Compute/3581222"
+    step.process(own, 1_300, 57_000)
+    step.process(other, 20_100, 27_500)
+    gradient = "gradient_tape/sequential/conv2d"
+    for thread, name, start, length in (
+        (own, "sequential/conv2d/Relu:_FusedConv2D", 1_400, 10_000),
+        (own, "sequential/average_pooling2d/AvgPool:AvgPool", 11_500, 5_400),
+        (own, "sequential/activation/Relu:Relu", 17_000, 600),
+        (own, f"{gradient}/Conv2D/Conv2DBackpropFilter:Conv2DBackpropFilter", 20_000, 36_000),
+        (other, f"{gradient}/BiasAdd/BiasAddGrad:BiasAddGrad", 20_200, 26_800),
+    ):
+        step.host(thread, name, start, length, group_id=0, is_eager=0)
     return step
 
 

@@ -102,7 +102,10 @@ def _table(context: Context, document: doc.Report, kind: str, devices: bool) -> 
         [
             html.H2(_TITLES[kind], className="mp-section-title"),
             switch,
-            html.P(f"times {each.text}; a row opens on a click; filters: >= 1 ms", className="mp-note"),
+            html.P(
+                f"times {each.text}{work.over(document)}; a row opens on a click; filters: >= 1 ms",
+                className="mp-note",
+            ),
         ],
         className="mp-section-head",
     )

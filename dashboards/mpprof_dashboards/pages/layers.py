@@ -59,7 +59,7 @@ def icicles(source: RunSource, run: str, document: doc.Report, baseline: str | N
     parts = [_line("This run", mine, whole, "layers-run", each)]
     if other is not None:
         parts.append(_line("Baseline", other, whole, "layers-baseline", each))
-    note = f"width is time {each.text}, on one scale; equal siblings are drawn once"
+    note = f"width is time {each.text}, on one scale; equal siblings are drawn once{work.over(document)}"
     head = html.Div(
         [
             html.H2("Layers", className="mp-section-title"),
