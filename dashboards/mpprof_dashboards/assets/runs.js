@@ -36,6 +36,7 @@
     COLUMNS.forEach(function (column) {
       var cell = head.appendChild(element(column[0] ? "th" : "td", column[0], column[2] ? "mp-number" : ""));
       if (column[0]) cell.scope = "col";
+      cell.dataset.field = column[1];
     });
     var seen = new IntersectionObserver(function (changes) {
       changes.forEach(function (change) {
