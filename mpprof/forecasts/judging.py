@@ -31,8 +31,8 @@ NOT_INCLUDED = (
     "what the framework's allocator and the CUDA context take beside the step",
 )
 _ALWAYS_UNKNOWN = (
-    "the input pipeline and the host: a step that waits for them gains nothing from a faster card",
-    "TensorFlow without XLA: the step that is compiled here is the one of jit_compile=True",
+    "the input pipeline and the host: a step that waits for them gains less from a faster card, or nothing",
+    "TensorFlow: without XLA it launches other kernels, and with XLA it lowers the step in its own way",
 )
 
 CALIBRATED = (7, 0)
@@ -158,7 +158,7 @@ def _settled(decision: Decision) -> str:
         return "it multiplies no matrices"
     if decision.evidence == "ptx":
         return f"XLA's own kernel has {decision.instruction}, and the library's call is on the same types"
-    return "a library's call on types and sizes for which it uses the matrix units"
+    return "a library's call on types and sizes for which it has kernels on the matrix units"
 
 
 def _rate(decision: Decision, card: Card) -> float:
@@ -214,7 +214,8 @@ def _speedup(
     slowest = max(_ideal(judged, card, slowest=True) for judged in programs)
     before, after = _typical(programs[0], card, "float32"), _typical(own, card, policy)
     typical = Band(before.low / after.high, before.high / after.low) if before and after else None
-    return ForecastSpeedup("float32", bounds.FLOAT32_OVER_IDEAL * slowest / at_least, typical)
+    assumed = bounds.float32_over_ideal(card)
+    return ForecastSpeedup("float32", assumed * slowest / at_least, assumed, typical)
 
 
 def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
@@ -298,7 +299,7 @@ def _shares(
         decided += flops if kernel.evidence != "decided on the card" else 0.0
         if kernel.placement == "cuda_core":
             sums["cannot"] += flops
-        elif kernel.placement == "tensor_core" or kernel.obstacle in ("choice", "size"):
+        elif kernel.placement == "tensor_core" or kernel.obstacle in ("choice", "size", "small"):
             sums["can"] += flops
         else:
             sums["open"] += flops
@@ -331,7 +332,7 @@ def _unknown(result: Mapping[str, Any], kernels: Sequence[ForecastKernel]) -> tu
         names = ", ".join(result["recurrent_layers"])
         said.insert(
             0,
-            f"{names}: on a card cuDNN would run it in place of the loop that was compiled; its time is left "
+            f"{names}: on the card cuDNN may run it in place of the loop that was compiled; its time is left "
             "out of the bound, no speedup is stated, memory is the loop's, and no largest batch is searched",
         )
     if any(kernel.count is None for kernel in kernels):

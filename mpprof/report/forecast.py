@@ -50,6 +50,7 @@ def _run(run: CardForecast) -> dict[str, Any]:
         else {
             "over": run.speedup.over,
             "at_most": run.speedup.at_most,
+            "assumed_ratio": run.speedup.assumed_ratio,
             "typical": _band(run.speedup.typical),
         },
         "decided_ratio": run.decided_ratio,
@@ -121,8 +122,9 @@ def _obstacle(obstacle: Obstacle) -> dict[str, Any]:
 def text(forecast: Forecast) -> str:
     """The table by card and policy, what is in the way with its remedy, and what is not forecast."""
     batch = forecast.runs[0].batch_size if forecast.runs else 0
+    by = f" (JAX {words.plain(forecast.versions['jax'])})" if "jax" in forecast.versions else ""
     lines = [
-        f"{words.plain(forecast.model)}, batch {batch}: forecast of the train step as XLA compiles it",
+        f"{words.plain(forecast.model)}, batch {batch}: forecast of the train step as XLA compiles it{by}",
         "",
         *_table(forecast.runs),
         *(f"  {one.card}, {one.policy}: {one.reason}" for one in forecast.not_compiled),
@@ -211,12 +213,13 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
         yield "  nothing"
     yield ""
     yield "How to read it:"
-    yield "  no faster than: a bound from bytes and operations, never an estimate of the time."
-    if any(run.speedup for run in runs):
-        yield "  at most: if float32 takes no more than 1.6 times its roofline time; published: 1.3 to 1.5."
+    yield "  no faster than: a bound from bytes and operations, kernel after kernel; no estimate of the time."
+    yield from _about_speedups(runs)
     if any(run.typical_ns for run in runs):
         yield "  typical: drawn around four published V100 steps of ResNet-50; for no other kind or card."
-    yield "  open: decided on the card, which times XLA's kernels against the libraries'."
+    yield "  can: types, sizes and compiled kernels allow it; which kernel runs is chosen on the card."
+    yield "  open: decided on the card."
+    yield "  peak memory: of the programs that were compiled; the card may mix them."
     if any(run.largest_batch for run in runs):
         yield "  largest batch: XLA's buffers take at most 90 % of the card's memory at the first of the two,"
         yield "    and more than all of it above the second; both were compiled."
@@ -228,6 +231,18 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "Not forecast:"
     for line in dict.fromkeys(line for run in runs for line in run.unknown):
         yield f"  {line}"
+
+
+def _about_speedups(runs: Sequence[CardForecast]) -> Iterable[str]:
+    assumed: dict[float, list[str]] = {}
+    for run in runs:
+        if run.speedup is not None and run.card not in assumed.setdefault(run.speedup.assumed_ratio, []):
+            assumed[run.speedup.assumed_ratio].append(run.card)
+    for ratio, cards in assumed.items():
+        where = f" ({', '.join(cards)})" if len(assumed) > 1 else ""
+        yield f"  at most: if float32 takes no more than {ratio:g} times its roofline time{where}."
+    if assumed:
+        yield "    Published: 1.3 and 2.0 times on V100, 2.6 on T4."
 
 
 def _about_largest(run: CardForecast) -> Iterable[str]:
