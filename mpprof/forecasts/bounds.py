@@ -22,8 +22,8 @@ whitepaper: 5,120 bytes for 108 SMs, 2,048 for V100's 80); for the others it is 
 
 FLOAT32_OVER_IDEAL = 2.0
 """Measured over roofline time that is assumed of a float32 step. Published convolutional networks on V100:
-1.34 (NVIDIA's ResNet-50, 365 images/s) and 1.96 (an Imagenette convnet's step of 106 ms, of which the card was
-busy for 78 %)."""
+1.34 (NVIDIA's ResNet-50, 365 images/s) and 1.96 (an Imagenette convnet's step of 106 ms, in 78 % of which the
+card was busy)."""
 HELD_BACK = 3.0
 """The same of cards that their power holds below the clock at which their peak is stated. Published on T4:
 2.59 (ResNet-50 with a new head, 756 ms a step of 64 images)."""
