@@ -137,8 +137,6 @@ def _plugin_version() -> str:
 
 def _device(jax: Any, target: str) -> Any:
     """The described card, as a device that programs can be compiled for."""
-    from jax.experimental import topologies
-
     if not _plugin_version():
         raise Mendable(
             "forecast needs XLA's compiler for NVIDIA cards, which is not installed",
@@ -150,6 +148,8 @@ def _device(jax: Any, target: str) -> Any:
             f"pip install 'jax=={_plugin_version()}' or 'jax-cuda12-plugin=={jax.__version__}' "
             f"'jax-cuda12-pjrt=={jax.__version__}'",
         )
+    from jax.experimental import topologies
+
     try:
         description = topologies.get_topology_desc(platform="cuda", topology="1x1x1", target_config=target)
     except Exception as error:
