@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from mpprof.analysis.kernels.placement_ops import products
 from mpprof.forecasts import bounds, deciding
 from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
+from mpprof.model.account import Phase
 from mpprof.model.forecast import (
+    AliveBytes,
     Band,
     BatchBytes,
     CardForecast,
@@ -80,7 +83,7 @@ def card_forecast(
         card=card.name,
         policy=str(result["policy"]),
         batch_size=int(result["batch_size"]),
-        memory=_memory(result),
+        memory=replace(_memory(result), alive=_alive(own.program, result)),
         card_memory_bytes=card.memory_bytes,
         at_least_ns=at_least,
         typical_ns=_typical(own, card, str(result["policy"])),
@@ -266,6 +269,21 @@ def _memory(result: Mapping[str, Any]) -> ForecastMemory:
         peak_bytes=Band(min(peaks), max(peaks)),
         not_included=NOT_INCLUDED,
     )
+
+
+def _alive(program: Program, result: Mapping[str, Any]) -> tuple[AliveBytes, ...]:
+    """The temporaries at the peak by layer, phase and type; none where XLA's account names a loop's values
+    more than once, so that they sum to more than it assigned."""
+    own = result["programs"]["own"]
+    if sum(size for *_, size in own.get("alive", ())) > own["temporaries_bytes"]:
+        return ()
+    rows = {work.hlo.name: at for at, work in enumerate(program.launches)}
+    sums: dict[tuple[str, Phase, str], int] = defaultdict(int)
+    for name, dtype, size in own.get("alive", ()):
+        at = rows.get(name)
+        layer, phase = ("", "other") if at is None else program.part(at)
+        sums[layer, cast(Phase, phase), dtype] += size
+    return tuple(AliveBytes(*key, size) for key, size in sorted(sums.items(), key=lambda one: -one[1]))
 
 
 _RECOMPUTED = b".remat"

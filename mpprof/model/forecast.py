@@ -49,14 +49,28 @@ class ForecastKernel:
 
 
 @frozen
+class AliveBytes:
+    """Temporaries of one layer, phase and type that are alive at the peak; layer "": of no layer, or too
+    small to be listed. Types as HLO names them ("f16")."""
+
+    layer: str
+    phase: Phase
+    dtype: str
+    bytes: int
+
+
+@frozen
 class ForecastMemory:
-    """Device memory of the step, by XLA's own buffer assignment. `not_included` names what it leaves out."""
+    """Device memory of the step, by XLA's own buffer assignment. `not_included` names what it leaves out.
+    `alive`: at the peak, largest first, in the program with XLA's own products; arguments are not among them.
+    Empty: not known."""
 
     arguments_bytes: int
     outputs_bytes: int
     temporaries_bytes: Band
     peak_bytes: Band
     not_included: tuple[str, ...]
+    alive: tuple[AliveBytes, ...] = ()
 
 
 @frozen

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mpprof.model import quantities
-from mpprof.model.forecast import Band, CardForecast, Forecast, ForecastKernel, LargestBatch, Obstacle
+from mpprof.model.forecast import (
+    AliveBytes,
+    Band,
+    CardForecast,
+    Forecast,
+    ForecastKernel,
+    LargestBatch,
+    Obstacle,
+)
 from mpprof.report import words
 
 SCHEMA = "mpprof.forecast/1"
@@ -43,6 +51,7 @@ def _run(run: CardForecast) -> dict[str, Any]:
             "peak_bytes": _band(memory.peak_bytes),
             "card_bytes": run.card_memory_bytes,
             "not_included": list(memory.not_included),
+            "alive": [_alive_bytes(one) for one in memory.alive],
         },
         "step_ns": {"at_least": run.at_least_ns, "typical": _band(run.typical_ns)},
         "speedup": None
@@ -67,6 +76,10 @@ def _run(run: CardForecast) -> dict[str, Any]:
 
 def _band(band: Band | None) -> dict[str, float] | None:
     return None if band is None else {"low": band.low, "high": band.high}
+
+
+def _alive_bytes(one: AliveBytes) -> dict[str, Any]:
+    return {"layer": one.layer or None, "phase": one.phase, "dtype": one.dtype or None, "bytes": one.bytes}
 
 
 def _largest(found: LargestBatch | None) -> dict[str, Any] | None:
@@ -129,6 +142,7 @@ def text(forecast: Forecast) -> str:
         *_table(forecast.runs),
         *(f"  {one.card}, {one.policy}: {one.reason}" for one in forecast.not_compiled),
         "",
+        *_alive(forecast.runs),
         *_notes(forecast.runs),
     ]
     return "\n".join(lines).rstrip() + "\n"
@@ -231,6 +245,24 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "Not forecast:"
     for line in dict.fromkeys(line for run in runs for line in run.unknown):
         yield f"  {line}"
+
+
+def _alive(runs: Sequence[CardForecast]) -> Iterable[str]:
+    """The layers whose tensors fill memory at the peak."""
+    if not any(run.memory.alive for run in runs):
+        return
+    yield "What fills memory at the peak, beside weights, optimizer and batch:"
+    for run in runs:
+        whole = quantities.format_bytes(sum(one.bytes for one in run.memory.alive))
+        sums: dict[str, int] = {}
+        for one in run.memory.alive:
+            name = f"{one.layer} {one.dtype}".strip() if one.layer else ""
+            sums[name] = sums.get(name, 0) + one.bytes
+        named = sorted((name for name in sums if name), key=lambda name: -sums[name])[:_MOST_LAYERS]
+        listed = ", ".join(f"{name} {quantities.format_bytes(sums[name])}" for name in named)
+        if run.memory.alive:
+            yield f"  {run.card}, {run.policy}: {whole}: {listed or 'no layer named'}"
+    yield ""
 
 
 def _about_speedups(runs: Sequence[CardForecast]) -> Iterable[str]:

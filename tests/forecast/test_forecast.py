@@ -100,6 +100,20 @@ def test_memory_is_what_xla_assigned() -> None:
         assert run.memory.peak_bytes.low >= max(run.memory.arguments_bytes, run.memory.temporaries_bytes.low)
 
 
+def test_what_is_alive_at_the_peak_is_told_by_layer_and_type() -> None:
+    run = forecast("transfer-t4-mixed_float16-64")
+    alive = run.memory.alive
+    assert sum(one.bytes for one in alive) == pytest.approx(run.memory.temporaries_bytes.low, rel=0.15)
+    assert sum(one.bytes for one in alive if one.layer) > 0.9 * sum(one.bytes for one in alive)
+    by_type = {dtype: sum(one.bytes for one in alive if one.dtype == dtype) for dtype in ("f16", "f32")}
+    assert by_type["f16"] > 9 * by_type["f32"]
+    text = rendering.text(Forecast("m", (run,), {}))
+    assert "What fills memory at the peak" in text
+    largest = max(alive, key=lambda one: one.bytes)
+    assert largest.layer in text
+    assert not forecast("recurrent-a100-mixed_float16-16").memory.alive
+
+
 def test_float16_halves_the_temporaries_and_bfloat16_on_volta_saves_none() -> None:
     plain, narrow = (forecast(f"published_convnet-v100-{p}-128").memory for p in ("float32", "mixed_float16"))
     assert narrow.temporaries_bytes.high < 0.6 * plain.temporaries_bytes.low
