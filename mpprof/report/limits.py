@@ -130,6 +130,8 @@ def not_measured(document: doc.Report) -> list[str]:
     told |= {room for room in ("steps", "time") if document[room] is None}
     if (why := document["absent"].get("bounds")) and why in document["verdict"]:
         told.add("bounds")
+    if document["steps"] is None:
+        told.add("bounds")  # they rest on the step log
     if "run" in document["absent"]:  # without records there is no step time of their own
         told.add("time.wall_ns")
     if any(ONLY_A_TRACE in line for line in not_judged(document)):

@@ -276,7 +276,7 @@ RECORDS = (
     ),
     Row(
         "record without graphs", ON_TENSORFLOW | ON_JAX, f"record once with {_NO_BUFFERS}",
-        f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys,),
+        f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys, its.launches_one_by_one),
     ),
     Row(
         "record other precision", ANY,

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
@@ -54,7 +55,7 @@ def judge(signals: Signals) -> Outcome:
             "the driver's figure, the allocator's peak or the device's memory is missing"
             f"{signals.hint('record run')}"
         )
-    taken = float(np.median(used))
+    taken = median(used)
     if taken < TAKEN_RATIO * total or peak > NEEDED_RATIO * taken:
         return Clear("the driver's figure follows what training needs")
     return Found(
