@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
 
+ONE_ANSWER_S = 0.5
+"""Within this time the parts of one answer see the same files."""
+
 KEPT_REPORTS = 512
 """Documents of some 100 KB: as many as a page of some hundred runs asks for."""
 
@@ -69,6 +72,7 @@ class LogDirectory:
         self._refresh = refresh
         self._step_range = step_range
         self._refreshed_s = monotonic()
+        self._scanned_s = float("-inf")
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
         self._reports: OrderedDict[tuple[str, str | None], tuple[str, Report]] = OrderedDict()
         self._lanes: dict[str, tuple[workflows.Analysis, Lanes | None]] = {}
@@ -181,8 +185,11 @@ class LogDirectory:
 
         return documents.compare_document(compare_analyses([self._analysis(run) for run in runs]))
 
-    def _scan(self) -> dict[str, tuple[Signature, Run | MpprofError]]:
-        """Reads what is new or changed; forgets what is gone."""
+    def _scan(self, within_s: float = 0.0) -> dict[str, tuple[Signature, Run | MpprofError]]:
+        """Reads what is new or changed; forgets what is gone. Nothing is looked at again `within_s` of the
+        last time: one answer asks several times, and hundreds of runs are thousands of files."""
+        if monotonic() - self._scanned_s < within_s:
+            return self._runs
         if self._refresh is not None and monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh()
             self._refreshed_s = monotonic()
@@ -197,7 +204,7 @@ class LogDirectory:
         for refused in closed_beside(self.path, at):
             name = os.path.relpath(refused.where, self.path)
             found[name] = ((), refused)
-        self._runs = found
+        self._runs, self._scanned_s = found, monotonic()
         return found
 
     def _run(self, name: str) -> Run:
@@ -216,7 +223,7 @@ class LogDirectory:
 
     def _analysis(self, name: str) -> workflows.Analysis:
         with self._lock:
-            self._scan()
+            self._scan(within_s=ONE_ANSWER_S)
             run, signature = self._run(name), self._runs[name][0]
             kept = self._analyses.get(name)
             if kept is None or kept[0] != signature:

@@ -43,8 +43,8 @@
         var line = change.target;
         if (!change.isIntersecting) return;
         seen.unobserve(line);
-        queue.push(line.dataset.run);
-        next();
+        var at = queue.indexOf(line.dataset.run);
+        if (at > 0) queue.unshift(queue.splice(at, 1)[0]); /* what is in view comes first */
       });
     });
 
@@ -90,6 +90,7 @@
       });
       root.dataset.drawn = version;
       rank();
+      requestAnimationFrame(next); /* when it is known what is in view */
       if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
     }
     function row(run) {
@@ -130,6 +131,7 @@
       if (known[key]) fill(line, known[key]);
       else {
         line.setAttribute("aria-busy", "true");
+        queue.push(run.id);
         seen.observe(line);
       }
       return line;

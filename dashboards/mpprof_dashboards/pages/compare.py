@@ -102,7 +102,8 @@ def _refused(rungs: list[doc.Rung]) -> dict[int, str]:
     return found
 
 
-_HEADS = ("Run", "", "Step", "Examples/s", "Against the one before", "Against the first", "Tensor Cores",
+_FIRST = "Against the first"
+_HEADS = ("Run", "", "Step", "Examples/s", "Against the one before", _FIRST, "Tensor Cores",
           "Peak memory")  # fmt: skip
 
 
@@ -112,7 +113,7 @@ def _ladder(rungs: list[doc.Rung], reports: list[doc.Report]) -> html.Section:
     A run that cannot be compared is struck through, with the reason on hover."""
     steps = [step_ns(report) for report in reports]
     most = max((step for step in steps if step is not None), default=0.0)
-    struck = _refused(rungs)
+    struck, ladder = _refused(rungs), len(rungs) > 1
     body = []
     whole: float | None = 1.0  # the speedup since the first run, while every rung in between has one
     for row, report in enumerate(reports):
@@ -131,13 +132,15 @@ def _ladder(rungs: list[doc.Rung], reports: list[doc.Report]) -> html.Section:
             _known(recorded_peak(report), words.size),
         )
         cells = [html.Th(first, scope="row"), html.Td(_dot(report, steps[row], most))]
-        cells += [html.Td(text, className="mp-number") for text in numbers]
+        shown = [text for at, text in enumerate(numbers, start=2) if ladder or _HEADS[at] != _FIRST]
+        cells += [html.Td(text, className="mp-number") for text in shown]
         body.append(html.Tr(cells, className="mp-struck" if row in struck else ""))
     heads = [
         html.Td(f"0 to {words.duration(most)}" if most else "", className="mp-note")
         if not text
         else html.Th(text, scope="col", className="mp-number" if at > 1 else "")
         for at, text in enumerate(_HEADS)
+        if ladder or text != _FIRST
     ]
     table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="mp-table", id="ladder")
     note = "a dot for each step, a tick where its card could be"
