@@ -6,18 +6,44 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.forecasts import compiling, judging, targets
 from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
 from mpprof.forecasts.judging import Compiled
 from mpprof.model.forecast import CardForecast, Forecast, NotCompiled
+from mpprof.model.run import Run
+from mpprof.runs.loading import Several
 
 POLICIES = ("float32", "mixed_float16")
 BATCH_SIZE = 32
 
 
+@overload
+def forecast(
+    model: Several,
+    cards: Sequence[str],
+    *,
+    policies: Sequence[str] = ...,
+    batch_size: int = ...,
+    input_shapes: Sequence[Sequence[int]] | None = ...,
+    imports: Sequence[str] = ...,
+    time_limit_s: float = ...,
+    progress: Progress = ...,
+) -> tuple[Forecast, ...]: ...
+@overload
+def forecast(
+    model: Any,
+    cards: Sequence[str],
+    *,
+    policies: Sequence[str] = ...,
+    batch_size: int = ...,
+    input_shapes: Sequence[Sequence[int]] | None = ...,
+    imports: Sequence[str] = ...,
+    time_limit_s: float = ...,
+    progress: Progress = ...,
+) -> Forecast: ...
 def forecast(
     model: Any,
     cards: Sequence[str],
@@ -28,11 +54,12 @@ def forecast(
     imports: Sequence[str] = (),
     time_limit_s: float = TIME_LIMIT_S,
     progress: Progress = lambda phase: None,
-) -> Forecast:
+) -> Forecast | tuple[Forecast, ...]:
     """Compile the train step of a model for cards that are not here, and say what follows.
 
     Args:
-        model: a `.keras` file or `module:function` that returns a compiled model, or a compiled Keras model.
+        model: a `.keras` file or `module:function` that returns a compiled model, a compiled Keras model, or
+            a list of these. A run does not hold its model, so that none can be forecast from one.
         cards: by name: "h100", "a100", "v100 32GB".
         policies: Keras dtype policies; float32 is added in front, since the speedup is over it.
         batch_size: of a step.
@@ -41,10 +68,34 @@ def forecast(
         time_limit_s: for each card and policy.
         progress: is called with each phase.
 
-    Returns a `Forecast`; print it. A card and policy that XLA does not compile (it refuses the program,
-    crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises `UsageError`,
-    `NotFoundError` (an unknown card, with the nearest names), and `UnableError` where none was compiled.
+    Returns a `Forecast`, of a list one for each; print it. A card and policy that XLA does not compile (it
+    refuses the program, crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises
+    `UsageError`, `NotFoundError` (an unknown card, with the nearest names), and `UnableError` where none was
+    compiled.
     """
+    asked = list(model) if isinstance(model, list | tuple) else [model]
+    found = tuple(
+        forecast_one(
+            each, cards, policies=policies, batch_size=batch_size, input_shapes=input_shapes, imports=imports,
+            time_limit_s=time_limit_s, progress=progress,
+        )
+        for each in asked
+    )  # fmt: skip
+    return found if isinstance(model, list | tuple) else found[0]
+
+
+def forecast_one(
+    model: Any,
+    cards: Sequence[str],
+    *,
+    policies: Sequence[str],
+    batch_size: int,
+    input_shapes: Sequence[Sequence[int]] | None,
+    imports: Sequence[str],
+    time_limit_s: float,
+    progress: Progress,
+) -> Forecast:
+    """The forecast of one model: see `forecast`."""
     wanted = [targets.card(name) for name in dict.fromkeys(cards)]
     if not wanted:
         raise UsageError("no card was named", next='Name one or more: cards=["h100", "a100"]')
@@ -104,6 +155,11 @@ def _as_path(model: Any, folder: Path) -> str:
                 next="Give a .keras file, or module:function that builds the model",
             )
         return str(path.resolve())
+    if isinstance(model, Run):
+        raise UsageError(
+            f"{model.name} is a run, whose records describe the model and do not hold it",
+            next="Give the .keras file, or module:function that builds the model",
+        )
     if not hasattr(model, "save"):
         raise UsageError(f"{type(model).__name__} is not a Keras model, a path or module:function")
     path = folder / "model.keras"
