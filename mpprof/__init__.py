@@ -16,9 +16,8 @@ from mpprof._version import __version__
 
 if TYPE_CHECKING:
     from mpprof.api.auditing import audit
-    from mpprof.api.forecasting import forecast
     from mpprof.api.policies import compare_policies
-    from mpprof.api.public import compare, diagnose, load
+    from mpprof.api.public import compare, diagnose, forecast, load
     from mpprof.api.results import Comparison, Diagnosis, Run, Table
     from mpprof.record import MPProfilerCallback, StepRecorder
 
@@ -26,7 +25,7 @@ _LAZY = {
     "MPProfilerCallback": "mpprof.record",
     "StepRecorder": "mpprof.record",
     "audit": "mpprof.api.auditing",
-    "forecast": "mpprof.api.forecasting",
+    "forecast": "mpprof.api.public",
     "Comparison": "mpprof.api.results",
     "Diagnosis": "mpprof.api.results",
     "Run": "mpprof.api.results",

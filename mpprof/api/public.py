@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from mpprof.api import ladder, workflows
 from mpprof.api.results import Comparison, Diagnosis, Run, as_, comparison_of, run_of
 from mpprof.runs.loading import Given, Several
 
-__all__ = ["compare", "diagnose", "load"]
+if TYPE_CHECKING:
+    from mpprof.model.forecast import Forecast
+
+__all__ = ["compare", "diagnose", "forecast", "load"]
 
 
 @overload
@@ -59,3 +63,19 @@ def compare(*runs: Given | Several, strict: bool = False) -> Comparison:
     Each argument is a loaded run, a path, which stands for all runs under it, or a list of either. Raises
     `MpprofError` for fewer than two."""
     return comparison_of(ladder.compare(*runs, strict=strict))
+
+
+@overload
+def forecast(model: Several, cards: Sequence[str], **options: Any) -> tuple[Forecast, ...]: ...
+@overload
+def forecast(model: Any, cards: Sequence[str], **options: Any) -> Forecast: ...
+def forecast(model: Any, cards: Sequence[str], **options: Any) -> Forecast | tuple[Forecast, ...]:
+    """Say what mixed precision would bring a model on cards that are not here; of a list one for each.
+
+    Arguments, options and errors are those of `mpprof.api.forecasting.forecast`: a `.keras` file,
+    `module:function` or a compiled Keras model, and cards by name."""
+    from mpprof.api import forecasting
+
+    if isinstance(model, list | tuple):
+        return tuple(forecasting.forecast(each, cards, **options) for each in model)
+    return forecasting.forecast(model, cards, **options)

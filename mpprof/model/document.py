@@ -280,6 +280,9 @@ class Time(TypedDict):
     launched_ns: NotRequired[
         Annotated[Number, "When its last launch returned, waits for the device left out, from its beginning."]
     ]
+    waited_ns: NotRequired[
+        Annotated[Number, "How long the host then waited for the device, once that call had returned."]
+    ]
     wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
     window_ns: Annotated[Number, "The mean profiled step."]
     device_ns: Annotated[Number, "Busy time of the main device per step."]
@@ -323,6 +326,7 @@ class WindowSlice(_Classed):
     hidden_ns: Annotated[Number, "Time of this class behind work of a class that goes first; in no sum."]
     by: Annotated[list[WindowShare], "Only of matmul: parts that sum to the slice."]
     causes: Annotated[list[WindowCause], "Only of idle classes: what is known of parts of it."]
+    pooling_ns: NotRequired[Annotated[Number, "Only of elementwise work: its part that pools."]]
 
 
 class Slice(_Classed):
@@ -342,6 +346,15 @@ class Slice(_Classed):
             "Only of idle classes: what is known of parts of it; of the rest of idle_other nothing is known.",
         ]
     ]
+    pooling_ns_per_step: NotRequired[Annotated[Number, "Only of elementwise work: its part that pools."]]
+    longest_hidden: NotRequired[
+        Annotated[HiddenWork, "Of what is hidden, the op (else the kernel) that most of it is."]
+    ]
+
+
+class HiddenWork(TypedDict):
+    name: Annotated[str, "The op, else the kernel."]
+    ns_per_step: Annotated[Number, "For how long it ran while the instants went to other work."]
 
 
 class IdleCause(TypedDict):

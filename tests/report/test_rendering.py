@@ -151,7 +151,10 @@ def test_the_steps_time_is_told_from_that_of_the_hosts_call() -> None:
     }  # fmt: skip
     said = content.time_heading(one)
     assert "A step takes 8.05 ms from the call of the training function to the end of its last kernel" in said
-    assert "on the host the call takes 5.41 ms" in said
+    assert "on the host the call takes 5.41 ms (in the profiler window" in said
+    waiting = content.time_heading({**one, "waited_ns": 2.53e6})
+    assert "the call takes 5.41 ms, after which the host waits 2.53 ms for the device" in waiting
+    assert "waits" not in content.time_heading({**one, "waited_ns": 0.01e6})
     assert "A step takes 8.05 ms, the call of the training function" in content.time_heading(
         {**one, "call_ns": 8.05e6}
     )

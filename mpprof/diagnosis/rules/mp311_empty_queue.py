@@ -32,7 +32,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launches
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
@@ -44,7 +44,7 @@ BOUND = "host"
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return NotApplicable("nothing is launched on a CPU")
+        return NO_GPU
     account = need(signals.gpu_activity)
     claims = launches.claims(signals)
     share = signals.cost_ratio(claims)

@@ -268,6 +268,16 @@ def test_idle_time_goes_to_what_the_launching_thread_did() -> None:
     }
 
 
+def test_the_host_is_asked_only_while_the_device_idles() -> None:
+    """However much it did while the device worked: by far most events are left out early."""
+    b, _ = idle_case()
+    b.event(HostKind.COMPILE, 95, 120)
+    b.event(HostKind.SYNC, 700, 800)
+    for start in (*range(90), *range(910, 990)):
+        b.event(HostKind.INPUT, start, start + 1)
+    assert idle(b) == {"idle_compile": 20, "idle_sync": 100, "idle_launch": 580 + 90 + 10}
+
+
 def test_a_thread_that_did_nothing_leaves_it_to_what_holds_any_launch_up() -> None:
     b, _ = idle_case(thread="worker")
     b.event(HostKind.INPUT, 200, 300, thread="get_next")
@@ -281,7 +291,7 @@ def test_a_kernel_that_was_launched_long_ago_did_not_wait_for_the_host() -> None
     b.kernel("a", 0, 400, launch=(0, 0))
     b.kernel("b", 450, 1000, launch=(10, 15))
     b.event(HostKind.SYNC, 0, 940)
-    assert causes(b) == {("idle_other", "work queued"): 50}
+    assert causes(b) == {("idle_other", "gaps in the queue"): 50}
 
 
 def test_kernels_of_a_graph_wait_for_nothing_on_the_host_but_its_launch() -> None:
@@ -292,7 +302,7 @@ def test_kernels_of_a_graph_wait_for_nothing_on_the_host_but_its_launch() -> Non
     b.event(HostKind.EXECUTOR, 300, 500)
     b.event(HostKind.INPUT, 910, 960)
     found = causes(b)
-    assert found["idle_other", "work queued"] == 50
+    assert found["idle_other", "gaps in the queue"] == 50
     assert found["idle_input", None] == 50
 
 

@@ -65,3 +65,12 @@ def test_without_calls_it_is_not_known() -> None:
     account = accounting.account(other.build(), other.placements(), other.ownership(), None)
     assert host_path(b.build(), account) is None
     assert QUEUED_NS > 10 * US  # the launches above are 10 us long, and their kernels start at once
+
+
+def test_what_the_host_waits_for_once_the_call_has_returned_stands_apart() -> None:
+    b = one_call(200 * US)  # the device works until 1,060 us
+    b.event(HostKind.SYNC, 610 * US, 1_050 * US)
+    found = path(b)
+    assert found is not None
+    assert found.waited_ns == pytest.approx(440 * US)
+    assert found.call_ns == 600 * US
