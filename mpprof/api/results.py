@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from mpprof.analysis.steps.statistics import summarise
 from mpprof.api import workflows
 from mpprof.api.workflows import TableKind
+from mpprof.columnar import Columnar
 from mpprof.errors import MpprofError
 from mpprof.model import finding
 from mpprof.model import run as recorded
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns
 from mpprof.model.shell import quoted
-from mpprof.model.table import Columnar
 from mpprof.report import comparing, content, tables
 from mpprof.report import json as documents
 from mpprof.runs.loading import Given

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.columnar import Columnar
 from mpprof.model.frozen import frozen
 from mpprof.model.memory import RecordedMemory
-from mpprof.model.table import Columnar
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import mpprof
+from mpprof import columnar
 from mpprof.cli import main
+from mpprof.columnar import Columnar
 from mpprof.errors import MpprofError, UnableError, UsageError
-from mpprof.model import table
-from mpprof.model.table import Columnar
 from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, Done, Mpprof
 
 
@@ -142,7 +142,7 @@ def test_absent_values_are_none_in_every_column(run: mpprof.Run) -> None:
     assert set(columns["dispatch_ns"]) == {None}
     assert not [name for name in columns if name.endswith("_known")]
     assert repr(run.steps).startswith("StepTable: 160 rows of step, fit, epoch")
-    assert run.steps._repr_html_().count("<tr>") == 1 + table.SHOWN_ROWS
+    assert run.steps._repr_html_().count("<tr>") == 1 + columnar.SHOWN_ROWS
 
 
 def test_a_loss_that_is_not_a_number_is_not_an_absent_one(run: mpprof.Run) -> None:
