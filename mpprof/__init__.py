@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mpprof.api.policies import compare_policies
     from mpprof.api.public import compare, diagnose, forecast, load
     from mpprof.api.results import Comparison, Diagnosis, Run, Table
+    from mpprof.api.survey import survey
     from mpprof.record import MPProfilerCallback, StepRecorder
 
 _LAZY = {
@@ -34,6 +35,7 @@ _LAZY = {
     "compare_policies": "mpprof.api.policies",
     "diagnose": "mpprof.api.public",
     "load": "mpprof.api.public",
+    "survey": "mpprof.api.survey",
 }
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "diagnose",
     "forecast",
     "load",
+    "survey",
 ]
 
 
