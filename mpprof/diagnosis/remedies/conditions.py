@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpprof.analysis.breakdown import copies
 from mpprof.analysis.layers import kinds
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, fetches_per_call
-from mpprof.diagnosis import copies
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.remedies import frameworks
 from mpprof.model.trace import HostKind

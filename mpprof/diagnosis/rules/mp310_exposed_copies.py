@@ -39,7 +39,8 @@ import math
 import re
 from collections.abc import Sequence
 
-from mpprof.diagnosis import attainable, copies, evidence
+from mpprof.analysis.breakdown import copies
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
