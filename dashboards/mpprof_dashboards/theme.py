@@ -147,7 +147,7 @@ PLACEMENT_KINDS: dict[str, str] = {
     "tensor_core": "unit", "matrix_core": "unit", "cuda_core": "off", "cpu": "off", "not_matmul": "other",
     "unknown": "unknown",
 }  # fmt: skip
-_WAITING = frozenset(("MP301", "MP302", "MP303", "MP305", "MP306", "MP308", "MP309", "MP902"))
+_WAITING = frozenset(("MP301", "MP302", "MP303", "MP305", "MP306", "MP308", "MP309", "MP311", "MP902"))
 _OFF_UNITS = frozenset(
     (
         "MP101",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from mpprof.errors import NotFoundError, UnableError, UsageError
-from mpprof.forecasts import compiling, judging, targets
+from mpprof.forecasts import batches, compiling, judging, targets
 from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
 from mpprof.forecasts.judging import Compiled
-from mpprof.model.forecast import CardForecast, Forecast, NotCompiled
+from mpprof.forecasts.targets import Card
+from mpprof.model.forecast import BatchBytes, CardForecast, Forecast, LargestBatch, NotCompiled
 
 POLICIES = ("float32", "mixed_float16")
 BATCH_SIZE = 32
@@ -24,6 +27,7 @@ def forecast(
     *,
     policies: Sequence[str] = POLICIES,
     batch_size: int = BATCH_SIZE,
+    largest_batch: bool = False,
     input_shapes: Sequence[Sequence[int]] | None = None,
     imports: Sequence[str] = (),
     time_limit_s: float = TIME_LIMIT_S,
@@ -36,6 +40,8 @@ def forecast(
         cards: by name: "h100", "a100", "v100 32GB".
         policies: Keras dtype policies; float32 is added in front, since the speedup is over it.
         batch_size: of a step.
+        largest_batch: search the largest that each card holds, too; up to seven more compilations for each
+            card and policy.
         input_shapes: of each input without the batch, where the model does not state them.
         imports: modules with the classes that a saved model is made of.
         time_limit_s: for each card and policy.
@@ -59,27 +65,41 @@ def forecast(
         versions: dict[str, str] = {}
         failed: list[NotCompiled] = []
         first: UnableError | None = None
-        for card in wanted:
-            float32: Compiled | None = None
-            for policy in named:
-                try:
-                    done = compiling.compiled(
-                        path, card, policy, batch_size,
-                        input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
-                        progress=_about(f"{card.name}, {policy}", progress),
-                    )  # fmt: skip
-                except UnableError as error:
-                    first = first or error
-                    reason = error.what.removeprefix(f"{card.name}, {policy}: ")
-                    failed.append(NotCompiled(card.name, policy, reason))
-                    continue
-                float32 = done if policy == "float32" else float32
-                facts = _model_facts(done)
-                runs.append(judging.card_forecast(done, card, facts, float32))
-                versions = dict(done.result["versions"])
+        float32: Compiled | None = None
+        for card, policy in product(wanted, named):
+            about = f"{card.name}, {policy}"
+            float32 = float32 if policy != "float32" else None
+
+            def compile(batch: int, card: Card = card, policy: str = policy, about: str = about) -> Compiled:
+                told = about if batch == batch_size else f"{about}, batch {batch}"
+                return compiling.compiled(
+                    path, card, policy, batch,
+                    input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
+                    progress=_about(told, progress),
+                )  # fmt: skip
+
+            try:
+                done = compile(batch_size)
+            except UnableError as error:
+                first = first or error
+                failed.append(NotCompiled(card.name, policy, error.what.removeprefix(f"{about}: ")))
+                continue
+            float32 = done if policy == "float32" else float32
+            made = judging.card_forecast(done, card, _model_facts(done), float32)
+            if largest_batch and not done.result["recurrent_layers"]:  # cuDNN's need differs from the loop's
+                made = replace(made, largest_batch=_largest(compile, done, card))
+            runs.append(made)
+            versions = dict(done.result["versions"])
     if first is not None and not runs:
         raise first
     return Forecast(_name(model), tuple(runs), versions, tuple(failed))
+
+
+def _largest(compile: Callable[[int], Compiled], done: Compiled, card: Card) -> LargestBatch:
+    def needed(batch: int) -> BatchBytes:
+        return judging.batch_bytes(compile(batch))
+
+    return batches.largest_batch(needed, judging.batch_bytes(done), card.memory_bytes)
 
 
 def _about(what: str, progress: Progress) -> Progress:

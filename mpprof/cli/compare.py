@@ -31,6 +31,7 @@ class Compare:
         paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
+        output.add_verbose(parser)
         gate.add_min_speedup(gate.add_fail_on(parser))
 
     def run(self, args: argparse.Namespace) -> int:
@@ -71,12 +72,15 @@ def _written(document: Comparison, args: argparse.Namespace) -> str:
 
         page: str = export.comparison_html(document)
         return page
-    from mpprof.report import text
-
     to_file = args.output is not None
-    return text.render_comparison(
-        document,
-        color=not to_file and output.color(args),
-        width=output.width(),
-        ascii_only=not to_file and output.ascii_only(),
+    color, ascii_only = not to_file and output.color(args), not to_file and output.ascii_only()
+    if args.verbose:
+        from mpprof.report import text
+
+        return text.render_comparison(document, color=color, width=output.width(), ascii_only=ascii_only)
+    from mpprof.report import brief
+
+    again = paths.again(args, "compare", [args.baseline, *args.runs], ["step_range"])
+    return brief.render_comparison(
+        document, color=color, width=output.width(brief.WIDTH), ascii_only=ascii_only, again=f"{again} -v"
     )

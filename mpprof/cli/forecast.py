@@ -35,6 +35,10 @@ class Forecast:
             "--batch", metavar="N", type=int, default=32, help="examples a step (default: 32)"
         )
         parser.add_argument(
+            "--largest-batch", action="store_true",
+            help="search the largest batch that each card holds: up to 7 more compilations for each policy",
+        )  # fmt: skip
+        parser.add_argument(
             "--input-shape", metavar="N,N,...", action="append", default=[],
             help="of an input without the batch, where the model does not state it (again for more inputs)",
         )  # fmt: skip
@@ -61,6 +65,7 @@ class Forecast:
             _names(args.card),
             policies=_names(args.dtype_policy),
             batch_size=args.batch,
+            largest_batch=args.largest_batch,
             input_shapes=[_shape(text) for text in args.input_shape] or None,
             imports=args.imports,
             time_limit_s=args.time_limit,

@@ -22,6 +22,15 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
 
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    """`-v`."""
+    parser.add_argument(
+        "-v", "--verbose", action="store_true",
+        help="as text, all of it: evidence, notes, what is clear and what could not be judged (without it, "
+        "25 lines)",
+    )  # fmt: skip
+
+
 def check_output(path: Path | None, *, force: bool) -> None:
     """Refuses, before any work is done, a file that exists or a place that cannot be written."""
     if path is None:

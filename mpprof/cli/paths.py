@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mpprof.model.run import Run
 
 PATH_HELP = "log directory, run, trace file, or bundle (.zip); also at https://, s3:// or gs://"
+_FLAGS = {"run_id": "--run"}
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+]+:/")
 
 
@@ -146,6 +147,17 @@ def shown(path: Path) -> str:
     from mpprof.traces.remote import fetch
 
     return fetch.shown(_ADDRESS.sub(lambda match: f"{match[0]}/", path.as_posix()))
+
+
+def again(args: argparse.Namespace, command: str, given: Iterable[Path], options: Iterable[str]) -> str:
+    """The same command with these options of it that were given, to be copied into a shell."""
+    parts = ["mpprof", command, *(quoted(shown(path)) for path in given)]
+    for option in options:
+        value = getattr(args, option)
+        if value is not None:
+            text = shown(value) if isinstance(value, Path) else value
+            parts += [_FLAGS.get(option, f"--{option.replace('_', '-')}"), quoted(text)]
+    return " ".join(parts)
 
 
 def _is_address(path: Path) -> bool:

@@ -34,6 +34,7 @@ class Report:
         paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
+        output.add_verbose(parser)
         gate.add_fail_on(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -69,13 +70,17 @@ def _written(document: doc.Report, args: argparse.Namespace, steps: StepTable | 
 
         page: str = export.report_html(document, steps=steps)
         return page
-    from mpprof.report import text
-
     to_file = args.output is not None
-    return text.render(
-        document,
-        color=not to_file and output.color(args),
-        width=output.width(),
-        ascii_only=not to_file and output.ascii_only(),
-        path=paths.shown(args.path),
+    color, ascii_only = not to_file and output.color(args), not to_file and output.ascii_only()
+    path = paths.shown(args.path)
+    if args.verbose:
+        from mpprof.report import text
+
+        return text.render(document, color=color, width=output.width(), ascii_only=ascii_only, path=path)
+    from mpprof.report import brief
+
+    width = output.width(brief.WIDTH)
+    again = paths.again(args, "report", [args.path], ["run_id", "baseline", "baseline_run", "step_range"])
+    return brief.render(
+        document, color=color, width=width, ascii_only=ascii_only, path=path, again=f"{again} -v"
     )

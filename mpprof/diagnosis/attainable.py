@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.comparison import calibration
 from mpprof.analysis.comparison.attainable import FLOOR_NS, REACHABLE_BANDWIDTH, least_ns
 from mpprof.diagnosis.outcomes import Absent, Claim, known
@@ -223,7 +224,7 @@ def _by_roof(run: _Known, row: int) -> float | None:
     sizes, shares = found
     away = np.abs(np.log(sizes / (cell.flops_per_step / cell.calls_per_step)))
     similar = away <= max(np.log(SIMILAR_SIZE), away.min())  # or else the nearest
-    return least[0] / float(np.median(shares[similar])) + cell.calls_per_step * FLOOR_NS
+    return least[0] / median(shares[similar]) + cell.calls_per_step * FLOOR_NS
 
 
 def _kind(family: Family | None) -> str:
@@ -241,7 +242,7 @@ def _by_same_trace(run: _Known, row: int) -> float | None:
     sizes, rates = run.rates[cell.family]
     ratio = sizes / (cell.flops_per_step / cell.calls_per_step)
     similar = (ratio >= 1 / SIMILAR_SIZE) & (ratio <= SIMILAR_SIZE)
-    return cell.flops_per_step / float(np.median(rates[similar])) if similar.any() else None
+    return cell.flops_per_step / median(rates[similar]) if similar.any() else None
 
 
 def _by_own_share(run: _Known, row: int) -> float | None:

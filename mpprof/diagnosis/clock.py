@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import Signals
 
@@ -25,4 +24,4 @@ def profiled_ns(signals: Signals) -> float | None:
     if table is None:
         return None
     rows = table.profiled & (table.interval_ns > 0)
-    return float(np.median(table.interval_ns[rows] / table.covers[rows])) if rows.any() else None
+    return median(table.interval_ns[rows] / table.covers[rows]) if rows.any() else None

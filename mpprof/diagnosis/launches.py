@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mpprof.analysis.steps.idle import CALLING, CHECKING, LAUNCHING, LEAVING
-from mpprof.diagnosis.outcomes import Claim, known
+from mpprof.diagnosis.outcomes import Claim, Scale, known
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
 
 OF_THE_LOSS_SCALE = CHECKING[1]
 _PER_LAUNCH = (LAUNCHING[1], CHECKING[1])
 _PER_CALL = (CALLING[1], LEAVING[1])
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)
+"""XProf calls 3 % of launch time moderate and 15 % high. Ours is the idle time that launches leave, of which
+a healthy unfused step on a fast card has 3 to 12 %: a mention, and a warning from XProf's "high"."""
+NOTABLE_RATIO = 0.01
+"""What profiling added is named from a hundredth of the step on."""
 PRICE_OF_A_CALL_RATIO = 0.03
 """XProf calls 3 % of launch time in a step moderate: a baseline below that is not bound by launches, and what
 it idles around a call is what a call costs."""
@@ -50,6 +56,26 @@ def with_the_profilers(signals: Signals) -> bool:
     """No unprofiled step is known: launches are as slow as the profiler makes them."""
     account = signals.case.measured
     return account is not None and not account.wall_ns
+
+
+def left_out(signals: Signals) -> str:
+    """What the share of this idle time leaves out, or could not, in brackets; "" where profiling added
+    nothing worth saying."""
+    added = added_ns(signals)
+    if added >= NOTABLE_RATIO * signals.whole_ns:
+        return f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
+    return " (with what profiling added)" if with_the_profilers(signals) else ""
+
+
+def host_gets_ahead(signals: Signals) -> bool:
+    """Whether a step that began with an empty queue ends with more work queued than it idled for: then the
+    host launches fast enough, and it is the empty queue that costs."""
+    account = signals.case.measured
+    path = account.host_path if account else None
+    if account is None or path is None:
+        return False
+    idle_ns = signals.time(signals.select(lambda cell: cell.category == "idle_launch"))
+    return path.ahead_ns > idle_ns
 
 
 def _by_row(signals: Signals, rows: tuple[int, ...]) -> dict[int, float]:

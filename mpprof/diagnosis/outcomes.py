@@ -24,17 +24,19 @@ two rules claim the same cell, the higher one has it. A rule of the remainder is
 
 @frozen
 class Absent:
-    """No answer, why, and what to record to have one."""
+    """No answer, why, and what to record to have one. `moot`: nothing could be recorded, because the question
+    does not arise for this run."""
 
     reason: str
     record: str = ""
+    moot: bool = False
 
     def __str__(self) -> str:
         return f"{self.reason}; {self.record}" if self.record else self.reason
 
 
 class Missing(Exception):
-    """Raised by `need`; the engine turns it into `Unable`. Never leaves this package."""
+    """Raised by `need`; the engine turns it into `Unable`, or `NotApplicable`. Never leaves this package."""
 
     def __init__(self, absent: Absent) -> None:
         super().__init__(str(absent))
@@ -42,7 +44,8 @@ class Missing(Exception):
 
 
 def need(answer: T | Absent) -> T:
-    """The answer itself; a rule that asks for one that is absent is thereby *unable*."""
+    """The answer itself; a rule that asks for one that is absent is thereby *unable*, and *not applicable*
+    where the question does not arise."""
     if isinstance(answer, Absent):
         raise Missing(answer)
     return answer
@@ -142,6 +145,7 @@ class NotApplicable:
 NO_MATRIX_UNITS = NotApplicable("the device has no matrix units to miss")
 NOT_IN_16_BITS = NotApplicable("the run does not compute in 16 bits")
 NOT_NVIDIA = NotApplicable("the device is not NVIDIA's")
+NO_GPU = NotApplicable("the run used no GPU")
 
 
 @frozen

@@ -15,8 +15,17 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Absent, Claim, NotApplicable, cost_ns, known
-from mpprof.diagnosis.remedies import choosing, frameworks
+from mpprof.diagnosis.outcomes import (
+    NO_GPU,
+    NOT_IN_16_BITS,
+    Absent,
+    Claim,
+    NotApplicable,
+    Unable,
+    cost_ns,
+    known,
+)
+from mpprof.diagnosis.remedies import choosing, conditions, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
     IDLE_CLASSES,
@@ -45,6 +54,8 @@ DISTORTED_RATIO = 1.5
 """A profiled step half as long again as an unprofiled one is mostly another step."""
 NOTABLE_MEMORY, LARGE_MEMORY = 0.05, 0.2
 """Shares of the peak that are worth a mention, as one more example in twenty, and a warning."""
+_ACCELERATORS = ("GPU", "Gpu", "gpu", "cuda", "Cuda", "CUDA", "cuStream", "TPU")
+"""What a trace of a run with an accelerator names, even where it shows no work of it."""
 NO_WORK: frozenset[Class] = frozenset((*IDLE_CLASSES, "profiling"))
 
 
@@ -127,9 +138,10 @@ class Signals:
     @property
     def _why_no_comparison(self) -> str:
         if self.computes.kind == "unknown":
-            return f"no run to compare with: {self.computes.reason}"
+            return "no other run to compare with"
         if self.computes.narrow:
-            return "no float32 run to compare with"
+            kind = "other" if conditions.only_infers(self) else "float32"
+            return f"no {kind} run to compare with"
         return f"this run computes in {self.computes.words}: it is a baseline itself"
 
     @cached_property
@@ -185,9 +197,21 @@ class Signals:
 
     @property
     def fit(self) -> FitFacts | Absent:
-        return self.case.run.last_fit or Absent(
-            "the facts of `fit` were not recorded", self.advice("record model")
+        return (
+            self.case.run.last_fit
+            or self._without_keras
+            or Absent("the facts of `fit` were not recorded", self.advice("record model"))
         )
+
+    @property
+    def _without_keras(self) -> Absent | None:
+        """What questions about Keras' `fit` and its policy meet in a trace that shows another framework."""
+        if self.case.run.facts is not None or self.framework not in ("torch", "jax"):
+            return None
+        if self.named("keras", "Keras"):
+            return None
+        name = "PyTorch" if self.framework == "torch" else "JAX"
+        return Absent(f"the trace shows {name}, and nothing of Keras", moot=True)
 
     @property
     def optimizer(self) -> OptimizerFacts | Absent:
@@ -209,6 +233,14 @@ class Signals:
         return facts.model.layers
 
     @property
+    def layers_in_16_bits(self) -> tuple[LayerFacts, ...] | Absent:
+        """The same, for what is asked of layers in 16 bits: a run that is known to compute in float32 has
+        none, whatever its layers are."""
+        if self.wide and isinstance(self.layers, Absent):
+            return Absent(NOT_IN_16_BITS.reason, moot=True)
+        return self.layers
+
+    @property
     def parameters(self) -> int | Absent:
         facts = self.case.run.facts
         if facts is None or facts.model is None or facts.model.parameters is None:
@@ -226,7 +258,11 @@ class Signals:
         """The process' policy, "mixed_float16" for example."""
         fit = self.case.run.last_fit
         name = fit.policy.global_name if fit else None
-        return name or Absent("the dtype policy was not recorded", self.advice("record model"))
+        return (
+            name
+            or self._without_keras
+            or Absent("the dtype policy was not recorded", self.advice("record model"))
+        )
 
     @cached_property
     def computes(self) -> ComputePrecision:
@@ -246,6 +282,11 @@ class Signals:
     def not_in(self, dtype: str) -> NotApplicable:
         """What a rule of runs that compute in `dtype` says of one that does not."""
         return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
+
+    @property
+    def not_narrow(self) -> NotApplicable | Unable:
+        """What a rule of 16-bit runs says of one that is not known to be one."""
+        return Unable(self.computes.reason) if self.computes.kind == "unknown" else NOT_IN_16_BITS
 
     @property
     def half(self) -> str | None:
@@ -269,10 +310,19 @@ class Signals:
         return peak, total
 
     @property
+    def before_the_model_ran(self) -> bool:
+        """The only peak is that of a window without a whole step, and nothing tells of an earlier one."""
+        memory, steps = self.case.memory, self.case.steps
+        mine = next((a for a in memory.allocators if a.name == memory.allocator), None) if memory else None
+        if not self.in_window or mine is None or (steps is not None and steps.peak_memory_bytes is not None):
+            return False
+        return (mine.lifetime_peak_bytes or 0) <= mine.peak_bytes
+
+    @property
     def at_peak(self) -> tuple[MemoryAccount, PeakParts] | Absent:
         """What was live at the peak of a GPU's memory, of a run known to compute in 16 bits or not."""
         if self.on_cpu:
-            return Absent("the run used no GPU")
+            return Absent(NO_GPU.reason, moot=True)
         if self.computes.kind == "unknown":
             return Absent(self.computes.reason)
         memory = self.case.memory
@@ -292,7 +342,18 @@ class Signals:
         for kind in ("gpu", "tpu", "cpu"):
             if kind in kinds:
                 return kind
+        if not kinds and self._multiplied_on_cpu:
+            return "cpu"
         return Absent("the device was not recorded", self.advice("record run"))
+
+    @property
+    def _multiplied_on_cpu(self) -> bool:
+        """The trace shows that the run's matrix work ran on the CPU, and names no accelerator."""
+        return (
+            self.host_only
+            and any(cell.placement == "cpu" for cell in self.cells)
+            and not self.named(*_ACCELERATORS)
+        )
 
     @property
     def on_cpu(self) -> bool:
@@ -306,7 +367,7 @@ class Signals:
         if found is not None:
             return found
         if self.on_cpu:
-            return Absent("the run had no accelerator")
+            return Absent(NO_GPU.reason, moot=True)
         return Absent("the device was not recorded", self.advice("record run"))
 
     @cached_property
@@ -395,7 +456,7 @@ class Signals:
     @property
     def gpu_account(self) -> Account | Absent:
         """The account of an accelerator; absent for one of the host's executor threads."""
-        return _on_accelerator(self.account)
+        return _on_accelerator(self.account, on_cpu=self.on_cpu)
 
     @property
     def activity(self) -> Account | Absent:
@@ -406,7 +467,7 @@ class Signals:
     @property
     def gpu_activity(self) -> Account | Absent:
         """The same, of an accelerator."""
-        return _on_accelerator(self.activity)
+        return _on_accelerator(self.activity, on_cpu=self.on_cpu)
 
     @property
     def in_window(self) -> bool:
@@ -562,8 +623,10 @@ class Signals:
         return {layer.name: layer for layer in known(self.layers) or ()}
 
 
-def _on_accelerator(account: Account | Absent) -> Account | Absent:
+def _on_accelerator(account: Account | Absent, *, on_cpu: bool) -> Account | Absent:
     if isinstance(account, Account) and account.trace_basis == "host":
+        if on_cpu:
+            return Absent(NO_GPU.reason, moot=True)
         return Absent("the trace holds no events of a GPU, only the host's")
     return account
 

@@ -32,7 +32,7 @@ NOTABLE_PART_RATIO, MOST_PARTS = 0.03, 3
 """Where so much of the step is none of its own work, and no finding is about it, a cause is open."""
 _JUDGED_BY: dict[Class, frozenset[str]] = {
     "comm": frozenset(), "copy": frozenset(("MP306", "MP310")), "unknown": frozenset(("MP907",)),
-    "idle_input": frozenset(("MP301",)), "idle_launch": frozenset(("MP302", "MP304", "MP308")),
+    "idle_input": frozenset(("MP301",)), "idle_launch": frozenset(("MP302", "MP304", "MP308", "MP311")),
     "idle_sync": frozenset(("MP304",)), "idle_compile": frozenset(("MP902",)),
     "idle_between_steps": frozenset(("MP305",)), "idle_other": frozenset(("MP306",)),
 }  # fmt: skip

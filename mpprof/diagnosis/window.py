@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import DISTORTED_RATIO, Signals
 from mpprof.model.frozen import frozen
@@ -87,6 +86,6 @@ def around(signals: Signals) -> Around | None:
 
     def middle(low: int, high: int) -> float | None:
         rows = timed & (table.step >= low) & (table.step <= high)
-        return float(np.median(per_step[rows])) if rows.any() else None
+        return median(per_step[rows]) if rows.any() else None
 
     return Around(middle(first - 1 - NEAR_STEPS, first - 2), middle(last + 2, last + 1 + NEAR_STEPS))

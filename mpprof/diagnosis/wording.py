@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.model.account import Account, AttainableRange, Class, Limit, LimitKind
+from mpprof.model.account import Account, AttainableRange, Class, Limit, LimitKind, eligible_words
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
@@ -77,10 +77,7 @@ def _limit(limit: Limit) -> str:
 
 def attainable_range(found: AttainableRange, *, one_step: bool, units: str) -> str:
     """What 16 bits could make of a float32 run, as a clause."""
-    if found.eligible_ratio > 0.0:
-        share = f"{format_ratio(found.eligible_ratio)} of the device's time could use {units}"
-    else:
-        share = f"nothing that the device does could use {units}"
+    share = eligible_words(found.eligible_ratio, found.tf32_ratio, units=units)
     low, high = format_speedup(found.low), format_speedup(found.high)
     span = low if low == high else f"{low.removesuffix('x')} to {high}"
     rests = "a range, from one profiled step" if one_step else "a range: nothing was recorded in 16 bits"

@@ -8,12 +8,11 @@ kernel left in the L2 cache need not be read from memory, so as many bytes as it
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.kernels.eligibility import multiplies
 from mpprof.forecasts.targets import Card
-from mpprof.model.device import DevicePeaks
 from mpprof.model.kernels import Placement, Precision
 from mpprof.traces.common.hlo_program import Launch, Value
 
@@ -26,15 +25,14 @@ FLOAT32_OVER_IDEAL = 1.6
 ResNet-50 (365 images/s), 1.5 for the busy part of an Imagenette convnet's step (106 ms at a load of 78 %)."""
 
 
-def peaks_of(card: Card) -> DevicePeaks:
+def stated_rates(card: Card) -> Mapping[str, float]:
     peaks = device_peaks.peaks(card.facts)
     assert peaks is not None  # every card of `targets` is a product of the table
-    return peaks
+    return peaks.flops_per_s
 
 
-def fastest_rate(placement: Placement, precision: Precision, card: Card, peaks: DevicePeaks) -> float:
-    """The highest rate, in FLOP/s, at which the card may do these products."""
-    rates = peaks.flops_per_s
+def fastest_rate(placement: Placement, precision: Precision, card: Card, rates: Mapping[str, float]) -> float:
+    """The highest of these rates, in FLOP/s, at which the card may do these products."""
     ordinary = rates.get("fp16_cuda", 0.0) if precision == "fp16" else 0.0
     ordinary = max(ordinary, rates.get("fp32_cuda", 0.0))
     if placement == "cuda_core":
@@ -45,17 +43,17 @@ def fastest_rate(placement: Placement, precision: Precision, card: Card, peaks: 
     return max([ordinary, *rates.values()]) if precision in ("unknown", "mixed") else ordinary
 
 
-def slowest_rate(placement: Placement, precision: Precision, card: Card, peaks: DevicePeaks) -> float:
-    """The peak rate if the card chooses the slower of the units that may run these products."""
+def slowest_rate(placement: Placement, precision: Precision, card: Card, rates: Mapping[str, float]) -> float:
+    """The rate if the card chooses the slower of the units that may run these products."""
     if placement == "unknown":
-        return peaks.flops_per_s.get("fp32_cuda", 0.0) or fastest_rate(placement, precision, card, peaks)
-    return fastest_rate(placement, precision, card, peaks)
+        return rates.get("fp32_cuda", 0.0) or fastest_rate(placement, precision, card, rates)
+    return fastest_rate(placement, precision, card, rates)
 
 
 def at_least_ns(work: Launch, rate: float, card: Card) -> float:
     """The bound for all executions of one launch; a loop of unknown length counts once."""
     moved = work.read_bytes + work.written_bytes
-    through_cache = moved / (L2_BYTES_PER_CLOCK_PER_SM * card.sm_count * card.sm_clock_khz * 1e3)
+    through_cache = moved / (L2_BYTES_PER_CLOCK_PER_SM * card.sm_count * card.highest_clock_khz * 1e3)
     from_memory = sum(max(0.0, part - card.l2_bytes) for part in (work.read_bytes, work.written_bytes))
     through_memory = from_memory / card.bandwidth_bytes_per_s
     return max(through_cache, through_memory, _computing_s(work, rate, card)) * 1e9 * _times(work)
@@ -81,7 +79,7 @@ def _computing_s(work: Launch, rate: float, card: Card) -> float:
     direct = 1.0
     for size in sizes[-2:]:
         direct *= size * (_FOURIER_TILE + 1 - size)
-    ordinary = peaks_of(card).flops_per_s["fp32_cuda"]
+    ordinary = card.highest_rates["fp32_cuda"]
     return min(best, flops * _FOURIER_MULTIPLICATIONS / direct / ordinary)
 
 

@@ -14,6 +14,7 @@ from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
 from mpprof.model.forecast import (
     Band,
+    BatchBytes,
     CardForecast,
     ForecastKernel,
     ForecastMemory,
@@ -161,7 +162,7 @@ def _settled(decision: Decision) -> str:
 
 
 def _rate(decision: Decision, card: Card) -> float:
-    return bounds.fastest_rate(decision.placement, decision.precision, card, bounds.peaks_of(card))
+    return bounds.fastest_rate(decision.placement, decision.precision, card, card.highest_rates)
 
 
 # --- time --------------------------------------------------------------------------------------------------
@@ -190,10 +191,10 @@ def _at_least(own: _Judged, library: _Judged | None, card: Card, recurrent: froz
 
 def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
     """The roofline time of a step; with `slowest`, on the slower of the units where the card may choose."""
-    peaks = bounds.peaks_of(card)
+    rates = bounds.stated_rates(card)
     pick = bounds.slowest_rate if slowest else bounds.fastest_rate
     return sum(
-        bounds.ideal_ns(work, pick(decision.placement, decision.precision, card, peaks), card)
+        bounds.ideal_ns(work, pick(decision.placement, decision.precision, card, rates), card)
         for work, decision in zip(judged.program.launches, judged.decisions, strict=True)
     )
 
@@ -266,6 +267,21 @@ def _memory(result: Mapping[str, Any]) -> ForecastMemory:
     )
 
 
+_RECOMPUTED = b".remat"
+"""In the name of each instruction that XLA's rematerialisation made (hlo_rematerialization.cc)."""
+
+
+def batch_bytes(compiled: Compiled) -> BatchBytes:
+    """What the step needs at the batch that was compiled, and whether XLA computes anything twice to need no
+    more."""
+    made = [program for name, program in compiled.programs.items() if name != "source"]
+    return BatchBytes(
+        int(compiled.result["batch_size"]),
+        _memory(compiled.result).peak_bytes,
+        any(_RECOMPUTED in program for program in made),
+    )
+
+
 # --- what is in the way ------------------------------------------------------------------------------------
 
 
@@ -316,7 +332,7 @@ def _unknown(result: Mapping[str, Any], kernels: Sequence[ForecastKernel]) -> tu
         said.insert(
             0,
             f"{names}: on a card cuDNN would run it in place of the loop that was compiled; its time is left "
-            "out of the bound, no speedup is stated, and memory is the loop's",
+            "out of the bound, no speedup is stated, memory is the loop's, and no largest batch is searched",
         )
     if any(kernel.count is None for kernel in kernels):
         said.append("a loop whose number of turns the program does not state: counted once")

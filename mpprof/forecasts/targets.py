@@ -55,6 +55,8 @@ class Card:
     compute_capability: tuple[int, int]
     sm_count: int
     sm_clock_khz: int
+    highest_clock_khz: int  # that it may reach, where that is more than what is stated
+    highest_rates: dict[str, float]  # at that clock
     bandwidth_bytes_per_s: float
     memory_bytes: int
     l2_bytes: int
@@ -130,6 +132,8 @@ def _card(product: Product, memory_bytes: int | None = None) -> Card | str:
         capability,
         product.sm_count,
         product.sm_clock_khz,
+        product.highest_clock_khz or product.sm_clock_khz,
+        product.highest_rates,
         product.bandwidth_bytes_per_s,
         memory,
         product.l2_bytes,

@@ -119,11 +119,16 @@ class Between:
 class HostPath:
     """What the host does in a step, per step: how long the call of the training function takes (`call_ns`),
     when its last launch returns, waits for the device left out (`launched_ns`), and the device's work from
-    the last kernel on that waited for its launch (`queued_ns`): only that work's time is the step's."""
+    the last kernel on that waited for its launch (`queued_ns`): only that work's time is the step's.
+    `ahead_ns`: how much longer the device works once the last launch has returned, in a step that began with
+    an empty queue; 0 in others. `waited_ns`: how long the host waited for that work once the call had
+    returned."""
 
     call_ns: float
     launched_ns: float
     queued_ns: float
+    ahead_ns: float = 0.0
+    waited_ns: float = 0.0
 
 
 @frozen
@@ -194,7 +199,8 @@ class ComputePrecision:
     """What a run computes in, and what tells it.
 
     `dtype` is the 16-bit type of a "16-bit" or "partly 16-bit" run, else the wide one; None: not known.
-    `ratio` is the share of the matrix time in 16 bits or less, where that decided.
+    `ratio` is the share of the matrix time in 16 bits or less, where that decided. `beside` is the 16-bit
+    type of the other work, where no matrix work was seen that would tell.
     """
 
     kind: ComputeKind
@@ -202,6 +208,7 @@ class ComputePrecision:
     by: ComputeEvidence
     reason: str
     ratio: float | None = None
+    beside: str | None = None
 
     @property
     def precision(self) -> Precision | None:
@@ -217,7 +224,7 @@ class ComputePrecision:
     def words(self) -> str:
         """What it computes in, for people: "float16", "partly in float16 (30.0 % of the matrix time)"."""
         if self.kind == "unknown":
-            return PRECISION_NOT_KNOWN
+            return f"no matrix work seen, other work in {self.beside}" if self.beside else PRECISION_NOT_KNOWN
         if self.kind != "partly 16-bit":
             return self.dtype or "16 bits or less"
         share = f" ({format_ratio(self.ratio)} of the matrix time)" if self.ratio is not None else ""
@@ -263,13 +270,28 @@ class Limit:
 @frozen
 class AttainableRange:
     """What mixed precision could make of a float32 run that has no 16-bit twin, or of a pair of which one
-    step was profiled. `eligible_ratio`: the share of the device's time that could use matrix units."""
+    step was profiled. `eligible_ratio`: the share of the device's time that matrix units could do in 16 bits;
+    `tf32_ratio`: how much of the device's time they do in TF32 already."""
 
     low: float
     high: float
     eligible_ratio: float
     assumptions: tuple[str, ...]
     limits: tuple[Limit, ...] = ()
+    tf32_ratio: float = 0.0
+
+
+def eligible_words(ratio: float, tf32_ratio: float, *, units: str) -> str:
+    """How much of the device's time matrix units could do in 16 bits, and what of it they do in TF32."""
+    if ratio <= 0.0:
+        return f"nothing that the device does could use {units}"
+    if tf32_ratio <= 0.0:
+        return f"{format_ratio(ratio)} of the device's time could use {units}"
+    already = "all" if tf32_ratio >= ratio else format_ratio(tf32_ratio / ratio)
+    return (
+        f"{format_ratio(ratio)} of the device's time is matrix work that could be in 16 bits "
+        f"({already} of it runs on {units} in TF32 already)"
+    )
 
 
 @frozen

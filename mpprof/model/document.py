@@ -275,6 +275,9 @@ class Time(TypedDict):
     launched_ns: NotRequired[
         Annotated[Number, "When its last launch returned, waits for the device left out, from its beginning."]
     ]
+    waited_ns: NotRequired[
+        Annotated[Number, "How long the host then waited for the device, once that call had returned."]
+    ]
     wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
     window_ns: Annotated[Number, "The mean profiled step."]
     device_ns: Annotated[Number, "Busy time of the main device per step."]
@@ -427,6 +430,7 @@ class AttainableRange(TypedDict):
     eligible_ratio: Annotated[
         Number | None, "Share of the float32 run's device time that could use matrix units in 16 bits."
     ]
+    tf32_ratio: NotRequired[Annotated[Number, "Of it, what matrix units do in TF32 already."]]
     assumptions: list[str]
 
 

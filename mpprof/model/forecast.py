@@ -59,6 +59,37 @@ class ForecastMemory:
 
 
 @frozen
+class BatchBytes:
+    """What the compiled step needs at one batch: `bytes` as a band over the programs. `recomputed`: there XLA
+    computes some activations a second time, to need less, which takes time."""
+
+    batch_size: int
+    bytes: Band
+    recomputed: bool
+
+
+@frozen
+class LargestBatch:
+    """The largest batch lies between two that were compiled.
+
+    `fits`: at that one the program that needs more takes at most 0.9 of the card's memory; None: no batch
+    was found that does. `too_large`: there even the program that needs less takes more than the card has;
+    None: none was found. `recomputes`: whether XLA computes activations a second time at `fits`. `reason`
+    says why the search ended early; "" where it did not. `compiled` are all that were compiled, smallest
+    first. `fixed_bytes` and `example_bytes`: the line through the two smallest at which nothing is computed
+    twice; None: there are no two.
+    """
+
+    fits: int | None
+    too_large: int | None
+    recomputes: bool | None
+    compiled: tuple[BatchBytes, ...]
+    fixed_bytes: Band | None
+    example_bytes: Band | None
+    reason: str = ""
+
+
+@frozen
 class Obstacle:
     """What keeps matrix work off the matrix units: `flops_ratio` of the model's matrix operations."""
 
@@ -108,6 +139,7 @@ class CardForecast:
     obstacles: tuple[Obstacle, ...]
     unknown: tuple[str, ...]
     compile_ns: int
+    largest_batch: LargestBatch | None = None  # None: not asked for, or recurrent
 
 
 @frozen

@@ -83,7 +83,7 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
         said.append(cards)
     start, end = _ends(document, rung)
     said += [f"matrix work: {text}" for text in [_matrix_work(start, end)] if text]
-    said += [f"peak memory: {text}" for text in [_memory(start, end)] if text]
+    said += [f"peak memory: {text}" for text in [peak_memory(document, rung)] if text]
     return said
 
 
@@ -191,21 +191,23 @@ def _matrix_work(start: doc.Report, end: doc.Report) -> str:
     return " → ".join(parts)
 
 
-def _memory(start: doc.Report, end: doc.Report) -> str:
+def peak_memory(document: doc.Comparison, rung: doc.Rung) -> str:
+    """Peaks of both runs; empty where one is not known, or they are the same."""
+    start, end = _ends(document, rung)
     before, after = content.recorded_peak(start), content.recorded_peak(end)
     if before is None or after is None or before == after:
         return ""
     return f"{words.size(before)} → {words.size(after)}"
 
 
-def gap_rows(rung: doc.Rung, step_ns: float | None) -> list[GapRow]:
+def gap_rows(rung: doc.Rung, step_ns: float | None, most: int = MOST_ROWS) -> list[GapRow]:
     """The slices of a gap, what was lost first and what was gained last; they sum to the gap. Parts of no
-    weight are folded into one row. `step_ns`: the later run's step."""
+    weight, and all beyond `most`, are folded into one row. `step_ns`: the later run's step."""
     ordered = sorted(rung["slices"], key=lambda part: -part["ns_per_step"])
     lost_ns = sum(max(0.0, part["ns_per_step"]) for part in ordered)
     least = min(NOTABLE_RATIO * (step_ns or 0.0), NOTABLE_LOSS * lost_ns)
     by_weight = sorted(range(len(ordered)), key=lambda at: -abs(ordered[at]["ns_per_step"]))
-    weighty = {at for at in by_weight[:MOST_ROWS] if abs(ordered[at]["ns_per_step"]) >= least}
+    weighty = {at for at in by_weight[:most] if abs(ordered[at]["ns_per_step"]) >= least}
     weighty = weighty or set(by_weight[:1])
     kept = [part for at, part in enumerate(ordered) if at in weighty]
     rest = [part for at, part in enumerate(ordered) if at not in weighty]

@@ -6,9 +6,11 @@ Text and markdown differ in their looks only: both are made from these. Everythi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mpprof.model.account import eligible_words
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
@@ -32,6 +34,10 @@ MOSTLY_RATIO = 0.5
 HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
 NEVER_FOLDED = ("unknown", "profiling")
+MOST_PARTS_OF_MEMORY = 4
+ONE_LAYER_RATIO = 0.99
+"""Where all but a hundredth is in one layer, naming the rest divides nothing."""
+_SMALLER = re.compile(r"\d+ smaller ones")
 
 
 @frozen
@@ -86,9 +92,11 @@ def _of_the_function(time: doc.Time) -> str:
         return ""
     if call_ns >= 0.99 * function_ns:
         return ", the call of the training function"
+    waited_ns = time.get("waited_ns", 0.0)
+    wait = f", after which the host waits {words.duration(waited_ns)} for the device"
     return (
         " from the call of the training function to the end of its last kernel; on the host the call takes "
-        f"{words.duration(call_ns)}"
+        f"{words.duration(call_ns)}{wait if waited_ns >= SPLIT_RATIO * function_ns else ''}"
     )
 
 
@@ -230,6 +238,16 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
 
 
+def unattributed_idle_ratio(document: doc.Report) -> float:
+    """Share of the step, or of the whole window, that the device idled for what the trace does not show; 0
+    without an account."""
+    for part in slices_of(document):
+        if part["class"] == "idle_other" and part["ns_per_step"] > 0:
+            known = sum(cause["ns_per_step"] for cause in part.get("causes", []))
+            return part["ratio"] * max(0.0, 1.0 - known / part["ns_per_step"])
+    return 0.0
+
+
 def _helpers(share: doc.MatmulShare) -> str:
     """What a part of the matrix work that multiplies nothing is, where it is transforms of convolutions."""
     transforms, whole = share.get("transforms_ns_per_step", 0.0), share["ns_per_step"]
@@ -342,7 +360,7 @@ def _range(could: doc.AttainableRange, document: doc.Report) -> str:
     if could["eligible_ratio"] is None:
         return said
     units = matrix_units(document)
-    return f"{said}; {words.percent(could['eligible_ratio'])} of the device's time could use {units}"
+    return f"{said}; {eligible_words(could['eligible_ratio'], could.get('tf32_ratio', 0.0), units=units)}"
 
 
 def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[str]:
@@ -467,14 +485,23 @@ def memory(document: doc.Report) -> list[str]:
     if (causes := account.get("gap")) and (expected := account.get("expected_saving_bytes")) is not None:
         parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
         lines.append(f"of {words.size(expected)} that could be saved, in the way: {', '.join(parts)}")
-    for by in ("kind", "dtype", "layer", "op"):
-        items = sorted((i for i in account["at_peak"] if i["by"] == by), key=lambda i: -i["bytes"])[:4]
-        if items and [item["name"] for item in items] != ["unknown"]:
-            names = ", ".join(
-                f"{words.shorten(words.plain(i['name']), 48)} {words.size(i['bytes'])}" for i in items
-            )
-            lines.append(f"by {by}: {names}")
-    return lines
+    # Whether the backward pass keeps a result is not known of a window without a whole step.
+    divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
+    divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
+    return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
+
+
+def _divided(items: list[doc.MemoryItem], by: str) -> str:
+    """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
+    layer: that is the whole model."""
+    named = sorted((i for i in items if not _SMALLER.fullmatch(i["name"])), key=lambda i: -i["bytes"])
+    known = [item["bytes"] for item in named if item["name"] != "unknown"]
+    if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
+        return ""
+    shown = named[:MOST_PARTS_OF_MEMORY]
+    rest = sum(item["bytes"] for item in items) - sum(item["bytes"] for item in shown)
+    parts = [f"{words.shorten(words.plain(i['name']), 48)} {words.size(i['bytes'])}" for i in shown]
+    return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
 
 
 def _beside_the_peak(account: doc.Memory) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mpprof.model import quantities
-from mpprof.model.forecast import Band, CardForecast, Forecast, ForecastKernel, Obstacle
+from mpprof.model.forecast import Band, CardForecast, Forecast, ForecastKernel, LargestBatch, Obstacle
 from mpprof.report import words
 
 SCHEMA = "mpprof.forecast/1"
@@ -14,6 +14,7 @@ _MOST_LAYERS = 4
 _LEAST_RATIO = 0.001
 """Obstacles that hold up less of the matrix operations are counted, not listed."""
 _COLUMNS = ("policy", "matrix units", "no faster than", "typical step", "speedup", "peak memory")
+_LARGEST = "largest batch"
 
 
 def document(forecast: Forecast) -> dict[str, Any]:
@@ -57,6 +58,7 @@ def _run(run: CardForecast) -> dict[str, Any]:
         "executed_flops": run.executed_flops,
         "kernels": [_kernel(kernel) for kernel in run.kernels],
         "obstacles": [_obstacle(obstacle) for obstacle in run.obstacles],
+        "largest_batch": _largest(run.largest_batch),
         "unknown": list(run.unknown),
         "compile_ns": run.compile_ns,
     }
@@ -64,6 +66,23 @@ def _run(run: CardForecast) -> dict[str, Any]:
 
 def _band(band: Band | None) -> dict[str, float] | None:
     return None if band is None else {"low": band.low, "high": band.high}
+
+
+def _largest(found: LargestBatch | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "fits": found.fits,
+        "too_large": found.too_large,
+        "recomputes": found.recomputes,
+        "fixed_bytes": _band(found.fixed_bytes),
+        "example_bytes": _band(found.example_bytes),
+        "compiled": [
+            {"batch": one.batch_size, "peak_bytes": _band(one.bytes), "recomputes": one.recomputed}
+            for one in found.compiled
+        ],
+        "reason": found.reason or None,
+    }
 
 
 def _kernel(kernel: ForecastKernel) -> dict[str, Any]:
@@ -114,9 +133,11 @@ def text(forecast: Forecast) -> str:
 
 
 def _table(runs: Sequence[CardForecast]) -> list[str]:
-    cells = [_COLUMNS, *map(_cells, runs)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(_COLUMNS))]
-    lines = [_padded(_COLUMNS, widths)]
+    asked = any(run.largest_batch for run in runs)
+    heads = (*_COLUMNS, _LARGEST) if asked else _COLUMNS
+    cells = [heads, *map(_cells, runs)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(heads))]
+    lines = [_padded(heads, widths)]
     for at, run in enumerate(runs):
         if at == 0 or run.card != runs[at - 1].card:
             lines.append(f"{run.card}, {quantities.format_bytes(run.card_memory_bytes)}")
@@ -125,12 +146,13 @@ def _table(runs: Sequence[CardForecast]) -> list[str]:
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
 
 
 def _cells(run: CardForecast) -> tuple[str, ...]:
     bound = quantities.format_ns(run.at_least_ns)
-    return (run.policy, _units(run), bound, _times(run.typical_ns), _gain(run), _peak(run))
+    cells = (run.policy, _units(run), bound, _times(run.typical_ns), _gain(run), _peak(run))
+    return (*cells, _batches(run.largest_batch))
 
 
 def _units(run: CardForecast) -> str:
@@ -164,6 +186,16 @@ def _peak(run: CardForecast) -> str:
     return f"{size}, more than the card has" if peak.low > run.card_memory_bytes else size
 
 
+def _batches(found: LargestBatch | None) -> str:
+    if found is None:
+        return "not forecast"
+    if found.fits is None:
+        return "not found" if found.too_large is None else f"below {found.too_large:,}"
+    if found.too_large is None:
+        return f"at least {found.fits:,}"
+    return f"{found.fits:,} to {found.too_large - 1:,}"
+
+
 def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "What keeps matrix operations off the matrix units, or leaves it open:"
     told = False
@@ -185,12 +217,28 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     if any(run.typical_ns for run in runs):
         yield "  typical: drawn around four published V100 steps of ResNet-50; for no other kind or card."
     yield "  open: decided on the card, which times XLA's kernels against the libraries'."
+    if any(run.largest_batch for run in runs):
+        yield "  largest batch: XLA's buffers take at most 90 % of the card's memory at the first of the two,"
+        yield "    and more than all of it above the second; both were compiled."
+        for run in runs:
+            yield from _about_largest(run)
     for left_out in runs[0].memory.not_included if runs else ():
         yield f"  memory leaves out {left_out}."
     yield ""
     yield "Not forecast:"
     for line in dict.fromkeys(line for run in runs for line in run.unknown):
         yield f"  {line}"
+
+
+def _about_largest(run: CardForecast) -> Iterable[str]:
+    found = run.largest_batch
+    if found is not None and found.recomputes:
+        yield (
+            f"    {run.card}, {run.policy}: at {found.fits:,} XLA computes activations a second time to save "
+            "memory, which takes time."
+        )
+    if found is not None and found.reason:
+        yield f"    {run.card}, {run.policy}: the search ended early: {found.reason}"
 
 
 def _by_obstacle(

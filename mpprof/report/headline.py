@@ -19,6 +19,8 @@ LOW_SHARE_RATIO = 0.5
 """With less than half of its matrix time on matrix units a 16-bit run wants an explanation."""
 AS_GOOD_RATIO = 0.98
 """From here on an observed speedup is the attainable one."""
+IDLE_RATIO = 0.2
+"""Where the verdict names no cause, so much idle time that the trace does not explain comes first."""
 
 _WITHOUT_UNITS = ("MP801", "MP802")
 
@@ -97,8 +99,9 @@ def on_cpu(document: doc.Report) -> bool:
     )
 
 
-def headline(document: doc.Report) -> str:
-    """Return the first cause with its size, else what there is to say; at most fifteen words."""
+def headline(document: doc.Report, *, sized: bool = True) -> str:
+    """Return the first cause with its size (without it, unless `sized`), else what there is to say; at most
+    fifteen words."""
     kind, facts = kind_of(document), document["facts"]
     if kind == "unlike":
         what = [difference.partition(":")[0] for difference in facts.get("unlike", [])]
@@ -107,10 +110,15 @@ def headline(document: doc.Report) -> str:
             "The two runs differ in more than their precision: no speedup to state.",
         )
     step, first = facts["step_ns"], facts["causes"][0] if facts["causes"] else None
+    if document["cause"] is None and (idle := content.unattributed_idle_ratio(document)) >= IDLE_RATIO:
+        of = "the step" if document["time"] else "the window"
+        return f"The device idles {words.percent(idle)} of {of}; the trace does not show what for."
     findings = {found["code"]: found for found in document["findings"]}
     if first is not None:
         found = findings[first["code"]]
         title, gain = found["title"], first["gain_ns_per_step"]
+        if not sized and (gain is not None or not on_cpu(document)):
+            return _first_that_fits(f"{title}.", title)
         if gain is not None and step and gain >= PAYING_RATIO * step:
             return _first_that_fits(
                 f"{title}: {words.duration(gain)} of each {words.duration(step)} step.", f"{title}.", title
@@ -119,8 +127,8 @@ def headline(document: doc.Report) -> str:
             size = next(
                 (e for e in found["evidence"] if e["unit"] == "ratio" and e["value"] is not None), None
             )
-            sized = [f"{title}: {words.quantity(size['value'], 'ratio')}."] if size else []
-            return _first_that_fits(*sized, f"{title}.")
+            with_size = [f"{title}: {words.quantity(size['value'], 'ratio')}."] if size else []
+            return _first_that_fits(*with_size, f"{title}.")
     return _without_a_cause(document, kind)
 
 
@@ -141,7 +149,7 @@ def _without_a_cause(document: doc.Report, kind: Kind) -> str:
         return (
             f"Mixed precision is off; {words.percent(could['eligible_ratio'])} of device time could use it."
         )
-    if kind == "float32" and (none := _no_units(document)):
+    if kind == "float32" and (none := without_units(document)):
         return f"{none}."
     if kind == "float32":
         return "Mixed precision is off, and no cause of lost time was found."
@@ -155,8 +163,8 @@ def _without_a_cause(document: doc.Report, kind: Kind) -> str:
     return "No cause of lost time was found."
 
 
-def _no_units(document: doc.Report) -> str | None:
-    """What is said of a card without matrix units."""
+def without_units(document: doc.Report) -> str | None:
+    """What a report states of a card without matrix units; None of one that has them."""
     return next((found["title"] for found in document["findings"] if found["code"] in _WITHOUT_UNITS), None)
 
 

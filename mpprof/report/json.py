@@ -305,6 +305,7 @@ def _time(account: Account | None, step_range: str | None, unlike: str | None) -
     if account.host_path is not None:
         body["call_ns"] = _ns(account.host_path.call_ns)
         body["launched_ns"] = _ns(account.host_path.launched_ns)
+        body["waited_ns"] = _ns(account.host_path.waited_ns)
     return body
 
 
@@ -401,8 +402,13 @@ def _speedup(speedup: Speedup | None) -> doc.Speedup | None:
 def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
     found = speedup.potential
     if found is not None:
-        low, high, assumptions = found.low, found.high, list(found.assumptions)
-        return {"low": low, "high": high, "eligible_ratio": found.eligible_ratio, "assumptions": assumptions}
+        return {
+            "low": found.low,
+            "high": found.high,
+            "eligible_ratio": found.eligible_ratio,
+            "tf32_ratio": found.tf32_ratio,
+            "assumptions": list(found.assumptions),
+        }
     if speedup.attainable is None:
         return None
     return {"low": speedup.attainable, "high": speedup.attainable, "eligible_ratio": None, "assumptions": []}

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 6
 """So many causes are named for one reason; the JSON report holds them all."""
+COMPARED = "MP906"
+"""What asks for a run to compare with, as the lines on the speedup do."""
+ONLY_A_TRACE = "the trace does not tell, and no records of mpprof lie beside it"
 FIELD_WORDS = {
     "run": "the run's own records",
     "run.policy": "the dtype policy",
@@ -91,10 +94,12 @@ def not_applicable(document: doc.Report) -> list[str]:
 def not_judged(document: doc.Report) -> list[str]:
     """Return what could not be judged, a line for each reason; that of the missing account stands above.
     What would settle several reasons follows them once."""
-    why = document["absent"].get("time") if "window" in document else None
+    absent = document["absent"]
+    why = absent.get("time") if "window" in document else None
     by_reason = _grouped(
         (unable["code"], "no step can be told apart" if unable["reason"] == why else unable["reason"])
         for unable in document["unable"]
+        if not (unable["code"] == COMPARED and _said_of_speedup(unable["reason"], absent))
     )
     by_record: dict[str, list[tuple[str, list[str]]]] = {}
     for reason, codes in by_reason:
@@ -102,6 +107,8 @@ def not_judged(document: doc.Report) -> list[str]:
         by_record.setdefault(record, []).append((what, codes))
     lines: list[str] = []
     for record, parts in by_record.items():
+        if record and len(parts) > 1 and "run" in absent:  # all of them for the same want
+            parts = [(ONLY_A_TRACE, [code for _, codes in parts for code in codes])]
         said = [f"{listed(codes)}: {what}" for what, codes in parts]
         if record and len(said) == 1:
             said = [f"{said[0]}; {record}"]
@@ -111,12 +118,24 @@ def not_judged(document: doc.Report) -> list[str]:
     return lines
 
 
+def _said_of_speedup(reason: str, absent: dict[str, str]) -> bool:
+    """Whether this is why there is no speedup, which stands where the speedup would."""
+    what = reason.partition("; ")[0]
+    return any(absent.get(field, "").startswith(what) for field in ("speedup", "speedup.observed"))
+
+
 def not_measured(document: doc.Report) -> list[str]:
     """Return what is absent, a line for each reason; what another line of the report says is left out."""
     told = {"tensor_core", "speedup", "whatif", "cause"}
     told |= {room for room in ("steps", "time") if document[room] is None}
     if (why := document["absent"].get("bounds")) and why in document["verdict"]:
         told.add("bounds")
+    if document["steps"] is None:
+        told.add("bounds")  # they rest on the step log
+    if "run" in document["absent"]:  # without records there is no step time of their own
+        told.add("time.wall_ns")
+    if any(ONLY_A_TRACE in line for line in not_judged(document)):
+        told.add("run")
     parts = (
         "tensor_core.",
         "speedup.",

@@ -1,4 +1,4 @@
-"""The report as plain text: read at a terminal, tired, from the top down.
+"""The whole report as plain text, read from the top down (`-v`); `brief` is what is shown without it.
 
 The verdict comes first, then where the step's time goes, then the findings with what each costs and what
 to do. What could not be judged, what is absent and every warning is always there, and always short.
@@ -25,7 +25,20 @@ _COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info":
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:%|s|ms|µs|ns|[KMGT]iB|bytes?)(?![\w-]))|(?<=\s)'[^']*/[^']*'(?!\S)")
 
 
-class _Page:
+def wrapped(text: str, width: int, *, indent: int = 0, hang: int = 0) -> list[str]:
+    """`text` in lines of at most `width` columns; those after the first start `hang` further in."""
+    pad = " " * indent
+    lines = textwrap.wrap(
+        _TOGETHER.sub(lambda match: match[0].replace(" ", "\xa0"), words.plain(text)),
+        width,
+        initial_indent=pad,
+        subsequent_indent=pad + " " * hang,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\xa0", " ") for line in lines]
+
+
+class Page:
     """Lines of text with an indent, wrapped to a width; colour goes on after wrapping."""
 
     def __init__(self, *, color: bool, width: int) -> None:
@@ -44,15 +57,7 @@ class _Page:
         self, text: str, *, indent: int = 0, hang: int = 0, label: str = "", style: str = ""
     ) -> None:
         """`text` behind a `label`; lines after the first start `hang` further in than the label."""
-        pad = " " * indent
-        wrapped = textwrap.wrap(
-            _TOGETHER.sub(lambda match: match[0].replace(" ", "\xa0"), f"{label}{words.plain(text)}"),
-            self.width,
-            initial_indent=pad,
-            subsequent_indent=pad + " " * hang,
-            break_on_hyphens=False,
-        )
-        lines = [line.replace("\xa0", " ") for line in wrapped]
+        lines = wrapped(f"{label}{text}", self.width, indent=indent, hang=hang)
         self.lines += [self.paint(line, style) if style else line for line in lines]
 
     def row(self, text: str, style: str = "") -> None:
@@ -77,7 +82,7 @@ def render(
     `width` in columns (68 at least), `ascii_only` for terminals that cannot show more, `path` for the
     commands that are suggested at the end.
     """
-    page = _Page(color=color, width=width)
+    page = Page(color=color, width=width)
     run = document["run"]
     page.paragraph(f"{run['name']}: {content.subject(document)}", hang=2, style="dim")
     page.lines.append("")
@@ -97,16 +102,16 @@ def render_comparison(
     document: doc.Comparison, *, color: bool = False, width: int = 100, ascii_only: bool = False
 ) -> str:
     """The comparison (`report.json.compare_document`) as text: each step of the ladder in turn."""
-    page = _Page(color=color, width=width)
-    _ladder(page, document)
+    page = Page(color=color, width=width)
+    ladder(page, document)
     for row, rung in enumerate(document["steps"]):
         page.heading(comparing.heading(document, rung))
         for line in comparing.lines(document, rung):
             page.paragraph(line, indent=2, hang=2)
         report = document["runs"][rung["to"]]
         if "windows" in rung:
-            _windows(page, rung["windows"])
-        _gap(page, rung, content.step_ns(report))
+            window_rows(page, rung["windows"])
+        gap(page, rung, content.step_ns(report))
         _remedies(page, comparing.remedies(document, rung))
         for by, title in (("name", "kernels"), ("op", "ops")):
             _changes(page, comparing.changes(document, row, by), title)
@@ -129,11 +134,13 @@ def render_comparison(
     return page.text(ascii_only=ascii_only)
 
 
-def _ladder(page: _Page, document: doc.Comparison) -> None:
+def ladder(page: Page, document: doc.Comparison, *, title: bool = True) -> None:
+    """All runs at a glance; nothing for two, which one comparison says already."""
     rows = [comparing.LADDER, *map(comparing.cells, comparing.ladder(document))]
     if len(rows) < 2:
         return
-    page.heading("The ladder")
+    if title:
+        page.heading("The ladder")
     widths = [max(len(row[at]) for row in rows) for at in range(len(comparing.LADDER))]
     spare = page.width - 2 - sum(widths[1:]) - 2 * (len(widths) - 1)
     if spare < min(widths[0], 12):  # narrow: what a run was is in "Each run" as well
@@ -149,7 +156,7 @@ def _ladder(page: _Page, document: doc.Comparison) -> None:
         page.row(f"  {line}")
 
 
-def _time(page: _Page, document: doc.Report) -> None:
+def _time(page: Page, document: doc.Report) -> None:
     time = document["time"]
     if time is not None:
         _breakdown(page, content.time_heading(time), content.time_rows(time), content.time_whole(time))
@@ -165,7 +172,7 @@ def _time(page: _Page, document: doc.Report) -> None:
         page.paragraph(document["absent"].get("time", "not known"), label="not known: ", indent=2, hang=2)
 
 
-def _breakdown(page: _Page, heading: str, rows: list[content.TimeRow], whole_ns: float) -> None:
+def _breakdown(page: Page, heading: str, rows: list[content.TimeRow], whole_ns: float) -> None:
     page.heading(heading)
     column = words.column(whole_ns)
     for line in _bars(rows, column, page.width):
@@ -203,7 +210,7 @@ def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: in
         yield f"{line}  {text}"
 
 
-def _facts(page: _Page, document: doc.Report) -> None:
+def _facts(page: Page, document: doc.Report) -> None:
     page.lines.append("")
     facts = [(content.matrix_units(document), [content.tensor_core(document)])]
     if "window" in document:
@@ -223,7 +230,7 @@ def _facts(page: _Page, document: doc.Report) -> None:
             page.paragraph(line, label=f"{label if row == 0 else '':<14}", hang=14)
 
 
-def _findings(page: _Page, findings: list[doc.Finding], report: doc.Report) -> None:
+def _findings(page: Page, findings: list[doc.Finding], report: doc.Report) -> None:
     if not findings:
         return
     page.heading("Findings")
@@ -246,7 +253,7 @@ def _findings(page: _Page, findings: list[doc.Finding], report: doc.Report) -> N
                 page.paragraph(text, label=label, indent=4, hang=2)
 
 
-def _limits(page: _Page, document: doc.Report) -> None:
+def _limits(page: Page, document: doc.Report) -> None:
     _list(page, "Could not be judged", limits.not_judged(document))
     _list(page, "Does not apply", limits.not_applicable(document))
     if document["clear"]:
@@ -259,14 +266,14 @@ def _limits(page: _Page, document: doc.Report) -> None:
     _list(page, "Not measured", limits.not_measured(document))
 
 
-def _list(page: _Page, heading: str, lines: list[str]) -> None:
+def _list(page: Page, heading: str, lines: list[str]) -> None:
     if lines:
         page.heading(heading)
     for line in lines:
         page.paragraph(line, indent=2, hang=2)
 
 
-def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
+def _next(page: Page, steps: list[tuple[str, str]]) -> None:
     if not steps:
         return
     page.heading("Next")
@@ -278,7 +285,7 @@ def _next(page: _Page, steps: list[tuple[str, str]]) -> None:
             page.paragraph(why, indent=4, style="dim")
 
 
-def _remedies(page: _Page, lines: list[str]) -> None:
+def _remedies(page: Page, lines: list[str]) -> None:
     if lines:
         page.row("")
         page.row(f"  {comparing.REMEDIES}")
@@ -286,8 +293,11 @@ def _remedies(page: _Page, lines: list[str]) -> None:
         page.paragraph(line, indent=4, hang=2)
 
 
-def _windows(page: _Page, found: doc.WindowsOfTwo) -> None:
+def window_rows(page: Page, found: doc.WindowsOfTwo, most: int | None = None) -> None:
+    """Two windows side by side; with `most`, no more rows than that, whole times before their parts."""
     rows = windows.rows(found)
+    if most is not None and len(rows) >= most:
+        rows = [row for row in rows if not row.part][: most - 1]
     label = max(len(windows.COLUMNS[0]), *(len(row.label) + 2 * row.part for row in rows))
     page.row("")
     page.row(f"  {windows.COLUMNS[0]:<{label}} {' '.join(f'{title:>12}' for title in windows.COLUMNS[1:])}")
@@ -296,10 +306,12 @@ def _windows(page: _Page, found: doc.WindowsOfTwo) -> None:
         page.row(f"  {name:<{label}} {row.before:>12} {row.after:>12} {row.times:>12}")
 
 
-def _gap(page: _Page, rung: doc.Rung, step_ns: float | None) -> None:
+def gap(page: Page, rung: doc.Rung, step_ns: float | None, most: int = comparing.MOST_ROWS) -> None:
+    """The gap of one comparison by class and layer, in at most `most` rows beside the head, the folded rest
+    and the sum."""
     if not rung["slices"]:
         return
-    rows = comparing.gap_rows(rung, step_ns)
+    rows = comparing.gap_rows(rung, step_ns, most)
     column = words.column(max(abs(row.mixed_ns) for row in rows) or 1.0)
     titles = comparing.gap_columns(rung)
     label = min(page.width - 4 - 13 * len(titles), max(12, *(len(row.label) for row in rows)))
@@ -310,7 +322,7 @@ def _gap(page: _Page, rung: doc.Rung, step_ns: float | None) -> None:
         page.row(f"  {words.shorten(row.label, label):<{label}} {cells}")
 
 
-def _changes(page: _Page, changes: list[doc.KernelChange], title: str) -> None:
+def _changes(page: Page, changes: list[doc.KernelChange], title: str) -> None:
     if not changes:
         return
     page.row("")

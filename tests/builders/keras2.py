@@ -221,6 +221,23 @@ def device_runs_on_after_the_call() -> Step:
     return step
 
 
+def queue_fills_after_the_start(last_us: float = 6_000) -> Step:
+    """The device starves for the first 3 ms, because Keras waited for it after the step before; then the host is
+    ahead, and done `last_us` before the device."""
+    step = Step()
+    step.call(8_000)
+    step.ops(1_000, 40, apart=60.0)  # until 3.4 ms, hungry for launches
+    free = 3_400.0
+    length = (8_000 - 600 + last_us - free) / 40
+    for at in range(40):
+        launch = 3_350 + at * 100.0
+        op = f"gradient_tape/model/conv2d_{at}/Conv2D/Conv2DBackpropFilter:Conv2DBackpropFilter"
+        step.kernel(GEMM, launch, max(free, launch + 30), length, op=op)
+        free = max(free, launch + 30) + length
+    step.read_logs(8_100, waits=max(5.0, free - 8_100))
+    return step
+
+
 def batch_copy_is_named_like_the_iterator() -> Step:
     """`IteratorGetNext/_1:_Send` takes 4.3 ms and its driver call 3.8; the iterator itself was waited for 0.1 ms."""
     step = Step()

@@ -94,6 +94,7 @@ class TraceBuilder:
         group: int = -1,
         bytes: int = -1,
         reason: str = "test",
+        copy: CopyKind = CopyKind.NONE,
     ) -> None:
         """`launch` is when the host's call began and returned."""
         owner = self._ops((op, op_type)) if op is not None else -1
@@ -111,13 +112,13 @@ class TraceBuilder:
                 "device": device, "stream": self._streams((device, stream)), "start_ns": start,
                 "duration_ns": end - start, "kind": kind, "name": self._strings(name), "op": owner,
                 "correlation": correlation if launch is not None else -1, "launch": -1, "shapes": -1,
-                "details": -1, "copy": CopyKind.NONE if kind is WorkKind.KERNEL else CopyKind.OTHER,
+                "details": -1, "copy": copy,
                 "bytes": bytes, "graph": graph, "group": group, "verdict": self._verdicts(verdict),
             }
         )  # fmt: skip
 
-    def copy(self, start: int, end: int, **more: Any) -> None:
-        self.kernel("Memcpy", start, end, kind=WorkKind.MEMCPY, family="copy", **more)
+    def copy(self, start: int, end: int, *, way: CopyKind = CopyKind.OTHER, **more: Any) -> None:
+        self.kernel("Memcpy", start, end, kind=WorkKind.MEMCPY, family="copy", copy=way, **more)
 
     def event(
         self,

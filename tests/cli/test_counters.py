@@ -55,7 +55,7 @@ def test_counters_make_a_report_say_verified(mpprof: Mpprof, run: Path, tmp_path
     document = json.loads(mpprof("report", run, "--format", "json").out)
     assert document["tensor_core"]["ratio"] == 1.0
     assert document["tensor_core"]["verified_ratio"] == pytest.approx(1.0)
-    assert "verified by hardware counters" in " ".join(mpprof("report", run).out.split())
+    assert "verified by hardware counters" in " ".join(mpprof("report", run, "-v").out.split())
 
 
 def test_what_counters_contradict_is_said(mpprof: Mpprof, run: Path, tmp_path: Path) -> None:

@@ -88,13 +88,26 @@ def test_a_path_in_a_printed_command_is_quoted(
 
 def test_the_commands_of_a_report_can_be_copied(folder: Path, mpprof: Mpprof) -> None:
     run = folder / MIXED.name
-    out = mpprof("report", run).out
+    out = mpprof("report", run, "-v").out
     (line,) = re.findall(r"mpprof report .* --baseline BASE\b", out)
     assert shlex.split(line) == ["mpprof", "report", str(run), "--baseline", "BASE"]
     document = mpprof("report", run, "--format", "json").out
     assert f"mpprof report {quoted(run)} --baseline logs/float32" in document
     # Not even a line that is wrapped breaks it.
     assert f"mpprof report {quoted(run)}" in re.sub(r"mpprof\s+report\s+", "mpprof report ", out)
+
+
+def test_the_command_for_the_rest_is_the_one_that_was_given(folder: Path, mpprof: Mpprof) -> None:
+    given = ["report", str(folder / MIXED.name), "--run", "latest", "--baseline", str(folder / FLOAT32.name)]
+    (line,) = [each for each in mpprof(*given).out.splitlines() if each.startswith("mpprof report")]
+    command = line.partition("   ")[0]
+    assert sorted(shlex.split(command)) == sorted(["mpprof", *given, "-v"])
+    assert "Checked and clear" in mpprof(*shlex.split(command)[1:]).out
+    pair = [str(folder / FLOAT32.name), str(folder / MIXED.name)]
+    (line,) = [
+        each for each in mpprof("compare", *pair).out.splitlines() if each.startswith("mpprof compare")
+    ]
+    assert shlex.split(line.partition("   ")[0]) == ["mpprof", "compare", *pair, "-v"]
 
 
 def test_a_bundle_goes_by_the_name_that_was_given(folder: Path, mpprof: Mpprof) -> None:

@@ -33,6 +33,16 @@ def test_where_the_step_goes_why_and_what_to_do() -> None:
     assert "(MP301), which gives 70.0 ms a step at best; with MP503 as well 60.0 ms a step at best." in do
 
 
+def test_beside_a_larger_batch_stands_whether_one_fits() -> None:
+    account = c.account(c.cell("idle_launch", 40), c.healthy(60, calls_per_step=6_000.0))
+    room = c.summary(peak_memory_bytes=1 << 30)
+    launching = c.case(records=c.facts("float32"), account=account)
+    assert "a larger batch" in sentences(launching)[-1]
+    assert "twice the batch fits" in sentences(replace(launching, steps=room))[-1]
+    full = c.summary(peak_memory_bytes=15 << 30)
+    assert "fits" not in sentences(replace(launching, steps=full))[-1]
+
+
 def test_what_profiling_added_to_the_step_is_left_out_of_the_shares_and_said() -> None:
     cells = (c.cell("idle_launch", 50), c.cell("idle_input", 10), c.healthy(60), c.cell("profiling", -20))
     account = replace(c.account(*cells, wall_ms=100), window_ns=120 * c.MS)

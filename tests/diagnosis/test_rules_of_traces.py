@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpprof.model.account import HostPath
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
 
@@ -30,8 +31,8 @@ def test_without_a_trace_they_say_what_to_record(code) -> None:
 
 
 @pytest.mark.parametrize("code", ["MP302", "MP401", "MP907", "MP908", "MP912", "MP801", "MP802"])
-def test_rules_of_gpus_cannot_judge_a_cpu(code) -> None:
-    assert says(code, ON_CPU).startswith("unable: the run used no")
+def test_rules_of_gpus_do_not_apply_to_a_cpu(code) -> None:
+    assert says(code, ON_CPU) == "not applicable: the run used no GPU"
 
 
 def test_the_trace_problem_is_the_reason() -> None:
@@ -109,6 +110,23 @@ def test_mp302_in_a_distorted_window_leaves_the_time_of_the_devices_work() -> No
     assert "the 16.4 % that profiling added" in got.evidence[0].name
     assert got.severity == "warning"  # 64 % of the step, but the window is to be mended first
     assert got.confidence == "low"
+
+
+def ahead(ms: float) -> HostPath:
+    return HostPath(call_ns=60 * c.MS, launched_ns=60 * c.MS, queued_ns=30 * c.MS, ahead_ns=ms * c.MS)
+
+
+@pytest.mark.parametrize(("ms", "mp302", "mp311"), [(19, "warning", "clear"), (21, "clear", "warning")])
+def test_idle_time_that_a_full_queue_would_hide_is_mp311s(ms: float, mp302: str, mp311: str) -> None:
+    account = replace(c.account(c.cell("idle_launch", 20), c.healthy(80)), host_path=ahead(ms))
+    assert (says("MP302", c.case(account=account)), says("MP311", c.case(account=account))) == (mp302, mp311)
+
+
+def test_a_kernel_longer_than_a_launch_has_no_limit_in_evidence() -> None:
+    """What is no evidence for short kernels must not look like it."""
+    for calls, limit in ((5000, 20_000.0), (2000, None)):
+        got = finding("MP302", with_cells(c.cell("idle_launch", 20), c.healthy(80, calls_per_step=calls)))
+        assert next(each.limit for each in got.evidence if each.name == "median kernel") == limit
 
 
 def test_mp302_does_not_claim_driver_calls_that_did_not_return() -> None:
@@ -268,7 +286,7 @@ def test_mp401_is_quiet_where_sizes_or_kernels_are_right() -> None:
     assert says("MP401", unaligned(shapes=EVEN)) == "clear"
     assert says("MP401", unaligned(placement="tensor_core", kernel="volta_fp16_s884gemm")) == "clear"
     assert says("MP401", unaligned(precision="fp32", shapes="(float[512,1001];float[1001,3])")) == "clear"
-    assert says("MP401", ON_CPU).startswith("unable")
+    assert says("MP401", ON_CPU).startswith("not applicable")
 
 
 def test_mp401_narrow_loads_on_tensor_cores_count_only_with_something_to_compare() -> None:

@@ -92,6 +92,50 @@ def test_a_card_that_xla_refuses_does_not_end_the_others(monkeypatch: pytest.Mon
         forecast("models:dense", ["t4"])
 
 
+def test_the_largest_batch_is_searched_for_each_card_and_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mpprof import forecast
+
+    dense = stored(next(case for case in CASES if case.name == "dense-a100-float32-64"))
+    asked: list[int] = []
+
+    def compiled(path: str, card: targets.Card, policy: str, batch: int, **more: object) -> Compiled:
+        asked.append(batch)
+        need = (1 << 30) + batch * (16 << 20)
+        remade = {name: {**one, "peak_bytes": need} for name, one in dense.result["programs"].items()}
+        return Compiled({**dense.result, "batch_size": batch, "policy": policy, "programs": remade}, {
+            **dense.programs, "own": dense.programs["own"] + (b"x.remat" if batch > 700 else b"")})  # fmt: skip
+
+    monkeypatch.setattr(compiling, "compiled", compiled)
+    monkeypatch.setattr("mpprof.forecasts.judging.launches", lambda proto: ())
+    made = forecast("models:dense", ["t4"], batch_size=64, largest_batch=True)
+    assert len(asked) == len(made.runs) * len(set(asked))
+    for run in made.runs:
+        found = run.largest_batch
+        assert found is not None
+        assert found.fits is not None
+        assert found.too_large is not None
+        assert 0.85 * 16 * 1024 < 1024 + found.fits * 16 <= 0.9 * 16 * 1024
+        assert 16 * 1024 < 1024 + found.too_large * 16 < 1.1 * 16 * 1024
+        assert found.recomputes is (found.fits > 700)
+    text, document = rendering.text(made), rendering.document(made)
+    assert f"{found.fits:,} to {found.too_large - 1:,}" in text
+    assert "XLA computes activations a second time" in text
+    assert document["runs"][0]["largest_batch"]["example_bytes"] == {"low": 16 << 20, "high": 16 << 20}
+    plain = forecast("models:dense", ["t4"], batch_size=64)
+    assert "largest batch" not in rendering.text(plain)
+    assert rendering.document(plain)["runs"][0]["largest_batch"] is None
+
+
+def test_no_largest_batch_is_searched_where_cudnn_would_run_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mpprof import forecast
+
+    lstm = stored(next(case for case in CASES if case.model == "recurrent"))
+    monkeypatch.setattr(compiling, "compiled", lambda *asked, **more: lstm)
+    made = forecast("models:recurrent", ["a100"], batch_size=16, largest_batch=True)
+    assert {run.largest_batch for run in made.runs} == {None}
+    assert "no largest batch is searched" in rendering.text(made)
+
+
 def test_phases_are_passed_on_and_prints_of_the_model_are_not(tmp_path: Path) -> None:
     seen: list[str] = []
     with pytest.raises(MpprofError):

@@ -66,8 +66,8 @@ def _numbers(data: bytes) -> None:
     start, duration = values[::2].copy() >> 3, np.abs(values[1::2] >> 3)
     order = columns.parents_first(start, duration)
     columns.leaves(start[order], duration[order])
-    distinct = columns.distinct(start)
-    assert np.array_equal(distinct[columns.replace(start, distinct, range(len(distinct)))], start)
+    values = grouping.distinct(start)
+    assert np.array_equal(values[columns.replace(start, values, range(len(values)))], start)
     grouping.groups([start, duration], len(start))
     columns.join(start, duration)
 

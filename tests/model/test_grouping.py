@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpprof.model.grouping import groups
+from mpprof.model.grouping import distinct, groups
 
 I64 = np.iinfo(np.int64)
 
@@ -47,3 +47,11 @@ def test_the_ends_of_the_numbers_there_are() -> None:
     _check(ends, ends[::-1].copy())
     _check(np.full(6, I64.min), ends)
     _check(np.array([-128, 127, -128, 0, 1, 127], np.int8), ends)
+
+
+@pytest.mark.parametrize("width", [3, 1 << 15, 1 << 40])
+def test_distinct_values_are_those_of_a_set(width: int) -> None:
+    random = np.random.default_rng(width)
+    for values in (random.integers(-width, width, 300), np.empty(0, np.int32), np.array([I64.max, I64.min])):
+        assert distinct(values).tolist() == sorted(set(values.tolist()))
+        assert distinct(values).dtype == values.dtype

@@ -14,7 +14,7 @@ import pytest
 from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.model.steps import WorkerSummary
-from mpprof.report import content, markdown, text, words
+from mpprof.report import brief, content, markdown, text, words
 from mpprof.report import json as documents
 from tests.report import hand_made
 
@@ -33,12 +33,14 @@ def check(name: str, produced: str) -> None:
 @pytest.mark.parametrize("name", DIAGNOSES)
 def test_golden_report(name: str) -> None:
     document = documents.document(DIAGNOSES[name]())
+    check(f"brief-{name}.txt", brief.render(document, path="logs/bert fp16", again="mpprof report logs -v"))
     check(f"report-{name}.txt", text.render(document, width=80, path="logs/bert fp16"))
     check(f"report-{name}.md", markdown.render(document))
 
 
 def test_golden_comparison() -> None:
     document = documents.compare_document(hand_made.comparison())
+    check("brief-compare.txt", brief.render_comparison(document, again="mpprof compare a b -v"))
     check("compare.txt", text.render_comparison(document, width=80))
     check("compare.md", markdown.render_comparison(document))
 
@@ -73,6 +75,8 @@ def test_the_ascii_fallback_is_ascii_and_keeps_the_columns() -> None:
 def test_a_name_cannot_steer_the_terminal_or_the_page() -> None:
     document = documents.document(hand_made.diagnosis())
     comparison = documents.compare_document(hand_made.comparison())
+    for rendered in (brief.render(document), brief.render_comparison(comparison)):
+        assert "\x1b" not in rendered
     for rendered in (text.render(document), text.render_comparison(comparison)):
         assert "\x1b" not in rendered
         assert r"\x1b[31mred" in rendered
@@ -147,7 +151,10 @@ def test_the_steps_time_is_told_from_that_of_the_hosts_call() -> None:
     }  # fmt: skip
     said = content.time_heading(one)
     assert "A step takes 8.05 ms from the call of the training function to the end of its last kernel" in said
-    assert "on the host the call takes 5.41 ms" in said
+    assert "on the host the call takes 5.41 ms (in the profiler window" in said
+    waiting = content.time_heading({**one, "waited_ns": 2.53e6})
+    assert "the call takes 5.41 ms, after which the host waits 2.53 ms for the device" in waiting
+    assert "waits" not in content.time_heading({**one, "waited_ns": 0.01e6})
     assert "A step takes 8.05 ms, the call of the training function" in content.time_heading(
         {**one, "call_ns": 8.05e6}
     )

@@ -119,13 +119,13 @@ def test_a_range_that_names_a_step_without_a_number_is_one_too(tmp_path: Path) -
 
 @pytest.mark.parametrize("order", ["rowid", "rowid desc", "globalTid desc, start", "start desc"])
 def test_steps_of_a_device_are_those_that_its_own_process_marked(order: str, tmp_path: Path) -> None:
-    later = f"update NVTX_EVENTS set start = start + 30, end = end + 30 where globalTid = {SECOND + 2};"
+    later = f"update NVTX_EVENTS set start = start + 5, end = end + 5 where globalTid = {SECOND + 2};"
     again = f"""
         create table sorted as select * from NVTX_EVENTS order by {order};
         delete from NVTX_EVENTS; insert into NVTX_EVENTS select * from sorted;"""
     trace = traces.read(export(tmp_path / "two.sqlite", extra=later + again))
     starts = [boundaries.periods(trace, device).start_ns.tolist() for device in (0, 1)]
-    assert starts == [[0, 1000, 2000], [30, 1030, 2030]]
+    assert starts == [[0, 1000, 2000], [5, 1005, 2005]]
 
 
 def test_where_no_process_is_named_every_mark_counts(tmp_path: Path) -> None:

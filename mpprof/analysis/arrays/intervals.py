@@ -11,20 +11,36 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.grouping import distinct
+
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
 _NEVER = np.iinfo(np.int64).max
-_MANY = 16
+MANY = 16
+"""Times the number of some edges from which on a search among them is better done the other way round."""
 
 
 def latest(edges: Int64, time: Int64) -> Int64:
     """The last of the sorted `edges` at or before each time; -1: none. Quick where the times are sorted, too,
     and far more than the edges."""
-    if len(time) < _MANY * len(edges) or not _sorted(time):
+    if len(time) < MANY * len(edges) or not _sorted(time):
         return np.searchsorted(edges, time, side="right") - 1
     bounds = np.concatenate([[0], np.searchsorted(time, edges, side="left"), [len(time)]])
     return np.repeat(np.arange(-1, len(edges)), np.diff(bounds))
+
+
+def row_around(start: Int64, end: Int64, time: Int64) -> Int64:
+    """The row of the sorted, disjoint `[start, end)` that each time lies in, -1 outside of all."""
+    at = latest(np.column_stack([start, end]).ravel(), time)
+    return np.where(at & 1, -1, at >> 1)  # an even edge is a start; before the first one is -1, which is odd
+
+
+def are_among(edges: Int64, time: Int64) -> NDArray[np.bool_]:
+    """Which of these times are one of the sorted `edges`."""
+    if not len(edges):
+        return np.zeros(len(time), np.bool_)
+    return np.asarray(edges[latest(edges, time)] == time)  # before the first one is the last one
 
 
 @dataclass(frozen=True)
@@ -75,13 +91,15 @@ class Intervals:
         last[far] = np.searchsorted(self.start, end[far], side="right") - 1
         return self._up_to(end, last) - self._up_to(start, first)
 
+    def met_by(self, start: Int64, end: Int64) -> NDArray[np.bool_]:
+        """Which of these `[start, end)` hold any instant of the set."""
+        following = latest(self.end, start) + 1
+        return np.asarray(np.append(self.start, _NEVER)[following] < end)
+
     def contains(self, time: Int64) -> NDArray[np.bool_]:
-        if not len(self.start):
-            return np.zeros(len(time), np.bool_)
-        if self._unbroken:
+        if len(self.start) and self._unbroken:
             return np.asarray((time >= self.start[0]) & (time < self.end[-1]))
-        at = latest(self.start, time)
-        return np.asarray((at >= 0) & (time < self.end[np.maximum(at, 0)]))
+        return row_around(self.start, self.end, time) >= 0
 
 
 EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -172,7 +190,7 @@ def _share(start: Int64, end: Int64, rank: NDArray[np.integer]) -> Float64:
     begins, ends = position[:n], position[n:]
     left = np.diff(times[order]).astype(np.float64)  # what no better rank has taken, per segment
     own = np.empty(n, np.float64)
-    for one in np.unique(rank).tolist():
+    for one in distinct(rank).tolist():
         rows = np.flatnonzero(rank == one)
         change = np.zeros(2 * n, np.int32)
         change[begins[rows]] = 1

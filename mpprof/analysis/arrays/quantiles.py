@@ -1,4 +1,4 @@
-"""The median without `np.median`, whose first call imports `numpy.ma`: as long as reading a small trace."""
+"""Median and quantiles. The first call of NumPy's imports `numpy.ma`: as long as reading a small trace."""
 
 from __future__ import annotations
 
@@ -16,3 +16,15 @@ def median(values: NDArray[Any]) -> float:
     middle = (n - 1) // 2, n // 2
     ordered = np.partition(values, middle)
     return (float(ordered[middle[0]]) + float(ordered[middle[1]])) / 2
+
+
+def quantile(values: NDArray[Any], ratio: float) -> float:
+    """The value below which this share of the numbers lies, interpolated as `np.quantile` does. None is NaN,
+    and there is at least one."""
+    at = ratio * (len(values) - 1)
+    row = int(at)
+    following = min(row + 1, len(values) - 1)
+    ordered = np.partition(values, (row, following))
+    low, high = float(ordered[row]), float(ordered[following])
+    part = at - row
+    return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part

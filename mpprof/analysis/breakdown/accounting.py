@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
-from mpprof.analysis.arrays.intervals import Intervals, crowded, gaps, sweep, union
+from mpprof.analysis.arrays.intervals import Intervals, are_among, crowded, gaps, sweep, union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.roofline import weighed
 from mpprof.analysis.kernels.placement_ops import inputs_precision
@@ -190,7 +190,7 @@ def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run |
         function_ns = min(recorded_ns, step_ns)
         return _Lengths(function_ns, step_ns - function_ns, {})
     if window.between_ns is None:
-        why = "no two steps follow one another in the trace: nothing tells the time between them"
+        why = "no two steps follow one another in the trace, so that nothing tells the time between them"
         absent = {"idle_between_steps_ns": why}
         return (
             _Lengths(step_ns, None, absent)
@@ -369,13 +369,13 @@ def _pauses(
     end = start + pick(table.duration_ns, rows)
     pauses = gaps(union(start, end), instants)
     following = np.searchsorted(start, pauses.end, side="left")
-    real = following < len(rows)
+    followed = following < len(rows)
+    following[~followed] = 0
     last = np.zeros(len(pauses), np.bool_)
-    if (
-        window.periods.source in FUNCTIONS
-    ):  # a call's last gap is ended by its return, not by the next one's work
-        last = np.isin(pauses.end, instants.end) & ~np.isin(pauses.end, start)
-    next_row = np.where(real & ~last, rows[np.minimum(following, len(rows) - 1)], -1)
+    if window.periods.source in FUNCTIONS:
+        # A call's last gap is ended by its return, not by the next one's work.
+        last = are_among(instants.end, pauses.end) & ~(followed & (start[following] == pauses.end))
+    next_row = np.where(followed & ~last, rows[following], -1)
     checking = np.zeros(len(pauses), np.bool_)
     ended = np.flatnonzero(next_row >= 0)
     _, category = _roles(trace, placements, ownership, next_row[ended])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.model.finding import Batches
 from mpprof.model.frozen import frozen
@@ -68,7 +69,7 @@ def of(runs: Sequence[Run], steps: Sequence[StepSummary | None]) -> tuple[Batche
 def _utilization(run: Run) -> float | None:
     used = run.hardware.utilization_ratio if run.hardware is not None else np.empty(0)
     used = used[np.isfinite(used)]
-    return float(np.median(used)) if len(used) else None
+    return median(used) if len(used) else None
 
 
 def _judged(line: Sequence[_Point], single: dict[int, _Point], dtype: str) -> Batches:

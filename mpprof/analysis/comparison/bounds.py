@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.roofline import model_flops
 from mpprof.model.account import Bound
 from mpprof.model.device import DevicePeaks
@@ -115,10 +116,10 @@ def _side(run: Run) -> Side | None:
     rows = steady(run.steps)
     waits = run.steps.input_wait_ns[rows & (run.steps.input_wait_ns >= 0)]
     covers = run.steps.covers[rows & (run.steps.input_wait_ns >= 0)]
-    wait = float(np.median(waits / covers)) / summary.median_ns if len(waits) else None
+    wait = median(waits / covers) / summary.median_ns if len(waits) else None
     used = run.hardware.utilization_ratio if run.hardware is not None else np.empty(0)
     used = used[np.isfinite(used)]
-    return Side(summary.median_ns, float(np.median(used)) if len(used) else None, wait)
+    return Side(summary.median_ns, median(used) if len(used) else None, wait)
 
 
 # --- the statements ----------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 Every cell of the account is turned the other way round. The ends of the range are what its 16-bit twin takes
 at most and at least: matrix work in float32 on ordinary arithmetic half its time at most, and at least what
-the calibration of the card or the ratio of its peaks makes of it; matrix work in TF32, transforms and other
-work bound by memory all of its time at most and half at least; kernels that are bound by launching, the
-optimizer, copies, communication and idle time as long as they were. No kernel becomes shorter than two
-microseconds, and no step shorter than what the host needs for it. Where the card's peaks are not known,
-matrix work may take no time at all at the short end.
+the calibration of the card or the ratio of its peaks makes of it; that of Winograd and FFT convolutions all
+of its time at most, because a 16-bit convolution that multiplies every pair gives their saving back; matrix
+work in TF32, transforms and other work bound by memory all of its time at most and half at least; kernels
+that are bound by launching, the optimizer, copies, communication and idle time as long as they were. No
+kernel becomes shorter than two microseconds, and no step shorter than what the host needs for it. Where the
+card's peaks are not known, matrix work may take no time at all at the short end.
 
 Of a single step that is more: its last launch comes no earlier than it did, and at the long end only that
 work becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
@@ -14,30 +15,34 @@ work becomes shorter which no launch held up. Shorter kernels before it make lon
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
 from mpprof.analysis.comparison import calibration
 from mpprof.analysis.comparison.attainable import FLOOR_NS, MEMORY_BOUND, SHORTEST_NS
 from mpprof.analysis.comparison.limits import Share, limits
-from mpprof.model.account import Account, AttainableRange, Cell
+from mpprof.model.account import Account, AttainableRange, Cell, Class
 from mpprof.model.device import DevicePeaks
-from mpprof.model.kernels import ACCELERATED
+from mpprof.model.kernels import ACCELERATED, TRANSFORMS
 
 _HALF_BYTES = 2.0
 _LEAST_RATIO = 2.0
-"""Products that leave ordinary arithmetic for matrix units become at least twice as fast: what the estimate
-of an unrecorded baseline takes for granted, too."""
-_ASSUMED = (
-    "matrix work in float32 becomes at least twice as fast in 16 bits on matrix units, and at most by the "
-    "ratio of {peaks}",
-    "matrix work in TF32 and work that is bound by memory become at most twice as fast",
-    "the optimizer, copies, communication, kernels under 5 µs and idle time stay as they are; casts and loss "
-    "scaling are not counted",
-)
+"""Products that leave ordinary arithmetic for matrix units usually become at least twice as fast: what the
+estimate of an unrecorded baseline takes for granted, too."""
+_FEWER_PRODUCTS = re.compile(r"winograd|fft\dd|cgemm|complex|float2\b", re.IGNORECASE)
+"""Kernels of convolutions that save multiplications: 2.25 to 4 times fewer with Winograd (Lavin & Gray 2015,
+arXiv:1509.09308). Those of FFT multiply complex numbers."""
+_STAYS: dict[Class, str] = {
+    "optimizer": "the optimizer", "comm": "communication", "copy": "copies", "unknown": "unidentified work",
+}  # fmt: skip
 
 
 def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     """The range of speedups that 16 bits could bring to this float32 run on a card with matrix units."""
     cells = account.main.cells
-    longest = [_longest_ns(cell) for cell in cells]
+    saving = _saving_ops(cells)
+    longest = [_longest_ns(cell, saving) for cell in cells]
     shortest = [_shortest_ns(cell, peaks) for cell in cells]
     path = account.host_path if account.one_step else None
     need_ns = max(account.host_ns or 0.0, path.launched_ns if path else 0.0)
@@ -48,15 +53,16 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     at_least = account.step_ns / max(slowest_ns, need_ns) if account.step_ns > 0 else 1.0
     at_most = account.step_ns / max(sum(shortest), need_ns, FLOOR_NS) if account.step_ns > 0 else 1.0
     eligible = sum(cell.busy_ns_per_step for cell in cells if _eligible(cell))
+    in_tf32 = sum(cell.busy_ns_per_step for cell in cells if _eligible(cell) and _in_tf32(cell))
     busy = sum(cell.busy_ns_per_step for cell in cells if cell.category != "profiling")
-    rates = "the calibration table, else of the card's peaks" if peaks else "nothing: its peaks are not known"
     few = ("one profiled step, which may not be representative",) if account.one_step else ()
     few = ("the host launches no earlier than it did", *few) if path else few
     return AttainableRange(
         low=max(1.0, min(at_least, at_most)),
         high=max(1.0, at_most),
         eligible_ratio=eligible / busy if busy > 0 else 0.0,
-        assumptions=(*(text.format(peaks=rates) for text in _ASSUMED), *few),
+        assumptions=(*_assumed(cells, saving, peaks), *few),
+        tf32_ratio=in_tf32 / busy if busy > 0 else 0.0,
         limits=limits(
             [
                 Share(cell.category, cell.ns_per_step, best, _short(cell), cell.placement, cell.precision)
@@ -84,8 +90,66 @@ def _short(cell: Cell) -> bool:
     return cell.calls_per_step > 0 and cell.busy_ns_per_step / cell.calls_per_step < SHORTEST_NS
 
 
-def _longest_ns(cell: Cell) -> float:
-    if _eligible(cell) and not _in_tf32(cell) and not _short(cell):
+def _saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
+    """The convolutions, or their kernels where no op is known, that run as Winograd or FFT."""
+    return frozenset(
+        cell.op or cell.kernel or ""
+        for cell in cells
+        if (cell.family or "").startswith("conv_") and _FEWER_PRODUCTS.search(cell.kernel or "")
+    )
+
+
+def _saves(cell: Cell, saving: frozenset[str]) -> bool:
+    return (cell.op or cell.kernel or "") in saving
+
+
+def _assumed(cells: Sequence[Cell], saving: frozenset[str], peaks: DevicePeaks | None) -> Iterator[str]:
+    """What the range takes for granted of the work that this run has."""
+    own = [cell for cell in cells if cell.ns_per_step > 0]
+    long = [cell for cell in own if not _short(cell)]
+    float32 = [cell for cell in long if _eligible(cell) and not _in_tf32(cell)]
+    if float32:
+        yield _of_products(float32, saving, peaks)
+    halved = {
+        "products in TF32": any(_in_tf32(cell) for cell in long),
+        "transforms of convolutions": any(cell.reason_code in TRANSFORMS for cell in long),
+        "work that is bound by memory": any(cell.category in MEMORY_BOUND for cell in long),
+    }
+    if any(halved.values()):
+        yield f"{_listed([name for name, there in halved.items() if there])} at most 2x"
+    stays = [name for category, name in _STAYS.items() if any(cell.category == category for cell in own)]
+    stays += [f"kernels under {SHORTEST_NS / 1000:.0f} µs"] if len(long) < len(own) else []
+    stays += ["idle time"] if any(cell.category.startswith("idle_") for cell in own) else []
+    if stays:
+        yield f"{_listed(stays)} as long as now"
+    yield "casts and loss scaling not counted"
+
+
+def _of_products(cells: list[Cell], saving: frozenset[str], peaks: DevicePeaks | None) -> str:
+    """How much faster matrix work in float32 is taken to become."""
+    most = max(_most(cell, peaks) for cell in cells)
+    measured = peaks is not None and any(
+        calibration.find(peaks.name, cell.family or "", "fp32", "fp16") for cell in cells
+    )
+    by = "by measurements and peak rates of such cards" if measured else "by the card's peak rates"
+    end = f"to {_times(most)} ({by})" if math.isfinite(most) else "or more (its peaks are not known)"
+    plain = [cell for cell in cells if not _saves(cell, saving)]
+    if not plain:
+        return f"convolutions in float32 by Winograd or FFT 1x (16 bits multiply more) {end} as fast"
+    said = f"matrix work in float32 2x (usual, not certain) {end} as fast in 16 bits"
+    return f"{said}, but from 1x where it is Winograd or FFT" if len(plain) < len(cells) else said
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f}".removesuffix(".0") + "x"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+def _longest_ns(cell: Cell, saving: frozenset[str]) -> float:
+    if _eligible(cell) and not _in_tf32(cell) and not _short(cell) and not _saves(cell, saving):
         return _floored(cell, cell.ns_per_step / _LEAST_RATIO)
     return cell.ns_per_step
 

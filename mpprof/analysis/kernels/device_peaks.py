@@ -4,6 +4,12 @@ The table is `device_peaks.csv`: one row per product, rates dense in TFLOP/s as 
 states them, and so the memory (several sizes: variants of one product). `checked` names what a row was compared with: another published table, or what its SMs, its clock
 and the rate of one SM give; a row without says so in its `source`.
 
+NVIDIA states the 8- and 16-bit and TF32 rates of Hopper's Tensor Cores at a lower clock, `matrix_clock_mhz`, than
+the largest, `sm_clock_mhz`, at which it states the others: 1,830 and 1,980 MHz of H100 SXM5, 1,620 and 1,755 of
+H100 PCIe (H100 architecture whitepaper, table 3). Of H100 NVL, H200 NVL and B200 that clock follows from the rate,
+with 4,096 and 8,192 FLOP of 16 bits a clock and SM. Peaks are as stated; a card at its largest clock can exceed
+them by that ratio, and `highest_rates` is what none exceeds.
+
 GeForce cards accumulate fp16 products in float32 at half rate, so `fp16` is the rate with float32
 accumulation, which is what mixed precision asks for, and `fp16_acc16` that with half. GTX 16, MX and T400 to
 T1200 share compute capability 7.5 with the T4 and have no Tensor Cores.
@@ -21,6 +27,13 @@ from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.frozen import frozen
 
 UNCHECKED = "not compared with a second source"
+_AT_MATRIX_CLOCK = ("tf32", "fp16", "fp16_acc16", "bf16", "fp8", "int8", "fp4")
+_BOARDS = re.compile(r"GeForce|RTX|TITAN|Quadro")
+_HIGHEST_CLOCKS_KHZ = {
+    (7, 0): 2_100_000, (7, 5): 2_100_000, (8, 6): 2_100_000, (8, 9): 3_105_000, (12, 0): 3_135_000,
+}  # fmt: skip
+"""Boards for desks boost beyond the clock that is stated for them: the largest that drivers report as theirs (RTX
+A6000: 2,100 for 1,800 MHz, seen at 1,935; RTX 4090: 3,105 for 2,520; RTX 5090: 3,090 and 3,135 for 2,407)."""
 _CUDA_RATES = ("fp32_cuda", "fp16_cuda", "fp64_cuda")
 _MATRIX_RATES = ("fp64", "fp32", "tf32", "fp16", "fp16_acc16", "bf16", "fp8", "int8", "fp4")
 
@@ -36,6 +49,9 @@ class Product:
     compute_capability: tuple[int, int] | None
     sm_count: int | None
     sm_clock_khz: int | None
+    matrix_clock_khz: (
+        int | None
+    )  # of the matrix units' rates of 16 bits and less and TF32; None: sm_clock_khz
     rates: dict[str, float]
     bandwidth_bytes_per_s: float | None
     memory_bytes: tuple[int, ...]  # of each variant; empty: shared with the host, or not stated
@@ -54,6 +70,26 @@ class Product:
     @property
     def has_matrix_units(self) -> bool:
         return any(rate in self.rates for rate in _MATRIX_RATES)
+
+    @property
+    def highest_clock_khz(self) -> int | None:
+        """The clock that no board exceeds as it is sold; None: not known."""
+        if self.sm_clock_khz is None or self.compute_capability is None:
+            return None
+        clocked = _HIGHEST_CLOCKS_KHZ.get(self.compute_capability, 0) if _BOARDS.search(self.name) else 0
+        return max(self.sm_clock_khz, clocked)
+
+    @property
+    def highest_rates(self) -> dict[str, float]:
+        """Rates at the highest clock, which are at least those that are stated."""
+        highest, stated = self.highest_clock_khz, self.sm_clock_khz
+        if not highest or not stated:
+            return dict(self.rates)
+        narrow = self.matrix_clock_khz or stated
+        return {
+            key: rate * highest / (narrow if key in _AT_MATRIX_CLOCK else stated)
+            for key, rate in self.rates.items()
+        }
 
     def peaks(
         self, *, scale: float = 1.0, bandwidth_scale: float = 1.0, name: str = "", inferred: bool = False
@@ -94,6 +130,7 @@ def _product(row: dict[str, str]) -> Product:
         compute_capability=capability,  # type: ignore[arg-type]
         sm_count=int(row["sm_count"]) if row["sm_count"] else None,
         sm_clock_khz=int(row["sm_clock_mhz"]) * 1000 if row["sm_clock_mhz"] else None,
+        matrix_clock_khz=int(row["matrix_clock_mhz"]) * 1000 if row["matrix_clock_mhz"] else None,
         rates={key: float(row[key]) * 1e12 for key in (*_CUDA_RATES, *_MATRIX_RATES) if row[key]},
         bandwidth_bytes_per_s=float(row["bandwidth_gb_per_s"]) * 1e9 if row["bandwidth_gb_per_s"] else None,
         memory_bytes=tuple(int(size) << 30 for size in row["memory_gb"].split(";") if size),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.model.memory import RecordedMemory
 from mpprof.model.run import Run
 
@@ -23,6 +24,6 @@ def recorded(run: Run, steady_peak_bytes: int | None) -> RecordedMemory | None:
         steady_peak_bytes=steady_peak_bytes,
         first_live_bytes=int(live[0]) if len(live) else None,
         last_live_bytes=int(live[-1]) if len(live) else None,
-        driver_bytes=int(np.median(used)) if len(used) else None,
+        driver_bytes=int(median(used)) if len(used) else None,
         host_bytes=int(host.max()) if len(host) else None,
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, join, latest, union
+from mpprof.analysis.arrays.intervals import EMPTY, Intervals, are_among, gaps, join, latest, union
 from mpprof.analysis.steps.calls import Calls, calls, outermost
 from mpprof.analysis.steps.window import Window
 from mpprof.model.account import Between
@@ -147,9 +147,11 @@ def _outside(window: Window, found: Calls, time_ns: Int64) -> Bool:
         return outside
     entered = window.periods.marker_ns
     assert entered is not None
-    followed = np.isin(found.marker_ns, entered[window.periods.followed()])
-    after = latest(found.start_ns, time_ns)
-    return np.asarray(outside & (after >= 0) & followed[np.maximum(after, 0)])
+    followed = are_among(entered[window.periods.followed()], found.marker_ns)
+    rows = np.flatnonzero(outside)
+    after = latest(found.start_ns, time_ns[rows])
+    outside[rows] = (after >= 0) & followed[after]
+    return outside
 
 
 def _event_name(name: str) -> str | None:

@@ -12,10 +12,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.intervals import EMPTY, Intervals, latest
+from mpprof.analysis.arrays.intervals import EMPTY, Intervals, latest, row_around
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.layers import scopes
 from mpprof.model.frozen import frozen
+from mpprof.model.grouping import distinct
 from mpprof.model.trace import HostKind, Trace
 
 Int64 = NDArray[np.int64]
@@ -66,9 +67,7 @@ class Calls:
 
     def at(self, time_ns: Int64) -> Int64:
         """The call around each time, -1 outside all of them."""
-        row = latest(self.start_ns, time_ns)
-        inside = (row >= 0) & (time_ns < self.end_ns[np.maximum(row, 0)])
-        return np.where(inside, row, -1)
+        return row_around(self.start_ns, self.end_ns, time_ns)
 
 
 def threads_of(trace: Trace, device: int) -> Bool | None:
@@ -132,9 +131,8 @@ def _numbered(trace: Trace, families: NDArray[np.object_], found: Calls) -> Call
         rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
         if not len(rows):
             continue
-        at = latest(table.start_ns[rows], found.start_ns)
-        row = rows[np.maximum(at, 0)]
-        inside = (at >= 0) & (found.start_ns < table.end_ns[row])
+        at = row_around(table.start_ns[rows], table.end_ns[rows], found.start_ns)
+        row, inside = rows[at], at >= 0
         if inside.any():
             number = np.where(inside, table.number[row], -1)
             marker_ns = np.where(inside, table.start_ns[row], found.start_ns)
@@ -184,7 +182,7 @@ def _functions(trace: Trace, found: Calls) -> tuple[tuple[str, ...], Int64]:
         rows = first + np.flatnonzero(of_text[host.name[first:last]] >= 0)
         call = found.at(host.start_ns[rows])
         function[call[call >= 0]] = of_text[host.name[rows[call >= 0]]]
-    called = np.unique(function[function >= 0])
+    called = distinct(function[function >= 0])
     names = tuple(row_of)
     return tuple(names[row] for row in called.tolist()), np.where(
         function >= 0, np.searchsorted(called, function), -1
@@ -201,8 +199,7 @@ def _marked(found: Calls, function: Int64, functions: int) -> Bool | None:
 
 def _with_gradients(trace: Trace, found: Calls, function: Int64, functions: int) -> Bool | None:
     """Which functions run ops of gradients or of the optimizer in at least half of their calls, of those that
-    have named ops at all; a function without any may train. None where no function
-    has such ops in so many."""
+    have named ops at all; a function without any may train. None where no function has them in so many."""
     kernels = trace.kernels
     rows = np.flatnonzero(kernels.op >= 0)
     launch = kernels.launch[rows]
@@ -244,10 +241,14 @@ _FETCHES = frozenset(("IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptional
 def steps_per_call(trace: Trace, found: Calls, devices: int = 1) -> int:
     """Return how many steps a call runs: one for each batch it fetches for each of the devices; at least
     1."""
+    steps, rest = divmod(fetches_per_call(trace, found), max(1, devices))
+    return steps if steps and not rest else 1
+
+
+def fetches_per_call(trace: Trace, found: Calls) -> int:
+    """Return how many batches a call fetches from its iterator, in the median; 0 where none is seen to."""
     fetching = np.array([text in _FETCHES for text in trace.strings], np.bool_)
     if not fetching.any():
-        return 1
+        return 0
     call = found.at(trace.host.start_ns[fetching[trace.host.name]])
-    fetches = median(np.bincount(call[call >= 0], minlength=len(found)))
-    steps, rest = divmod(round(fetches), max(1, devices))
-    return steps if steps and not rest else 1
+    return round(median(np.bincount(call[call >= 0], minlength=len(found))))

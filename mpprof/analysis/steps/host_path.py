@@ -20,6 +20,7 @@ Int64 = NDArray[np.int64]
 QUEUED_NS = 20_000
 """A kernel that starts later after its launch waited for other kernels: the upper end of launch latencies
 (TensorFlow's guide names 20 to 40 µs with the profiler, an idle device takes 5 to 10)."""
+_NEVER = np.iinfo(np.int64).min
 
 
 def host_path(trace: Trace, account: Account) -> HostPath | None:
@@ -30,20 +31,43 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
         return None
     kernels, host = trace.kernels, trace.host
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
-    launch = host.start_ns[kernels.launch[rows]]
-    order = np.argsort(launch, kind="stable")
-    first, last = (np.searchsorted(launch[order], edge) for edge in (found.start_ns, found.end_ns))
-    waits = _waits(trace, row)
-    paths = []
-    for at, (begin, end) in enumerate(zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True)):
-        own = np.sort(rows[order[first[at] : last[at]]])
-        if len(own):
-            paths.append(_path(trace, own, begin, end, waits))
-    if not paths:
+    launched = host.start_ns[kernels.launch[rows]]
+    ended = kernels.start_ns[rows] + kernels.duration_ns[rows]
+    call = found.at(launched)
+    launching = np.flatnonzero(np.bincount(call + 1, minlength=len(found) + 1)[1:])
+    if not len(launching):
         return None
+    busy = _ended(launched, ended, found.start_ns) > found.start_ns
+    # A copy of the results comes after the wait for them.
+    work = np.flatnonzero((call >= 0) & (kernels.kind[rows] == WorkKind.KERNEL))
+    rows, call, ended = rows[work], call[work], ended[work]
+    launch, duration = kernels.launch[rows], kernels.duration_ns[rows]
+    returned = host.start_ns[launch] + host.duration_ns[launch]
+    until = found.start_ns.copy()  # the last launch returned
+    np.maximum.at(until, call, returned)
+    last = until.copy()  # the last kernel ended
+    np.maximum.at(last, call, ended)
+    hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
+    last_hungry = np.zeros(len(found), np.int64)
+    last_hungry[call[hungry]] = hungry  # of several the last one stays
+    queued = np.arange(len(rows)) >= last_hungry[call]
+    waits = _waits(trace, row)
+    path = (
+        found.end_ns - found.start_ns,
+        until - found.start_ns - waits.overlap(found.start_ns, until),
+        np.bincount(call[queued], duration[queued], len(found)),
+        np.where(busy, 0, last - until),
+        waits.overlap(found.end_ns, np.maximum(found.end_ns, last)),
+    )
     per_call = account.main.steps / max(1, len(account.steps))
-    call_ns, launched_ns, queued_ns = (median(np.array(each)) / per_call for each in zip(*paths, strict=True))
-    return HostPath(call_ns, launched_ns, queued_ns)
+    return HostPath(*(median(each[launching]) / per_call for each in path))
+
+
+def _ended(launched: Int64, ended: Int64, time: Int64) -> Int64:
+    """When the last of the work ended that was launched before each of these times."""
+    order = np.argsort(launched, kind="stable")
+    reach = np.concatenate([[_NEVER], np.maximum.accumulate(ended[order])])
+    return reach[np.searchsorted(launched[order], time)]
 
 
 def _waits(trace: Trace, row: int) -> Intervals:
@@ -55,15 +79,3 @@ def _waits(trace: Trace, row: int) -> Intervals:
     return (
         union(host.start_ns[waits], host.start_ns[waits] + host.duration_ns[waits]) if len(waits) else EMPTY
     )
-
-
-def _path(trace: Trace, rows: Int64, begin: int, end: int, waits: Intervals) -> tuple[float, float, float]:
-    """(the call, until its last launch returned but for waits, the work that no launch held up), in ns."""
-    kernels, host = trace.kernels, trace.host
-    rows = rows[kernels.kind[rows] == WorkKind.KERNEL]  # a copy of the results comes after the wait for them
-    returned = host.start_ns[kernels.launch[rows]] + host.duration_ns[kernels.launch[rows]]
-    until = int(returned.max(initial=begin))
-    waited = waits.overlap(np.array([begin]), np.array([until])).sum() if len(waits) else 0
-    hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
-    queued = rows[int(hungry[-1]) :] if len(hungry) else rows
-    return float(end - begin), float(until - begin - waited), float(kernels.duration_ns[queued].sum())

@@ -3,24 +3,24 @@
 The thread asked first is the one that launches the next kernel; where it did nothing, what blocks any
 launch: a wait for input, compilation, a driver call that does not return, an op that runs on the CPU.
 Waiting for input is waiting for the iterator, and nothing else. What no event explains is launching where it
-is as short as launching is, gap by gap; longer than that, the trace does not show what the device waited
-for.
+is as short as launching is, gap by gap; longer than that, or before a copy from the host by a thread that
+does nothing else (an input's own), the trace does not show what the device waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, join, union
+from mpprof.analysis.arrays.intervals import EMPTY, MANY, Intervals, gaps, join, union
 from mpprof.analysis.steps.calls import FUNCTIONS, Calls
 from mpprof.analysis.steps.clocks import ClockShift
 from mpprof.model.account import Class
-from mpprof.model.trace import HostKind, Trace
+from mpprof.model.trace import CopyKind, HostKind, Trace
 
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
@@ -87,6 +87,7 @@ def classify(
     total = np.zeros(len(_PARTS), np.int64)
     for _, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads):
         total += amounts.sum(axis=0)
+    total[_ROW[QUEUED]] += idle.length_ns - total.sum()  # what is in no block
     return {part: ns for part, ns in zip(_PARTS, total.tolist(), strict=True) if ns}
 
 
@@ -104,7 +105,7 @@ def mainly(
     """The part that most of each gap belongs to; arguments as of `classify`."""
     if not len(trace.host):
         return [UNKNOWN] * len(idle)
-    rows = np.full(len(idle), _ROW[UNKNOWN])
+    rows = np.full(len(idle), _ROW[QUEUED])
     for block, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads):
         rows[block] = np.argmax(amounts, axis=1)
     return [_PARTS[row] for row in rows.tolist()]
@@ -120,15 +121,22 @@ def _blocks(
     checking: Bool | None,
     threads: Bool | None,
 ) -> Iterator[tuple[Int64, Int64]]:
-    """Rows of gaps, and the nanoseconds of each by part."""
+    """Rows of gaps, and the nanoseconds of each by part. A gap that began when what ends it had been launched
+    is in no block: all of it is QUEUED."""
     last = np.zeros(len(idle), np.bool_) if last is None else last
-    host = _Host(trace, found, -shift.ns, threads)
-    for launcher, rows, until in _by_launcher(trace, idle, next_row, shift):
-        layers = _Again(_layers(host, launcher))
+    launcher, until = _launched(trace, idle, next_row, shift)
+    waiting = np.flatnonzero(until > idle.start)
+    host = _Host(trace, found, -shift.ns, Intervals(idle.start[waiting], idle.end[waiting]), threads)
+    for one in np.flatnonzero(np.bincount(launcher[waiting] + 1)).tolist():
+        thread = one - 1 if one else None
+        rows = waiting[launcher[waiting] == one - 1]
+        layers = _Again(_layers(host, thread))
         for at in range(0, len(rows), _BLOCK):
             block = rows[at : at + _BLOCK]
-            known = np.full(len(block), launcher is not None or trace.basis == "host")
-            amounts = _amounts(layers, idle.start[block], idle.end[block], until[at : at + _BLOCK])
+            known = np.full(len(block), thread is not None or trace.basis == "host")
+            if thread is not None:
+                known &= ~_awaits_data(host, thread, idle, next_row, block)
+            amounts = _amounts(layers, idle.start[block], idle.end[block], until[block])
             _judge(amounts, known | last[block], last[block])
             if checking is not None:
                 moved = np.where(checking[block], amounts[:, _ROW[LAUNCHING]], 0)
@@ -138,22 +146,33 @@ def _blocks(
             yield block, amounts
 
 
+def _awaits_data(host: _Host, launcher: int, idle: Intervals, next_row: Int64, block: Int64) -> Bool:
+    """Which gaps end in a copy from the host whose thread did nothing but copy: what it waited for is data,
+    not its turn to launch."""
+    row = next_row[block]
+    waits = (row >= 0) & (host.trace.kernels.copy[row] == CopyKind.HOST_TO_DEVICE)
+    own = block[waits]
+    if len(own):
+        begin, end = idle.start[own], idle.end[own]
+        waits[waits] = 2 * host.at_work(launcher).overlap(begin, end) < end - begin
+    return np.asarray(waits, np.bool_)
+
+
 def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64) -> Int64:
     """Nanoseconds of each gap by part: from its beginning `until` the launch that ends it returned what the
     layers explain of it, the rest UNKNOWN; from there on the launch was on its way to the device."""
     amounts = np.zeros((len(begin), len(_PARTS)), np.int64)
-    late = until <= begin
-    way = np.where(late | (end - until > BLOCKED_NS), _ROW[QUEUED], _ROW[LAUNCHING])
-    amounts[np.arange(len(begin)), way] = end - np.maximum(until, begin)
-    rows = np.flatnonzero(~late)
+    rows = np.arange(len(begin))
+    way = np.where(end - until > BLOCKED_NS, _ROW[QUEUED], _ROW[LAUNCHING])
+    amounts[rows, way] = end - until
     known = np.zeros(len(rows), np.int64)
     for part, instants in layers:
-        if not len(rows):
-            break
         explained = instants.overlap(begin[rows], until[rows])
         amounts[rows, _ROW[part]] += explained - known
         more = explained < until[rows] - begin[rows]  # deeper layers have nothing to add to the others
         rows, known = rows[more], explained[more]
+        if not len(rows):
+            break
     amounts[:, _ROW[UNKNOWN]] += end - begin - amounts.sum(axis=1)
     return amounts
 
@@ -186,30 +205,19 @@ class _Again:
             yield one
 
 
-def _by_launcher(
-    trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift
-) -> list[tuple[int | None, Int64, Int64]]:
-    """Gaps by the thread that launches what ends them (None: not known), and when that launch returned.
-
-    From there to the end of the gap the launch was on its way to the device.
-    """
+def _launched(trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift) -> tuple[Int64, Int64]:
+    """The thread that launches what ends each gap (-1: not known), and when that launch returned. From there
+    to the end of the gap the launch was on its way to the device."""
     if trace.basis == "host":
-        return [(None, np.arange(len(idle)), idle.end)]
+        return np.full(len(idle), -1), idle.end
+    host = trace.host
     launch = np.where(next_row >= 0, trace.kernels.launch[next_row], -1)
-    launch[np.isin(next_row, shift.misjoined)] = -1
-    linked = np.flatnonzero(launch >= 0)
-    row = launch[linked]
-    returned = trace.host.start_ns[row] + trace.host.duration_ns[row] - shift.ns
-    until = np.clip(returned, idle.start[linked], idle.end[linked])
-    thread = trace.host.thread[row]
-    unknown = np.flatnonzero(launch < 0)
-    parts: list[tuple[int | None, Int64, Int64]] = []
-    if len(unknown):
-        parts.append((None, unknown, idle.end[unknown]))
-    for one in np.flatnonzero(np.bincount(thread)).tolist():
-        own = thread == one
-        parts.append((one, linked[own], until[own]))
-    return parts
+    if len(shift.misjoined):
+        launch[np.isin(next_row, shift.misjoined)] = -1
+    linked = launch >= 0
+    returned = host.start_ns[launch] + host.duration_ns[launch] - shift.ns
+    until = np.where(linked, np.clip(returned, idle.start, idle.end), idle.end)
+    return np.where(linked, host.thread[launch], -1).astype(np.int64), until
 
 
 def blocked_ns(trace: Trace, within: Intervals) -> Int64:
@@ -223,43 +231,66 @@ def _blocked(trace: Trace) -> Bool:
     """Which host events are driver calls that took far longer than the device worked on what they enqueued: a
     copy from pageable memory may block as long as that."""
     table, kernels = trace.host, trace.kernels
-    device_ns = np.zeros(len(table) + 1, np.int64)  # launch -1 finds the last
-    np.add.at(device_ns, kernels.launch, kernels.duration_ns)
-    enqueues = np.isin(table.kind, _CALLS) & (table.correlation >= 0)
-    return np.asarray(enqueues & (table.duration_ns - device_ns[:-1] > BLOCKED_NS))
+    blocked = _of(table.kind, _CALLS) & (table.correlation >= 0) & (table.duration_ns > BLOCKED_NS)
+    if blocked.any():
+        device_ns = np.zeros(len(table) + 1, np.int64)  # launch -1 finds the last
+        np.add.at(device_ns, kernels.launch, kernels.duration_ns)
+        blocked &= table.duration_ns - device_ns[:-1] > BLOCKED_NS
+    return np.asarray(blocked)
+
+
+def _of(kind: NDArray[np.int8], kinds: Sequence[HostKind]) -> Bool:
+    """Which of these are one of a few kinds: several times as fast as `np.isin`."""
+    found = np.zeros(len(kind), np.bool_)
+    for one in kinds:
+        found |= kind == one
+    return found
 
 
 @dataclass
 class _Host:
-    """The host's events as sets of instants, on the device's clock."""
+    """The host's events as sets of instants, on the device's clock; of use in the instants `asked` for alone,
+    since events that lie outside of them may be left out."""
 
     trace: Trace
     found: Calls | None
     shift_ns: int
+    asked: Intervals
     threads: Bool | None = None
     _anywhere: dict[object, Intervals] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         table = self.trace.host
         self._bounds = np.searchsorted(table.thread, np.arange(len(self.trace.threads) + 1, dtype=np.int32))
-        self._blocked = _blocked(self.trace)
-        self._calls = np.isin(table.kind, _CALLS) & ~self._blocked
-        self._cpu_ops = (
-            self._runs_on_cpu() if self.trace.basis == "device" else np.zeros(len(table), np.bool_)
-        )
+
+    @cached_property
+    def _blocked(self) -> Bool:
+        return _blocked(self.trace)
+
+    @cached_property
+    def _cpu_ops(self) -> Bool:
+        if self.trace.basis == "device":
+            return self._runs_on_cpu()
+        return np.zeros(len(self.trace.host), np.bool_)
 
     def on(self, thread: int, *kinds: HostKind) -> Intervals:
         """When this thread was in an event of one of these kinds."""
         rows = slice(self._bounds[thread], self._bounds[thread + 1])
-        return self._instants(rows, np.isin(self.trace.host.kind[rows], kinds))
+        return self._instants(rows, _of(self.trace.host.kind[rows], kinds))
+
+    def at_work(self, thread: int) -> Intervals:
+        """When this thread was in any event but a driver call."""
+        rows = slice(self._bounds[thread], self._bounds[thread + 1])
+        return self._instants(rows, ~_of(self.trace.host.kind[rows], _CALLS))
 
     def anywhere(self, *kinds: HostKind) -> Intervals:
         """When any thread of the device's host was in an event of one of these kinds."""
-        return self._of_all(kinds, lambda: np.isin(self.trace.host.kind, kinds))
+        return self._of_all(kinds, lambda: _of(self.trace.host.kind, kinds))
 
     def calls(self, thread: int) -> Intervals:
         """When this thread was in a driver call that returned soon enough."""
-        return self._chosen(thread, self._calls)
+        rows = slice(self._bounds[thread], self._bounds[thread + 1])
+        return self._instants(rows, _of(self.trace.host.kind[rows], _CALLS) & ~self._blocked[rows])
 
     def blocked(self, thread: int | None = None) -> Intervals:
         """When a thread was in a driver call that did not return; any thread where none is given."""
@@ -304,15 +335,23 @@ class _Host:
     def _instants(self, rows: slice, chosen: Bool) -> Intervals:
         table = self.trace.host
         start = table.start_ns[rows][chosen] + self.shift_ns
-        return union(start, start + table.duration_ns[rows][chosen])
+        end = start + table.duration_ns[rows][chosen]
+        if MANY * len(self.asked) < len(start):
+            near = self.asked.met_by(start, end)
+            start, end = start[near], end[near]
+        return union(start, end)
 
     def _runs_on_cpu(self) -> Bool:
         """Which op events are of ops that run on the CPU: no kernel is of theirs, and they launch nothing."""
         table, kernels = self.trace.host, self.trace.kernels
         chosen = np.zeros(len(table), np.bool_)
-        long = (table.kind == HostKind.OP) & (table.op >= 0) & (table.duration_ns >= OP_NS)
-        rows = np.flatnonzero(long & ~np.isin(table.op, np.unique(kernels.op)))
-        before = np.concatenate([[0], np.cumsum(np.isin(table.kind, _CALLS))])
+        rows = np.flatnonzero((table.kind == HostKind.OP) & (table.op >= 0) & (table.duration_ns >= OP_NS))
+        on_device = np.zeros(len(self.trace.ops) + 1, np.bool_)
+        on_device[kernels.op] = True  # op -1 finds the last
+        rows = rows[~on_device[table.op[rows]]]
+        if not len(rows):
+            return chosen
+        before = np.concatenate([[0], np.cumsum(_of(table.kind, _CALLS))])
         for thread in np.unique(table.thread[rows]).tolist():
             own = rows[table.thread[rows] == thread]
             first, last = self._bounds[thread], self._bounds[thread + 1]

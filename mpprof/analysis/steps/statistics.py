@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.arrays.quantiles import median, quantile
 from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
@@ -194,7 +194,7 @@ def bimodal(time_ns: Float64) -> Bimodal | None:
     if n < 20:
         return None
     ordered = np.sort(time_ns)
-    log = np.log(np.clip(ordered, *np.quantile(ordered, [0.02, 0.98])))
+    log = np.log(np.clip(ordered, quantile(ordered, 0.02), quantile(ordered, 0.98)))
     total = float(np.var(log)) * n
     if total <= 0.0:
         return None
@@ -223,7 +223,7 @@ def summarise(steps: StepTable | None, facts: RunFacts | None) -> StepSummary | 
         steady=_stands_for(steps, rows, facts),
         first_steady=_first_steady(steps),
         median_ns=median(time) if len(time) else None,
-        p95_ns=float(np.quantile(time, 0.95)) if len(time) else None,
+        p95_ns=quantile(time, 0.95) if len(time) else None,
         interval_ns=median_interval(time),
         skipped=skipped,
         skipped_ratio=ratio,
@@ -248,7 +248,7 @@ def _of_worker(worker: int, steps: StepTable) -> WorkerSummary:
         worker,
         int(steps.covers.sum()),
         median(time) if known else None,
-        float(np.quantile(time, 0.95)) if known else None,
+        quantile(time, 0.95) if known else None,
     )
 
 

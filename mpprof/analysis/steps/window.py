@@ -15,6 +15,7 @@ from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, calls, steps_per_call
 from mpprof.analysis.steps.clocks import ClockShift, clock_shift
 from mpprof.model.frozen import frozen
+from mpprof.model.grouping import distinct
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
@@ -147,13 +148,13 @@ def _steps_of(trace: Trace, device: int, periods: Periods, line: Int64 | None, r
     if periods.source == RANGE:
         return len(periods)
     if line is not None and run is not None and run.steps is not None:
-        return max(1, int(run.steps.covers[np.unique(line)].sum()))
+        return max(1, int(run.steps.covers[distinct(line)].sum()))
     fit = run.last_fit if run is not None else None
     if fit is not None and fit.steps_per_execution:
-        each = np.unique(periods.number) if (periods.number >= 0).all() else periods.number
+        each = distinct(periods.number) if (periods.number >= 0).all() else periods.number
         return len(each) * fit.steps_per_execution
     found = calls(trace, device) if periods.source in FUNCTIONS else None
     if found is None:
         return len(periods)
-    at_work = len(np.unique(trace.kernels.device[trace.kernels.duration_ns > 0])) if len(trace.kernels) else 1
+    at_work = len(distinct(trace.kernels.device[trace.kernels.duration_ns > 0])) if len(trace.kernels) else 1
     return len(periods) * steps_per_call(trace, found, at_work)

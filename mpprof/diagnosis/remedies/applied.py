@@ -31,6 +31,7 @@ _DONE = frozenset(
 _PIPELINE = frozenset((its.prefetches, its.caches, its.maps_in_parallel))
 _SETTINGS = {
     "MP302": ("steps per execution",),
+    "MP311": ("steps per execution",),
     "MP304": ("optimizer",),
     "MP307": ("deterministic ops",),
     "MP308": ("eager",),

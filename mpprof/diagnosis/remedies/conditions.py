@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpprof.analysis.layers import kinds
+from mpprof.analysis.steps.calls import FUNCTIONS, calls, fetches_per_call
 from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.remedies import frameworks
 from mpprof.model.trace import HostKind
 
 if TYPE_CHECKING:
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 Condition = Callable[["Signals"], bool]
 
 AMPERE, VOLTA = (8, 0), (7, 0)
+_OF_TRAINING = (
+    "ackward", "gradient", "transpose(jvp", "ptimizer", "ResourceApply", "dgrad", "wgrad", "bprop", "train",
+    "Train", "Adam", "SGD", "multi_tensor_apply",
+)  # fmt: skip
+"""What a trace of a training holds at least one of, in the names of its kernels, ops, ranges or calls."""
+_OF_TORCH = ("aten::", "at::native::")
+"""A trace with the names of torch's functions or kernels would name those of its autograd and optimizers."""
 MANY_PROGRAMS = 8
 """A training step and the handling of its batch are a few compiled functions; eager JAX compiles one for each
 kind of op (our judgement)."""
@@ -38,6 +47,16 @@ def in_16_bits(signals: Signals) -> bool:
 def of_a_cpu_alone(signals: Signals) -> bool:
     """Tell whether all that is known of ran on a CPU."""
     return signals.on_cpu or signals.host_only
+
+
+def only_infers(signals: Signals) -> bool:
+    """Tell whether the trace shows products by torch, and nothing of a backward pass or an optimizer."""
+    if signals.case.run.facts is not None or not signals.named(*_OF_TORCH):
+        return False
+    if not any(cell.category == "matmul" for cell in signals.cells):
+        return False
+    of_training = any(cell.category == "optimizer" or cell.phase == "backward" for cell in signals.cells)
+    return not of_training and not signals.named(*_OF_TRAINING)
 
 
 def in_float16(signals: Signals) -> bool:
@@ -83,6 +102,43 @@ def has_cudnn_8(signals: Signals) -> bool:
 
 # ---- how the step is run
 
+_OF_XLA = ("XlaLaunch", "XlaCompile", "XlaRun", "XlaLocalLaunch", "XlaModule", "xla::", "raced-xla")
+"""What TensorFlow's trace of a function that XLA compiled has in its events: the ops that run it
+(tensorflow/compiler/jit/kernels/xla_ops.cc), or the kind of the call ("notTraced-xla", where others are
+"notTraced-nonXla")."""
+
+
+def calls_a_function(signals: Signals) -> bool:
+    """Tell whether the trace shows that each step is a call of a compiled `tf.function`."""
+    trace = signals.case.trace
+    if trace is None or signals.case.account is None or signals.framework not in frameworks.ON_TENSORFLOW:
+        return False
+    found = calls(trace)
+    return found is not None and found.family in FUNCTIONS
+
+
+def steps_per_call(signals: Signals) -> float | None:
+    """Return how many steps a call runs, by the batches that it fetches; None where no fetch is seen."""
+    trace, account = signals.case.trace, signals.case.account
+    if trace is None or account is None or not account.steps or not calls_a_function(signals):
+        return None
+    found = calls(trace)
+    if found is None or not fetches_per_call(trace, found):
+        return None
+    return account.main.steps / len(account.steps)
+
+
+def compiled_by_xla(signals: Signals) -> bool | None:
+    """Tell whether XLA compiles the step of a `tf.function`: no where the kernels are those of TensorFlow's
+    own ops and no event is XLA's; None where the trace does not tell."""
+    trace = signals.case.trace
+    if trace is None or not calls_a_function(signals):
+        return None
+    if any(op.hlo is not None for op in trace.ops) or signals.named(*_OF_XLA):
+        return True
+    of_ops = known(signals.gpu_account) is not None and bool((trace.kernels.op >= 0).any())
+    return False if of_ops else None
+
 
 def compiled(signals: Signals) -> bool:
     """Tell whether a compiler fuses the step's kernels: by the record, else by what ran."""
@@ -106,6 +162,16 @@ def replays_graphs(signals: Signals) -> bool:
     """Tell whether kernels ran in CUDA graphs or command buffers."""
     trace = signals.case.trace
     return trace is not None and bool((trace.kernels.graph >= 0).any())
+
+
+def launches_one_by_one(signals: Signals) -> bool:
+    """Tell whether the trace shows launches of kernels, and neither graphs of them nor XLA's programs."""
+    trace = signals.case.trace
+    return (
+        has_host_events(signals)
+        and trace is not None
+        and not (replays_graphs(signals) or any(op.hlo is not None for op in trace.ops))
+    )
 
 
 def several_steps_a_call(signals: Signals) -> bool:

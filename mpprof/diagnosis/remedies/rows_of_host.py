@@ -156,6 +156,16 @@ LAUNCHES = (
         "TF_GPU_THREAD_MODE=gpu_private python train.py", loop=True,
     ),
     Row(
+        "MP311", KERAS - ON_TORCH, "steps_per_execution=16: one wait for the device in 16 steps",
+        "model.compile(optimizer=model.optimizer, loss=model.loss, steps_per_execution=16)",
+        unless=(its.several_steps_a_call,), loop=True,
+    ),
+    Row(
+        "MP311", ANY - KERAS, "no wait for the device in each step: read the loss every hundred steps, not every one",
+        loop=True,
+    ),
+    Row("MP311", ANY, "a larger batch"),
+    Row(
         "MP303", ANY, "try twice the batch (and its learning rate), and compare examples per second",
         "mpprof compare {run} RUN_WITH_TWICE_THE_BATCH",
     ),

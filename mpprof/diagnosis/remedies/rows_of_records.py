@@ -276,17 +276,27 @@ RECORDS = (
     ),
     Row(
         "record without graphs", ON_TENSORFLOW | ON_JAX, f"record once with {_NO_BUFFERS}",
-        f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys,),
+        f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys, its.launches_one_by_one),
     ),
     Row(
         "record other precision", ANY,
         "record the same training in mixed precision: mpprof report MIXED_RUN --baseline THIS_RUN",
-        "mpprof report MIXED_RUN --baseline {run}", when=(its.in_float32,),
+        "mpprof report MIXED_RUN --baseline {run}", when=(its.in_float32,), unless=(its.only_infers,),
+    ),
+    Row(
+        "record other precision", ANY,
+        "record the same inference in 16 bits: mpprof report RUN_IN_16_BITS --baseline THIS_RUN",
+        "mpprof report RUN_IN_16_BITS --baseline {run}", when=(its.in_float32, its.only_infers),
+    ),
+    Row(
+        "record other precision", ANY,
+        "name another run of the same inference: mpprof report RUN --baseline OTHER_RUN",
+        "mpprof report {run} --baseline OTHER_RUN", when=(its.in_16_bits, its.only_infers),
     ),
     Row(
         "record other precision", ANY,
         "record the same training in float32 and name it: mpprof report RUN --baseline FLOAT32_RUN",
-        "mpprof report {run} --baseline FLOAT32_RUN", when=(its.in_16_bits,),
+        "mpprof report {run} --baseline FLOAT32_RUN", when=(its.in_16_bits,), unless=(its.only_infers,),
     ),
     Row(
         "record other precision", KERAS,

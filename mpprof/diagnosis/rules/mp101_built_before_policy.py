@@ -41,6 +41,7 @@ from mpprof.diagnosis.cells import is_loss
 from mpprof.diagnosis.outcomes import (
     NO_MATRIX_UNITS,
     OVERALL,
+    Absent,
     Clear,
     Found,
     NotApplicable,
@@ -63,7 +64,10 @@ _CASTS_OF_A_NORM = 4  # up and down, forward and backward
 
 
 def judge(signals: Signals) -> Outcome:
-    policy = need(signals.global_policy)
+    asked = signals.global_policy
+    if isinstance(asked, Absent) and not asked.moot and signals.computes.kind == "16-bit":
+        return Clear("matrix work ran in 16 bits")
+    policy = need(asked)
     if not policy.startswith("mixed_"):
         return NotApplicable(f"mixed precision was not asked for: the policy is {policy}")
     facts = need(signals.layers)

@@ -45,7 +45,9 @@ ON_RECORDS = True
 
 
 def judge(signals: Signals) -> Outcome:
-    half = [f.name for f in need(signals.layers) if f.compute_dtype == "float16" and f.parameters != 0]
+    half = [
+        f.name for f in need(signals.layers_in_16_bits) if f.compute_dtype == "float16" and f.parameters != 0
+    ]
     if not half:
         return NotApplicable("no layer with parameters computes in float16")
     optimizer = need(signals.optimizer)

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
@@ -125,5 +126,5 @@ def _fallen(table: StepTable) -> float | None:
     if len(losses) < 2 * _PART:
         return None
     part = max(1, len(losses) // _PART)
-    first, last = float(np.median(losses[:part])), float(np.median(losses[-part:]))
+    first, last = median(losses[:part]), median(losses[-part:])
     return (first - last) / abs(first) if first else 0.0

@@ -120,7 +120,7 @@ def _is_one(layer: LayerFacts) -> bool:
 
 
 def judge(signals: Signals) -> Outcome:
-    facts = need(signals.layers)
+    facts = need(signals.layers_in_16_bits)
     half = [f for f in facts if f.compute_dtype in HALF_DTYPES and f.parameters != 0]
     if not half:
         return NotApplicable("no layer computes in 16 bits, so that none stands apart")

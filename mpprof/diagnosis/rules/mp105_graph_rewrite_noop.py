@@ -46,6 +46,7 @@ from mpprof.diagnosis.outcomes import (
     known,
     need,
 )
+from mpprof.diagnosis.remedies.frameworks import ON_TENSORFLOW
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.finding import Evidence
 
@@ -56,6 +57,11 @@ BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
+    if signals.case.run.facts is None:
+        if signals.framework not in (*ON_TENSORFLOW, "unknown"):
+            return NotApplicable("the graph rewrite is TensorFlow's")
+        if signals.computes.kind == "16-bit":
+            return Clear("matrix work ran in 16 bits")
     facts = need(signals.facts)
     asked, result = facts.graph_rewrite, facts.graph_rewrite_result
     if asked is None:

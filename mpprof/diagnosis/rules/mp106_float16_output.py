@@ -49,7 +49,7 @@ ON_RECORDS = True
 
 
 def judge(signals: Signals) -> Outcome:
-    last, model = need(signals.layers)[-1], need(signals.facts).model
+    last, model = need(signals.layers_in_16_bits)[-1], need(signals.facts).model
     outputs = {each.layer: each.dtype for each in model.outputs} if model else {}
     if not outputs and last.output_dtype is None:
         return Unable(

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import activation_casts, gives_float32
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP107", "autocast-inputs", "Layers are fed tensors of another type"
@@ -43,9 +43,9 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.25)
 
 
 def judge(signals: Signals) -> Outcome:
-    facts = need(signals.layers)
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
+    facts = need(signals.layers_in_16_bits)
     need(signals.gpu_activity)
     behind = {layer.name for layer, before in zip(facts[1:], facts, strict=False) if gives_float32(before)}
     rows = tuple(row for row in activation_casts(signals) if signals.cells[row].layer not in behind)

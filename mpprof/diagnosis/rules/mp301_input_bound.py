@@ -31,8 +31,7 @@ Sources
 
 from __future__ import annotations
 
-import numpy as np
-
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
@@ -79,7 +78,7 @@ def _from_records(signals: Signals) -> Outcome:
         measured &= table.step >= summary.first_steady
     if not measured.any():
         return Unable(f"the wait for input was not measured by itself: {reason}")
-    wait_ns = float(np.median(table.input_wait_ns[measured] / table.covers[measured]))
+    wait_ns = median(table.input_wait_ns[measured] / table.covers[measured])
     share = wait_ns / summary.median_ns
     if share < SCALE.warning_ratio:
         return Clear(f"waiting for input takes {format_ratio(share)} of the step")

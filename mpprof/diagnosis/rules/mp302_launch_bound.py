@@ -1,4 +1,4 @@
-"""The kernels are so short that the host cannot launch them fast enough.
+"""The host launches kernels no faster than the device runs them.
 
 What it means
     Each kernel costs the host several microseconds to launch. When kernels are as short as that, the GPU is
@@ -10,8 +10,9 @@ How we know
     it (`idle_launch`). It is judged gap by gap: a driver call that does not return (0.4 ms and more), an op
     that runs on the CPU, or more than 1 ms without any event is not launching. The median duration of a
     kernel tells whether kernels are short (below 20 µs: high confidence) or the host slow for another reason
-    (medium). Where CUDA graphs or command buffers hide the launches, or the trace has no host events,
-    nothing is claimed.
+    (medium). Where the host gets further ahead in the step than the device idled, launches are not too slow,
+    and MP311 (empty queue) has that time. Where CUDA graphs or command buffers hide the launches, or the
+    trace has no host events, nothing is claimed.
 
 What it costs
     That idle time, less what the profiler itself added to the step (its work for every launch falls there),
@@ -40,66 +41,65 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launches
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.remedies.conditions import launches_one_by_one
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import KernelCalls
 from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 
-CODE, SLUG, TITLE = "MP302", "launch-bound", "Kernels are shorter than their launch"
+CODE, SLUG, TITLE = "MP302", "launch-bound", "The device waits for launches"
 ABOUT = "waits for launches"
 SPECIFICITY = GENERAL
 BOUND = "host"
 
-SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)
-"""XProf calls 3 % of launch time moderate and 15 % high. Ours is the idle time that launches leave, of which
-a healthy unfused step on a fast card has 3 to 12 %: a mention, and a warning from XProf's "high"."""
+_HIDES = " (graphs of launches, command buffers, or no host events)"
 SHORT_KERNEL_NS = 20_000.0
 """The lower end of the launch latencies that TensorFlow's guide names (20 to 40 µs)."""
-NOTABLE_RATIO = 0.01
-"""What profiling added is named from a hundredth of the step on."""
 
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU, so that no kernels are launched")
+        return NO_GPU
     account = need(signals.gpu_activity)
     claims = launches.claims(signals)
     share = signals.cost_ratio(claims)
     hidden = need(signals.unattributed_idle_ratio)
-    if share < SCALE.info_ratio:
-        if share + hidden >= SCALE.warning_ratio and hidden > share:
+    if share < launches.SCALE.info_ratio:
+        if share + hidden >= launches.SCALE.warning_ratio and hidden > share:
+            hides = "" if launches_one_by_one(signals) else _HIDES
             return Unable(
                 f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show "
-                "what for (graphs of launches, command buffers, or no host events)"
-                f"{signals.hint('record without graphs')}{signals.hint('record host events')}"
+                f"what for{hides}{signals.hint('record without graphs')}{signals.hint('record host events')}"
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
+    if launches.host_gets_ahead(signals):
+        return Clear("the host gets further ahead than the device idles (MP311)")
     calls = known(signals.kernel_calls)
-    short = calls is not None and calls.median_ns < SHORT_KERNEL_NS
+    short = calls is not None and _short(calls)
     summary = "the device idles {cost} {each} ({share}) waiting for launches"
     if calls is not None:
         many = format_count(round(calls.per_step))
         summary += f", {many} kernels {{each}}, {format_ns(calls.median_ns)} in the median"
-    added = launches.added_ns(signals)
-    left_out = f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
-    if added < NOTABLE_RATIO * signals.whole_ns:
-        left_out = " (with what profiling added)" if launches.with_the_profilers(signals) else ""
     return Found(
         summary=summary,
         evidence=(
             evidence.ratio(
-                f"{{span}} idle for launches{left_out}",
+                f"{{span}} idle for launches{launches.left_out(signals)}",
                 share,
-                SCALE.crossed(share),
+                launches.SCALE.crossed(share),
             ),
             *_counted(calls),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
         confidence="high" if short else "medium",
-        scale=SCALE,
+        scale=launches.SCALE,
         claims=claims,
     )
+
+
+def _short(calls: KernelCalls) -> bool:
+    return calls.median_ns < SHORT_KERNEL_NS
 
 
 def _counted(calls: KernelCalls | None) -> tuple[Evidence, ...]:
@@ -107,7 +107,7 @@ def _counted(calls: KernelCalls | None) -> tuple[Evidence, ...]:
     if calls is None:
         return ()
     kernels = (
-        evidence.ns("median kernel", calls.median_ns, SHORT_KERNEL_NS),
+        evidence.ns("median kernel", calls.median_ns, SHORT_KERNEL_NS if _short(calls) else None),
         evidence.count("kernels {per}", calls.per_step),
     )
     if not calls.copies_per_step:

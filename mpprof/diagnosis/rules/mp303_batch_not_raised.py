@@ -27,7 +27,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Absent, Clear, Found, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
@@ -42,7 +42,9 @@ FREE_RATIO = 0.5
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
+    if signals.before_the_model_ran:
+        return Unable("the window holds no whole step, and the peak is its own: activations may be missing")
     held = signals.memory_in_use
     if isinstance(held, Absent):
         return Unable(f"{held.reason}{signals.hint('record run')}")

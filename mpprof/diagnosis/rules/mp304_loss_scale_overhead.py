@@ -33,7 +33,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence, launches
-from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.skips import without_loss_scale
 from mpprof.model.quantities import format_ratio
@@ -55,7 +55,7 @@ MOST = 0.5
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.category == "loss_scale")
     claims = attainable.whole(rows) + _waits_for_launches(signals) + _waits_for_the_flag(signals)

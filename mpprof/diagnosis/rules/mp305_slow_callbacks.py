@@ -27,8 +27,7 @@ Sources
 
 from __future__ import annotations
 
-import numpy as np
-
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
@@ -55,7 +54,7 @@ def judge(signals: Signals) -> Outcome:
     gaps = (table.gap_ns >= 0) & steady & ~table.profiled
     if not gaps.any():
         return Unable(f"the gaps between steps were not recorded{signals.hint('record run')}")
-    gap_ns = float(np.median(table.gap_ns[gaps] / table.covers[gaps]))
+    gap_ns = median(table.gap_ns[gaps] / table.covers[gaps])
     ratio = gap_ns / summary.median_ns
     if SCALE.severity(ratio) is None:
         return Clear(f"the gap between steps is {format_ratio(ratio)} of the step")

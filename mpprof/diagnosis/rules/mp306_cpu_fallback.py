@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.steps import boundaries
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import CONFIGURED, NO_GPU, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
@@ -60,7 +60,7 @@ _PLUMBING = re.compile(
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU: every op runs on the CPU")
+        return NO_GPU
     account, trace = need(signals.gpu_account), signals.case.trace
     if trace is None:
         return Unable("there is no trace of this run")

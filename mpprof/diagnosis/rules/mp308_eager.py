@@ -5,7 +5,8 @@ What it means
     Python.
 
 How we know
-    `run_eagerly` of the compiled model, as recorded.
+    `run_eagerly` of the compiled model, as recorded; without a record the trace, where each step is one
+    call of a compiled function.
 
 What it costs
     With a trace: the device's idle time in launch code. Without one it is not known.
@@ -25,7 +26,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.remedies import conditions
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP308", "eager", "Training runs eagerly"
@@ -35,6 +37,9 @@ BOUND = "host"
 
 
 def judge(signals: Signals) -> Outcome:
+    fit = known(signals.fit)
+    if (fit is None or fit.run_eagerly is None) and conditions.calls_a_function(signals):
+        return Clear("each step is one call of a compiled function")
     eagerly = need(signals.fit).run_eagerly
     if eagerly is None:
         return Unable(f"whether the model runs eagerly was not recorded{signals.hint('record model')}")

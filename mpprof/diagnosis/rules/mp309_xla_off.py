@@ -7,7 +7,8 @@ What it means
 
 How we know
     `jit_compile` is recorded as off, and so is a reason: a layer whose `supports_jit` is False, a strategy,
-    or determinism. Off without such a reason was somebody's choice and is not found.
+    or determinism. Off without such a reason was somebody's choice, and is worth a mention in a 16-bit run
+    where XLA would have much to fuse. Without a record the trace tells whether XLA compiles the step.
 
 What it costs
     What fusion would save of norms, casts and elementwise work: one run cannot tell.
@@ -32,7 +33,19 @@ from collections.abc import Iterator
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.cudnn import against_cudnn
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    NO_GPU,
+    NOT_IN_16_BITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
+from mpprof.diagnosis.remedies import conditions
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Class
@@ -41,7 +54,7 @@ from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
-ABOUT = "XLA switched off"
+ABOUT = "work that XLA would fuse"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -53,6 +66,10 @@ WARNING_RATIO = 0.30
 def judge(signals: Signals) -> Outcome:
     if known(signals.backend) not in (None, "tensorflow"):
         return NotApplicable("the backend compiles by itself")
+    if known(signals.fit) is None and signals.on_cpu:
+        return NO_GPU  # what fusion gains on a CPU says nothing about a GPU
+    if known(signals.fit) is None and (compiled := conditions.compiled_by_xla(signals)) is not None:
+        return Clear("XLA compiles the step") if compiled else _by_choice(signals, _fusible(signals))
     fit, facts = need(signals.fit), need(signals.facts)
     if fit.jit_compile is None:
         return Unable(f"whether XLA compiles the model was not recorded{signals.hint('record model')}")
@@ -64,7 +81,7 @@ def judge(signals: Signals) -> Outcome:
     if facts.deterministic_ops:
         obstacles.append("deterministic ops")
     # On a CPU fusion says nothing about what a GPU would gain.
-    share = None if signals.on_cpu else known(signals.share(*FUSIBLE))
+    share = None if signals.on_cpu else _fusible(signals)
     if not obstacles:
         return _by_choice(signals, share)
     return Found(
@@ -85,10 +102,23 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
+def _fusible(signals: Signals) -> float | None:
+    """The share of the step in work that XLA would fuse; None without an account. Pooling is none: its
+    windows overlap, and XLA gives them a kernel of their own, too."""
+    if known(signals.activity) is None:
+        return None
+    rows = signals.select(lambda cell: cell.category in FUSIBLE and cell.family != "pool")
+    return signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else None
+
+
 def _by_choice(signals: Signals, share: float | None) -> Outcome:
     """Nothing stands in its way: worth a mention where XLA would have something to fuse."""
-    if signals.half is None or share is None or share < WARNING_RATIO:
-        return Clear("XLA is off, and nothing that was recorded stands in its way")
+    if share is None or share < WARNING_RATIO:
+        return Clear("XLA is off, and little was found that it would fuse")
+    if signals.wide:
+        return NOT_IN_16_BITS
+    if signals.half is None:
+        return Unable(signals.computes.reason)
     return Found(
         summary=f"XLA is off, with {format_ratio(share)} of the step in work that it would fuse",
         evidence=(evidence.ratio("norms, casts and elementwise work", share, WARNING_RATIO),),

@@ -40,7 +40,7 @@ import re
 from collections.abc import Sequence
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_bytes, format_bytes_per_s, format_ratio
@@ -64,7 +64,7 @@ PAGEABLE_BYTES_PER_S = 4e9
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     rows = signals.select(lambda cell: cell.category == "copy")
     claims = attainable.whole(rows)

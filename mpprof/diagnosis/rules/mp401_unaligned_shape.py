@@ -40,6 +40,7 @@ from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
 from mpprof.diagnosis.outcomes import (
     NAMED,
+    NO_GPU,
     NO_MATRIX_UNITS,
     NOT_IN_16_BITS,
     Clear,
@@ -83,7 +84,7 @@ FEWEST_CLASSES = 8
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU: the rule of eight is the Tensor Cores'")
+        return NO_GPU
     if known(signals.accelerator) == "tpu":
         return _on_a_tpu(signals)
     need(signals.gpu_activity)

@@ -34,6 +34,7 @@ from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import off_or_narrow
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
+    NO_GPU,
     NO_MATRIX_UNITS,
     Clear,
     Found,
@@ -60,7 +61,9 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 
 def judge(signals: Signals) -> Outcome:
-    facts = need(signals.layers)
+    if signals.on_cpu:
+        return NO_GPU
+    facts = need(signals.layers_in_16_bits)
     mixed = any(f.compute_dtype in HALF_DTYPES and f.parameters != 0 for f in facts)
     judged = [f for f in facts if f.compute_dtype in HALF_DTYPES or (mixed and not signals.cells)]
     sizes = {f.name: shapes.width(f) or 0 for f in judged}
@@ -68,8 +71,6 @@ def judge(signals: Signals) -> Outcome:
     odd = {name: size for name, size in large.items() if size % shapes.ALIGNMENT}
     if not odd:
         return Clear("no layer has a large output that is not a multiple of 8")
-    if signals.on_cpu:
-        return Unable("the run used no GPU: the rule of eight is the Tensor Cores'")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     words = evidence.listed([f"{name} ({size})" for name, size in odd.items()])

@@ -34,6 +34,7 @@ from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import off_or_narrow
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
+    NO_GPU,
     NO_MATRIX_UNITS,
     Clear,
     Found,
@@ -58,11 +59,11 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)
 
 
 def judge(signals: Signals) -> Outcome:
-    first = next((f for f in need(signals.layers) if layers.is_convolution(f)), None)
+    if signals.on_cpu:
+        return NO_GPU
+    first = next((f for f in need(signals.layers_in_16_bits) if layers.is_convolution(f)), None)
     if first is None or first.compute_dtype not in HALF_DTYPES:
         return NotApplicable("the model has no 16-bit convolution")
-    if signals.on_cpu:
-        return Unable("the run used no GPU")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     need(signals.gpu_activity)

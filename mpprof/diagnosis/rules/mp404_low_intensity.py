@@ -28,6 +28,7 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
+    NO_GPU,
     NO_MATRIX_UNITS,
     NOT_IN_16_BITS,
     Clear,
@@ -51,7 +52,7 @@ NOTABLE_RATIO = 0.20
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     account, peaks = need(signals.gpu_activity), need(signals.peaks)
     rate, bandwidth = peaks.flops_per_s.get(signals.half or "fp16"), peaks.bandwidth_bytes_per_s
     if not peaks.has_matrix_units:

@@ -33,7 +33,7 @@ import re
 from collections.abc import Sequence
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
@@ -55,7 +55,7 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.08, error_ratio=0.25)
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     rows = signals.select(lambda cell: cell.category == "layout" and not _concatenates(cell))
     ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0

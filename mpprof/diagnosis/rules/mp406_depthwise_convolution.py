@@ -36,6 +36,7 @@ from mpprof.analysis.layers import kinds
 from mpprof.diagnosis import evidence, shapes
 from mpprof.diagnosis.outcomes import (
     NAMED,
+    NO_GPU,
     NOT_IN_16_BITS,
     Claim,
     Clear,
@@ -73,7 +74,7 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     account = need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.family == "depthwise")
     mine = signals.time(rows)

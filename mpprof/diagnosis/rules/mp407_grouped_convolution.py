@@ -31,6 +31,7 @@ from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
+    NO_GPU,
     NO_MATRIX_UNITS,
     Clear,
     Found,
@@ -54,15 +55,15 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 
 
 def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
     names = frozenset(
         f.name
-        for f in need(signals.layers)
+        for f in need(signals.layers_in_16_bits)
         if layers.is_convolution(f) and _groups(f.config.get("groups")) > 1 and f.compute_dtype in HALF_DTYPES
     )
     if not names:
         return NotApplicable("no 16-bit convolution has groups")
-    if signals.on_cpu:
-        return Unable("the run used no GPU")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     need(signals.gpu_activity)

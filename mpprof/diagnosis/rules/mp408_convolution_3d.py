@@ -28,6 +28,7 @@ from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import off_or_narrow
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
+    NO_GPU,
     NO_MATRIX_UNITS,
     Clear,
     Found,
@@ -48,15 +49,15 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 
 def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
     names = {
         f.name
-        for f in need(signals.layers)
+        for f in need(signals.layers_in_16_bits)
         if f.kind in ("Conv3D", "Conv3DTranspose") and f.compute_dtype in HALF_DTYPES
     }
     if not names:
         return NotApplicable("the model has no 16-bit 3-D convolution")
-    if signals.on_cpu:
-        return Unable("the run used no GPU")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     need(signals.gpu_activity)

@@ -30,6 +30,7 @@ from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
 from mpprof.diagnosis.outcomes import (
     GENERAL,
+    NO_GPU,
     NO_MATRIX_UNITS,
     NOT_IN_16_BITS,
     Clear,
@@ -55,7 +56,7 @@ SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS

@@ -35,7 +35,7 @@ from dataclasses import replace
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.cudnn import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import CONFIGURED, NO_GPU, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
@@ -49,13 +49,13 @@ BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
     recurrent = [f for f in need(signals.layers) if f.kind in RECURRENT]
     if not recurrent:
         return NotApplicable("the model has no LSTM or GRU")
     if known(signals.backend) not in BACKENDS:
         return NotApplicable("Keras uses cuDNN's recurrent kernel on TensorFlow and torch only")
-    if signals.on_cpu:
-        return Unable("the run used no GPU")
     facts = need(signals.facts)
     reasons = {
         layer.name: [*against_cudnn(layer).values(), *against_cudnn_on_torch(layer, facts)]

@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -41,13 +41,13 @@ _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "Addit
 
 
 def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
     names = {f.name for f in need(signals.layers) if f.class_name in _ATTENTION or f.kind in _ATTENTION}
     if not names:
         return NotApplicable("the model has no attention layer")
     if known(signals.backend) not in (None, "tensorflow"):
         return NotApplicable("other backends have fused attention")
-    if signals.on_cpu:
-        return Unable("the run used no GPU")
     need(signals.gpu_activity)
     mine = signals.select(lambda cell: _within(cell.layer, names))
     if not mine:

@@ -36,14 +36,13 @@ from dataclasses import replace
 from mpprof.analysis.kernels import eligibility
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
-    NOT_IN_16_BITS,
+    NO_GPU,
     REMAINDER,
     Clear,
     Found,
     NotApplicable,
     Outcome,
     Scale,
-    Unable,
     known,
     need,
 )
@@ -78,10 +77,10 @@ class _Reason:
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     if not signals.computes.narrow:
-        return NOT_IN_16_BITS
+        return signals.not_narrow
     if signals.half == "bf16" and not eligibility.multiplies("bf16", known(signals.capability)):
         return NotApplicable("this card has no units for bfloat16 (MP804)")
     rows = _left(signals)

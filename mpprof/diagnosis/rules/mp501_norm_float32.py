@@ -33,7 +33,7 @@ from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
     NAMED,
-    NOT_IN_16_BITS,
+    NO_GPU,
     Clear,
     Found,
     NotApplicable,
@@ -61,10 +61,10 @@ UNDER_XLA = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     if signals.half is None:
-        return NOT_IN_16_BITS
+        return signals.not_narrow
     facts = known(signals.layers)
     recorded = {f.name for f in facts or () if layers.is_norm(f)}
     names = recorded | {cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer}

@@ -25,7 +25,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -40,7 +40,7 @@ INFO_RATIO = 0.30
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     need(signals.gpu_activity)
     ratio = need(signals.share("elementwise"))
     if ratio < INFO_RATIO:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -45,7 +45,7 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50, normal=True
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     account = need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.category == "optimizer")
     total = signals.time(rows)

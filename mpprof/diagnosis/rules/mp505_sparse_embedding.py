@@ -30,7 +30,7 @@ from __future__ import annotations
 from math import prod
 
 from mpprof.diagnosis import attainable, evidence, shapes
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.run import LayerFacts
@@ -47,11 +47,11 @@ LARGE = 1_000_000
 
 
 def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
     tables = {f.name: size for f in need(signals.layers) if (size := _values(f)) >= LARGE}
     if not tables:
         return NotApplicable("the model has no large embedding table")
-    if signals.on_cpu:
-        return Unable("the run used no GPU")
     need(signals.gpu_account)
     sizes = set(tables.values())
     scattered = signals.select(

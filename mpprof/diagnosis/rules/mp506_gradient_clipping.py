@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Cell
@@ -46,11 +46,11 @@ _SCOPES = ("global_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value"
 
 
 def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
     optimizer = known(signals.optimizer)
     if optimizer is not None and optimizer.clipping == {}:
         return NotApplicable("the optimizer clips nothing")
-    if signals.on_cpu:
-        return Unable("the run used no GPU")
     need(signals.gpu_activity)
     rows = signals.select(_clips)
     claims = attainable.whole(rows)

@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes
 
@@ -45,7 +46,7 @@ NEEDED_RATIO = 0.60
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     samples, peak = signals.case.run.hardware, need(signals.summary).peak_memory_bytes
     used = samples.memory_used_bytes[np.isfinite(samples.memory_used_bytes)] if samples is not None else None
     total = need(signals.device).memory_bytes
@@ -54,7 +55,7 @@ def judge(signals: Signals) -> Outcome:
             "the driver's figure, the allocator's peak or the device's memory is missing"
             f"{signals.hint('record run')}"
         )
-    taken = float(np.median(used))
+    taken = median(used)
     if taken < TAKEN_RATIO * total or peak > NEEDED_RATIO * taken:
         return Clear("the driver's figure follows what training needs")
     return Found(

@@ -27,7 +27,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_NVIDIA, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
@@ -40,7 +40,7 @@ FIRST_WITH_TENSOR_CORES = (7, 0)
 
 def judge(signals: Signals) -> Outcome:
     if known(signals.accelerator) in ("cpu", "tpu"):
-        return Unable("the run used no GPU")
+        return NO_GPU
     device = need(signals.device)
     if device.vendor not in ("nvidia", "unknown"):
         return NOT_NVIDIA

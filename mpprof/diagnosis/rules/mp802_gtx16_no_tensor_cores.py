@@ -33,6 +33,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
+    NO_GPU,
     NOT_NVIDIA,
     Clear,
     Found,
@@ -56,7 +57,7 @@ _LIKELY = re.compile(r"\b(?:MX\s?(?:450|550)|T(?:400|500|550|600|1000|1200|2000)
 
 def judge(signals: Signals) -> Outcome:
     if known(signals.accelerator) in ("cpu", "tpu"):
-        return Unable("the run used no GPU")
+        return NO_GPU
     device = need(signals.device)
     if device.vendor not in ("nvidia", "unknown"):
         return NOT_NVIDIA

@@ -31,6 +31,7 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
+    NO_GPU,
     NOT_IN_16_BITS,
     NOT_NVIDIA,
     Clear,
@@ -54,10 +55,10 @@ NOTABLE_RATIO = 0.10
 
 
 def judge(signals: Signals) -> Outcome:
+    if known(signals.accelerator) in ("cpu", "tpu"):
+        return NO_GPU
     if need(signals.compute_dtype) not in HALF_DTYPES:
         return NOT_IN_16_BITS
-    if known(signals.accelerator) in ("cpu", "tpu"):
-        return NOT_NVIDIA
     if need(signals.device).vendor not in ("nvidia", "unknown"):
         return NOT_NVIDIA
     if need(signals.capability) < FIRST_WITH_TF32:

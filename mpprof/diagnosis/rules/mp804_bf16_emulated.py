@@ -26,16 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    GENERAL,
-    NOT_NVIDIA,
-    Clear,
-    Found,
-    Outcome,
-    Unable,
-    known,
-    need,
-)
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
@@ -47,10 +38,10 @@ FIRST_WITH_BF16 = (8, 0)
 
 
 def judge(signals: Signals) -> Outcome:
+    if known(signals.accelerator) in ("cpu", "tpu"):
+        return NO_GPU
     if need(signals.compute_dtype) != "bfloat16":
         return signals.not_in("bfloat16")
-    if known(signals.accelerator) in ("cpu", "tpu"):
-        return Unable("the run used no GPU")
     device = need(signals.device)
     if device.vendor not in ("nvidia", "unknown"):
         return NOT_NVIDIA

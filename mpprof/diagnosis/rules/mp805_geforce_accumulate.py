@@ -32,6 +32,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
+    NO_GPU,
     NOT_IN_16_BITS,
     Found,
     NotApplicable,
@@ -51,10 +52,10 @@ _NAME = re.compile(r"\bGeForce\s+RTX\s*[34]0\d\d\b", re.IGNORECASE)
 
 
 def judge(signals: Signals) -> Outcome:
+    if known(signals.accelerator) in ("cpu", "tpu"):
+        return NO_GPU
     if need(signals.compute_dtype) not in HALF_DTYPES:
         return NOT_IN_16_BITS
-    if known(signals.accelerator) in ("cpu", "tpu"):
-        return Unable("the run used no GPU")
     device = need(signals.device)
     names = [device.name] if device.name else [card.name for card in device_peaks.recognised(device)]
     halved = {bool(_NAME.search(name)) for name in names}

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
@@ -63,7 +64,7 @@ def judge(signals: Signals) -> Outcome:
             f"fewer than {FEWEST_STEPS} steady steps: drift cannot be told from noise; train longer"
         )
     quarter = len(times) // 4
-    early, late = float(np.median(times[:quarter])), float(np.median(times[-quarter:]))
+    early, late = median(times[:quarter]), median(times[-quarter:])
     drift = late / early - 1
     if drift < INFO_RATIO:
         return Clear(f"the last quarter's steps took {format_ratio(drift)} longer than the first's")
@@ -100,7 +101,7 @@ def _in_hardware(signals: Signals) -> tuple[str, Evidence] | None:
     quarter = len(clocks) // 4
     if not quarter:
         return None
-    fall = 1 - float(np.median(clocks[-quarter:])) / float(np.median(clocks[:quarter]))
+    fall = 1 - median(clocks[-quarter:]) / median(clocks[:quarter])
     if not fall >= CLOCK_FALL_RATIO:
         return None
     return f"the clock fell by {format_ratio(fall)}", evidence.ratio(

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
@@ -143,4 +144,4 @@ def _unsettled(table: StepTable, summary: StepSummary, window: list[int]) -> boo
     if not near.any():
         return True
     times = table.interval_ns[near] / table.covers[near]
-    return float(np.median(times)) > summary.median_ns * STILL_LONGER
+    return median(times) > summary.median_ns * STILL_LONGER

@@ -5,7 +5,8 @@ What it means
     divided by the steps that ran, and loss, scale and skips are seen at the end of each call only.
 
 How we know
-    The recorded setting, and the steps that each call covered.
+    The recorded setting, and the steps that each call covered; without records the batches that each call of
+    the training function fetches, by the trace.
 
 What it costs
     Nothing: it usually saves time. The step times shown are already divided.
@@ -26,24 +27,26 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.remedies import conditions
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP904", "steps-per-execution", "One callback covers several steps"
-ABOUT = "several steps per callback"
+ABOUT = "several steps per call"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
     table, fit = known(signals.table), known(signals.fit)
-    if table is None and fit is None:
+    traced = conditions.steps_per_call(signals) if table is None and fit is None else None
+    if table is None and fit is None and traced is None:
         need(signals.fit)
-    covered = int(table.covers.max()) if table is not None else 1
+    covered = int(table.covers.max()) if table is not None else round(traced or 1)
     several = max(covered, (fit.steps_per_execution or 1) if fit is not None else 1)
     if several <= 1:
-        return Clear("every step has its own callback")
+        return Clear("every step is a call of its own")
     return Found(
-        summary=f"each callback covers up to {several} steps; step times are divided by the steps that ran",
+        summary=f"each call covers up to {several} steps; step times are divided by the steps that ran",
         evidence=(evidence.count("steps per call", several, 1),),
         severity="info",
     )

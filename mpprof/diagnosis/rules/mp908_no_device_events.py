@@ -32,7 +32,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP908", "no-device-events", "The trace has no GPU events"
@@ -51,7 +51,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the trace has device events")
     accelerator = need(signals.accelerator)
     if accelerator == "cpu":
-        return Unable("the run used no accelerator")
+        return NO_GPU
     if trace.warnings:
         return Unable(f"the trace is damaged, so that its events may be what is missing: {trace.warnings[0]}")
     device = need(signals.device)

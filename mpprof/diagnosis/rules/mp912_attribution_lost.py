@@ -29,7 +29,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -44,7 +44,7 @@ INFO_RATIO, WARNING_RATIO = 0.02, 0.20
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
-        return Unable("the run used no GPU")
+        return NO_GPU
     trace = signals.case.trace
     if trace is None:
         return Unable(

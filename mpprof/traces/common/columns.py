@@ -55,18 +55,6 @@ def constant(value: int, n: int, dtype: Any = np.int64) -> NDArray[Any]:
     return np.broadcast_to(np.array(value, dtype), n)
 
 
-def distinct(column: NDArray[Any]) -> NDArray[Any]:
-    """The distinct values of an integer column, ascending; without sorting where their range is small."""
-    if not len(column):
-        return column[:0].copy()
-    low, high = int(column.min()), int(column.max())
-    if high - low >= max(4 * len(column), 1 << 16):
-        return np.unique(column)
-    seen = np.zeros(high - low + 1, np.bool_)
-    seen[column - low] = True
-    return (np.flatnonzero(seen) + low).astype(column.dtype)
-
-
 def replace(
     column: NDArray[Any], values: NDArray[Any], by: Sequence[int], dtype: Any = np.int32
 ) -> NDArray[Any]:

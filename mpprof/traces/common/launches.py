@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
+from mpprof.model.grouping import distinct
 from mpprof.model.trace import CopyKind, HostKind, HostTable, KernelTable, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner
@@ -77,8 +78,8 @@ def join_launches(
     if len(unstated):
         copy = copy.copy()
         names = host.name[launch[unstated]]
-        distinct = columns.distinct(names)
-        copy[unstated] = columns.replace(names, distinct, [copy_kind(texts[r]) for r in distinct], np.int8)
+        values = distinct(names)
+        copy[unstated] = columns.replace(names, values, [copy_kind(texts[r]) for r in values], np.int8)
     op = kernels.op
     nameless = rows[op[rows] < 0]
     if len(nameless):

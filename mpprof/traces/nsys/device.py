@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.device import DeviceFacts
-from mpprof.model.grouping import groups
+from mpprof.model.grouping import distinct, groups
 from mpprof.model.limits import LONGEST_NS
 from mpprof.model.trace import CopyKind, KernelTable, Stream, TraceDevice, WorkKind
 from mpprof.traces.common import columns
@@ -136,7 +136,7 @@ def _table(values: Sequence[NDArray[np.integer]]) -> KernelTable:
 
 def _named(database: Database, ids: Int64, strings: Interner) -> Int64:
     """Rows of strings for ids of StringIds."""
-    values = columns.distinct(ids)
+    values = distinct(ids)
     texts = database.texts("StringIds", "id", "value", values.tolist())
     return columns.replace(
         ids, values, [strings(texts.get(id, "(name lost)")) for id in values.tolist()], np.int64
@@ -166,7 +166,7 @@ def _details(values: list[int]) -> str:
 
 def _copies(database: Database, strings: Interner) -> _Part:
     table = database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", (*_COMMON, "bytes", "copyKind"))
-    kinds = columns.distinct(table["copyKind"])
+    kinds = distinct(table["copyKind"])
     known = [_COPIES.get(kind, ("Memcpy", CopyKind.OTHER)) for kind in kinds.tolist()]
     names = columns.replace(table["copyKind"], kinds, [strings(name) for name, _ in known], np.int64)
     ways = columns.replace(table["copyKind"], kinds, [int(way) for _, way in known], np.int64)

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
+from mpprof.model.grouping import distinct
 from mpprof.model.limits import LONGEST_NS
 from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceDevice, TraceSource, WorkKind
 from mpprof.traces.chrome.kineto import Collected
 from mpprof.traces.chrome.kineto_host import Ops, host_table, nest
-from mpprof.traces.common import columns
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.launches import join_launches
 from mpprof.traces.common.ops import Ops as XplaneOps
@@ -178,7 +178,7 @@ def _launched_by(work: nsys_device.Work, hosts: tuple[int, ...]) -> tuple[TraceD
 
 def _number_threads(found: Collected, ids: Int64) -> None:
     """Number threads by their ids: the order of a table's rows says nothing."""
-    for tid in columns.distinct(ids).tolist():
+    for tid in distinct(ids).tolist():
         found.threads.setdefault((None, tid), len(found.threads))
 
 
@@ -219,8 +219,8 @@ def _calls(database: Database, found: Collected, processes: dict[int, int]) -> N
     numbers = nsys_device.correlations(
         table["correlationId"][keep], table["globalTid"][keep] & _PROCESS, processes
     )
-    values = (table[c][keep].tolist() for c in ("start", "end", "globalTid", "nameId"))
-    for start, end, tid, name, number in zip(*values, numbers.tolist(), strict=True):
+    columns = (table[c][keep].tolist() for c in ("start", "end", "globalTid", "nameId"))
+    for start, end, tid, name, number in zip(*columns, numbers.tolist(), strict=True):
         _add(found, "call", tid, _VERSIONED.sub("", names.get(name, "(unnamed call)")), start, end)
         found.host.correlation[-1] = number
 
@@ -235,8 +235,8 @@ def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, i
     rows = np.flatnonzero((nested | crossing) & _usable(table["start"], table["end"]))
     _number_threads(found, table["globalTid"][rows])
     marks = []
-    values = (table[c][rows].tolist() for c in ("start", "end", "textId", "globalTid"))
-    for row, start, end, text, tid in zip(rows.tolist(), *values, strict=True):
+    columns = (table[c][rows].tolist() for c in ("start", "end", "textId", "globalTid"))
+    for row, start, end, text, tid in zip(rows.tolist(), *columns, strict=True):
         name = (own[row] if row < len(own) else "") or texts.get(text, "")
         if match := _STEP.match(name):
             _add(found, "note", tid, name, start, end)
@@ -266,13 +266,13 @@ def _meaning(name: str) -> tuple[str, str]:
 
 def _markers(marks: list[tuple[int, int, int, int]], found: Collected, zero: int) -> MarkerTable:
     marks.sort()
-    sorted_marks = np.array(marks, np.int64).reshape(-1, 4)
+    columns = np.array(marks, np.int64).reshape(-1, 4)
     family = found.strings("nvtx") if marks else -1
     return MarkerTable(
-        number=sorted_marks[:, 2].copy(),
-        start_ns=sorted_marks[:, 0] - zero,
-        end_ns=sorted_marks[:, 1] - zero,
-        thread=sorted_marks[:, 3].astype(np.int32),
+        number=columns[:, 2].copy(),
+        start_ns=columns[:, 0] - zero,
+        end_ns=columns[:, 1] - zero,
+        thread=columns[:, 3].astype(np.int32),
         family=np.full(len(marks), family, np.int32),
         device=np.full(len(marks), -1, np.int32),
     )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model import limits
+from mpprof.model.grouping import distinct
 from mpprof.model.trace import AllocationTable
 from mpprof.traces.common import columns, walk
 from mpprof.traces.common.columns import Interner
@@ -98,7 +99,7 @@ def _stats(events: PlaneEvents) -> PlaneEvents:
 def _text(stats: PlaneEvents, name: str) -> Int32:
     """Rows in the trace's strings, -1 for nothing."""
     column = stats.text(name)
-    values = columns.distinct(column)
+    values = distinct(column)
     texts = stats.strings.texts()
     kept = [row if row >= 0 and texts[row] not in _NOTHING else -1 for row in values.tolist()]
     found: Int32 = columns.replace(column, values, kept)
@@ -106,13 +107,13 @@ def _text(stats: PlaneEvents, name: str) -> Int32:
 
 
 def _dtypes(codes: Int64, strings: Interner) -> Int32:
-    values = np.unique(codes)
+    values = distinct(codes)
     rows = [strings(DATA_TYPES[code]) if code in DATA_TYPES else -1 for code in values.tolist()]
     return np.array(rows, np.int32)[np.searchsorted(values, codes)]
 
 
 def _ops(column: Int32, strings: Interner, ops: Ops) -> Int32:
-    values = columns.distinct(column)
+    values = distinct(column)
     texts = strings.texts()
     found: Int32 = columns.replace(
         column, values, [ops.named(texts[row]) if row >= 0 else -1 for row in values.tolist()]

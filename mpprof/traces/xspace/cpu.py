@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.grouping import distinct
 from mpprof.model.trace import CopyKind, HostKind, KernelTable, Op, Stream, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner, constant
@@ -40,7 +41,7 @@ def kernels(
     rows = np.flatnonzero(is_op)
     leaf = columns.leaves(table.start_ns[rows], table.duration_ns[rows], table.thread[rows])
     rows = rows[leaf & works[table.op[rows]]]
-    used = np.unique(table.thread[rows])
+    used = distinct(table.thread[rows])
     device = np.array(numbers or [0] * len(host.threads), np.int32)
     streams = tuple(Stream(int(device[t]), host.thread_ids[t], host.threads[t]) for t in used.tolist())
     n = len(rows)

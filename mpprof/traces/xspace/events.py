@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.grouping import distinct
 from mpprof.model.limits import LONGEST_NS
 from mpprof.traces.common import columns, walk
 from mpprof.traces.common.columns import Interner, constant
@@ -72,7 +73,7 @@ class PlaneEvents:
     def _text(self, stat: str) -> Int32:
         if stat in self.has_texts:
             codes = self.raw.texts[self.has_texts.index(stat)]
-            values = columns.distinct(codes)
+            values = distinct(codes)
             column = columns.replace(codes, values, [self._row(code) for code in values.tolist()])
         else:
             column = constant(-1, len(self), np.int32)

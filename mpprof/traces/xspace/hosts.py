@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import groups
+from mpprof.model.grouping import distinct, groups
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner, constant
@@ -223,7 +223,7 @@ def _kind(events: PlaneEvents, threads: Sequence[str]) -> Int8:
     traced = events.text("tf_function_call")
     if traced.strides != (0,):
         texts = events.strings.texts()
-        values = columns.distinct(traced)
+        values = distinct(traced)
         compiles = [r >= 0 and texts[r].startswith("traced") for r in values.tolist()]
         kind[columns.replace(traced, values, compiles, np.bool_)] = HostKind.COMPILE
     return kind
@@ -238,7 +238,7 @@ def _of_pipeline(events: PlaneEvents) -> Int64:
         return np.empty(0, np.int64)
     ids = events.number("id")
     process = np.array([name == _PROCESS for name in names] + [False])[events.raw.metadata]
-    process &= np.isin(ids, np.unique(ids[captured & (ids != -1)]))
+    process &= np.isin(ids, distinct(ids[captured & (ids != -1)]))
     found = []
     for first, last in pairwise(events.raw.bounds.tolist()):
         rows = first + np.flatnonzero(process[first:last])

@@ -5,7 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpprof.analysis.arrays.intervals import EMPTY, Intervals, crowded, gaps, join, sweep, union
+from mpprof.analysis.arrays.intervals import (
+    EMPTY,
+    Intervals,
+    are_among,
+    crowded,
+    gaps,
+    join,
+    row_around,
+    sweep,
+    union,
+)
 
 END = 60
 ROWS = st.lists(
@@ -84,6 +94,29 @@ def test_before_counts_the_instants_before(rows: list[tuple[int, int, int]], tim
     expected = [sum(t < time for t in inside) for time in times]
     assert found.before(np.array(times, np.int64)).tolist() == expected
     assert found.contains(np.array(times, np.int64)).tolist() == [time in inside for time in times]
+
+
+@given(ROWS, st.lists(st.integers(-5, END + 30), max_size=200))
+def test_the_interval_around_a_time(rows: list[tuple[int, int, int]], times: list[int]) -> None:
+    found = union(*arrays(rows)[:2])
+    expected = [next((row for row, (a, b) in enumerate(pairs(found)) if a <= t < b), -1) for t in times]
+    for asked in (times, sorted(times)):  # sorted ones are looked up the other way round
+        around = row_around(found.start, found.end, np.array(asked, np.int64))
+        assert dict(zip(asked, around.tolist(), strict=True)) == dict(zip(times, expected, strict=True))
+        assert found.contains(np.array(asked, np.int64)).tolist() == (around >= 0).tolist()
+    assert are_among(found.end, np.array(times, np.int64)).tolist() == [t in found.end for t in times]
+
+
+@given(ROWS, ROWS)
+def test_which_intervals_hold_an_instant_of_a_set(
+    rows: list[tuple[int, int, int]], others: list[tuple[int, int, int]]
+) -> None:
+    whole = union(*arrays(rows)[:2])
+    start, end, _ = arrays(others)
+    inside = instants(whole.start, whole.end)
+    solid = end > start  # of an empty one it is of no account
+    expected = [bool(inside & set(range(a, b))) for a, b in zip(start[solid], end[solid], strict=True)]
+    assert whole.met_by(start, end)[solid].tolist() == expected
 
 
 @given(ROWS)

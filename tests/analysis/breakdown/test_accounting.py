@@ -18,7 +18,7 @@ from mpprof.errors import UnableError
 from mpprof.model.account import CLASSES, PHASES, Account, Cell
 from mpprof.model.kernels import FAMILIES, UNKNOWN, Family, Placement, Reason, Verdict
 from mpprof.model.run import Run
-from mpprof.model.trace import HostKind, WorkKind
+from mpprof.model.trace import CopyKind, HostKind, WorkKind
 from tests.analysis.steps.test_statistics import MS, noisy, table
 from tests.builders.trace import TraceBuilder
 
@@ -268,6 +268,16 @@ def test_idle_time_goes_to_what_the_launching_thread_did() -> None:
     }
 
 
+def test_the_host_is_asked_only_while_the_device_idles() -> None:
+    """However much it did while the device worked: by far most events are left out early."""
+    b, _ = idle_case()
+    b.event(HostKind.COMPILE, 95, 120)
+    b.event(HostKind.SYNC, 700, 800)
+    for start in (*range(90), *range(910, 990)):
+        b.event(HostKind.INPUT, start, start + 1)
+    assert idle(b) == {"idle_compile": 20, "idle_sync": 100, "idle_launch": 580 + 90 + 10}
+
+
 def test_a_thread_that_did_nothing_leaves_it_to_what_holds_any_launch_up() -> None:
     b, _ = idle_case(thread="worker")
     b.event(HostKind.INPUT, 200, 300, thread="get_next")
@@ -369,6 +379,27 @@ def test_a_stretch_longer_than_launching_that_no_event_explains_is_not_called_la
     found = causes(b)
     assert found["idle_other", None] == 4_990 * US
     assert found["idle_launch", "between launches"] == 50 * US + 10 * US
+
+
+def test_a_thread_that_only_copies_from_the_host_waited_for_data_not_for_launches() -> None:
+    """As the thread of an input pipeline does while the executor of the step has nothing to run."""
+    b = a_call(10_000)
+    b.kernel("a", 150 * US, 300 * US, launch=(145 * US, 149 * US), thread="executor")
+    b.copy(
+        1_150 * US, 1_170 * US, launch=(1_140 * US, 1_147 * US), thread="input", way=CopyKind.HOST_TO_DEVICE
+    )
+    b.copy(
+        1_770 * US,
+        1_790 * US,
+        launch=(1_760 * US, 1_767 * US),
+        thread="executor",
+        way=CopyKind.HOST_TO_DEVICE,
+    )
+    b.kernel("b", 1_800 * US, 9_990 * US, launch=(1_795 * US, 1_799 * US), thread="executor")
+    found = causes(b)
+    assert found["idle_other", None] == (1_140 - 300) * US
+    launches = (1_150 - 1_140) + (1_770 - 1_170) + 10  # the call of the copy, and of a thread with other work
+    assert found["idle_launch", "between launches"] == (50 + launches) * US
 
 
 def test_an_op_on_the_cpu_is_no_launching() -> None:

@@ -9,7 +9,7 @@ import pytest
 from mpprof.analysis.comparison.estimate import estimate
 from mpprof.analysis.comparison.potential import potential
 from mpprof.analysis.comparison.speedup import speedup
-from mpprof.model.account import Account, Cell, HostPath
+from mpprof.model.account import Account, Cell, HostPath, eligible_words
 from tests.analysis.comparison.test_speedup import B_RUN, M_RUN, fp16, fp32, matmul
 from tests.analysis.pieces import A100, V100, account_of
 
@@ -69,6 +69,56 @@ def test_without_peaks_products_may_take_no_time_at_all_and_that_is_the_limit() 
     assert found.low == pytest.approx(100 / 75)
     assert found.high == pytest.approx(100 / (50 + 0.002), rel=1e-3)
     assert "its peaks are not known" in found.assumptions[0]
+
+
+WINOGRAD = "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1"
+"""What cuDNN runs a float32 convolution of 3 x 3 as on Volta and Turing."""
+
+
+def convolution(ms: float, kernel: str, op: str | None) -> Cell:
+    return replace(
+        fp32("conv", ms * MS), family="conv_dgrad", kernel=kernel, op=op, op_type="Conv2DBackpropInput"
+    )  # type: ignore[arg-type]
+
+
+def test_winograd_may_gain_nothing_in_16_bits() -> None:
+    """It multiplies two to four times less, which an implicit GEMM in 16 bits gives back."""
+    account = account_of([convolution(40, WINOGRAD, None), fp32("dense", 40 * MS), work("optimizer", 20)])
+    found = potential(account, V100)
+    assert found.low == pytest.approx(100 / (40 + 20 + 20))
+    assert found.assumptions[0].endswith("but from 1x where it is Winograd or FFT")
+    alone = potential(account_of([convolution(80, WINOGRAD, None), work("optimizer", 20)]), V100)
+    assert alone.low == pytest.approx(1.0)
+    assert "2x" not in alone.assumptions[0]
+
+
+def test_the_plain_product_between_fft_transforms_is_of_the_same_convolution() -> None:
+    """cuDNN multiplies transformed tiles with cuBLAS' kernels: only the op tells whose they are."""
+    transform = replace(
+        convolution(10, "void fft2d_r2c_32x32<float, false, 0u, false>(float2*, float const*)", "step/conv2"),
+        placement="not_matmul", reason_code="conv-transform",
+    )  # fmt: skip
+    product = convolution(80, "volta_sgemm_128x64_nn", "step/conv2")
+    other = convolution(10, "volta_sgemm_128x64_nn", "step/conv3")
+    found = potential(account_of([transform, product, other]), V100)
+    assert found.low == pytest.approx(100 / 95)
+    assert any("transforms of convolutions" in text for text in found.assumptions)
+
+
+def test_only_what_the_run_has_is_assumed() -> None:
+    assert potential(account_of([fp32("dense", 100 * MS)]), V100).assumptions == (
+        "matrix work in float32 2x (usual, not certain) to 7x (by measurements and peak rates of such cards) "
+        "as fast in 16 bits",
+        "casts and loss scaling not counted",
+    )
+
+
+def test_tf32_is_told_from_what_does_not_use_tensor_cores() -> None:
+    tf32 = matmul("dense", 60 * MS, "tf32", "tensor_core")
+    found = potential(account_of([tf32, fp32("head", 20 * MS), work("norm", 20)]), A100)
+    assert (found.eligible_ratio, found.tf32_ratio) == (pytest.approx(0.8), pytest.approx(0.6))
+    said = eligible_words(found.eligible_ratio, found.tf32_ratio, units="Tensor Cores")
+    assert said.endswith("(75.0 % of it runs on Tensor Cores in TF32 already)")
 
 
 def test_one_step_is_said_to_be_one() -> None:

@@ -217,8 +217,7 @@ CLOCKED = [
     if product.vendor == "nvidia"
     and product.compute_capability in device_peaks._PER_SM
     and product.sm_clock_khz
-    # NVIDIA states the rates of Hopper's Tensor Cores at a lower clock than its largest, and the H20's apart.
-    and product.compute_capability != (9, 0)
+    and product.name != "NVIDIA H20"  # its rates are held below what its SMs and clock give
 ]
 
 
@@ -226,11 +225,32 @@ CLOCKED = [
 def test_rates_follow_from_sms_clock_and_generation(product: device_peaks.Product) -> None:
     per_sm = device_peaks._PER_SM[product.compute_capability]  # type: ignore[index]
     for arithmetic, rate in per_sm.items():
-        if arithmetic in product.rates:
-            of_clock = rate * product.sm_count * product.sm_clock_khz * 1e3  # type: ignore[operator]
+        if arithmetic in product.rates and not ("H800" in product.name and "fp64" in arithmetic):
+            clock = product.sm_clock_khz
+            if arithmetic in device_peaks._AT_MATRIX_CLOCK:
+                clock = product.matrix_clock_khz or clock
+            of_clock = rate * product.sm_count * clock * 1e3  # type: ignore[operator]
             # Half where float32 accumulation, or the whole product, is held to half the rate.
             ratios = (product.rates[arithmetic] / of_clock, 2 * product.rates[arithmetic] / of_clock)
             assert min(abs(ratio - 1) for ratio in ratios) < 0.035, arithmetic
+
+
+@pytest.mark.parametrize("product", device_peaks.products(), ids=lambda product: product.name)
+def test_no_stated_rate_is_above_the_highest(product: device_peaks.Product) -> None:
+    for arithmetic, rate in product.rates.items():
+        assert product.highest_rates[arithmetic] >= rate * 0.999999, arithmetic
+
+
+@pytest.mark.parametrize(
+    ("name", "arithmetic", "tflops"),
+    [("H100", "fp16", 1070.5), ("H100", "fp32_cuda", 66.9), ("H200", "bf16", 1070.5),
+     ("H100 PCIe", "fp16", 819.0), ("A100", "fp16", 312.0), ("V100", "fp16", 125.0),
+     ("GeForce RTX 4090", "fp16", 203.5)],
+)  # fmt: skip
+def test_the_highest_rate_is_that_of_the_highest_clock(name: str, arithmetic: str, tflops: float) -> None:
+    product = device_peaks.by_name(name)
+    assert product is not None
+    assert product.highest_rates[arithmetic] / 1e12 == pytest.approx(tflops, rel=2e-3)
 
 
 # Devices without a name -------------------------------------------------------------------------------------

@@ -33,11 +33,19 @@ def one_call(kernel: int, *, launches: int = 5) -> TraceBuilder:
 
 
 def test_of_long_kernels_all_but_the_first_are_queued() -> None:
-    assert path(one_call(200 * US)) == HostPath(600 * US, 460 * US, 5 * 200 * US)
+    assert path(one_call(200 * US)) == HostPath(600 * US, 460 * US, 5 * 200 * US, (1060 - 460) * US)
 
 
 def test_of_short_kernels_only_the_last_one_counts() -> None:
-    assert path(one_call(20 * US)) == HostPath(600 * US, 460 * US, 20 * US)
+    assert path(one_call(20 * US)) == HostPath(600 * US, 460 * US, 20 * US, 20 * US)
+
+
+def test_a_host_that_is_ahead_of_the_step_before_began_with_a_full_queue() -> None:
+    b = one_call(200 * US)
+    b.kernel("earlier", -300 * US, 30 * US, launch=(-320 * US, -310 * US), stream=1)
+    found = path(b)
+    assert found is not None
+    assert found.ahead_ns == 0
 
 
 def test_waits_for_the_device_and_the_copy_of_the_results_are_no_launching() -> None:
@@ -57,3 +65,12 @@ def test_without_calls_it_is_not_known() -> None:
     account = accounting.account(other.build(), other.placements(), other.ownership(), None)
     assert host_path(b.build(), account) is None
     assert QUEUED_NS > 10 * US  # the launches above are 10 us long, and their kernels start at once
+
+
+def test_what_the_host_waits_for_once_the_call_has_returned_stands_apart() -> None:
+    b = one_call(200 * US)  # the device works until 1,060 us
+    b.event(HostKind.SYNC, 610 * US, 1_050 * US)
+    found = path(b)
+    assert found is not None
+    assert found.waited_ns == pytest.approx(440 * US)
+    assert found.call_ns == 600 * US

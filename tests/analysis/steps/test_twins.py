@@ -11,6 +11,7 @@ from mpprof import traces
 from mpprof.analysis.breakdown import accounting
 from mpprof.analysis.kernels import placement
 from mpprof.analysis.layers import attribution
+from mpprof.api import workflows
 from mpprof.model.account import Account
 from tests.builders import keras2
 
@@ -70,6 +71,15 @@ def test_device_runs_on_after_the_call(account: Of) -> None:
     assert found.function_ns == pytest.approx(35.02 * MS)
     assert found.device_ns == pytest.approx(34.0 * MS)
     assert summed(found, "idle_sync") == 0  # the log read waits for the step's own work
+
+
+@pytest.mark.parametrize(("last_us", "cause"), [(6_000, "MP311"), (300, "MP302")])
+def test_queue_fills_after_the_start(last_us: float, cause: str, tmp_path: Path) -> None:
+    """Is it launching, or the empty queue, that the device waits for? What is queued in the end decides."""
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(keras2.queue_fills_after_the_start(last_us).to_bytes())
+    found = workflows.diagnose(workflows.load(path)).findings
+    assert [each.code for each in found if each.code in ("MP302", "MP311")] == [cause]
 
 
 def test_batch_copy_is_named_like_the_iterator(account: Of) -> None:

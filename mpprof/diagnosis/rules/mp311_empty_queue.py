@@ -1,0 +1,74 @@
+"""The device idles until its queue of kernels fills, and then the host is ahead of it.
+
+What it means
+    A step that begins with an empty queue has nothing to hide the first launches behind. Later in the step
+    the host is ahead: when it has launched the last kernel, the device still has more work queued than it
+    idled for. Then launching is not too slow for these kernels; the queue ran empty because the host waited
+    for the device at the end of the step before (Keras reads the metrics after every call of the training
+    function on TensorFlow).
+
+How we know
+    Idle time of the device during which the host launched (`idle_launch`), in steps at whose beginning no
+    kernel of an earlier launch ran, and the time from the return of the last launch to the end of the last
+    kernel. Where the latter is shorter than the former, MP302 has the idle time; without calls of a training
+    function and their launches in the trace, too.
+
+What it costs
+    That idle time, as in MP302: had the queue not run empty, it would have been hidden.
+
+What to do
+    Wait for the device less often, or give each kernel more to do:
+
+        model.compile(..., steps_per_execution=16)    # one wait in 16 steps
+        data = data.batch(4 * batch_size)
+
+When to ignore
+    Where each step's results are needed before the next.
+
+Sources
+    Limits as of MP302. TensorFlow guide "Optimize GPU performance" (launches ahead of the device).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence, launches
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ns, format_ratio
+
+CODE, SLUG, TITLE = "MP311", "empty-queue", "The device idles until its queue fills"
+ABOUT = "an empty queue"
+SPECIFICITY = GENERAL
+BOUND = "host"
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
+    account = need(signals.gpu_activity)
+    claims = launches.claims(signals)
+    share = signals.cost_ratio(claims)
+    if share < launches.SCALE.info_ratio:
+        return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
+    if not launches.host_gets_ahead(signals):
+        return Clear("the host is never so far ahead that this idle time would be hidden")
+    path = account.host_path
+    ahead_ns = path.ahead_ns if path else 0.0
+    return Found(
+        summary=(
+            "the device idles {cost} {each} ({share}) until its queue fills; once the host has launched the "
+            f"last kernel, the device works {format_ns(ahead_ns)} more"
+        ),
+        evidence=(
+            evidence.ratio(
+                f"{{span}} idle until the queue fills{launches.left_out(signals)}",
+                share,
+                launches.SCALE.crossed(share),
+            ),
+            evidence.ns("device's work after the last launch", ahead_ns),
+            evidence.ratio("device busy", account.device_ns / signals.whole_ns),
+        ),
+        confidence="medium",
+        scale=launches.SCALE,
+        claims=claims,
+    )

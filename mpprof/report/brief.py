@@ -1,0 +1,534 @@
+"""The report and the comparison on one screen: 25 lines of 80 columns; `text` has all of it (`-v`).
+
+Which run, the verdict, four figures, the causes as bars, the first remedies, warnings, how much is not
+shown, what to run next. Nothing is cut in the middle: what does not fit is left out as a whole and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from mpprof.diagnosis.wording import LOW_SPEEDUP, limiting
+from mpprof.model.account import Limit
+from mpprof.model.frozen import frozen
+from mpprof.report import comparing, content, headline, words
+from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+WIDTH, HEIGHT = 80, 25
+MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
+LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
+_BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
+_LONG_BAR, _SHORT_BAR = 28, 8
+
+
+@frozen
+class Bar:
+    """A length of time in a chart. `part` bars are parts of the first one, `note` is what stands behind."""
+
+    label: str
+    ns: float
+    note: str = ""
+    part: bool = False
+
+
+def render(
+    document: doc.Report,
+    *,
+    color: bool = False,
+    width: int = WIDTH,
+    ascii_only: bool = False,
+    path: str | None = None,
+    again: str | None = None,
+) -> str:
+    """The report (`report.json.document`) on one screen.
+
+    `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
+    page = Page(color=color, width=width)
+    page.paragraph(_identity(document, page.width), hang=2, style="dim")
+    page.paragraph(verdict(document, page.width), style="bold")
+    page.row("")
+    for line in figures(document, page.width):
+        page.row(line)
+    page.row("")
+    taken = sum(1 for line in page.lines if line)
+    _chart(page, bars(document, MOST_BARS - max(0, taken - 4)))
+    _remedies(page, document["facts"]["causes"], document["findings"])
+    _blank(page)
+    page.paragraph(rest(document, _warn(page, _warnings(document))))
+    _next(page, [*([(again, "all of it")] if again else []), *_one_step_on(document, path)])
+    return page.text(ascii_only=ascii_only)
+
+
+# --- identity, verdict, figures ----------------------------------------------------------------------------
+
+
+def _identity(document: doc.Report, width: int) -> str:
+    """The run's name and what it is, in one line; what tells least is left out where there is no room."""
+    run = document["run"]
+    device = run["device"]
+    short = device.replace("(by its figures, not its name)", "(inferred)") if device else None
+    for brand in _BRANDS:
+        short = short.replace(brand, "") if short else None
+    batch = f"batch {words.count(run['batch_size'])}" if run["batch_size"] is not None else None
+    compiled = words.compiled(run["backend"], run["jit_compile"])
+    precision = [fact for fact in (run["policy"], words.computes(run)) if fact]
+    candidates = [
+        (*precision, run["backend"], device, compiled, batch),
+        (*precision, device, compiled, batch),
+        (*precision, short, compiled, batch),
+        (*precision, short, compiled if run["jit_compile"] is True else None, batch),
+        (*precision, short, batch),
+        (*precision, short),
+    ]
+    texts = [", ".join(str(fact) for fact in facts if fact) for facts in candidates]
+    return fitting([f"{run['name']}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
+
+
+def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
+    """The first text that takes no more than so many lines, else the last."""
+    return next((text for text in candidates if len(wrapped(text, width)) <= lines), candidates[-1])
+
+
+def verdict(document: doc.Report, width: int) -> str:
+    """What came of what was attainable, and the first cause, in two lines of `width` columns."""
+    whole = document["verdict"] or "No verdict: see what could not be judged."
+    causes = list(dict.fromkeys(_cause(document, sized=sized) for sized in (True, False)))
+    composed = [f"{result} {cause}".strip() for result in _results(document) for cause in causes]
+    # The verdict itself, where it is that short; it does not name a card without matrix units.
+    first = [] if headline.without_units(document) else [whole]
+    return fitting([*first, *composed, *causes], width, LINES_OF_VERDICT)
+
+
+def _cause(document: doc.Report, *, sized: bool) -> str:
+    """The headline; of a first cause that is not certain, as a possible one."""
+    said, causes = headline.headline(document, sized=sized), document["facts"]["causes"]
+    first = next(
+        (found for found in document["findings"] if causes and found["code"] == causes[0]["code"]), None
+    )
+    if first is None or first["confidence"] != "low" or not said.startswith(first["title"]):
+        return said
+    name = said.partition(" ")[0]
+    return f"Possible cause: {said if name.isupper() else said[0].lower() + said[1:]}"
+
+
+def _results(document: doc.Report) -> list[str]:
+    """The speedup that was got and could be had, the most telling first."""
+    facts, gain, kind = document["facts"], document["speedup"], headline.kind_of(document)
+    if kind == "measured":
+        return _measured(document)
+    if kind == "float32" and gain and (could := gain.get("attainable")):
+        return _float32(document, gain, could)
+    if kind == "alone" and gain and (estimated := gain["estimated"]):
+        span = words.speedups(estimated["low"], estimated["high"])
+        return [
+            f"Estimated, not measured: {span} over float32 (no float32 run to compare with).",
+            f"Estimated, not measured: {span} over float32.",
+        ]
+    if kind == "window":
+        return ["No step can be told apart: shares are of the whole window.", "No step can be told apart."]
+    if kind == "alone":
+        return ["The speedup is not known: no baseline to compare with.", "The speedup is not known."]
+    return [f"{words.duration(facts['step_ns'])} a step.", ""] if facts["step_ns"] is not None else [""]
+
+
+def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
+    """What mixed precision could bring."""
+    span = words.speedups(could["low"], could["high"])
+    off = "Mixed precision is off;"
+    if not document["facts"]["causes"] and could["eligible_ratio"] is not None:
+        off = f"{words.percent(could['eligible_ratio'])} of device time could use it:"
+    few = ", one step" if content.one_step(document) else ""
+    said = f"{off} {span} is attainable (estimated{few})"
+    why = _limiting(gain, "the step") if could["high"] < LOW_SPEEDUP else ""
+    return [*([f"{said}, because {why}."] if why else []), f"{said}.", f"{off} estimated {span}{few}."]
+
+
+def _measured(document: doc.Report) -> list[str]:
+    facts, gain = document["facts"], document["speedup"]
+    observed, attainable = facts["observed"], facts["attainable"]
+    assert gain is not None
+    assert observed is not None
+    base = "float32" if gain.get("baseline_dtype") == "float32" else "the baseline"
+    interval = gain["interval"]
+    if interval is not None and interval[0] <= 1.0 <= interval[1]:
+        said = f"As fast as {base} ({words.speedup(observed)})"
+    elif observed < 1.0:
+        said = f"Slower than {base} ({words.speedup(observed)})"
+    else:
+        said = f"{words.speedup(observed)} as fast as {base}"
+    if headline.on_cpu(document) or attainable is None:
+        return [f"{said}."]
+    most = words.speedup(attainable)
+    if attainable >= LOW_SPEEDUP:
+        return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
+    low = f"{said}; no more than {most} is attainable"
+    why = _limiting(gain, f"{base}'s step" if base != "float32" else "the float32 step")
+    return [*([f"{low}: {why}."] if why else []), f"{low}."]
+
+
+def _limiting(gain: doc.Speedup, step: str) -> str:
+    """The first of what keeps the attainable speedup low."""
+    limits = [
+        Limit(part["class"], part["kind"], part["ns_per_step"], part["best_ns"], part["ratio"])
+        for part in gain.get("limits", [])
+    ]
+    return limiting(limits[:1], step)
+
+
+def figures(document: doc.Report, width: int) -> list[str]:
+    """Step time, share of matrix time on matrix units, skipped updates, peak memory: one line, more only
+    where what qualifies them needs it."""
+    facts, log, memory = document["facts"], document["steps"], document["memory"]
+    if facts["step_ns"] is not None:
+        first = f"step {words.duration(facts['step_ns'])}"
+    elif "window" in document:
+        first = f"window {words.duration(document['window']['span_ns'])}"
+    else:
+        first = "step unknown"
+    skipped = log["skipped_ratio"] if log else None
+    peak = content.recorded_peak(document)
+    if peak is None and memory:
+        peak = memory["peak_bytes"]
+    parts = [first, _share(document)]
+    if skipped is None and peak is None:
+        parts.append("skips and peak memory unknown")
+    else:
+        parts.append("skips unknown" if skipped is None else f"skipped {words.percent(skipped)}")
+        parts.append("peak unknown" if peak is None else f"peak {words.size(peak)}")
+    return wrapped(", ".join(parts), width, hang=2)
+
+
+def _share(document: doc.Report) -> str:
+    share, units = document["tensor_core"], content.matrix_units(document)
+    if headline.on_cpu(document):
+        return "no accelerator in the trace"
+    if share is None or share["ratio"] is None:
+        return f"share on {units} unknown"
+    used = [name for name, ns in sorted(share["by_precision"].items(), key=lambda item: -item[1]) if ns]
+    qualified = [" and ".join(used)] if used else []
+    if share["unknown_ratio"]:
+        qualified.append(f"{words.percent(share['unknown_ratio'])} of all work unknown")
+    said = f"{units} {words.percent(share['ratio'])} of matmul"
+    return f"{said} ({'; '.join(qualified)})" if qualified else said
+
+
+# --- bars --------------------------------------------------------------------------------------------------
+
+
+def bars(document: doc.Report, most: int) -> list[Bar]:
+    """The step with the causes that could shorten it; with none, the step with its largest classes. The first
+    is the whole; empty where neither is known."""
+    return cause_bars(document, most) or _class_bars(document, most)
+
+
+def cause_bars(document: doc.Report, most: int) -> list[Bar]:
+    """This run's step, what each cause's remedy gains of it, what no cause explains, the step after all
+    remedies."""
+    facts, step = document["facts"], content.step_ns(document)
+    if not step:
+        return []
+    findings = {found["code"]: found for found in document["findings"]}
+    gaining = [
+        (findings[cause["code"]], gain)
+        for cause in facts["causes"]
+        if (gain := cause["gain_ns_per_step"] or 0.0) >= content.PAYING_RATIO * step
+    ]
+    if not gaining:
+        return []
+    one = content.one_step(document)
+    at_most = "up to " if one else ""
+    tail = _after_causes(document, step, one=one)
+    room = min(MOST_CAUSES, most - 1 - len(tail))
+    kept = gaining if len(gaining) <= room else gaining[: room - 1]
+    rows = [
+        Bar(cause_label(found), gain, f"{at_most}{words.percent(gain / step):>6}", part=True)
+        for found, gain in kept
+    ]
+    if left := gaining[len(kept) :]:
+        ns = sum(gain for _, gain in left)
+        rows.append(
+            Bar(
+                words.plural(len(left), "smaller one"),
+                ns,
+                f"{at_most}{words.percent(ns / step):>6}",
+                part=True,
+            )
+        )
+    whole = "this run (one profiled step)" if one else "this run's step"
+    return [Bar(whole, step), *rows, *tail]
+
+
+def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
+    facts = document["facts"]
+    rows = []
+    unexplained = None if facts.get("unlike") else facts["unexplained_ns"]
+    if unexplained is not None and unexplained > content.SMALL_RATIO * step:
+        rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
+    if (after := facts["after_remedies_ns"]) is not None and not one:
+        limit = "then the host limits" if facts["limited_by"] == "host" else ""
+        rows.append(Bar("all remedied, at best", after, limit))
+    return rows
+
+
+def cause_label(found: doc.Finding) -> str:
+    """A cause by code and slug, with its layers as far as whole names fit."""
+    name = f"{found['code']} {found['slug']}"
+    layers = [words.plain(layer) for layer in found["layers"]]
+    for shown in range(len(layers), 0, -1):
+        more = f" and {len(layers) - shown} more" if shown < len(layers) else ""
+        label = f"{name}: {', '.join(layers[:shown])}{more}"
+        if len(label) <= 44:
+            return label
+    return f"{name}: {words.plural(len(layers), 'layer')}" if layers else name
+
+
+def _class_bars(document: doc.Report, most: int) -> list[Bar]:
+    """The largest classes of the step, or of the whole window."""
+    if time := document["time"]:
+        rows, whole = content.time_rows(time), content.time_whole(time)
+        steps = words.plural(time["window_steps"], "profiled step")
+        on = "a CPU" if time["basis"] == "host" else words.plain(time["device"])
+        first = Bar(
+            "a profiled step" if "unlike" in time else "this run's step",
+            whole,
+            f"shares from {steps} on {on}",
+        )
+    elif "window" in document:
+        found = document["window"]
+        rows, whole = content.window_rows(found), found["span_ns"]
+        first = Bar("the whole window", whole, "not divided into steps")
+    else:
+        return []
+    classes = sorted((row for row in rows if not row.part), key=lambda row: -abs(row.ns))
+    kept = classes if len(classes) < most else classes[: most - 2]
+    shown = [Bar(row.label, row.ns, _with_text(row), part=True) for row in kept if row.label[0].isalpha()]
+    ns = sum(row.ns for row in classes if row.label not in {bar.label for bar in shown})
+    if len(shown) < len(classes):
+        shown.append(Bar("smaller ones", ns, f"{words.percent(ns / whole if whole else 0.0):>6}", part=True))
+    return [first, *shown]
+
+
+def _with_text(row: content.TimeRow) -> str:
+    return f"{words.percent(row.ratio):>6}  {row.text}".rstrip()
+
+
+def _chart(page: Page, rows: Sequence[Bar]) -> None:
+    """One line each: label, time, bar, note. Notes that do not fit beside the longest bar are left out."""
+    if not rows:
+        return
+    column = words.column(max(abs(row.ns) for row in rows))
+    label = max(len(row.label) + 2 * row.part for row in rows)
+    ns = max(len(column(row.ns)) for row in rows)
+    room = page.width - label - ns - 2
+    notes = max((len(row.note) for row in rows if row.part), default=0)
+    longest = max(_SHORT_BAR, min(_LONG_BAR, room - notes - 2))
+    scale = max(abs(row.ns) for row in rows) or 1.0
+    for row in rows:
+        name = f"{'  ' * row.part}{row.label}"
+        bar = words.bar(max(0.0, row.ns) / scale, longest)
+        line = f"{name:<{label}} {column(row.ns):>{ns}} {bar}"
+        for behind in (" " * (longest - len(bar) + 1), " "):
+            if row.note and len(line) + len(behind) + len(row.note) <= page.width:
+                line += behind + row.note
+                break
+        page.row(line)
+
+
+# --- remedies, warnings, the rest --------------------------------------------------------------------------
+
+
+def _blank(page: Page) -> None:
+    """An empty line, unless there is one."""
+    if page.lines and page.lines[-1]:
+        page.row("")
+
+
+def _remedies(page: Page, causes: Iterable[doc.Cause], findings: Iterable[doc.Finding]) -> None:
+    by_code = {found["code"]: found for found in findings}
+    shown = [by_code[cause["code"]] for cause in causes][:MOST_REMEDIES]
+    if shown:
+        _blank(page)
+    for number, found in enumerate(shown, 1):
+        head = f"{number}. {found['code']}: "
+        for line in remedy_lines(found, page.width, head):
+            page.row(line)
+
+
+def remedy_lines(found: doc.Finding, width: int, head: str) -> list[str]:
+    """The remedy in two lines: whole clauses of it, and how many more there are."""
+    clauses = found["remedy"].split("; ")
+    texts = []
+    for kept in range(len(clauses), 0, -1):
+        left = len(clauses) - kept
+        more = f" (and {left} more with -v)" if left else ""
+        texts.append(f"{head}{'; '.join(clauses[:kept])}{more}")
+    texts.append(f"{head}{found['title']}; what to do: mpprof explain {found['code']}")
+    lines = wrapped(fitting(texts, width - 3, LINES_OF_REMEDY), width, hang=3)
+    return _before_code(lines, width) if len(lines) == LINES_OF_REMEDY else lines
+
+
+def _before_code(lines: list[str], width: int) -> list[str]:
+    """The same two lines, broken after the last colon where both halves fit: what follows is code to copy."""
+    what, _, code = f"{lines[0]} {lines[1].strip()}".rpartition(": ")
+    fits = len(what) < width and len(code) + 3 <= width and len(what) > len("1. MP402")
+    return [f"{what}:", f"   {code}"] if fits else lines
+
+
+def _warnings(document: doc.Report) -> list[str]:
+    time = document["time"]
+    doubt = content.time_doubt(time) if time else None
+    return [*([doubt] if doubt else []), *content.warnings(document)]
+
+
+def _warn(page: Page, warnings: Sequence[str]) -> int:
+    """The first warnings, as many as two lines hold whole; returns how many are left."""
+    used = shown = 0
+    for warning in warnings:
+        lines = wrapped(f"! {_first_clauses(warning, page.width)}", page.width, hang=2)
+        if used + len(lines) > LINES_OF_WARNINGS:
+            break
+        for line in lines:
+            page.row(line, "warning")
+        used, shown = used + len(lines), shown + 1
+    return len(warnings) - shown
+
+
+def _first_clauses(text: str, width: int) -> str:
+    """As many clauses of a warning as two lines hold; the last resort is to cut after a word."""
+    for separator in ("; ", ": "):
+        clauses = text.split(separator)
+        for kept in range(len(clauses), 0, -1):
+            said = separator.join(clauses[:kept])
+            if len(wrapped(f"! {said}", width, hang=2)) <= LINES_OF_WARNINGS:
+                return said
+    lines = wrapped(f"! {text}", width - 4, hang=2)[:LINES_OF_WARNINGS]
+    return f"{' '.join(line.strip() for line in lines)[2:]} …"
+
+
+def rest(document: doc.Report, warnings_left: int) -> str:
+    """How much is not shown, by kind."""
+    causes = document["facts"]["causes"]
+    codes = {cause["code"] for cause in causes}
+    notes = sum(found["code"] not in codes for found in document["findings"])
+    return _counted(
+        [
+            (max(0, len(causes) - MOST_REMEDIES), "cause"),
+            (notes, "note"),
+            (warnings_left, "warning"),
+        ],
+        [
+            (len(document["unable"]), "not judged"),
+            (len(document.get("not_applicable", [])), "not applicable"),
+            (len(document["clear"]), "clear"),
+        ],
+    )
+
+
+def _counted(things: Sequence[tuple[int, str]], states: Sequence[tuple[int, str]]) -> str:
+    said = [words.plural(number, thing) for number, thing in things if number]
+    said += [f"{number} {state}" for number, state in states if number]
+    return f"More: {', '.join(said)}." if said else "There is no more to it."
+
+
+def _one_step_on(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
+    """The manual page of the first cause; without one, what would tell more."""
+    steps = content.next_steps(document, path)
+    if document["facts"]["causes"]:
+        return steps[:1]
+    more = [step for step in steps if not step[0].startswith("mpprof explain")]
+    return (more[:1] if headline.on_cpu(document) else more[-1:]) or steps[:1]
+
+
+def _next(page: Page, steps: Iterable[tuple[str, str]]) -> None:
+    """Commands, never broken, because they are there to be copied; what each does where there is room."""
+    for command, why in steps:
+        fits = len(command) + len(why) + 3 <= page.width
+        page.row(f"{command}   {page.paint(why, 'dim')}" if fits else command)
+
+
+# --- two runs and more -------------------------------------------------------------------------------------
+
+
+def render_comparison(
+    document: doc.Comparison,
+    *,
+    color: bool = False,
+    width: int = WIDTH,
+    ascii_only: bool = False,
+    again: str | None = None,
+) -> str:
+    """The comparison (`report.json.compare_document`) on one screen: of two runs the gap and its causes, of a
+    ladder the table and a line for each rung. `again` is the command that shows the rest."""
+    page = Page(color=color, width=width)
+    rungs = document["steps"]
+    if len(rungs) == 1:
+        _rung(page, document, rungs[0])
+    else:
+        ladder(page, document, title=False)
+        page.row("")
+        for rung in rungs:
+            page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
+            page.paragraph(_result(document, rung, page.width), indent=2, hang=2)
+        for statement in [said for found in comparing.batches(document) for said in found][:2]:
+            page.paragraph(statement, hang=2)
+    warnings = list(dict.fromkeys(w for report in document["runs"] for w in content.warnings(report)))
+    _blank(page)
+    left = _warn(page, warnings)
+    page.paragraph(_rest_of_comparison(document, left))
+    _next(page, [(again, "all of it")] if again else [])
+    return page.text(ascii_only=ascii_only)
+
+
+def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
+    page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
+    page.paragraph(_result(document, rung, page.width), hang=2)
+    for line in _beside(document, rung)[:2]:
+        page.paragraph(fitting([line, line.partition("; ")[0]], page.width, 2), hang=2)
+    report = document["runs"][rung["to"]]
+    if "windows" in rung:
+        window_rows(page, rung["windows"], MOST_ROWS)
+    gap(page, rung, content.step_ns(report), MOST_ROWS - 3)
+    if promised := comparing.remedies(document, rung)[:1]:
+        page.row("")
+        page.paragraph(promised[0], hang=2)
+    told = {found["code"] for found in comparing.serious(rung)}
+    causes = [cause for cause in report["facts"]["causes"] if cause["code"] in told]
+    _remedies(page, causes, rung["findings"])
+
+
+def _result(document: doc.Comparison, rung: doc.Rung, width: int) -> str:
+    """What one comparison says first: why there is none, or the speedup and where it could be."""
+    lines = comparing.lines(document, rung)
+    if rung["refused"] or "windows" in rung:
+        return lines[0]
+    absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
+    said = list(content.measured(rung, absent))
+    observed = said[0].partition(", attainable")[0]
+    if unlike := [label for label in map(words.plain, rung["labels"]) if not label.startswith("not known")]:
+        what = ", ".join(label.partition(":")[0] for label in unlike)
+        return f"{observed}, but the two differ in more than precision: {what}"
+    if rung["labels"]:
+        return fitting([f"{observed}; {words.plain(rung['labels'][0])}", observed], width, 3)
+    return fitting([f"{said[0]}; {said[1]}" if len(said) > 1 else said[0], said[0]], width, 2)
+
+
+def _beside(document: doc.Comparison, rung: doc.Rung) -> list[str]:
+    """Examples per second and memory; what the losses say."""
+    if rung["refused"]:
+        return []
+    rate, memory = comparing.throughput(rung), comparing.peak_memory(document, rung)
+    figures = ", ".join(part for part in (rate, f"peak memory {memory}" if memory else "") if part)
+    return [line for line in (figures, *comparing.learned(document, rung)) if line]
+
+
+def _rest_of_comparison(document: doc.Comparison, warnings_left: int) -> str:
+    told = [found for rung in document["steps"] for found in comparing.serious(rung)]
+    notes = sum(len(rung["findings"]) for rung in document["steps"]) - len(told)
+    return _counted(
+        [(warnings_left, "warning"), (notes, "note"), (max(0, len(told) - MOST_REMEDIES), "cause")],
+        [(len(document["kernels"]), "changed kernels and ops")],
+    )

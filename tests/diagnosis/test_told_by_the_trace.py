@@ -1,0 +1,145 @@
+"""What a trace alone tells of how a training ran is not called "not recorded", nor is what it cannot have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpprof.api import workflows
+from mpprof.model.finding import Diagnosis
+from mpprof.report import json as documents
+from mpprof.report import limits, text
+from tests.builders import keras2, windows
+from tests.builders import precision_oddities as oddities
+from tests.traces import kineto
+
+
+def diagnosed(path: Path) -> Diagnosis:
+    return workflows.diagnose(workflows.load(path))
+
+
+def of_keras(step: keras2.Step, directory: Path) -> Diagnosis:
+    path = directory / "host.xplane.pb"
+    path.write_bytes(step.to_bytes())
+    return diagnosed(path)
+
+
+def reasons(found: Diagnosis) -> dict[str, str]:
+    return {each.code: each.reason for each in (*found.not_applicable, *found.unable)}
+
+
+def test_a_call_of_a_function_with_kernels_of_ops_is_neither_eager_nor_xla(tmp_path: Path) -> None:
+    found = of_keras(keras2.marker_ends_with_a_callbacks_kernel(), tmp_path)
+    assert {"MP308", "MP904"} <= set(found.clear)
+    assert "MP309" in {*found.clear, *(each.code for each in found.not_applicable)}
+    assert not [each for each in found.unable if "`fit`" in each.reason]
+
+
+def test_without_a_fetch_the_steps_of_a_call_are_not_known(tmp_path: Path) -> None:
+    found = of_keras(keras2.marker_shorter_than_the_call(), tmp_path)
+    assert "`fit`" in reasons(found)["MP904"]
+
+
+def test_several_fetches_in_a_call_are_several_steps(tmp_path: Path) -> None:
+    found = of_keras(keras2.several_steps_of_keras_3(per_call=3), tmp_path)
+    several = next(each for each in found.findings if each.code == "MP904")
+    assert "up to 3 steps" in several.summary
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_compiled_function_is_not_said_to_miss_xla(xla: bool, tmp_path: Path) -> None:
+    step = keras2.Step()
+    step.call(14_000)
+    step.kernel(keras2.GEMM, 1_000, 1_020, 4_000, op="model/dense/MatMul:MatMul")
+    step.kernel(keras2.ADD, 1_100, 5_020, 8_000, op="model/dense/BiasAdd:BiasAdd")
+    if xla:
+        step.host("tf_Compute/-1779941186", "XlaLaunch:XlaLaunch", 1_150, 50)
+    found = of_keras(step, tmp_path)
+    assert ("MP309" in found.clear) is xla
+    assert ("MP309" in {each.code for each in found.not_applicable}) is not xla
+
+
+def test_a_float32_run_needs_no_record_of_its_layers_to_have_none_in_16_bits(tmp_path: Path) -> None:
+    found = of_keras(keras2.marker_ends_with_a_callbacks_kernel(), tmp_path)
+    moot = {each.code: each.reason for each in found.not_applicable}
+    for code in ("MP102", "MP104", "MP106", "MP107", "MP402", "MP403", "MP407", "MP408"):
+        assert moot[code] == "the run does not compute in 16 bits"
+
+
+def test_matrix_work_on_the_cpu_is_a_run_on_a_cpu(tmp_path: Path) -> None:
+    found = of_keras(keras2.map_function_on_the_steps_threads(), tmp_path)
+    moot = {each.code: each.reason for each in found.not_applicable}
+    for code in (
+        "MP302",
+        "MP306",
+        "MP309",
+        "MP405",
+        "MP601",
+        "MP801",
+        "MP803",
+        "MP805",
+        "MP907",
+        "MP908",
+        "MP912",
+    ):
+        assert moot[code] == "the run used no GPU"
+    assert "was on a CPU" in found.verdict
+    assert not [each for each in found.unable if "GPU" in each.reason and each.code != "MP906"]
+
+
+def test_a_cpus_ops_beside_the_name_of_a_gpu_are_no_run_on_a_cpu(tmp_path: Path) -> None:
+    """A GPU whose events the profiler missed."""
+    step = keras2.map_function_on_the_steps_threads()
+    step.host("python3", "_Send input 0 from /device:CPU:0 to /device:GPU:0", 400, 1)
+    found = of_keras(step, tmp_path)
+    assert "device was not recorded" in reasons(found)["MP908"]
+    assert "MP302" not in {each.code for each in found.not_applicable}
+
+
+@pytest.mark.parametrize("code", ["MP101", "MP308", "MP309", "MP904"])
+def test_what_keras_is_told_does_not_arise_in_a_trace_of_pytorch(code: str, tmp_path: Path) -> None:
+    found = diagnosed(kineto.small().write(tmp_path / "host.pt.trace.json"))
+    assert reasons(found)[code] == "the trace shows PyTorch, and nothing of Keras"
+    assert code not in {each.code for each in found.unable}
+    assert "MP105" in {each.code for each in found.not_applicable}
+
+
+def test_keras_on_pytorch_is_not_said_to_be_none(tmp_path: Path) -> None:
+    trace = kineto.small()
+    trace.op("keras/src/backend/torch/trainer.py(254): fit", 2.0, 3.0)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    assert "MP308" in {each.code for each in found.unable}
+
+
+def test_a_lone_trace_has_one_reason_for_all_that_records_would_tell(tmp_path: Path) -> None:
+    document = documents.document(of_keras(keras2.marker_ends_with_a_callbacks_kernel(), tmp_path))
+    lines = limits.not_judged(document)
+    assert sum(limits.ONLY_A_TRACE in line for line in lines) == 1
+    assert not any("step log" in line or "policy was not" in line for line in lines)
+    said = text.render(document, width=10_000)
+    assert said.count("no records of mpprof") == 1
+    assert said.count("it is a baseline itself") == 1
+
+
+def test_a_cpus_report_states_once_that_its_precision_is_not_known(tmp_path: Path) -> None:
+    document = documents.document(diagnosed(oddities.cpu_ops_without_types(tmp_path)))
+    said = " ".join((*limits.not_judged(document), *limits.not_applicable(document)))
+    assert said.count("precision not known") <= 1
+
+
+@pytest.mark.parametrize("optimizer", [False, True])
+def test_what_only_infers_is_not_asked_for_a_training_in_float32(optimizer: bool, tmp_path: Path) -> None:
+    trace = windows.serving()
+    if optimizer:
+        trace.launch("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>", 120, 700, 3)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    said = reasons(found)["MP906"]
+    assert ("record the same training in float32" in said) is optimizer
+    assert ("another run of the same inference" in said) is not optimizer
+
+
+def test_a_float32_inference_is_recorded_in_16_bits_as_inference(tmp_path: Path) -> None:
+    each = windows.Request(kernel=windows.WIDE, dtype="float")
+    found = diagnosed(windows.serving(each=each).write(tmp_path / "host.pt.trace.json"))
+    assert "record the same inference in 16 bits" in reasons(found)["MP906"]

@@ -1,0 +1,174 @@
+"""The report on one screen: 25 lines of 80 columns whatever is in it, nothing cut, nothing lost uncounted."""
+
+import json
+import re
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+from mpprof.cli import main
+from mpprof.model import document as doc
+from mpprof.report import brief, words
+from mpprof.report import json as documents
+from tests.report import hand_made
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+NAMES = sorted(path.parent.name for path in SAMPLES.glob("*/origin.json"))
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+LONG_LAYER = "encoder/block_11/attention/self/query_key_value"
+
+
+def fits(rendered: str) -> list[str]:
+    """The lines, which are few and narrow; a command is never broken, because it is there to be copied."""
+    lines = rendered.splitlines()
+    assert len(lines) <= brief.HEIGHT
+    assert [line for line in lines if len(line) > brief.WIDTH and not line.startswith("mpprof ")] == []
+    return lines
+
+
+def shown(capsys: pytest.CaptureFixture[str], *argv: object) -> str:
+    assert main([str(word) for word in argv]) == 0
+    return capsys.readouterr().out
+
+
+def known() -> doc.Report:
+    return deepcopy(documents.document(hand_made.diagnosis()))
+
+
+def crowded(count: int = 9) -> doc.Report:
+    """A report with `count` causes of long remedies and many layers, qualified figures and long warnings."""
+    document = known()
+    (first, *_) = document["findings"]
+    found, causes = [], []
+    for number in range(count):
+        code = f"MP1{number:02d}"
+        found.append(
+            {**first, "code": code, "slug": "a-cause-of-some-length", "layers": [LONG_LAYER, f"dense_{number}"],
+             "gain_ns_per_step": 2e6, "remedy": "; ".join(["do this to the layer, and that as well"] * 9)}
+        )  # fmt: skip
+        causes.append(
+            {"code": code, "slug": "a-cause-of-some-length", "gain_ns_per_step": 2e6,
+             "recovers_ns_per_step": 2e6, "step_ns": 30e6}
+        )  # fmt: skip
+    document["findings"], document["facts"]["causes"] = found, causes  # type: ignore[typeddict-item]
+    document["warnings"] = [f"warning {n} " + "of very many words " * 20 for n in range(5)]
+    document["tensor_core"]["by_precision"] = {"fp16": 2.0, "tf32": 1.0, "bf16": 1.0}  # type: ignore[index]
+    document["run"]["name"] = "a run whose name is as long as a name that people give to a directory can be"
+    return document
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_sample_fits(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = fits(shown(capsys, "report", SAMPLES / name))
+    assert lines[0].startswith(f"{name}: ")
+    twin = SAMPLES / re.sub(r"-mixed-.*", "-float32", name)
+    if twin.is_dir() and twin.name != name:
+        fits(shown(capsys, "report", SAMPLES / name, "--baseline", twin))
+        fits(shown(capsys, "compare", twin, SAMPLES / name))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5, 9])
+def test_a_crowded_report_fits_and_keeps_whole_names(count: int) -> None:
+    document = crowded(count)
+    lines = fits(brief.render(document, path="logs", again="mpprof report logs -v"))
+    bars = [line for line in lines if re.match(r"  MP1\d\d", line)]
+    assert len(bars) == min(count, 4 if count <= 4 else 3)
+    assert all("2 layers" in bar or "dense" in bar for bar in bars)
+    assert not any("…" in line for line in lines if not line.startswith(("!", "  ")))
+    if count > 3:
+        assert f"{count - 3} causes" in " ".join(lines)
+
+
+def test_bars_are_the_causes_in_their_order_and_line_up() -> None:
+    document = crowded(4)
+    rows = brief.cause_bars(document, 7)
+    assert [row.label[:5] for row in rows if row.label.startswith("MP")] == [
+        "MP100",
+        "MP101",
+        "MP102",
+        "MP103",
+    ]
+    lines = brief.render(document).splitlines()
+    columns = {line.index(" ms ") for line in lines if re.match(r"(  MP1|this run's)", line)}
+    assert len(columns) == 1
+    remedied = [line[3:8] for line in lines if re.match(r"\d\. MP", line)]
+    assert remedied == ["MP100", "MP101", "MP102"]
+
+
+def test_what_is_not_shown_is_counted() -> None:
+    document = known()
+    said = " ".join(brief.render(document).split())
+    assert f"{len(document['unable'])} not judged" in said
+    assert f"{len(document['clear'])} clear" in said
+    causes = {cause["code"] for cause in document["facts"]["causes"]}
+    notes = [found for found in document["findings"] if found["code"] not in causes]
+    assert bool(notes) == ("note" in said)
+
+
+def test_what_rests_on_one_step_is_a_possibility() -> None:
+    document = known()
+    code = document["facts"]["causes"][0]["code"]
+    certain = brief.render(document)
+    document["time"]["window_steps"] = 1  # type: ignore[index]
+    for found in document["findings"]:
+        found["confidence"] = "low" if found["code"] == code else found["confidence"]
+    document["verdict"] = "x " * 200
+    possible = " ".join(brief.render(document).split())
+    assert ("Possible cause: " in possible, "up to " in possible) == (True, True)
+    assert "Possible cause: " not in certain
+    assert "up to " not in certain
+
+
+def test_the_share_comes_with_its_precisions_and_what_is_unknown() -> None:
+    document = known()
+    assert document["tensor_core"] is not None
+    document["tensor_core"]["unknown_ratio"] = 0.031
+    said = " ".join(brief.figures(document, 80))
+    precision = next(iter(document["tensor_core"]["by_precision"]))
+    assert f"({precision}" in said
+    assert "3.1 % of all work unknown" in said
+    document["tensor_core"] = None
+    assert "0 %" not in " ".join(brief.figures(document, 80)).partition("skipped")[0]
+
+
+def test_idle_time_that_nothing_explains_is_said_first_where_no_cause_is_named() -> None:
+    document = known()
+    document["cause"], document["verdict"] = None, "x " * 200
+    document["time"]["slices"].append(  # type: ignore[index]
+        {"class": "idle_other", "ns_per_step": 12e6, "ratio": 0.3, "hidden_ns_per_step": 0.0, "by": [], "causes": []}
+    )  # fmt: skip
+    assert "idles 30.0 % of the step" in " ".join(brief.verdict(document, 80).split())
+
+
+def test_a_terminal_adds_colour_alone_and_ascii_keeps_the_shape() -> None:
+    document = known()
+    painted, plain = brief.render(document, color=True), brief.render(document)
+    assert painted != plain
+    assert ANSI.sub("", painted) == plain
+    narrow = brief.render(document, ascii_only=True)
+    assert narrow.isascii()
+    assert [len(line) for line in narrow.splitlines()] == [len(line) for line in plain.splitlines()]
+
+
+def test_verbose_changes_the_text_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    run = SAMPLES / "v100-float32-island"
+    short, long = (shown(capsys, "report", run, *flag) for flag in ([], ["-v"]))
+    assert "Checked and clear" in long
+    assert "Checked and clear" not in short
+    assert len(short) < len(long)
+    as_json = [json.loads(shown(capsys, "report", run, "--format", "json", *flag)) for flag in ([], ["-v"])]
+    assert as_json[0] == as_json[1]
+
+
+def test_the_four_figures_are_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    run = SAMPLES / "v100-loss-scale-thrash"
+    document = json.loads(shown(capsys, "report", run, "--format", "json"))
+    said = shown(capsys, "report", run)
+    for figure in (
+        f"step {words.duration(document['facts']['step_ns'])}",
+        f"Tensor Cores {words.percent(document['tensor_core']['ratio'])} of matmul",
+        f"skipped {words.percent(document['steps']['skipped_ratio'])}",
+        f"peak {words.size(document['steps']['peak_memory_bytes'])}",
+    ):
+        assert figure in said
