@@ -135,13 +135,13 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     if first in paying:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)
         said += f", which gives {after}"
-    if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
-        said += f"; {room}" if "batch" in first.remedy else ""
     more = [found.code for found in paying if found.code != first.code]
     if more and not first.code.startswith(_CEILINGS):
         limit = ", where the host is the floor" if plan.floor == "host" else ""
         best = format_after(plan.best_step_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
+    if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
+        said += f"; {room}" if "batch" in first.remedy else ""
     return said
 
 

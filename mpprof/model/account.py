@@ -70,7 +70,9 @@ class MatmulShare:
 class Slice:
     """One class of the account. `by` only for matmul; its parts sum to the slice. `causes` only for idle
     time: what is known of parts of it, and their ns per step; of `idle_other` nothing is known of the
-    rest."""
+    rest. `pooling_ns_per_step` only for elementwise work: its part that pools. `longest_hidden`: the op (else
+    the kernel) of which most ran while the instants went to other work, and how long that was; None where
+    nothing is named."""
 
     category: Class
     ns_per_step: float
@@ -78,6 +80,8 @@ class Slice:
     hidden_ns_per_step: float = 0.0
     by: tuple[MatmulShare, ...] = ()
     causes: tuple[tuple[str, float], ...] = ()
+    pooling_ns_per_step: float = 0.0
+    longest_hidden: tuple[str, float] | None = None
 
 
 @frozen

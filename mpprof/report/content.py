@@ -33,6 +33,10 @@ MOSTLY_RATIO = 0.5
 """What is more than half of one kind goes by its name."""
 HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
+NAMED_RATIO = 0.1
+"""A tenth of a class is named beside it."""
+ROOM_FOR_NAMES = 30
+"""Columns for the names of what is folded into one row."""
 NEVER_FOLDED = ("unknown", "profiling")
 MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
@@ -162,7 +166,13 @@ def _rows(
     parts: list[doc.Slice], step_ns: float, *, wall: bool = False, on_host: bool = False
 ) -> list[TimeRow]:
     slices = sorted(parts, key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
-    small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] not in NEVER_FOLDED]
+    small = [
+        p
+        for p in slices
+        if abs(p["ratio"]) < SMALL_RATIO
+        and p["hidden_ns_per_step"] < SPLIT_RATIO * step_ns
+        and p["class"] not in NEVER_FOLDED
+    ]
     folded = small if len(small) > 2 else []
     added = -sum(part["ratio"] for part in slices if part["class"] == "profiling")
     rows: list[TimeRow] = []
@@ -171,14 +181,17 @@ def _rows(
             continue
         category, ratio = part["class"], part["ratio"]
         hidden = _worth_saying(part["hidden_ns_per_step"], step_ns)
-        note = words.class_text(category, on_host=on_host)
+        note = _pooling(part) or words.class_text(category, on_host=on_host)
         if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
+        causes = _causes(part, step_ns, on_host=on_host)
+        if category == "idle_other" and not causes:
+            note = _only_cause(part, on_host=on_host)
         rows.append(TimeRow(category, part["ns_per_step"], ratio, hidden, note))
         rows += _shares(part, step_ns)
-        rows += _causes(part, step_ns, on_host=on_host)
+        rows += causes
     if folded:
-        names = ", ".join(part["class"] for part in folded)
+        names = _names([part["class"] for part in folded])
         rows.append(
             TimeRow(
                 f"{len(folded)} smaller",
@@ -189,6 +202,46 @@ def _rows(
             )
         )
     return rows
+
+
+def _only_cause(part: doc.Slice, *, on_host: bool) -> str:
+    """What most of this idle time was for, where it is too short to be split."""
+    cause = max(part.get("causes", []), key=lambda cause: cause["ns_per_step"], default=None)
+    if cause is None or cause["ns_per_step"] < MOSTLY_RATIO * part["ns_per_step"]:
+        return f"cause {NOT_IN_THE_TRACE}"
+    return words.cause_of_idling(cause["cause"], on_host=on_host)
+
+
+def _pooling(part: doc.Slice) -> str:
+    """How much of the elementwise work pools: slow kernels of their own, and what 16 bits make least of."""
+    pooling, whole = part.get("pooling_ns_per_step", 0.0), part["ns_per_step"]
+    if whole <= 0 or pooling < NAMED_RATIO * whole:
+        return ""
+    return "pooling" if pooling >= 0.995 * whole else f"{pooling / whole:.0%} pooling".replace("%", " %")
+
+
+def _names(names: list[str]) -> str:
+    """The first of these names as far as there is room for whole ones, and how many more there are."""
+    for shown in range(len(names), 0, -1):
+        more = f" and {len(names) - shown} more" if shown < len(names) else ""
+        if len(said := ", ".join(names[:shown]) + more) <= ROOM_FOR_NAMES:
+            return said
+    return ""
+
+
+def hidden(time: doc.Time) -> list[str]:
+    """What ran for a twentieth of the step or more behind other work, by class and by its longest op."""
+    lines = []
+    for part in sorted(time_slices(time), key=lambda part: -part["hidden_ns_per_step"]):
+        behind, longest = part["hidden_ns_per_step"], part.get("longest_hidden")
+        if behind < SPLIT_RATIO * time_whole(time) or longest is None:
+            continue
+        name = words.op(words.plain(longest["name"]), 60)
+        lines.append(
+            f"{words.duration(behind)} of {part['class']} ran beside work that is counted first: most of it "
+            f"{name}, {words.duration(longest['ns_per_step'])}"
+        )
+    return lines
 
 
 def _worth_saying(hidden_ns: float, step_ns: float) -> float:
@@ -207,13 +260,16 @@ def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
             part=True,
         )
         for share in shares
+        if (share["placement"], share["precision"]) != ("not_matmul", "unknown")
+        or share["ns_per_step"] >= SMALL_RATIO * step_ns
     ]
 
 
 def _placed(share: doc.MatmulShare) -> str:
     """Where a part of the matrix work ran, and in which precision; what multiplies nothing, by what it is."""
     if share["placement"] != "not_matmul":
-        return f"{share['placement']} {share['precision']}"
+        known = share["precision"] != "unknown" or share["placement"] == "unknown"
+        return f"{share['placement']} {share['precision']}" if known else share["placement"]
     most = share.get("transforms_ns_per_step", 0.0) >= MOSTLY_RATIO * share["ns_per_step"]
     name = "transforms" if most else "helpers"
     return name if share["precision"] == "unknown" else f"{name} {share['precision']}"
@@ -500,7 +556,7 @@ def _divided(items: list[doc.MemoryItem], by: str) -> str:
         return ""
     shown = named[:MOST_PARTS_OF_MEMORY]
     rest = sum(item["bytes"] for item in items) - sum(item["bytes"] for item in shown)
-    parts = [f"{words.shorten(words.plain(i['name']), 48)} {words.size(i['bytes'])}" for i in shown]
+    parts = [f"{words.op(words.allocated_by(i['name']), 48)} {words.size(i['bytes'])}" for i in shown]
     return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
 
 

@@ -109,7 +109,7 @@ def test_a_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_window_names_what_may_be_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(serving().write(tmp_path / "serving.json"))
-    assert main(["report", path, "--no-color"]) == 0
+    assert main(["report", path, "--no-color", "-v"]) == 0
     said = capsys.readouterr().out
     assert f"mpprof report {path} --step-range decode" in said
     assert main(["report", path, "--format", "json"]) == 0
@@ -153,3 +153,19 @@ def test_the_page_takes_them_too(tmp_path: Path) -> None:
     found = LogDirectory(tmp_path, step_range="decode").report(entry.id)
     assert found["account"]["basis"] == "step"
     assert LogDirectory(tmp_path).report(entry.id)["account"]["basis"] == "window"
+
+
+def test_the_pages_tables_say_over_what_their_sums_are(tmp_path: Path) -> None:
+    from mpprof_dashboards.pages import layers, ops
+
+    serving(each=Request(reduction=40)).write(tmp_path / "serving.pt.trace.json")
+    for source, said in (
+        (LogDirectory(tmp_path, step_range="decode"), "the ranges decode that were taken as steps"),
+        (LogDirectory(tmp_path), "the whole trace"),
+    ):
+        (entry,) = source.entries()
+        report = source.report(entry.id)
+        shown = str(ops.content(report, source.kernels(entry.id), source.ops(entry.id)))
+        assert f"rows over {said}" in shown
+        rows = source.layers(entry.id)
+        assert not rows or f"over {said}" in str(layers.content(report, rows))
