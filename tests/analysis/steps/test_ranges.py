@@ -109,7 +109,7 @@ def test_a_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_window_names_what_may_be_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(serving().write(tmp_path / "serving.json"))
-    assert main(["report", path, "--no-color"]) == 0
+    assert main(["report", path, "--no-color", "-v"]) == 0
     said = capsys.readouterr().out
     assert f"mpprof report {path} --step-range decode" in said
     assert main(["report", path, "--format", "json"]) == 0
