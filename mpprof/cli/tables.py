@@ -116,8 +116,8 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 class Kernels(Table):
     """Every kernel with its time, where it ran (Tensor Core, fallback, unknown) and what decided it.
 
-    Times are over the whole trace file; concurrent kernels count in full. Long names are cut in the table,
-    whole in csv and json."""
+    Times are over the whole trace file, unless --steps or --step-range takes parts of it; concurrent kernels
+    count in full. Long names are cut in the table, whole in csv and json."""
 
     name = "kernels"
     by_help = "stream: one row per stream; or a column to sum by, such as placement, family, layer"

@@ -263,8 +263,8 @@ def _clear_of_steps(rule: Rule, signals: Signals, answer: Clear) -> Outcome:
     if isinstance(alone, Clear) or rule.CODE in _OF_THE_WORK:
         return answer
     return Unable(
-        f"it takes little of the window, but the device was busy only {format_ratio(signals.busy_ratio)} of "
-        "that: what it takes of a step is not known"
+        f"the device was busy {format_ratio(signals.busy_ratio)} of the window: shares of a step are not "
+        "known"
     )
 
 

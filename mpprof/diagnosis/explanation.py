@@ -12,6 +12,7 @@ NOTABLE_RATIO = 0.01
 """Parts of the step below a hundredth are left out of a sentence."""
 MOST_PARTS = 3
 
+_NO_CAUSE = "for no recorded cause"
 _ROOM = "MP303"
 """Whether a larger batch fits, where the first thing to do is to make it larger."""
 _CEILINGS = "MP8"
@@ -63,10 +64,14 @@ def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> 
 
 
 def _waits(account: Account, category: Class, whole_ns: float) -> str:
-    """What the device waited for where the class does not say it: the largest known cause of `idle_other`."""
-    causes = next((part.causes for part in account.main.slices if part.category == category), ())
-    cause, ns = max(causes, key=lambda item: item[1], default=("", 0.0))
-    if category != "idle_other" or ns < NOTABLE_RATIO * whole_ns:
+    """What the device waited for where the class does not say it: the largest part of `idle_other`."""
+    if category != "idle_other":
+        return ""
+    found = next((part for part in account.main.slices if part.category == category), None)
+    causes = dict(found.causes) if found else {}
+    unknown_ns = (found.ns_per_step if found else 0.0) - sum(causes.values())
+    cause, ns = max([*causes.items(), (_NO_CAUSE, unknown_ns)], key=lambda item: item[1])
+    if ns < NOTABLE_RATIO * whole_ns or not causes:
         return ""
     return f"idling ({format_ratio(ns / whole_ns)} {cause})"
 
@@ -130,13 +135,13 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     if first in paying:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)
         said += f", which gives {after}"
-    if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
-        said += f"; {room}" if "batch" in first.remedy else ""
     more = [found.code for found in paying if found.code != first.code]
     if more and not first.code.startswith(_CEILINGS):
         limit = ", where the host is the floor" if plan.floor == "host" else ""
         best = format_after(plan.best_step_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
+    if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
+        said += f"; {room}" if "batch" in first.remedy else ""
     return said
 
 

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.outcomes import NO_GPU, NOT_IN_16_BITS, Absent, Claim, NotApplicable, cost_ns, known
+from mpprof.diagnosis.outcomes import (
+    NO_GPU,
+    NOT_IN_16_BITS,
+    Absent,
+    Claim,
+    NotApplicable,
+    Unable,
+    cost_ns,
+    known,
+)
 from mpprof.diagnosis.remedies import choosing, conditions, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
@@ -275,6 +284,11 @@ class Signals:
         return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
 
     @property
+    def not_narrow(self) -> NotApplicable | Unable:
+        """What a rule of 16-bit runs says of one that is not known to be one."""
+        return Unable(self.computes.reason) if self.computes.kind == "unknown" else NOT_IN_16_BITS
+
+    @property
     def half(self) -> str | None:
         """ "fp16" or "bf16" where the run computes in it, all or part; None: it does not, or is not known."""
         return HALF_DTYPES.get(self.computes.dtype or "")
@@ -294,6 +308,15 @@ class Signals:
         if peak is None or not total:
             return Absent("the allocator's peak or the device's memory is not on record")
         return peak, total
+
+    @property
+    def before_the_model_ran(self) -> bool:
+        """The only peak is that of a window without a whole step, and nothing tells of an earlier one."""
+        memory, steps = self.case.memory, self.case.steps
+        mine = next((a for a in memory.allocators if a.name == memory.allocator), None) if memory else None
+        if not self.in_window or mine is None or (steps is not None and steps.peak_memory_bytes is not None):
+            return False
+        return (mine.lifetime_peak_bytes or 0) <= mine.peak_bytes
 
     @property
     def at_peak(self) -> tuple[MemoryAccount, PeakParts] | Absent:

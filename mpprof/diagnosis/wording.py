@@ -35,7 +35,16 @@ _WHY: dict[LimitKind, str] = {
 def class_words(category: Class, account: Account) -> str:
     """What a class of this account is called."""
     on_host = ON_HOST.get(category) if account.trace_basis == "host" else None
-    return on_host or CLASS_WORDS[category]
+    return on_host or _with_pooling(category, account) or CLASS_WORDS[category]
+
+
+def _with_pooling(category: Class, account: Account) -> str:
+    """Elementwise work of which a tenth or more pools, by both."""
+    part = next((part for part in account.main.slices if part.category == category), None)
+    if part is None or part.pooling_ns_per_step <= 0 or part.pooling_ns_per_step < 0.1 * part.ns_per_step:
+        return ""
+    pools = part.pooling_ns_per_step / part.ns_per_step
+    return "pooling" if pools >= 0.995 else f"elementwise work ({format_ratio(pools)} of it pooling)"
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -70,7 +70,9 @@ class MatmulShare:
 class Slice:
     """One class of the account. `by` only for matmul; its parts sum to the slice. `causes` only for idle
     time: what is known of parts of it, and their ns per step; of `idle_other` nothing is known of the
-    rest."""
+    rest. `pooling_ns_per_step` only for elementwise work: its part that pools. `longest_hidden`: the op (else
+    the kernel) of which most ran while the instants went to other work, and how long that was; None where
+    nothing is named."""
 
     category: Class
     ns_per_step: float
@@ -78,6 +80,8 @@ class Slice:
     hidden_ns_per_step: float = 0.0
     by: tuple[MatmulShare, ...] = ()
     causes: tuple[tuple[str, float], ...] = ()
+    pooling_ns_per_step: float = 0.0
+    longest_hidden: tuple[str, float] | None = None
 
 
 @frozen
@@ -199,7 +203,8 @@ class ComputePrecision:
     """What a run computes in, and what tells it.
 
     `dtype` is the 16-bit type of a "16-bit" or "partly 16-bit" run, else the wide one; None: not known.
-    `ratio` is the share of the matrix time in 16 bits or less, where that decided.
+    `ratio` is the share of the matrix time in 16 bits or less, where that decided. `beside` is the 16-bit
+    type of the other work, where no matrix work was seen that would tell.
     """
 
     kind: ComputeKind
@@ -207,6 +212,7 @@ class ComputePrecision:
     by: ComputeEvidence
     reason: str
     ratio: float | None = None
+    beside: str | None = None
 
     @property
     def precision(self) -> Precision | None:
@@ -222,7 +228,7 @@ class ComputePrecision:
     def words(self) -> str:
         """What it computes in, for people: "float16", "partly in float16 (30.0 % of the matrix time)"."""
         if self.kind == "unknown":
-            return PRECISION_NOT_KNOWN
+            return f"no matrix work seen, other work in {self.beside}" if self.beside else PRECISION_NOT_KNOWN
         if self.kind != "partly 16-bit":
             return self.dtype or "16 bits or less"
         share = f" ({format_ratio(self.ratio)} of the matrix time)" if self.ratio is not None else ""

@@ -321,6 +321,7 @@ class WindowSlice(_Classed):
     hidden_ns: Annotated[Number, "Time of this class behind work of a class that goes first; in no sum."]
     by: Annotated[list[WindowShare], "Only of matmul: parts that sum to the slice."]
     causes: Annotated[list[WindowCause], "Only of idle classes: what is known of parts of it."]
+    pooling_ns: NotRequired[Annotated[Number, "Only of elementwise work: its part that pools."]]
 
 
 class Slice(_Classed):
@@ -340,6 +341,15 @@ class Slice(_Classed):
             "Only of idle classes: what is known of parts of it; of the rest of idle_other nothing is known.",
         ]
     ]
+    pooling_ns_per_step: NotRequired[Annotated[Number, "Only of elementwise work: its part that pools."]]
+    longest_hidden: NotRequired[
+        Annotated[HiddenWork, "Of what is hidden, the op (else the kernel) that most of it is."]
+    ]
+
+
+class HiddenWork(TypedDict):
+    name: Annotated[str, "The op, else the kernel."]
+    ns_per_step: Annotated[Number, "For how long it ran while the instants went to other work."]
 
 
 class IdleCause(TypedDict):

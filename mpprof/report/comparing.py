@@ -280,7 +280,7 @@ def matching(rung: doc.Rung) -> list[str]:
     for title, alone in of_either:
         if alone:
             ns = words.duration(sum(item["ns_per_step"] for item in alone))
-            named = ", ".join(words.shorten(words.plain(item["op"]), 56) for item in alone[:MOST_OPS])
+            named = ", ".join(words.op(words.plain(item["op"]), 56) for item in alone[:MOST_OPS])
             more = f" and {len(alone) - MOST_OPS} more" if len(alone) > MOST_OPS else ""
             said.append(f"{title}: {words.plural(len(alone), 'op')}, {ns}: {named}{more}")
     of_layers = (("baseline", found.get("unmatched_from")), ("run", found.get("unmatched_to")))

@@ -6,6 +6,7 @@ Text and markdown differ in their looks only: both are made from these. Everythi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,17 @@ MOSTLY_RATIO = 0.5
 """What is more than half of one kind goes by its name."""
 HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
+NAMED_RATIO = 0.1
+"""A tenth of a class is named beside it."""
+ROOM_FOR_NAMES = 30
+"""Columns for the names of what is folded into one row."""
+MEANT_TO_BE_HIDDEN = ("comm", "copy")
+"""Good where they run beside compute: how long is in their rows."""
 NEVER_FOLDED = ("unknown", "profiling")
+MOST_PARTS_OF_MEMORY = 4
+ONE_LAYER_RATIO = 0.99
+"""Where all but a hundredth is in one layer, naming the rest divides nothing."""
+_SMALLER = re.compile(r"\d+ smaller ones")
 
 
 @frozen
@@ -157,7 +168,13 @@ def _rows(
     parts: list[doc.Slice], step_ns: float, *, wall: bool = False, on_host: bool = False
 ) -> list[TimeRow]:
     slices = sorted(parts, key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
-    small = [p for p in slices if abs(p["ratio"]) < SMALL_RATIO and p["class"] not in NEVER_FOLDED]
+    small = [
+        p
+        for p in slices
+        if abs(p["ratio"]) < SMALL_RATIO
+        and p["hidden_ns_per_step"] < SPLIT_RATIO * step_ns
+        and p["class"] not in NEVER_FOLDED
+    ]
     folded = small if len(small) > 2 else []
     added = -sum(part["ratio"] for part in slices if part["class"] == "profiling")
     rows: list[TimeRow] = []
@@ -166,14 +183,17 @@ def _rows(
             continue
         category, ratio = part["class"], part["ratio"]
         hidden = _worth_saying(part["hidden_ns_per_step"], step_ns)
-        note = words.class_text(category, on_host=on_host)
+        note = _pooling(part) or words.class_text(category, on_host=on_host)
         if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
+        causes = _causes(part, step_ns, on_host=on_host)
+        if category == "idle_other" and not causes:
+            note = _only_cause(part, on_host=on_host)
         rows.append(TimeRow(category, part["ns_per_step"], ratio, hidden, note))
         rows += _shares(part, step_ns)
-        rows += _causes(part, step_ns, on_host=on_host)
+        rows += causes
     if folded:
-        names = ", ".join(part["class"] for part in folded)
+        names = _names([part["class"] for part in folded])
         rows.append(
             TimeRow(
                 f"{len(folded)} smaller",
@@ -184,6 +204,47 @@ def _rows(
             )
         )
     return rows
+
+
+def _only_cause(part: doc.Slice, *, on_host: bool) -> str:
+    """What most of this idle time was for, where it is too short to be split."""
+    cause = max(part.get("causes", []), key=lambda cause: cause["ns_per_step"], default=None)
+    if cause is None or cause["ns_per_step"] < MOSTLY_RATIO * part["ns_per_step"]:
+        return f"cause {NOT_IN_THE_TRACE}"
+    return words.cause_of_idling(cause["cause"], on_host=on_host)
+
+
+def _pooling(part: doc.Slice) -> str:
+    """How much of the elementwise work pools: slow kernels of their own, and what 16 bits make least of."""
+    pooling, whole = part.get("pooling_ns_per_step", 0.0), part["ns_per_step"]
+    if whole <= 0 or pooling < NAMED_RATIO * whole:
+        return ""
+    return "pooling" if pooling >= 0.995 * whole else f"{pooling / whole:.0%} pooling".replace("%", " %")
+
+
+def _names(names: list[str]) -> str:
+    """The first of these names as far as there is room for whole ones, and how many more there are."""
+    for shown in range(len(names), 0, -1):
+        more = f" and {len(names) - shown} more" if shown < len(names) else ""
+        if len(said := ", ".join(names[:shown]) + more) <= ROOM_FOR_NAMES:
+            return said
+    return ""
+
+
+def hidden(time: doc.Time) -> list[str]:
+    """What ran for a twentieth of the step or more behind other work, by class and by its longest op."""
+    lines = []
+    for part in sorted(time_slices(time), key=lambda part: -part["hidden_ns_per_step"]):
+        behind, longest = part["hidden_ns_per_step"], part.get("longest_hidden")
+        if behind < SPLIT_RATIO * time_whole(time) or longest is None or part["class"] in MEANT_TO_BE_HIDDEN:
+            continue
+        name = words.op(words.plain(longest["name"]), 60)
+        most = "most of it" if longest["ns_per_step"] >= MOSTLY_RATIO * behind else "the longest"
+        lines.append(
+            f"{words.duration(behind)} of {part['class']} ran beside work that is counted first: {most} "
+            f"{name}, {words.duration(longest['ns_per_step'])}"
+        )
+    return lines
 
 
 def _worth_saying(hidden_ns: float, step_ns: float) -> float:
@@ -202,13 +263,16 @@ def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
             part=True,
         )
         for share in shares
+        if (share["placement"], share["precision"]) != ("not_matmul", "unknown")
+        or share["ns_per_step"] >= SMALL_RATIO * step_ns
     ]
 
 
 def _placed(share: doc.MatmulShare) -> str:
     """Where a part of the matrix work ran, and in which precision; what multiplies nothing, by what it is."""
     if share["placement"] != "not_matmul":
-        return f"{share['placement']} {share['precision']}"
+        known = share["precision"] != "unknown" or share["placement"] == "unknown"
+        return f"{share['placement']} {share['precision']}" if known else share["placement"]
     most = share.get("transforms_ns_per_step", 0.0) >= MOSTLY_RATIO * share["ns_per_step"]
     name = "transforms" if most else "helpers"
     return name if share["precision"] == "unknown" else f"{name} {share['precision']}"
@@ -250,7 +314,8 @@ def _helpers(share: doc.MatmulShare) -> str:
         return ""
     if transforms >= 0.995 * whole:
         return "of convolutions"
-    return f"{transforms / whole:.0%} convolution transforms".replace("%", " %")
+    what = "of convolutions" if transforms >= MOSTLY_RATIO * whole else "transforms of convolutions"
+    return f"{transforms / whole:.0%} {what}".replace("%", " %")
 
 
 def slices_of(document: doc.Report) -> list[doc.Slice]:
@@ -480,19 +545,45 @@ def memory(document: doc.Report) -> list[str]:
     if (causes := account.get("gap")) and (expected := account.get("expected_saving_bytes")) is not None:
         parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
         lines.append(f"of {words.size(expected)} that could be saved, in the way: {', '.join(parts)}")
-    for by in ("kind", "dtype", "layer", "op"):
-        items = sorted((i for i in account["at_peak"] if i["by"] == by), key=lambda i: -i["bytes"])[:4]
-        if items and [item["name"] for item in items] != ["unknown"]:
-            names = ", ".join(
-                f"{words.shorten(words.plain(i['name']), 48)} {words.size(i['bytes'])}" for i in items
-            )
-            lines.append(f"by {by}: {names}")
-    return lines
+    # Whether the backward pass keeps a result is not known of a window without a whole step.
+    divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
+    divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
+    return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
+
+
+def _divided(items: list[doc.MemoryItem], by: str) -> str:
+    """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
+    layer: that is the whole model."""
+    named = sorted((i for i in items if not _SMALLER.fullmatch(i["name"])), key=lambda i: -i["bytes"])
+    known = [item["bytes"] for item in named if item["name"] != "unknown"]
+    if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
+        return ""
+    shown = named[:MOST_PARTS_OF_MEMORY]
+    rest = sum(item["bytes"] for item in items) - sum(item["bytes"] for item in shown)
+    parts = [f"{words.op(words.allocated_by(i['name']), 48)} {words.size(i['bytes'])}" for i in shown]
+    return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
+
+
+def _allocator(account: doc.Memory) -> doc.Allocator | None:
+    """The allocator whose memory is accounted for."""
+    return next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+
+
+def most_held(account: doc.Memory) -> int:
+    """The most that was held since the process began, as far as the trace tells: a window may have less."""
+    mine = _allocator(account)
+    return max(account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0)
+
+
+def skips_arise(document: doc.Report) -> bool:
+    """Whether steps may be skipped: not in a float32 run, which scales no loss."""
+    computes = document["run"].get("computes_in")
+    return computes is None or computes["kind"] not in ("float32", "float64")
 
 
 def _beside_the_peak(account: doc.Memory) -> str:
     """What the allocator held before the window, where that was more, and what it could hold."""
-    mine = next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+    mine = _allocator(account)
     if mine is None:
         return ""
     most, said = mine["peak_bytes"], " in the window"

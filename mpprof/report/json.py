@@ -319,25 +319,32 @@ def _device(device: DeviceAccount) -> doc.Device:
 
 
 def _slices(slices: tuple[Slice, ...]) -> list[doc.Slice]:
-    return [
-        {
-            "class": part.category,
-            "ns_per_step": _ns(part.ns_per_step),
-            "ratio": part.ratio,
-            "hidden_ns_per_step": _ns(part.hidden_ns_per_step),
-            "by": [
-                {
-                    "placement": share.placement,
-                    "precision": share.precision,
-                    "ns_per_step": _ns(share.ns_per_step),
-                    "transforms_ns_per_step": _ns(share.transforms_ns_per_step),
-                }
-                for share in part.by
-            ],
-            "causes": [{"cause": cause, "ns_per_step": _ns(ns)} for cause, ns in part.causes],
-        }
-        for part in slices
-    ]
+    return [_slice(part) for part in slices]
+
+
+def _slice(part: Slice) -> doc.Slice:
+    said: doc.Slice = {
+        "class": part.category,
+        "ns_per_step": _ns(part.ns_per_step),
+        "ratio": part.ratio,
+        "hidden_ns_per_step": _ns(part.hidden_ns_per_step),
+        "by": [
+            {
+                "placement": share.placement,
+                "precision": share.precision,
+                "ns_per_step": _ns(share.ns_per_step),
+                "transforms_ns_per_step": _ns(share.transforms_ns_per_step),
+            }
+            for share in part.by
+        ],
+        "causes": [{"cause": cause, "ns_per_step": _ns(ns)} for cause, ns in part.causes],
+    }
+    if part.pooling_ns_per_step:
+        said["pooling_ns_per_step"] = _ns(part.pooling_ns_per_step)
+    if part.longest_hidden is not None:
+        name, ns = part.longest_hidden
+        said["longest_hidden"] = {"name": name, "ns_per_step": _ns(ns)}
+    return said
 
 
 def _tensor_core(diagnosis: Diagnosis) -> doc.TensorCore | None:

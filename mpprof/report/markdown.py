@@ -89,6 +89,7 @@ def _time(document: doc.Report) -> list[str]:
     if time is not None:
         heading, rows, per = content.time_heading(time), content.time_rows(time), content.time_per(time)
         table = _breakdown(heading, rows, per, content.time_whole(time))
+        table += [f"- {escape(line)}" for line in content.hidden(time)]
         return [*table, escape(doubt), ""] if (doubt := content.time_doubt(time)) else table
     if "window" in document:
         found = document["window"]

@@ -88,9 +88,7 @@ def _owners(memory: doc.Memory, kind: str) -> str:
             name = tensor["layer"] if tensor["layer"] != "unknown" else tensor["op"]
             sums[name] = sums.get(name, 0) + tensor["bytes"]
     ordered = sorted(sums.items(), key=lambda pair: -pair[1])[:2]
-    return ", ".join(
-        f"{words.shorten(words.plain(n), 32)} {words.size(b)}" for n, b in ordered if n != "unknown"
-    )
+    return ", ".join(f"{words.op(words.plain(n), 40)} {words.size(b)}" for n, b in ordered if n != "unknown")
 
 
 def _divisions(document: doc.Report, most: int) -> list[str]:
@@ -114,7 +112,7 @@ def _tensors(document: doc.Report, width: int, most: int) -> list[str]:
         return []
     front = [f"  {words.size(t['bytes']):>9}  {_shape(t):<24}  {_life(t):>18}  " for t in tensors]
     room = max(24, width - max(map(len, front)))
-    lines = [f + words.shorten(words.plain(t["op"]), room) for f, t in zip(front, tensors, strict=True)]
+    lines = [f + words.op(words.plain(t["op"]), room) for f, t in zip(front, tensors, strict=True)]
     return ["Largest tensors (bytes, type and shape, how long they live, op)", *lines]
 
 
@@ -137,7 +135,7 @@ def _across(document: doc.Report, most: int) -> list[str]:
         return ["Nothing that a step allocates outlives the next step"]
     lines = []
     for each in held[:most]:
-        count, op = words.plural(each["count"], "block"), words.shorten(words.plain(each["op"]), 60)
+        count, op = words.plural(each["count"], "block"), words.op(words.plain(each["op"]), 60)
         lines.append(f"  {words.size(each['bytes']):>9}  {count} of {op}")
     return ["Allocated in one step and alive after the next", *lines]
 
@@ -202,7 +200,7 @@ def render_error(
 ) -> str:
     """Return what an out-of-memory error says, and what to try, the likeliest first."""
     where = f" on {words.plain(found.device)}" if found.device else ""
-    by = f" by {words.shorten(words.plain(found.op), 60)}" if found.op else ""
+    by = f" by {words.op(words.plain(found.op), 60)}" if found.op else ""
     head = [f"{words.size(found.asked_bytes)} did not fit{where}, asked for{by}" if by else
             f"{words.size(found.asked_bytes)} did not fit{where}"]  # fmt: skip
     facts = (

@@ -18,6 +18,7 @@ from mpprof.model.kernels import PLACEMENTS, PRECISIONS
 from mpprof.report import words
 
 if TYPE_CHECKING:
+    from mpprof.model import document as doc
     from mpprof.model.document import Row
 
 ADDITIVE = (
@@ -271,6 +272,14 @@ def _columns(rows: Sequence[Row], kind: str, several_devices: bool) -> list[Colu
 
 def _column(rows: Sequence[Row], key: str) -> Callable[[float], str]:
     return words.column(max((abs(row[key]) for row in rows), default=1.0))
+
+
+def summed_over(document: doc.Report) -> str:
+    """What the rows of a run's tables are sums over: the trace, unless ranges of it were taken as steps."""
+    time = document["time"]
+    if time is None or "step_range" not in time:
+        return "the whole trace"
+    return f"the ranges {words.plain(time['step_range'])} that were taken as steps"
 
 
 def _cell(text: str, width: int, column: Column) -> str:

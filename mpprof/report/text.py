@@ -162,6 +162,8 @@ def _time(page: Page, document: doc.Report) -> None:
         _breakdown(page, content.time_heading(time), content.time_rows(time), content.time_whole(time))
         if doubt := content.time_doubt(time):
             page.paragraph(doubt, indent=2, hang=2)
+        for line in content.hidden(time):
+            page.paragraph(line, indent=2, hang=2)
     elif "window" in document:
         found = document["window"]
         _breakdown(page, window.heading(found), content.window_rows(found), found["span_ns"])
@@ -187,10 +189,10 @@ def _breakdown(page: Page, heading: str, rows: list[content.TimeRow], whole_ns: 
 def _columns(
     rows: list[content.TimeRow], column: Callable[[float], str], width: int
 ) -> tuple[int, int, int, int]:
-    """Widths of label, bar, time and share; bars take what a line of 80 leaves, 28 at most."""
+    """Widths of label, bar, time and share; bars take what a line of 80 leaves, 26 at most."""
     label = max((len(row.label) + 2 * row.part for row in rows), default=3)
     ns = max((len(column(row.ns)) for row in rows), default=7) + 1
-    return label, max(4, min(28, width - label - ns - 40)), ns, 8
+    return label, max(4, min(26, width - label - ns - 40)), ns, 8
 
 
 def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: int) -> Iterator[str]:
@@ -204,9 +206,7 @@ def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: in
         room = width - len(line) - 2
         text = ", ".join([*notes, row.text] if row.text else notes)
         if len(text) > room:
-            text = (
-                ", ".join(notes) if notes else words.shorten(row.text, room) if row.label[0].isdigit() else ""
-            )
+            text = ", ".join(notes)
         yield f"{line}  {text}"
 
 

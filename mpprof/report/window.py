@@ -66,6 +66,7 @@ def _slices(slices: tuple[Slice, ...]) -> list[doc.WindowSlice]:
                 for share in part.by
             ],
             "causes": [{"cause": cause, "ns": _ns(ns)} for cause, ns in part.causes],
+            "pooling_ns": _ns(part.pooling_ns_per_step),
         }
         for part in slices
     ]
@@ -104,6 +105,7 @@ def as_slices(window: doc.Window) -> list[doc.Slice]:
                 for share in part["by"]
             ],
             "causes": [{"cause": each["cause"], "ns_per_step": each["ns"]} for each in part["causes"]],
+            "pooling_ns_per_step": part.get("pooling_ns", 0.0),
         }
         for part in window["slices"]
     ]

@@ -29,7 +29,7 @@ _ASCII = str.maketrans(
 CLASS_TEXT = {
     "matmul": "GEMM, convolution, attention",
     "norm": "normalisation layers",
-    "elementwise": "activations, softmax, pooling",
+    "elementwise": "activations, additions",
     "reduce": "sums and means",
     "gather_scatter": "embedding lookups, indexing",
     "cast": "changes of number format",
@@ -178,6 +178,23 @@ def shorten(text: str, width: int) -> str:
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
 
 
+def allocated_by(name: str) -> str:
+    """An op that allocated memory; what no op did, in words (rendezvous_mgr.cc of
+    tensorflow/core/common_runtime)."""
+    copies = "a copy between devices (SameWorkerRecvDone)"
+    return copies if name == "SameWorkerRecvDone" else plain(name)
+
+
+def op(name: str, width: int) -> str:
+    """An op's name in at most `width` characters: scopes are left out from the front, because the last ones
+    name the layer and the op ("…/conv2d_2/Conv2D/Conv2DBackpropFilter")."""
+    short, scopes = name, name.split("/")
+    while len(short) > width and len(scopes) > 2:
+        scopes = scopes[1:]
+        short = "…/" + "/".join(scopes)
+    return shorten(short, width)
+
+
 def plural(number: int, noun: str) -> str:
     """ "1 step", "2 steps"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -208,6 +225,6 @@ def computes(run: doc.Run) -> str | None:
 
 __all__ = [
     "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "computes", "count",
-    "duration", "number", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten", "size",
+    "duration", "number", "op", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten", "size",
     "speedup", "speedups", "time_unit",
 ]  # fmt: skip

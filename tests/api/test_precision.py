@@ -21,6 +21,7 @@ from tests.builders import precision_oddities as oddities
 from tests.traces.kineto import Kineto
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
 RECORD_IN_FLOAT32 = re.compile(r"(?:record|train|trace)[^.;]*\bin float32|no float32 baseline", re.IGNORECASE)
 
 
@@ -204,6 +205,32 @@ def test_masks_are_no_casts_and_what_lies_beside_a_norm_is_none(tmp_path: Path) 
     assert by_class["cast"] == pytest.approx(oddities.CAST_US * 1e3, rel=0.05)
     assert by_class["elementwise"] == pytest.approx((2 * oddities.CAST_US + oddities.NORM_US) * 1e3, rel=0.1)
     assert by_class.get("norm", 0.0) <= 1_100
+
+
+def test_without_products_the_other_work_is_told_and_nothing_is_ruled_out(tmp_path: Path) -> None:
+    """Its masks are in half: "does not compute in 16 bits" would be false, and so would "float16"."""
+    found = judged(oddities.window_before_the_model_runs, tmp_path)
+    assert found.computes is not None
+    assert (found.computes.kind, found.computes.words) == (
+        "unknown", "no matrix work seen, other work in float16",
+    )  # fmt: skip
+    assert {"MP412", "MP501", "MP507"} <= {one.code for one in found.unable}
+    assert not says(found, "does not compute in 16 bits")
+    assert not any("does not compute in 16 bits" in one.reason for one in found.not_applicable)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no recorded traces beside the project")
+def test_a_recorded_window_before_the_model_runs() -> None:
+    """Eight V100s: copies of the input's own thread end most gaps, and no activation was ever allocated."""
+    found = workflows.diagnose(workflows.load(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb"))
+    assert found.findings == ()
+    reasons = {one.code: one.reason for one in found.unable}
+    assert "activations may be missing" in reasons["MP303"]
+    assert "graphs" not in reasons["MP302"]  # it launches kernel by kernel
+    said = render(documents.document(found))
+    assert "ExecutorState::Process" not in said
+    assert "activations kept for backward" not in said
+    assert re.search(r"by op: .*others \d", said.replace("\n", " "))
 
 
 # --- one kernel for several layers -------------------------------------------------------------------------

@@ -115,7 +115,11 @@ def account(
                 if category == "matmul"
                 else ()
             )
-            slices.append(Slice(category, time, time / step, by=by))
+            pooling = sum(c.ns_per_step for c in mine if c.family == "pool")
+            causes = tuple((c.cause, c.ns_per_step) for c in mine if c.cause is not None)
+            slices.append(
+                Slice(category, time, time / step, by=by, causes=causes, pooling_ns_per_step=pooling)
+            )
     busy = sum(c.ns_per_step for c in cells if not c.category.startswith("idle_"))
     main = DeviceAccount("/device:GPU:0", step, busy, 5, tuple(slices), tuple(cells), kernel_calls(cells))
     given = {

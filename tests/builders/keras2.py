@@ -288,6 +288,27 @@ def map_function_on_the_steps_threads() -> Step:
     return step
 
 
+def long_op_hidden_on_a_cpu() -> Step:
+    """A bias' gradient runs as long as the filter's beside it, on another thread: it is hardly in the step at all,
+    and the second longest of its ops. What looks like elementwise work is nearly all pooling."""
+    step = Step(gpu=False)
+    step.call(60_000)
+    step.iterator(1_000, 200)
+    own, other = "tf_Compute/3581221", "tf_Compute/3581222"
+    step.process(own, 1_300, 57_000)
+    step.process(other, 20_100, 27_500)
+    gradient = "gradient_tape/sequential/conv2d"
+    for thread, name, start, length in (
+        (own, "sequential/conv2d/Relu:_FusedConv2D", 1_400, 10_000),
+        (own, "sequential/average_pooling2d/AvgPool:AvgPool", 11_500, 5_400),
+        (own, "sequential/activation/Relu:Relu", 17_000, 600),
+        (own, f"{gradient}/Conv2D/Conv2DBackpropFilter:Conv2DBackpropFilter", 20_000, 36_000),
+        (other, f"{gradient}/BiasAdd/BiasAddGrad:BiasAddGrad", 20_200, 26_800),
+    ):
+        step.host(thread, name, start, length, group_id=0, is_eager=0)
+    return step
+
+
 def strategys_iterator() -> Step:
     """A distribution strategy with one device: another iterator, whose pipeline waits and copies on threads of the
     step, and flags that travel to the host and back within the step."""

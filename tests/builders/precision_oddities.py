@@ -222,6 +222,7 @@ def norms_taken_apart(directory: Path) -> Path:
     return trace([product, *works, Work(_HALF_GEMM, f"{backward}/dense/MatMul", "MatMul", 80.0)], directory)
 
 
+_SCALED = _PRODUCT.replace("float", "Eigen::half")
 _MASK = _CONVERT.replace("const float, 1", "const bool, 1")
 
 
@@ -232,7 +233,7 @@ def window_before_the_model_runs(directory: Path) -> Path:
     works = [
         Work(_CONVERT, f"{scope}/layer_1/MatMul/Cast", "Cast", CAST_US, "(float[1024,1024])"),
         Work(_MASK, f"{scope}/layer_1/dropout/Cast", "Cast", 2 * CAST_US, "(bool[4,384,1024])"),
-        Work(_PRODUCT, f"{scope}/layer_1/dropout/Mul", "Mul", NORM_US, "(half[4,384,1024];half[])"),
+        Work(_SCALED, f"{scope}/layer_1/dropout/Mul", "Mul", NORM_US, "(half[4,384,1024];half[])"),
         Work(_PRODUCT, f"{scope}/layer_1/layer_norm/moments/scalar", "Mul", 1.0, "(half[];half[])"),
     ]
     return trace(works, directory)

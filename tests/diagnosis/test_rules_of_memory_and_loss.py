@@ -69,6 +69,18 @@ def test_mp303_by_the_allocators_own_peak_in_the_trace() -> None:
     assert "99.3 % of the memory at hand is free at the peak" in found.summary
 
 
+def test_mp303_does_not_trust_the_peak_of_a_window_without_a_whole_step() -> None:
+    """Before the model ran nothing of it was allocated; a higher peak in earlier steps counts."""
+
+    def held(before: int) -> MemoryAccount:
+        mine = Allocator("GPU_0_bfc", "device", 5 << 30, before, 14 << 30, 100)
+        return MemoryAccount(5 << 30, (), allocator="GPU_0_bfc", allocators=(mine,))
+
+    case = c.case(steps=None, window=c.account(c.healthy(10), step_ms=950))
+    assert "no whole step" in says("MP303", replace(case, memory=held(5 << 30)))
+    assert says("MP303", replace(case, memory=held(6 << 30))) == "info"
+
+
 # --- MP404 low-intensity
 
 

@@ -102,7 +102,7 @@ def test_nothing_is_clear_by_a_share_of_idle_time(tmp_path: Path) -> None:
     idle = report(serving(each=Request(every=90_000)).write(tmp_path / "idle.json"))
     assert not {"MP310", "MP405", "MP502"} & set(idle["clear"])
     why = next(each["reason"] for each in idle["unable"] if each["code"] == "MP310")
-    assert "what it takes of a step is not known" in why
+    assert "shares of a step are not known" in why
     assert "MP907" in idle["clear"]  # a share of the device's work
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from mpprof.report import words
+from mpprof.report.tables import summed_over
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
@@ -46,13 +47,14 @@ def content(document: doc.Report, layers: list[doc.LayerRow]) -> list[Any]:
         reason = why_absent(document, "layers", "time", "trace")
         return [cards.section("Layers", cards.empty("No kernel time by layer", reason))]
     flat = tables.prepared(layers)
-    note = "All devices and steps of the trace together. Crossed: kernels that no layer claims."
+    over = summed_over(document)
+    note = f"All devices together, over {over}. Crossed: kernels that no layer claims."
     return [
         cards.section("Layers", graph(figure, "layers", title="Kernel time by layer", note=note)),
         cards.section(
             "All layers",
             html.Div(grid("layers-grid", tables.present(_LAYERS, flat), flat), className="mp-card mp-flush"),
-            note=f"{words.count(len(layers))} rows; times are sums over the whole trace.",
+            note=f"{words.count(len(layers))} rows; times are sums over {over}.",
         ),
     ]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from mpprof.report import words
+from mpprof.report.tables import summed_over
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
@@ -50,8 +51,9 @@ def content(document: doc.Report, kernels: list[doc.KernelRow], ops: list[doc.Op
                             "Open a profile window: MPProfilerCallback(logdir, profile_steps=\"auto\")."),
             )
         ]  # fmt: skip
-    return [_shares(document, kernels), _table("Kernels", "kernels-grid", _KERNELS, kernels),
-            _table("Ops", "ops-grid", _OPS, ops)]  # fmt: skip
+    over = summed_over(document)
+    return [_shares(document, kernels), _table("Kernels", "kernels-grid", _KERNELS, kernels, over),
+            _table("Ops", "ops-grid", _OPS, ops, over)]  # fmt: skip
 
 
 def _shares(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
@@ -79,11 +81,13 @@ def _unknown(kernels: list[doc.KernelRow]) -> str:
     return words.percent(unknown / whole if whole else None)
 
 
-def _table(title: str, id: str, columns: tuple[Column, ...], rows: Sequence[doc.Row]) -> html.Section:
+def _table(
+    title: str, id: str, columns: tuple[Column, ...], rows: Sequence[doc.Row], over: str
+) -> html.Section:
     if not rows:
         return cards.section(title, cards.empty(f"No {title.lower()}", "The trace names none."))
     flat = tables.prepared(rows)
-    note = f"{words.count(len(rows))} rows over the whole trace. Click a head to sort; filter below it."
+    note = f"{words.count(len(rows))} rows over {over}. Click a head to sort; filter below it."
     table = html.Div(grid(id, tables.present(columns, flat), flat), className="mp-card mp-flush")
     return cards.section(title, table, note=note)
 

@@ -483,8 +483,21 @@ def _slices(cells: list[Cell], step_ns: float, hidden: dict[Class, float]) -> tu
             by = _shares(own) if category == "matmul" else ()
             causes = tuple((cell.cause, cell.ns_per_step) for cell in own if cell.cause is not None)
             ratio = ns / step_ns if step_ns else 0.0
-            slices.append(Slice(category, ns, ratio, hidden.get(category, 0.0), by, causes))
+            behind = hidden.get(category, 0.0)
+            pooling = math.fsum(cell.ns_per_step for cell in own if cell.family == "pool")
+            longest = _longest_hidden(own) if behind else None
+            slices.append(Slice(category, ns, ratio, behind, by, causes, pooling, longest))
     return tuple(slices)
+
+
+def _longest_hidden(cells: list[Cell]) -> tuple[str, float] | None:
+    """The op, else the kernel, that ran longest while instants went to other work."""
+    hidden: dict[str, float] = {}
+    for cell in cells:
+        if name := cell.op or cell.kernel:
+            hidden[name] = hidden.get(name, 0.0) + max(0.0, cell.busy_ns_per_step - cell.ns_per_step)
+    longest = max(hidden.items(), key=lambda item: item[1], default=("", 0.0))
+    return longest if longest[1] > 1e-3 else None
 
 
 def _shares(cells: list[Cell]) -> tuple[MatmulShare, ...]:

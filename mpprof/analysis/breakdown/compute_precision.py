@@ -37,7 +37,7 @@ def compute_precision(run: Run, cells: Sequence[Cell] = ()) -> ComputePrecision:
         or _by_share(work, lambda cell: cell.inputs, "inputs")
         or _by_share(kernels, lambda cell: cell.precision, "kernels")
         or _by_some_layers(run)
-        or ComputePrecision("unknown", None, "nothing", _why_not(run, work))
+        or _unknown(run, work, cells)
     )
 
 
@@ -125,8 +125,27 @@ def _by_share(
     )
 
 
-def _why_not(run: Run, work: Sequence[Cell]) -> str:
-    if _rewritten(run):
+def _unknown(run: Run, work: Sequence[Cell], cells: Sequence[Cell]) -> ComputePrecision:
+    """What a run whose matrix work tells nothing is known to do in 16 bits beside it."""
+    beside = None if work or _rewritten(run) else _most_of(cells)
+    return ComputePrecision("unknown", None, "nothing", _why_not(run, work, beside), beside=beside)
+
+
+def _most_of(cells: Sequence[Cell]) -> str | None:
+    """The 16-bit type of half or more of the work that computes without products; None: there is none."""
+    work = [cell for cell in cells if cell.category in ("norm", "elementwise", "reduce")]
+    whole = math.fsum(cell.ns_per_step for cell in work)
+    for precision in ("fp16", "bf16"):
+        ns = math.fsum(cell.ns_per_step for cell in work if cell.precision == precision)
+        if whole > 0 and ns >= MOST * whole:
+            return _DTYPES[precision]
+    return None
+
+
+def _why_not(run: Run, work: Sequence[Cell], beside: str | None) -> str:
+    if beside:
+        why = f"no matrix work was seen (the other work is in {beside})"
+    elif _rewritten(run):
         why = "a graph rewrite to 16 bits was asked for, and nothing shows what it did"
     elif work:
         why = "the dtype was not recorded, and the trace does not state that of the matrix work"

@@ -30,6 +30,8 @@ MANY_LAUNCHES_RATIO = 0.5
 _LONGEST = 80
 _DIGITS = re.compile(r"\d+")
 _DRIVER = (HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC)
+_FRAMEWORK = (HostKind.OP, HostKind.EXECUTOR)
+"""Events of a framework's own, of which a step has any number."""
 
 
 def with_steps_of(trace: Trace, wanted: str) -> Trace:
@@ -127,7 +129,7 @@ def listed(trace: Trace) -> list[NamedRanges]:
     """Return the ranges under which work was launched, those with most of it first; names that differ in
     their digits as one pattern. Empty where the trace has no host events, or none is a range."""
     host = trace.host
-    rows = np.flatnonzero((host.correlation < 0) & ~np.isin(host.kind, (*_DRIVER, HostKind.OP)))
+    rows = np.flatnonzero((host.correlation < 0) & ~np.isin(host.kind, (*_DRIVER, *_FRAMEWORK)))
     launches = np.flatnonzero(np.isin(host.kind, _DRIVER[:2]))
     total = len(launches)
     if not len(rows) or not total:

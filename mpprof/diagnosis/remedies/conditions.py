@@ -164,6 +164,16 @@ def replays_graphs(signals: Signals) -> bool:
     return trace is not None and bool((trace.kernels.graph >= 0).any())
 
 
+def launches_one_by_one(signals: Signals) -> bool:
+    """Tell whether the trace shows launches of kernels, and neither graphs of them nor XLA's programs."""
+    trace = signals.case.trace
+    return (
+        has_host_events(signals)
+        and trace is not None
+        and not (replays_graphs(signals) or any(op.hlo is not None for op in trace.ops))
+    )
+
+
 def several_steps_a_call(signals: Signals) -> bool:
     """Tell whether `steps_per_execution` is above 1 already."""
     fit = known(signals.fit)

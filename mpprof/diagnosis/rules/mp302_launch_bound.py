@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launches
 from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.remedies.conditions import launches_one_by_one
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import KernelCalls
 from mpprof.model.finding import Evidence
@@ -52,6 +53,7 @@ ABOUT = "waits for launches"
 SPECIFICITY = GENERAL
 BOUND = "host"
 
+_HIDES = " (graphs of launches, command buffers, or no host events)"
 SHORT_KERNEL_NS = 20_000.0
 """The lower end of the launch latencies that TensorFlow's guide names (20 to 40 µs)."""
 
@@ -65,10 +67,10 @@ def judge(signals: Signals) -> Outcome:
     hidden = need(signals.unattributed_idle_ratio)
     if share < launches.SCALE.info_ratio:
         if share + hidden >= launches.SCALE.warning_ratio and hidden > share:
+            hides = "" if launches_one_by_one(signals) else _HIDES
             return Unable(
                 f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show "
-                "what for (graphs of launches, command buffers, or no host events)"
-                f"{signals.hint('record without graphs')}{signals.hint('record host events')}"
+                f"what for{hides}{signals.hint('record without graphs')}{signals.hint('record host events')}"
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
     if launches.host_gets_ahead(signals):

@@ -43,6 +43,8 @@ FREE_RATIO = 0.5
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
+    if signals.before_the_model_ran:
+        return Unable("the window holds no whole step, and the peak is its own: activations may be missing")
     held = signals.memory_in_use
     if isinstance(held, Absent):
         return Unable(f"{held.reason}{signals.hint('record run')}")

@@ -37,7 +37,6 @@ from mpprof.analysis.kernels import eligibility
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
     NO_GPU,
-    NOT_IN_16_BITS,
     REMAINDER,
     Clear,
     Found,
@@ -81,7 +80,7 @@ def judge(signals: Signals) -> Outcome:
         return NO_GPU
     need(signals.gpu_activity)
     if not signals.computes.narrow:
-        return NOT_IN_16_BITS
+        return signals.not_narrow
     if signals.half == "bf16" and not eligibility.multiplies("bf16", known(signals.capability)):
         return NotApplicable("this card has no units for bfloat16 (MP804)")
     rows = _left(signals)

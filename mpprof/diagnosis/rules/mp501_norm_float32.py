@@ -34,7 +34,6 @@ from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
     NAMED,
     NO_GPU,
-    NOT_IN_16_BITS,
     Clear,
     Found,
     NotApplicable,
@@ -65,7 +64,7 @@ def judge(signals: Signals) -> Outcome:
         return NO_GPU
     need(signals.gpu_activity)
     if signals.half is None:
-        return NOT_IN_16_BITS
+        return signals.not_narrow
     facts = known(signals.layers)
     recorded = {f.name for f in facts or () if layers.is_norm(f)}
     names = recorded | {cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer}

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, NOT_IN_16_BITS, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -44,7 +44,7 @@ def judge(signals: Signals) -> Outcome:
         return NO_GPU
     need(signals.gpu_activity)
     if signals.half is None:
-        return NOT_IN_16_BITS
+        return signals.not_narrow
     rows = signals.select(is_loss)
     claims = attainable.whole(rows)
     ratio = signals.cost_ratio(claims)

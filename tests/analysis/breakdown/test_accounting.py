@@ -291,7 +291,7 @@ def test_a_kernel_that_was_launched_long_ago_did_not_wait_for_the_host() -> None
     b.kernel("a", 0, 400, launch=(0, 0))
     b.kernel("b", 450, 1000, launch=(10, 15))
     b.event(HostKind.SYNC, 0, 940)
-    assert causes(b) == {("idle_other", "work queued"): 50}
+    assert causes(b) == {("idle_other", "gaps in the queue"): 50}
 
 
 def test_kernels_of_a_graph_wait_for_nothing_on_the_host_but_its_launch() -> None:
@@ -302,7 +302,7 @@ def test_kernels_of_a_graph_wait_for_nothing_on_the_host_but_its_launch() -> Non
     b.event(HostKind.EXECUTOR, 300, 500)
     b.event(HostKind.INPUT, 910, 960)
     found = causes(b)
-    assert found["idle_other", "work queued"] == 50
+    assert found["idle_other", "gaps in the queue"] == 50
     assert found["idle_input", None] == 50
 
 
