@@ -26,16 +26,7 @@ from mpprof.runs.state import state_of
 from mpprof.traces import formats
 
 if TYPE_CHECKING:
-    from mpprof.model.document import (
-        Comparison,
-        KernelDetails,
-        KernelRow,
-        LayerRow,
-        OpRow,
-        Report,
-        Roofs,
-        Timeline,
-    )
+    from mpprof.model import document as doc
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
@@ -74,7 +65,7 @@ class LogDirectory:
         self._refreshed_s = monotonic()
         self._scanned_s = float("-inf")
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
-        self._reports: OrderedDict[tuple[str, str | None], tuple[str, Report]] = OrderedDict()
+        self._reports: OrderedDict[tuple[str, str | None], tuple[str, doc.Report]] = OrderedDict()
         self._lanes: dict[str, tuple[workflows.Analysis, Lanes | None]] = {}
         self._tables: dict[str, tuple[workflows.Analysis, dict[tuple[str, bool], Sequence[Any]]]] = {}
         self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
@@ -90,7 +81,7 @@ class LogDirectory:
         ]
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
-    def report(self, run: str, baseline: str | None = None) -> Report:
+    def report(self, run: str, baseline: str | None = None) -> doc.Report:
         """The `mpprof.report/1` document of a run, against a baseline run where one is named.
 
         It is kept until a file of either changes, and given to all who ask: nobody may change it."""
@@ -121,14 +112,14 @@ class LogDirectory:
         stated = [(name, found[name][0] if name in found else None) for name in named]
         return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
-    def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
-        return cast("list[KernelRow]", self._rows(run, "kernels", in_steps))
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
+        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
 
-    def ops(self, run: str, *, in_steps: bool = False) -> list[OpRow]:
-        return cast("list[OpRow]", self._rows(run, "ops", in_steps))
+    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
+        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
 
-    def layers(self, run: str, *, in_steps: bool = False) -> list[LayerRow]:
-        return cast("list[LayerRow]", self._rows(run, "layers", in_steps))
+    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
+        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
 
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Sequence[Any]:
         """The rows of a table, kept as long as the analysis is."""
@@ -144,7 +135,7 @@ class LogDirectory:
                 kept[1][kind, steps] = workflows.rows_of(mine, kind, steps=ALL_STEPS if steps else None)
             return kept[1][kind, steps]
 
-    def roofs(self, run: str) -> Roofs | None:
+    def roofs(self, run: str) -> doc.Roofs | None:
         return workflows.roofs_of(self._analysis(run))
 
     def timeline(
@@ -155,13 +146,13 @@ class LogDirectory:
         from_ns: int | None = None,
         to_ns: int | None = None,
         width: int = 1400,
-    ) -> Timeline | None:
+    ) -> doc.Timeline | None:
         mine, known = self._lanes_of(run)
         if known is None:
             return None
         return timelines.window(mine, known, step=step, from_ns=from_ns, to_ns=to_ns, width=width)
 
-    def kernel(self, run: str, row: int) -> KernelDetails | None:
+    def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
         mine, known = self._lanes_of(run)
         return None if known is None else timelines.kernel(mine, known, row)
 
@@ -179,7 +170,7 @@ class LogDirectory:
     def redactor(self, run: str) -> Callable[[Any], Any]:
         return Redactor(hosts_of(self._run(run))).record
 
-    def compare(self, runs: tuple[str, ...]) -> Comparison:
+    def compare(self, runs: tuple[str, ...]) -> doc.Comparison:
         """The `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 

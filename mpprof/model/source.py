@@ -9,16 +9,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
-    from mpprof.model.document import (
-        Comparison,
-        KernelDetails,
-        KernelRow,
-        LayerRow,
-        OpRow,
-        Report,
-        Roofs,
-        Timeline,
-    )
+    from mpprof.model import document as doc
 
 
 RunState = Literal["running", "ended", "stopped", "unfinished"]
@@ -56,7 +47,7 @@ class RunSource(Protocol):
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 
-    def report(self, run: str, baseline: str | None = None) -> Report: ...
+    def report(self, run: str, baseline: str | None = None) -> doc.Report: ...
 
     def steps(self, run: str) -> StepTable | None: ...
 
@@ -66,15 +57,15 @@ class RunSource(Protocol):
         """What changes when the files of either change: nothing is read or computed for it."""
         ...
 
-    def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
         """Rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
         ...
 
-    def ops(self, run: str, *, in_steps: bool = False) -> list[OpRow]: ...
+    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]: ...
 
-    def layers(self, run: str, *, in_steps: bool = False) -> list[LayerRow]: ...
+    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]: ...
 
-    def roofs(self, run: str) -> Roofs | None:
+    def roofs(self, run: str) -> doc.Roofs | None:
         """The peak rates of the run's main device; None where they are not known."""
         ...
 
@@ -86,12 +77,12 @@ class RunSource(Protocol):
         from_ns: int | None = None,
         to_ns: int | None = None,
         width: int = 1400,
-    ) -> Timeline | None:
+    ) -> doc.Timeline | None:
         """A window of what ran when, merged to `width` pixels: of a step (None: the one of median length), or
         between two times from the first step's start. None: no trace, or no step in it."""
         ...
 
-    def kernel(self, run: str, row: int) -> KernelDetails | None:
+    def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
         """One kernel of the timeline as it ran; None where there is no such row."""
         ...
 
@@ -99,4 +90,4 @@ class RunSource(Protocol):
         """A function that takes hosts, users and paths out of a JSON value, as `mpprof bundle` does."""
         ...
 
-    def compare(self, runs: tuple[str, ...]) -> Comparison: ...
+    def compare(self, runs: tuple[str, ...]) -> doc.Comparison: ...

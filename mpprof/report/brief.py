@@ -22,6 +22,7 @@ WIDTH, HEIGHT = 80, 25
 MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
 LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
+_OFF = "Mixed precision is off"
 _LONG_BAR, _SHORT_BAR = 28, 8
 
 
@@ -97,6 +98,8 @@ def verdict(document: doc.Report, width: int) -> str:
     """What came of what was attainable, and the first cause, in two lines of `width` columns."""
     whole = document["verdict"] or "No verdict: see what could not be judged."
     causes = list(dict.fromkeys(_cause(document, sized=sized) for sized in (True, False)))
+    if causes[0].startswith(_OFF):  # the result states that, too
+        causes = [""]
     composed = [f"{result} {cause}".strip() for result in _results(document) for cause in causes]
     # The verdict itself, where it is that short; it does not name a card without matrix units.
     first = [] if headline.without_units(document) else [whole]
@@ -138,9 +141,9 @@ def _results(document: doc.Report) -> list[str]:
 def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
     """What mixed precision could bring."""
     span = words.speedups(could["low"], could["high"])
-    off = "Mixed precision is off;"
+    off = f"{_OFF};"
     if not document["facts"]["causes"] and could["eligible_ratio"] is not None:
-        off = f"{words.percent(could['eligible_ratio'])} of device time could use it:"
+        off += f" {words.percent(could['eligible_ratio'])} of device time could use it:"
     few = ", one step" if content.one_step(document) else ""
     said = f"{off} {span} is attainable (estimated{few})"
     why = _limiting(gain, "the step") if could["high"] < LOW_SPEEDUP else ""
@@ -152,7 +155,7 @@ def _measured(document: doc.Report) -> list[str]:
     observed, attainable = facts["observed"], facts["attainable"]
     assert gain is not None
     assert observed is not None
-    base = "float32" if gain.get("baseline_dtype") == "float32" else "the baseline"
+    base = _base(document)
     interval = gain["interval"]
     if interval is not None and interval[0] <= 1.0 <= interval[1]:
         said = f"As fast as {base} ({words.speedup(observed)})"
@@ -165,9 +168,15 @@ def _measured(document: doc.Report) -> list[str]:
     most = words.speedup(attainable)
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
-    low = f"{said}; no more than {most} is attainable"
+    low = f"{said}; precision alone allows {most} at most"  # remedies may go beyond it
     why = _limiting(gain, f"{base}'s step" if base != "float32" else "the float32 step")
     return [*([f"{low}: {why}."] if why else []), f"{low}."]
+
+
+def _base(document: doc.Report) -> str:
+    """What the run is held against: float32 only where that is known of it."""
+    gain = document["speedup"]
+    return "float32" if gain and gain.get("baseline_dtype") == "float32" else "the baseline"
 
 
 def _limiting(gain: doc.Speedup, step: str) -> str:
@@ -192,13 +201,15 @@ def figures(document: doc.Report, width: int) -> list[str]:
     skipped = log["skipped_ratio"] if log else None
     peak = content.recorded_peak(document)
     if peak is None and memory:
-        peak = memory["peak_bytes"]
+        peak = content.most_held(memory)
     parts = [first, _share(document)]
-    if skipped is None and peak is None:
+    wanted = skipped is not None or content.skips_arise(document)
+    if wanted and skipped is None and peak is None:
         parts.append("skips and peak memory unknown")
     else:
-        parts.append("skips unknown" if skipped is None else f"skipped {words.percent(skipped)}")
-        parts.append("peak unknown" if peak is None else f"peak {words.size(peak)}")
+        if wanted:
+            parts.append("skips unknown" if skipped is None else f"skipped {words.percent(skipped)}")
+        parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak)}")
     return wrapped(", ".join(parts), width, hang=2)
 
 
@@ -269,8 +280,10 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
     if (after := facts["after_remedies_ns"]) is not None and not one:
-        limit = "then the host limits" if facts["limited_by"] == "host" else ""
-        rows.append(Bar("all remedied, at best", after, limit))
+        base = None if facts.get("unlike") else facts["baseline_step_ns"]
+        times = [f"{words.speedup(base / after)} over {_base(document)}"] if base and after else []
+        limit = ["then the host limits"] if facts["limited_by"] == "host" else []
+        rows.append(Bar("all remedied, at best", after, "; ".join([*times, *limit])))
     return rows
 
 
@@ -305,15 +318,25 @@ def _class_bars(document: doc.Report, most: int) -> list[Bar]:
         return []
     classes = sorted((row for row in rows if not row.part), key=lambda row: -abs(row.ns))
     kept = classes if len(classes) < most else classes[: most - 2]
-    shown = [Bar(row.label, row.ns, _with_text(row), part=True) for row in kept if row.label[0].isalpha()]
+    shown = [
+        Bar(row.label, row.ns, _with_text(row, rows), part=True) for row in kept if row.label[0].isalpha()
+    ]
     ns = sum(row.ns for row in classes if row.label not in {bar.label for bar in shown})
     if len(shown) < len(classes):
         shown.append(Bar("smaller ones", ns, f"{words.percent(ns / whole if whole else 0.0):>6}", part=True))
     return [first, *shown]
 
 
-def _with_text(row: content.TimeRow) -> str:
-    return f"{words.percent(row.ratio):>6}  {row.text}".rstrip()
+def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
+    """Its share, and what it is; of idle time the known cause of most of it."""
+    text = row.text
+    if row.label.startswith("idle"):
+        for part in rows[rows.index(row) + 1 :]:
+            if not part.part:
+                break
+            if part.label != content.NOT_IN_THE_TRACE and part.ns >= content.MOSTLY_RATIO * row.ns:
+                text = part.label
+    return f"{words.percent(row.ratio):>6}  {text}".rstrip()
 
 
 def _chart(page: Page, rows: Sequence[Bar]) -> None:

@@ -37,6 +37,8 @@ NAMED_RATIO = 0.1
 """A tenth of a class is named beside it."""
 ROOM_FOR_NAMES = 30
 """Columns for the names of what is folded into one row."""
+MEANT_TO_BE_HIDDEN = ("comm", "copy")
+"""Good where they run beside compute: how long is in their rows."""
 NEVER_FOLDED = ("unknown", "profiling")
 MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
@@ -234,11 +236,12 @@ def hidden(time: doc.Time) -> list[str]:
     lines = []
     for part in sorted(time_slices(time), key=lambda part: -part["hidden_ns_per_step"]):
         behind, longest = part["hidden_ns_per_step"], part.get("longest_hidden")
-        if behind < SPLIT_RATIO * time_whole(time) or longest is None:
+        if behind < SPLIT_RATIO * time_whole(time) or longest is None or part["class"] in MEANT_TO_BE_HIDDEN:
             continue
         name = words.op(words.plain(longest["name"]), 60)
+        most = "most of it" if longest["ns_per_step"] >= MOSTLY_RATIO * behind else "the longest"
         lines.append(
-            f"{words.duration(behind)} of {part['class']} ran beside work that is counted first: most of it "
+            f"{words.duration(behind)} of {part['class']} ran beside work that is counted first: {most} "
             f"{name}, {words.duration(longest['ns_per_step'])}"
         )
     return lines
@@ -311,7 +314,8 @@ def _helpers(share: doc.MatmulShare) -> str:
         return ""
     if transforms >= 0.995 * whole:
         return "of convolutions"
-    return f"{transforms / whole:.0%} convolution transforms".replace("%", " %")
+    what = "of convolutions" if transforms >= MOSTLY_RATIO * whole else "transforms of convolutions"
+    return f"{transforms / whole:.0%} {what}".replace("%", " %")
 
 
 def slices_of(document: doc.Report) -> list[doc.Slice]:
@@ -347,8 +351,13 @@ def tensor_core(document: doc.Report) -> str:
         of += f" of {words.plain(document['window']['device'])}"
     precisions = sorted(share["by_precision"].items(), key=lambda item: -item[1])
     by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in precisions if ns)
+    on_units, matrix_ns = sum(share["by_precision"].values()), share["matmul_ns_per_step"]
+    products_ns = on_units / share["ratio"] if share["ratio"] else matrix_ns
+    what = f"{words.duration(matrix_ns)} matrix time"
+    if products_ns < (1 - SMALL_RATIO) * matrix_ns:
+        what = f"{words.duration(products_ns)} in matrix products"
     return (
-        f"{words.percent(share['ratio'])} of {words.duration(share['matmul_ns_per_step'])} matrix time{of}"
+        f"{words.percent(share['ratio'])} of {what}{of}"
         f"{f' ({by})' if by else ''}{_not_in_16_bits(document['run'], share)}; "
         f"{_off_the_units(document, share)}{unknown}"
     )
@@ -505,6 +514,10 @@ def steps(document: doc.Report) -> str:
     parts = [f"{words.plural(log['count'], 'step')}, {words.count(log['steady'])} steady"]
     if log["median_ns"] is not None:
         parts.append(f"median {words.duration(log['median_ns'])}, p95 {words.duration(log['p95_ns'])}")
+    if (rate := log.get("examples_per_s")) is not None:
+        hours = log.get("gpu_hours_per_epoch")
+        each = f" ({hours:.3g} GPU-hours an epoch)" if hours is not None else ""
+        parts.append(f"{words.count(round(rate)) if rate >= 100 else f'{rate:.3g}'} examples/s{each}")
     if log["skipped"] is not None:
         parts.append(f"{words.count(log['skipped'])} skipped ({words.percent(log['skipped_ratio'])})")
     if log["loss_scale"] is not None:
@@ -560,9 +573,26 @@ def _divided(items: list[doc.MemoryItem], by: str) -> str:
     return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
 
 
+def _allocator(account: doc.Memory) -> doc.Allocator | None:
+    """The allocator whose memory is accounted for."""
+    return next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+
+
+def most_held(account: doc.Memory) -> int:
+    """The most that was held since the process began, as far as the trace tells: a window may have less."""
+    mine = _allocator(account)
+    return max(account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0)
+
+
+def skips_arise(document: doc.Report) -> bool:
+    """Whether steps may be skipped: not in a float32 run, which scales no loss."""
+    computes = document["run"].get("computes_in")
+    return computes is None or computes["kind"] not in ("float32", "float64")
+
+
 def _beside_the_peak(account: doc.Memory) -> str:
     """What the allocator held before the window, where that was more, and what it could hold."""
-    mine = next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+    mine = _allocator(account)
     if mine is None:
         return ""
     most, said = mine["peak_bytes"], " in the window"
