@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mpprof.api.auditing import audit
     from mpprof.api.forecasting import forecast
     from mpprof.api.ladder import compare
+    from mpprof.api.memory_forecasting import forecast_memory
     from mpprof.api.policies import compare_policies
     from mpprof.api.workflows import diagnose, load
     from mpprof.record import MPProfilerCallback, StepRecorder
@@ -27,6 +28,7 @@ _LAZY = {
     "StepRecorder": "mpprof.record",
     "audit": "mpprof.api.auditing",
     "forecast": "mpprof.api.forecasting",
+    "forecast_memory": "mpprof.api.memory_forecasting",
     "compare": "mpprof.api.ladder",
     "compare_policies": "mpprof.api.policies",
     "diagnose": "mpprof.api.workflows",
@@ -42,6 +44,7 @@ __all__ = [
     "compare_policies",
     "diagnose",
     "forecast",
+    "forecast_memory",
     "load",
 ]
 

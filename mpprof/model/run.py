@@ -30,6 +30,8 @@ class LayerFacts:
     masked: bool | None = None  # a recurrent layer that is fed a mask
     arguments: dict[str, str] = field(default_factory=dict)  # as it is written; only of a model at hand
     base: str | None = None  # the class of Keras' own that a class of the user's derives from
+    trainable: bool | None = None
+    inbound: tuple[str, ...] | None = None  # layers whose results it takes; None: no functional model
 
     @property
     def kind(self) -> str:
@@ -59,6 +61,7 @@ class ModelFacts:
     outputs: tuple[OutputFacts, ...] = ()  # empty: a subclassed model, which does not state them
     class_name: str | None = None
     train_step: str | None = None  # "own": overridden; "clips": overridden, and its source clips gradients
+    trainable_parameters: int | None = None
 
 
 @frozen
@@ -93,6 +96,7 @@ class OptimizerFacts:
     growth_steps: int | None = None
     fixed_scale: float | None = None
     clipping: dict[str, float] | None = None
+    slots: int | None = None  # values that it keeps for each trained parameter; None: not known
 
 
 @frozen

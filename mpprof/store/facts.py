@@ -140,6 +140,7 @@ def _model(record: Json) -> ModelFacts:
         outputs=_each(record, "outputs", _output, limits.MOST_LAYERS),
         class_name=bounded.name(record, "class"),
         train_step=bounded.name(record, "train_step"),
+        trainable_parameters=bounded.whole(record, "trainable_parameters"),
     )
 
 
@@ -164,6 +165,8 @@ def _layer(record: Json) -> LayerFacts:
         masked=_bool(record, "masked"),
         arguments=bounded.texts(bounded.mapping(record, "arguments")),
         base=bounded.name(record, "base"),
+        trainable=_bool(record, "trainable"),
+        inbound=_names(record.get("inbound")),
     )
 
 
@@ -192,6 +195,7 @@ def _fit(record: Json) -> FitFacts:
             growth_steps=bounded.whole(optimizer, "growth_steps"),
             fixed_scale=formats.number(optimizer.get("fixed_scale")),
             clipping=clipping or None,
+            slots=bounded.whole(optimizer, "slots"),
         ),
         batch_size=bounded.whole(record, "batch_size"),
         jit_compile=jit if isinstance(jit, bool | str) else None,
