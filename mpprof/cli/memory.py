@@ -71,6 +71,7 @@ class Memory(Table):
         return super().run(args)
 
     def _text(self, mine: Analysis, args: argparse.Namespace) -> str:
+        from mpprof.analysis.memory.failure import failure
         from mpprof.api import workflows
         from mpprof.report import json as documents
         from mpprof.report import memory
@@ -82,12 +83,18 @@ class Memory(Table):
             with paths.opened(args, args.baseline) as path:
                 base = workflows.analyse(paths.load(args, path, args.baseline_run), strict=args.strict)
         recorded = mine.steps is not None and mine.steps.peak_memory_bytes is not None
-        if mine.memory is None and not recorded:
+        failed = failure(mine.run)
+        if mine.memory is None and not recorded and failed is None:
             return super()._text(mine, args)  # raises, with the reason
-        document = documents.document(workflows.judge(mine, base))
         ascii_only = args.output is None and output.ascii_only()
-        most = memory.MOST if args.limit is None else args.limit or 10_000
-        return memory.render(document, width=output.width(), most=most, ascii_only=ascii_only)
+        said = []
+        if failed is not None:
+            said.append(memory.render_error(*failed, width=output.width(), ascii_only=ascii_only))
+        if mine.memory is not None or recorded:
+            document = documents.document(workflows.judge(mine, base))
+            most = memory.MOST if args.limit is None else args.limit or 10_000
+            said.append(memory.render(document, width=output.width(), most=most, ascii_only=ascii_only))
+        return "\n".join(said)
 
     def _by(self, rows: Sequence[Row], by: str) -> Sequence[Row]:
         held = list(dict.fromkeys(row["by"] for row in rows))

@@ -142,6 +142,15 @@ class Timing:
 
 
 @frozen
+class Ended:
+    """How a training ended otherwise than by its end: "out_of_memory" (`error` is then the error's text),
+    "interrupted" by the keyboard, "error" (its type), or "unknown"."""
+
+    reason: str
+    error: str | None
+
+
+@frozen
 class RunFacts:
     """run.json, schema `mpprof.run/1`. `absent` gives the reason for each field that was not measured."""
 
@@ -163,6 +172,7 @@ class RunFacts:
     timing: Timing | None
     absent: dict[str, str]
     graph_rewrite_result: dict[str, Any] = field(default_factory=dict)  # what it did; empty: not known
+    ended: Ended | None = None  # None: it ended by itself, still runs, or nothing could say how it ended
 
 
 @frozen

@@ -11,6 +11,7 @@ from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.run import (
+    Ended,
     FitFacts,
     LayerFacts,
     ModelFacts,
@@ -94,7 +95,13 @@ def facts_of(record: Json) -> RunFacts:
         timing=_timing(_object(record, "timing")) if isinstance(record.get("timing"), dict) else None,
         absent=bounded.texts(bounded.mapping(record, "absent")) | _cut(record),
         graph_rewrite_result=bounded.mapping(record, "graph_rewrite_result"),
+        ended=_ended(_object(record, "ended")),
     )
+
+
+def _ended(record: Json) -> Ended | None:
+    reason = bounded.name(record, "reason")
+    return None if reason is None else Ended(reason, bounded.text(record, "error"))
 
 
 def _framework(record: Json) -> Json:
