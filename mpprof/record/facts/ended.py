@@ -1,8 +1,8 @@
 """How a `fit` ended that raised: which exception left it, and the text of an out-of-memory error.
 
 Keras calls no hook of a callback when `fit` raises, and takes its own frames out of the traceback. So where
-`fit` was called is noted as it begins, the instruction of the caller's code, and an exception that can be seen
-later (one that is being handled, or that ended the script: `sys.last_value`) is this fit's if it passed there.
+`fit` was called is noted as it begins, the instruction of the caller's code. An exception seen later (handled
+at that moment, or the one that ended the script: `sys.last_value`) is this fit's if it passed there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def call_of_running_fit() -> Call | None:
 
 
 def exception_of(call: Call | None) -> BaseException | None:
-    """The exception that left this call, as far as it can be seen: handled right now, or the script's last."""
+    """The exception that left this call, if it can be seen: being handled, or the one that ended the script."""
     if call is None:
         return None
     seen = (sys.exc_info()[1], getattr(sys, "last_exc", None), getattr(sys, "last_value", None))
