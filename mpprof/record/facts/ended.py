@@ -34,7 +34,7 @@ def call_of_running_fit() -> Call | None:
 
 
 def exception_of(call: Call | None) -> BaseException | None:
-    """The exception that left this call, if it can be seen: being handled, or the one that ended the script."""
+    """The exception that left this call, if it can be seen: being handled, or what ended the script."""
     if call is None:
         return None
     seen = (sys.exc_info()[1], getattr(sys, "last_exc", None), getattr(sys, "last_value", None))
