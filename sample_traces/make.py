@@ -21,6 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from tests.builders.compiled import step  # noqa: E402
 from tests.builders.gpus import A100, GTX1080TI, H100, V100  # noqa: E402
 from tests.builders.simulate import Host, Training, write  # noqa: E402
 from tests.builders.workloads import (  # noqa: E402
@@ -32,8 +33,19 @@ from tests.builders.workloads import (  # noqa: E402
     convnet,
     transformer,
 )
+from tests.forecast.make_programs import Case as program  # noqa: E402
 
+JAX = {
+    "framework": {
+        "keras": "3.15.1", "backend": "jax", "backend_version": "0.10.2", "python": "3.12.3",
+        "xla_flags": "--xla_gpu_enable_command_buffer=",  # so that each kernel names its instruction
+    }
+}  # fmt: skip
+JAX_HOST = Host(
+    executor="PjRtStreamExecutorLoadedExecutable::Execute", dispatch_us=0.5, launch_us=3.0, begin_us=120.0
+)
 WINDOW = (60, 64)
+COMPILED = "sample_traces/make.py synthetic; instructions, names and op names from tests/forecast/programs, as XLA compiled them"
 NEVER = "Never compared with a trace of this model on this card: durations come from the rates in tests/builders/gpus.py."
 HALF_ON_CUDA_CORES = replace(MIXED_FLOAT16, matrix="fp16_cuda")
 
@@ -45,6 +57,7 @@ class Case:
     oddity: str
     training: Training
     cut_at: float | None = None  # the trace file ends after this share of its bytes
+    made_by: str = "sample_traces/make.py synthetic"
 
 
 def _training(name: str, **facts: object) -> Training:
@@ -73,6 +86,32 @@ def _convnet_pair(
         lambda n: _training(n, gpu=gpu, numerics=mixed, model=convnet(gpu, mixed, **model), host=hosts[1], peak_bytes=3_700_000_000, **common),
         kind,
     )  # fmt: skip
+
+
+def _compiled_pair() -> dict[str, Case]:
+    """Filters of 5, 7 and 11 on images of 256 x 256, batch 128: one XLA program a step."""
+    made = {}
+    for policy, numerics, peak in (
+        ("float32", FLOAT32, 1_089_016_888),
+        ("mixed_float16", MIXED_FLOAT16, 620_248_091),
+    ):
+        name = f"v100-xla-convnet-{policy.replace('_', '-')}"
+        model = step(program("published_convnet", "v100", policy, 128), V100)
+        made[name] = Case(
+            f"one compiled XLA program a step, {policy}: kernels are fusions and library calls",
+            _training(
+                name,
+                gpu=V100,
+                numerics=numerics,
+                model=model,
+                peak_bytes=peak,
+                host=JAX_HOST,
+                fit={"jit_compile": True},
+                facts=JAX,
+            ),
+            made_by=COMPILED,
+        )
+    return made
 
 
 def cases() -> dict[str, Case]:
@@ -113,6 +152,7 @@ def cases() -> dict[str, Case]:
             "healthy bfloat16 on Hopper, no baseline recorded",
             _training("h100-mixed-bfloat16", gpu=H100, numerics=MIXED_BFLOAT16, model=transformer(H100, MIXED_BFLOAT16, **text), tf32_enabled=True),
         ),
+        **_compiled_pair(),
         "v100-truncated": Case("the trace file ends in the middle of an event", _training("v100-truncated", gpu=V100, numerics=MIXED_FLOAT16, model=v100), cut_at=0.6),
     }  # fmt: skip
 
@@ -125,7 +165,7 @@ def make_synthetic() -> None:
         for trace in directory.rglob("*.xplane.pb"):
             data = trace.read_bytes()
             trace.write_bytes(data[: int(len(data) * (case.cut_at or 1.0))])
-        origin(directory, "synthetic", case.oddity, "sample_traces/make.py synthetic", NEVER)
+        origin(directory, "synthetic", case.oddity, case.made_by, NEVER)
         print(f"{name}: {sum(f.stat().st_size for f in directory.rglob('*') if f.is_file()):,} bytes")
 
 

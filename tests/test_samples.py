@@ -126,9 +126,26 @@ def test_the_tensor_core_share_of_the_samples() -> None:
     assert diagnosed("v100-convnet-float32").tensor_core.ratio == pytest.approx(0.0)
     assert diagnosed("a100-tf32-baseline-float32").tensor_core.by_precision.keys() == {"tf32"}
     assert diagnosed("gtx1080ti-mixed-float16").tensor_core.ratio == pytest.approx(0.0)
+    assert diagnosed("v100-xla-convnet-mixed-float16").tensor_core.ratio == pytest.approx(1.0)
+    assert diagnosed("v100-xla-convnet-float32").tensor_core.ratio == pytest.approx(0.0)
     island = diagnosed("v100-float32-island").tensor_core
     assert 0.05 < island.ratio < 0.95
     assert diagnosed("recorded-cpu-mixed-float16").tensor_core.ratio is None
+
+
+def test_a_compiled_sample_says_so_and_names_its_program() -> None:
+    from mpprof.traces.common.hlo_program import launches
+    from tests.forecast.make_programs import Case, stored
+
+    for policy in ("float32", "mixed_float16"):
+        folder = SAMPLES / f"v100-xla-convnet-{policy.replace('_', '-')}"
+        assert "as XLA compiled" in json.loads((folder / "origin.json").read_text())["made_by"]
+        program = stored(Case("published_convnet", "v100", policy, 128)).programs["own"]
+        (trace,) = folder.rglob("*.xplane.pb")
+        written = trace.read_bytes()
+        assert program in written
+        for work in launches(program):
+            assert work.hlo.name.encode() in written
 
 
 def test_the_synthetic_samples_are_made_again_byte_for_byte(tmp_path: Path) -> None:

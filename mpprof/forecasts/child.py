@@ -137,8 +137,6 @@ def _plugin_version() -> str:
 
 def _device(jax: Any, target: str) -> Any:
     """The described card, as a device that programs can be compiled for."""
-    from jax.experimental import topologies
-
     if not _plugin_version():
         raise Mendable(
             "forecast needs XLA's compiler for NVIDIA cards, which is not installed",
@@ -150,6 +148,8 @@ def _device(jax: Any, target: str) -> Any:
             f"pip install 'jax=={_plugin_version()}' or 'jax-cuda12-plugin=={jax.__version__}' "
             f"'jax-cuda12-pjrt=={jax.__version__}'",
         )
+    from jax.experimental import topologies
+
     try:
         description = topologies.get_topology_desc(platform="cuda", topology="1x1x1", target_config=target)
     except Exception as error:
@@ -519,7 +519,38 @@ def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> 
         "temporaries_bytes": memory.temp_size_in_bytes,
         "peak_bytes": getattr(memory, "peak_memory_in_bytes", None),
         "kernels": _kernels(dump, new),
+        "alive": alive(dump, new),
     }
+
+
+def alive(dump: Path, modules: Sequence[str]) -> list[tuple[str, str, int]]:
+    """What XLA's own account holds alive at the peak, without the program's arguments: name of the
+    instruction, type and bytes, largest first. What is too little to tell stands last, without a name."""
+    found: list[tuple[str, str, int]] = []
+    for module in modules:
+        types: dict[tuple[str, str], str] = {}
+        for path in dump.glob(f"{module}.{_MODULE}.*buffer-assignment.txt"):
+            types |= {(name, part or ""): dtype for name, part, dtype in _VALUE.findall(path.read_text())}
+        for path in dump.glob(f"{module}.{_MODULE}.*live-range.txt"):
+            for listed in _PEAK.findall(path.read_text()):
+                found += [
+                    (name, types.get((name, part), ""), int(size))
+                    for name, part, size in _ALIVE.findall(listed)
+                    if not _ARGUMENT.match(name)
+                ]
+    least = sum(size for *_, size in found) * _LEAST_ALIVE
+    kept = sorted((one for one in found if one[2] >= least), key=lambda one: -one[2])
+    rest = sum(size for *_, size in found) - sum(size for *_, size in kept)
+    return [*kept, ("", "", rest)] if rest else kept
+
+
+_PEAK = re.compile(r"^ *Live ranges at \d+ \(peak\):\n((?: +.+: \d+ bytes .*\n)*)", re.MULTILINE)
+_ALIVE = re.compile(r"^ +(\S+?)\{([\d,]*)\}: (\d+) bytes", re.MULTILINE)
+_VALUE = re.compile(
+    r"^ value: <\d+ (\S+?)(?:\{([\d,]*)\})? @\d+> \(size=\d+,offset=\d+\): (\w+)\[", re.MULTILINE
+)
+_ARGUMENT = re.compile(r"(?:state|data)_\d")  # as `train_step` names what it is given
+_LEAST_ALIVE = 0.001
 
 
 def _has_own_products(path: Path) -> bool:

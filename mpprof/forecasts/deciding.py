@@ -31,14 +31,15 @@ learning performance guide, "Tensor Core requirements")."""
 OBSTACLES: Mapping[str, tuple[str, str]] = {
     "loop": (
         "a product with one row or column, which XLA computes in a loop or a reduction",
-        "raise the batch or merge such products; below that nothing is to be gained",
+        "raise the batch, or merge such products into one of more rows and columns",
     ),
     "kept": (
-        "operands are float32 under this policy, too: a layer with a policy of its own, or one fed float32",
+        "operands are float32 under this policy, too, as in a layer with a policy of its own",
         "give the layer the model's policy, and only the softmax or the loss float32",
     ),
     "kept_tf32": (
-        "operands are float32 under this policy, too: whether TF32 is used is decided on the card",
+        "operands are float32 under this policy, too, as in a layer with a policy of its own: TF32 is "
+        "allowed, and whether it is used is decided on the card",
         "give the layer the model's policy, and only the softmax or the loss float32",
     ),
     "float32": (
@@ -46,7 +47,7 @@ OBSTACLES: Mapping[str, tuple[str, str]] = {
         'compute in 16 bits: keras.config.set_dtype_policy("mixed_float16")',
     ),
     "bfloat16": (
-        "bfloat16, which this card has no units for: XLA converts it to float32",
+        "operands are float32: this card has no units for bfloat16, and XLA converts it",
         'take "mixed_float16" on this card',
     ),
     "tf32": (
@@ -54,24 +55,28 @@ OBSTACLES: Mapping[str, tuple[str, str]] = {
         'compute in 16 bits: keras.config.set_dtype_policy("mixed_float16") or "mixed_bfloat16"',
     ),
     "highest": (
-        "its precision is set to high or highest, for which XLA does not use TF32",
+        'its precision is set to "highest", for which XLA does not use TF32',
         'jax_default_matmul_precision="default", or compute in 16 bits',
     ),
     "type": ("operands of a type that this card's matrix units do not multiply", "compute in 16 bits"),
     "depthwise": (
-        "a depthwise convolution: one channel a group leaves no matrix product to speak of",
-        "no setting changes it: other layers must give the speedup",
+        "a depthwise convolution: cuDNN has kernels without matrix units, too, and decides on the card",
+        "measure it on the card: fewer bytes may be all that it gains from 16 bits",
     ),
     "grouped": (
-        "a grouped convolution: only some of cuDNN's algorithms for it use matrix units",
+        "a grouped convolution: cuDNN has kernels without matrix units, too, and decides on the card",
         "fewer groups of more channels; measure it on the card",
     ),
     "size": (
         "a size that is not a multiple of 8: the library may pad, or take ordinary arithmetic",
         "make units, channels, vocabulary and batch multiples of 8",
     ),
+    "small": (
+        "a product with fewer than 16 rows, columns or terms: libraries have ordinary kernels for it, too",
+        "raise the batch, or merge such products into larger ones",
+    ),
     "recurrent": (
-        "a recurrent layer, which cuDNN would run on a card: not forecast",
+        "a recurrent layer, which cuDNN may run on the card: not forecast",
         "measure it on the card",
     ),
     "choice": ("XLA's own kernel or the library's: the card times both and takes the faster", ""),
@@ -285,6 +290,8 @@ def decide(
         return Decision("tensor_core", precision, "attention", "library", "", None)
     if not _aligned(work):
         return Decision("unknown", precision, family, "decided on the card", "size", instruction)
+    if family == "gemm" and _smallest(work) < _SMALL:
+        return Decision("unknown", precision, family, "decided on the card", "small", instruction)
     if kind:
         return Decision("tensor_core", precision, family, "library", "", None)
     if not used and work.hlo.name in own.instructions:
@@ -335,7 +342,7 @@ def _never(work: Launch, precision: Precision, card: Card, policy: str) -> str:
             return "kept" if _narrow(policy) else "float32"
         inside = products(work.hlo)
         asked = (inside[0] if inside else work.hlo).precision
-        return "highest" if asked in ("high", "highest") else ""
+        return "highest" if asked == "highest" else ""
     if precision in ("unknown", "mixed") or multiplies(precision, card.compute_capability):
         return ""
     return "type"
@@ -355,6 +362,21 @@ def _aligned(work: Launch) -> bool:
     product = inside[0] if inside else work.hlo
     shapes = [*product.operand_shapes[:2], product.shape]
     return all(shape and shape[-1] % ALIGNED == 0 for shape in shapes)
+
+
+_SMALL = 16
+"""Rows, columns or terms of a matrix instruction of 16 bits (PTX: m16n8k16). Below, cuBLAS has kernels of its
+gemv and gemmSN families."""
+
+
+def _smallest(work: Launch) -> float:
+    """The least of a product's rows, columns and terms."""
+    inside = products(work.hlo)
+    product = inside[0] if inside else work.hlo
+    flops = product.flops or work.flops
+    if len(product.shape) < 2 or not flops:
+        return 1.0
+    return min(*product.shape[-2:], flops / 2 / max(1, prod(product.shape)))
 
 
 def is_recurrent(layers: Sequence[str], recurrent: frozenset[str]) -> bool:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from mpprof.analysis.kernels.placement_ops import products
 from mpprof.forecasts import bounds, deciding
 from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
+from mpprof.model.account import Phase
 from mpprof.model.forecast import (
+    AliveBytes,
     Band,
     BatchBytes,
     CardForecast,
@@ -31,8 +34,8 @@ NOT_INCLUDED = (
     "what the framework's allocator and the CUDA context take beside the step",
 )
 _ALWAYS_UNKNOWN = (
-    "the input pipeline and the host: a step that waits for them gains nothing from a faster card",
-    "TensorFlow without XLA: the step that is compiled here is the one of jit_compile=True",
+    "the input pipeline and the host: a step that waits for them gains less from a faster card, or nothing",
+    "TensorFlow: without XLA it launches other kernels, and with XLA it lowers the step in its own way",
 )
 
 CALIBRATED = (7, 0)
@@ -80,7 +83,7 @@ def card_forecast(
         card=card.name,
         policy=str(result["policy"]),
         batch_size=int(result["batch_size"]),
-        memory=_memory(result),
+        memory=replace(_memory(result), alive=_alive(own.program, result)),
         card_memory_bytes=card.memory_bytes,
         at_least_ns=at_least,
         typical_ns=_typical(own, card, str(result["policy"])),
@@ -158,7 +161,7 @@ def _settled(decision: Decision) -> str:
         return "it multiplies no matrices"
     if decision.evidence == "ptx":
         return f"XLA's own kernel has {decision.instruction}, and the library's call is on the same types"
-    return "a library's call on types and sizes for which it uses the matrix units"
+    return "a library's call on types and sizes for which it has kernels on the matrix units"
 
 
 def _rate(decision: Decision, card: Card) -> float:
@@ -214,7 +217,8 @@ def _speedup(
     slowest = max(_ideal(judged, card, slowest=True) for judged in programs)
     before, after = _typical(programs[0], card, "float32"), _typical(own, card, policy)
     typical = Band(before.low / after.high, before.high / after.low) if before and after else None
-    return ForecastSpeedup("float32", bounds.FLOAT32_OVER_IDEAL * slowest / at_least, typical)
+    assumed = bounds.float32_over_ideal(card)
+    return ForecastSpeedup("float32", assumed * slowest / at_least, assumed, typical)
 
 
 def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
@@ -267,6 +271,21 @@ def _memory(result: Mapping[str, Any]) -> ForecastMemory:
     )
 
 
+def _alive(program: Program, result: Mapping[str, Any]) -> tuple[AliveBytes, ...]:
+    """The temporaries at the peak by layer, phase and type; none where XLA's account names a loop's values
+    more than once, so that they sum to more than it assigned."""
+    own = result["programs"]["own"]
+    if sum(size for *_, size in own.get("alive", ())) > own["temporaries_bytes"]:
+        return ()
+    rows = {work.hlo.name: at for at, work in enumerate(program.launches)}
+    sums: dict[tuple[str, Phase, str], int] = defaultdict(int)
+    for name, dtype, size in own.get("alive", ()):
+        at = rows.get(name)
+        layer, phase = ("", "other") if at is None else program.part(at)
+        sums[layer, cast(Phase, phase), dtype] += size
+    return tuple(AliveBytes(*key, size) for key, size in sorted(sums.items(), key=lambda one: -one[1]))
+
+
 _RECOMPUTED = b".remat"
 """In the name of each instruction that XLA's rematerialisation made (hlo_rematerialization.cc)."""
 
@@ -298,7 +317,7 @@ def _shares(
         decided += flops if kernel.evidence != "decided on the card" else 0.0
         if kernel.placement == "cuda_core":
             sums["cannot"] += flops
-        elif kernel.placement == "tensor_core" or kernel.obstacle in ("choice", "size"):
+        elif kernel.placement == "tensor_core" or kernel.obstacle in ("choice", "size", "small"):
             sums["can"] += flops
         else:
             sums["open"] += flops
@@ -331,7 +350,7 @@ def _unknown(result: Mapping[str, Any], kernels: Sequence[ForecastKernel]) -> tu
         names = ", ".join(result["recurrent_layers"])
         said.insert(
             0,
-            f"{names}: on a card cuDNN would run it in place of the loop that was compiled; its time is left "
+            f"{names}: on the card cuDNN may run it in place of the loop that was compiled; its time is left "
             "out of the bound, no speedup is stated, memory is the loop's, and no largest batch is searched",
         )
     if any(kernel.count is None for kernel in kernels):

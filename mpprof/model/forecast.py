@@ -26,7 +26,8 @@ class ForecastKernel:
     """One instruction that runs in a step, with all its executions.
 
     `flops` are the model's own matrix operations that it does, `executed_flops` those with padding; None: it
-    multiplies no matrices. `at_least_ns` is a bound, not an estimate. `reason` says why the placement is so.
+    multiplies no matrices. `at_least_ns` is a bound, not an estimate. `placement` is where it can run:
+    `tensor_core` where nothing but the library's own choice of a kernel is open. `reason` says why.
     """
 
     name: str
@@ -48,14 +49,28 @@ class ForecastKernel:
 
 
 @frozen
+class AliveBytes:
+    """Temporaries of one layer, phase and type that are alive at the peak; layer "": of no layer, or too
+    small to be listed. Types as HLO names them ("f16")."""
+
+    layer: str
+    phase: Phase
+    dtype: str
+    bytes: int
+
+
+@frozen
 class ForecastMemory:
-    """Device memory of the step, by XLA's own buffer assignment. `not_included` names what it leaves out."""
+    """Device memory of the step, by XLA's own buffer assignment. `not_included` names what it leaves out.
+    `alive`: at the peak, largest first, in the program with XLA's own products; arguments are not among them.
+    Empty: not known."""
 
     arguments_bytes: int
     outputs_bytes: int
     temporaries_bytes: Band
     peak_bytes: Band
     not_included: tuple[str, ...]
+    alive: tuple[AliveBytes, ...] = ()
 
 
 @frozen
@@ -102,10 +117,12 @@ class Obstacle:
 
 @frozen
 class ForecastSpeedup:
-    """Over the same model in float32 on the same card. `at_most` is a bound under `assumed`."""
+    """Over the same model in float32 on the same card. `at_most` is a bound if the float32 step takes no more
+    than `assumed_ratio` times its roofline time."""
 
     over: str
     at_most: float
+    assumed_ratio: float
     typical: Band | None
 
 
@@ -117,8 +134,8 @@ class CardForecast:
     model on this card. `can_ratio`, `cannot_ratio` and `open_ratio` share the model's matrix operations:
     those that can use the matrix units, those that cannot, and those that nothing here decides.
     They sum to 1.
-    `decided_ratio`: the share whose unit is decided before the card chooses. All four are None for a model
-    that multiplies no matrices.
+    `decided_ratio`: the share for which only a library's own choice of a kernel is open. All four are None
+    for a model that multiplies no matrices.
     """
 
     card: str

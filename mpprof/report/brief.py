@@ -192,13 +192,15 @@ def figures(document: doc.Report, width: int) -> list[str]:
     skipped = log["skipped_ratio"] if log else None
     peak = content.recorded_peak(document)
     if peak is None and memory:
-        peak = memory["peak_bytes"]
+        peak = content.most_held(memory)
     parts = [first, _share(document)]
-    if skipped is None and peak is None:
+    wanted = skipped is not None or content.skips_arise(document)
+    if wanted and skipped is None and peak is None:
         parts.append("skips and peak memory unknown")
     else:
-        parts.append("skips unknown" if skipped is None else f"skipped {words.percent(skipped)}")
-        parts.append("peak unknown" if peak is None else f"peak {words.size(peak)}")
+        if wanted:
+            parts.append("skips unknown" if skipped is None else f"skipped {words.percent(skipped)}")
+        parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak)}")
     return wrapped(", ".join(parts), width, hang=2)
 
 

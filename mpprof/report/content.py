@@ -37,6 +37,8 @@ NAMED_RATIO = 0.1
 """A tenth of a class is named beside it."""
 ROOM_FOR_NAMES = 30
 """Columns for the names of what is folded into one row."""
+MEANT_TO_BE_HIDDEN = ("comm", "copy")
+"""Good where they run beside compute: how long is in their rows."""
 NEVER_FOLDED = ("unknown", "profiling")
 MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
@@ -234,11 +236,12 @@ def hidden(time: doc.Time) -> list[str]:
     lines = []
     for part in sorted(time_slices(time), key=lambda part: -part["hidden_ns_per_step"]):
         behind, longest = part["hidden_ns_per_step"], part.get("longest_hidden")
-        if behind < SPLIT_RATIO * time_whole(time) or longest is None:
+        if behind < SPLIT_RATIO * time_whole(time) or longest is None or part["class"] in MEANT_TO_BE_HIDDEN:
             continue
         name = words.op(words.plain(longest["name"]), 60)
+        most = "most of it" if longest["ns_per_step"] >= MOSTLY_RATIO * behind else "the longest"
         lines.append(
-            f"{words.duration(behind)} of {part['class']} ran beside work that is counted first: most of it "
+            f"{words.duration(behind)} of {part['class']} ran beside work that is counted first: {most} "
             f"{name}, {words.duration(longest['ns_per_step'])}"
         )
     return lines
@@ -311,7 +314,8 @@ def _helpers(share: doc.MatmulShare) -> str:
         return ""
     if transforms >= 0.995 * whole:
         return "of convolutions"
-    return f"{transforms / whole:.0%} convolution transforms".replace("%", " %")
+    what = "of convolutions" if transforms >= MOSTLY_RATIO * whole else "transforms of convolutions"
+    return f"{transforms / whole:.0%} {what}".replace("%", " %")
 
 
 def slices_of(document: doc.Report) -> list[doc.Slice]:
@@ -578,9 +582,26 @@ def _divided(items: list[doc.MemoryItem], by: str) -> str:
     return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
 
 
+def _allocator(account: doc.Memory) -> doc.Allocator | None:
+    """The allocator whose memory is accounted for."""
+    return next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+
+
+def most_held(account: doc.Memory) -> int:
+    """The most that was held since the process began, as far as the trace tells: a window may have less."""
+    mine = _allocator(account)
+    return max(account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0)
+
+
+def skips_arise(document: doc.Report) -> bool:
+    """Whether steps may be skipped: not in a float32 run, which scales no loss."""
+    computes = document["run"].get("computes_in")
+    return computes is None or computes["kind"] not in ("float32", "float64")
+
+
 def _beside_the_peak(account: doc.Memory) -> str:
     """What the allocator held before the window, where that was more, and what it could hold."""
-    mine = next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+    mine = _allocator(account)
     if mine is None:
         return ""
     most, said = mine["peak_bytes"], " in the window"

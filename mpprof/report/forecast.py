@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mpprof.model import quantities
-from mpprof.model.forecast import Band, CardForecast, Forecast, ForecastKernel, LargestBatch, Obstacle
+from mpprof.model.forecast import (
+    AliveBytes,
+    Band,
+    CardForecast,
+    Forecast,
+    ForecastKernel,
+    LargestBatch,
+    Obstacle,
+)
 from mpprof.report import words
 
 SCHEMA = "mpprof.forecast/1"
@@ -43,6 +51,7 @@ def _run(run: CardForecast) -> dict[str, Any]:
             "peak_bytes": _band(memory.peak_bytes),
             "card_bytes": run.card_memory_bytes,
             "not_included": list(memory.not_included),
+            "alive": [_alive_bytes(one) for one in memory.alive],
         },
         "step_ns": {"at_least": run.at_least_ns, "typical": _band(run.typical_ns)},
         "speedup": None
@@ -50,6 +59,7 @@ def _run(run: CardForecast) -> dict[str, Any]:
         else {
             "over": run.speedup.over,
             "at_most": run.speedup.at_most,
+            "assumed_ratio": run.speedup.assumed_ratio,
             "typical": _band(run.speedup.typical),
         },
         "decided_ratio": run.decided_ratio,
@@ -66,6 +76,10 @@ def _run(run: CardForecast) -> dict[str, Any]:
 
 def _band(band: Band | None) -> dict[str, float] | None:
     return None if band is None else {"low": band.low, "high": band.high}
+
+
+def _alive_bytes(one: AliveBytes) -> dict[str, Any]:
+    return {"layer": one.layer or None, "phase": one.phase, "dtype": one.dtype or None, "bytes": one.bytes}
 
 
 def _largest(found: LargestBatch | None) -> dict[str, Any] | None:
@@ -121,12 +135,14 @@ def _obstacle(obstacle: Obstacle) -> dict[str, Any]:
 def text(forecast: Forecast) -> str:
     """The table by card and policy, what is in the way with its remedy, and what is not forecast."""
     batch = forecast.runs[0].batch_size if forecast.runs else 0
+    by = f" (JAX {words.plain(forecast.versions['jax'])})" if "jax" in forecast.versions else ""
     lines = [
-        f"{words.plain(forecast.model)}, batch {batch}: forecast of the train step as XLA compiles it",
+        f"{words.plain(forecast.model)}, batch {batch}: forecast of the train step as XLA compiles it{by}",
         "",
         *_table(forecast.runs),
         *(f"  {one.card}, {one.policy}: {one.reason}" for one in forecast.not_compiled),
         "",
+        *_alive(forecast.runs),
         *_notes(forecast.runs),
     ]
     return "\n".join(lines).rstrip() + "\n"
@@ -211,12 +227,13 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
         yield "  nothing"
     yield ""
     yield "How to read it:"
-    yield "  no faster than: a bound from bytes and operations, never an estimate of the time."
-    if any(run.speedup for run in runs):
-        yield "  at most: if float32 takes no more than 1.6 times its roofline time; published: 1.3 to 1.5."
+    yield "  no faster than: a bound from bytes and operations, kernel after kernel; no estimate of the time."
+    yield from _about_speedups(runs)
     if any(run.typical_ns for run in runs):
         yield "  typical: drawn around four published V100 steps of ResNet-50; for no other kind or card."
-    yield "  open: decided on the card, which times XLA's kernels against the libraries'."
+    yield "  can: types, sizes and compiled kernels allow it; which kernel runs is chosen on the card."
+    yield "  open: decided on the card."
+    yield "  peak memory: of the programs that were compiled; the card may mix them."
     if any(run.largest_batch for run in runs):
         yield "  largest batch: XLA's buffers take at most 90 % of the card's memory at the first of the two,"
         yield "    and more than all of it above the second; both were compiled."
@@ -228,6 +245,36 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "Not forecast:"
     for line in dict.fromkeys(line for run in runs for line in run.unknown):
         yield f"  {line}"
+
+
+def _alive(runs: Sequence[CardForecast]) -> Iterable[str]:
+    """The layers whose tensors fill memory at the peak."""
+    if not any(run.memory.alive for run in runs):
+        return
+    yield "What fills memory at the peak, beside weights, optimizer and batch:"
+    for run in runs:
+        whole = quantities.format_bytes(sum(one.bytes for one in run.memory.alive))
+        sums: dict[str, int] = {}
+        for one in run.memory.alive:
+            name = f"{one.layer} {one.dtype}".strip() if one.layer else ""
+            sums[name] = sums.get(name, 0) + one.bytes
+        named = sorted((name for name in sums if name), key=lambda name: -sums[name])[:_MOST_LAYERS]
+        listed = ", ".join(f"{name} {quantities.format_bytes(sums[name])}" for name in named)
+        if run.memory.alive:
+            yield f"  {run.card}, {run.policy}: {whole}: {listed or 'no layer named'}"
+    yield ""
+
+
+def _about_speedups(runs: Sequence[CardForecast]) -> Iterable[str]:
+    assumed: dict[float, list[str]] = {}
+    for run in runs:
+        if run.speedup is not None and run.card not in assumed.setdefault(run.speedup.assumed_ratio, []):
+            assumed[run.speedup.assumed_ratio].append(run.card)
+    for ratio, cards in assumed.items():
+        where = f" ({', '.join(cards)})" if len(assumed) > 1 else ""
+        yield f"  at most: if float32 takes no more than {ratio:g} times its roofline time{where}."
+    if assumed:
+        yield "    Published: 1.3 and 2.0 times on V100, 2.6 on T4."
 
 
 def _about_largest(run: CardForecast) -> Iterable[str]:

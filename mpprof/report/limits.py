@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 6
 """So many causes are named for one reason; the JSON report holds them all."""
+RECORDERS = ("MPProfilerCallback(", "StepRecorder(")
 COMPARED = "MP906"
 """What asks for a run to compare with, as the lines on the speedup do."""
 ONLY_A_TRACE = "the trace does not tell, and no records of mpprof lie beside it"
@@ -101,21 +102,32 @@ def not_judged(document: doc.Report) -> list[str]:
         for unable in document["unable"]
         if not (unable["code"] == COMPARED and _said_of_speedup(unable["reason"], absent))
     )
+    lines: list[str] = []
+    wanting = [(reason, codes) for reason, codes in by_reason if _wants_records(reason)]
+    if "run" in absent and len(wanting) > 1:  # all of them for the same want
+        by_reason = [pair for pair in by_reason if pair not in wanting]
+        records = [record for reason, _ in wanting if (record := reason.partition("; ")[2])]
+        how = next((record for record in records if "model=" in record), (records or [""])[0])
+        said = f"{listed([code for _, codes in wanting for code in codes])}: {ONLY_A_TRACE}"
+        lines.append(f"{said}; {how}" if how else said)
     by_record: dict[str, list[tuple[str, list[str]]]] = {}
     for reason, codes in by_reason:
         what, _, record = reason.partition("; ")
         by_record.setdefault(record, []).append((what, codes))
-    lines: list[str] = []
     for record, parts in by_record.items():
-        if record and len(parts) > 1 and "run" in absent:  # all of them for the same want
-            parts = [(ONLY_A_TRACE, [code for _, codes in parts for code in codes])]
-        said = [f"{listed(codes)}: {what}" for what, codes in parts]
-        if record and len(said) == 1:
-            said = [f"{said[0]}; {record}"]
+        said_of = [f"{listed(codes)}: {what}" for what, codes in parts]
+        if record and len(said_of) == 1:
+            said_of = [f"{said_of[0]}; {record}"]
         elif record:
-            said.append(f"to judge these: {record}")
-        lines += said
+            said_of.append(f"to judge these: {record}")
+        lines += said_of
     return lines
+
+
+def _wants_records(reason: str) -> bool:
+    """Whether records of mpprof would tell it, by what is advised or by what was not recorded."""
+    what, _, record = reason.partition("; ")
+    return any(name in record for name in RECORDERS) or (not record and what.endswith("not recorded"))
 
 
 def _said_of_speedup(reason: str, absent: dict[str, str]) -> bool:

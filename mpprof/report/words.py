@@ -29,7 +29,7 @@ _ASCII = str.maketrans(
 CLASS_TEXT = {
     "matmul": "GEMM, convolution, attention",
     "norm": "normalisation layers",
-    "elementwise": "activations, softmax, pooling",
+    "elementwise": "activations, additions",
     "reduce": "sums and means",
     "gather_scatter": "embedding lookups, indexing",
     "cast": "changes of number format",

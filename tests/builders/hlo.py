@@ -33,10 +33,11 @@ class Instruction:
     reads: tuple[str, ...] = ()
 
 
-def metadata_plane(module: str, instructions: Sequence[Instruction]) -> bytes:
-    """The plane `/host:metadata` with one module: its instructions, and a parameter for every operand."""
+def metadata_plane(module: str, instructions: Sequence[Instruction], proto: bytes = b"") -> bytes:
+    """The plane `/host:metadata` with one module: `proto`, or its instructions with a parameter for every
+    operand."""
     distinct = {each.name: each for each in instructions}
-    proto = tagged_bytes(1, _Module(module, tuple(distinct.values())).to_bytes())
+    proto = proto or tagged_bytes(1, _Module(module, tuple(distinct.values())).to_bytes())
     about = tagged_varint(1, PROGRAM) + tagged_bytes(2, f"{module}({PROGRAM})".encode())
     about += tagged_bytes(5, tagged_varint(1, 1) + tagged_bytes(6, proto))
     named = tagged_varint(1, 1) + tagged_bytes(2, b"hlo_proto")

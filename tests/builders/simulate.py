@@ -232,7 +232,7 @@ def to_space(play: Play, origin_us: float) -> Space:
         line.event(event.name, (event.start_us - origin_us) * 1e3, event.us * 1e3, event.stats, event.display)
     if play.model.module:
         instructions = [work.hlo for work in play.model.works if work.hlo is not None]
-        space.raw.append(hlo.metadata_plane(play.model.module, instructions))
+        space.raw.append(hlo.metadata_plane(play.model.module, instructions, play.model.proto))
     task: Plane = space.plane("Task Environment")
     last = max(e.start_us + e.us for e in play.events)
     task.stats = {

@@ -227,6 +227,7 @@ class Model:
     batch: int
     input_bytes: int
     module: str = ""  # the XLA program that the step is; "": op by op
+    proto: bytes = b""  # its HloProto, where it was compiled; else one is made of the works' instructions
 
 
 def _layer(

@@ -24,7 +24,12 @@ CARDS = {
     "7.0": "v100", "7.5": "t4", "8.0": "a100", "8.6": "a40", "8.9": "l4", "9.0": "h100", "10.0": "b200",
     "12.0": "rtx pro 6000",
 }  # fmt: skip
-GROUPS = ("float16", "bfloat16", "float32", "highest", "fp8", "int8", "convolutions", "attention", "others")
+GROUPS = ("float16", "bfloat16", "float32", "highest", "fp8", "int8", "convolutions", "attention", "others",
+          "float16-tiled", "bfloat16-tiled", "fp8-tiled")  # fmt: skip
+
+TILED = ("float16-tiled", "bfloat16-tiled", "fp8-tiled")
+_TILES = "--xla_gpu_experimental_cost_model_gemm_tiling_options=top_k=1"
+"""XLA's default tiles are small. With the cost model's, Hopper's kernels use its instructions for warp groups."""
 
 Operation = tuple[Callable[..., Any], tuple[tuple[tuple[int, ...], str], ...]]
 
@@ -45,6 +50,12 @@ def operations(group: str) -> Iterator[tuple[str, Operation]]:
         "square": (256, 256, 256), "tall": (2048, 64, 32), "odd": (129, 257, 65), "batch_1": (1, 1024, 512),
         "one_column": (512, 1024, 1), "small": (8, 16, 8), "batch_1_large": (1, 4096, 4096),
     }  # fmt: skip
+    if group in TILED:
+        dtype = group.removesuffix("-tiled")
+        dtype = "float8_e4m3fn" if dtype == "fp8" else dtype
+        for size in (256, 1024, 4096):
+            a, b = ((size, size), dtype), ((size, size), dtype)
+            yield f"square_{size}", (wide("float32") if "fp8" in group else dot, (a, b))
     if group in ("float16", "bfloat16", "float32"):
         for name, (m, k, n) in products.items():
             yield f"{name}", (dot, (((m, k), group), ((k, n), group)))
@@ -102,11 +113,12 @@ def operations(group: str) -> Iterator[tuple[str, Operation]]:
 
 def compile_group(group: str, capability: str, folder: Path) -> None:
     """In a process of its own: XLA may end it."""
+    flags = _TILES if group in TILED else ""
     dump = folder / "dump"
     os.environ.update(
         JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3",
         XLA_FLAGS=f"--xla_gpu_autotune_level=0 --xla_dump_to={dump} --xla_dump_hlo_as_text "
-        "--xla_dump_hlo_module_re=jit_train_step",
+        f"--xla_dump_hlo_module_re=jit_train_step {flags}",
     )  # fmt: skip
     import jax
     from jax.sharding import SingleDeviceSharding
@@ -128,7 +140,7 @@ def compile_group(group: str, capability: str, folder: Path) -> None:
     }
     lowered = jax.jit(train_step).trace(given).lower(lowering_platforms=("cuda",))
     told: dict[str, Any] = {"xla": child._plugin_version(), "kernels": {}}
-    for name, options in child.PROGRAMS.items():
+    for name, options in {"own": {}}.items() if group in TILED else child.PROGRAMS.items():
         try:
             told["kernels"][name] = child._compiled(lowered, options, folder / f"{name}.hlo", dump)["kernels"]
         except child.Mendable as error:

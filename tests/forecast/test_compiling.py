@@ -11,6 +11,7 @@ import pytest
 
 from mpprof.cli import main
 from mpprof.errors import MpprofError, UnableError, UsageError
+from mpprof.forecasts import child as child_module
 from mpprof.forecasts import compiling, targets
 from mpprof.forecasts.judging import Compiled
 from mpprof.report import forecast as rendering
@@ -179,13 +180,54 @@ def test_without_the_extra_one_line_says_what_to_install(capsys: pytest.CaptureF
     assert error.count("\n") == 1
 
 
+# --- what the child refuses ---------------------------------------------------------------------------------
+
+
+class Jax:
+    __version__ = "0.10.2"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "said", "next"),
+    [
+        ("", "XLA's compiler for NVIDIA cards, which is not installed", "pip install 'mpprof[forecast]'"),
+        ("0.9.1", "JAX is 0.10.2, and its CUDA plugin is 0.9.1: they must be the same", "'jax==0.9.1' or"),
+    ],
+)
+def test_a_compiler_that_is_not_there_or_of_another_version(
+    monkeypatch: pytest.MonkeyPatch, plugin: str, said: str, next: str
+) -> None:
+    monkeypatch.setattr(child_module, "_plugin_version", lambda: plugin)
+    with pytest.raises(child_module.Mendable) as raised:
+        child_module._device(Jax, "")
+    assert said in str(raised.value)
+    assert next in raised.value.next
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("cannot allocate 9 GB"), RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat: x")]
+)
+def test_too_little_memory_here_is_no_fault_of_the_question(error: Exception) -> None:
+    with pytest.raises(child_module.Mendable, match="this machine has too little memory") as raised:
+        child_module._refuse_if_out_of_memory(error)
+    assert raised.value.unable
+    assert "\n" not in str(raised.value)
+
+
+def test_what_the_child_cannot_answer_names_card_and_policy(tmp_path: Path) -> None:
+    wrong = json.dumps({"what": "this machine has too little memory", "next": "Free memory", "unable": True})
+    with pytest.raises(UnableError, match=r"A100.*float32: this machine has too little memory. Free memory"):
+        ask(child(tmp_path, f"echo '{wrong}' > $4/error.json; exit 3"))
+
+
 # --- with the compiler -------------------------------------------------------------------------------------
 
 
 @needed
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_stored_programs_are_what_is_compiled_today(case: object) -> None:
+def test_stored_programs_are_what_is_compiled_today(case: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same operations and shares; with the versions of then also the same kernels and bytes."""
+    monkeypatch.setenv("MPPROF_CACHE", "off")  # compiled now, not read back
     from mpprof.forecasts import judging
     from tests.forecast.make_programs import Case, made
 

@@ -14,7 +14,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Verdict
 from mpprof.model.trace import Op
 from mpprof.traces.common.hlo_program import Launch, launches
-from tests.forecast.make_ops import CARDS, FOLDER
+from tests.forecast.make_ops import CARDS, FOLDER, TILED
 
 
 @frozen
@@ -58,6 +58,17 @@ def test_verdicts_agree_with_the_machine_code(capability: str) -> None:
             assert kernel.verdict.placement != "tensor_core", told
 
 
+@pytest.mark.parametrize(
+    ("capability", "instruction"),
+    [("8.0", "mma.sync"), ("8.9", "mma.sync"), ("9.0", "wgmma.mma_async"), ("10.0", "tcgen05.mma"),
+     ("12.0", "mma.sync")],
+)  # fmt: skip
+def test_each_generations_instruction_is_among_the_kernels(capability: str, instruction: str) -> None:
+    """With the cost model's tiles; in 16 bits and, where the card has it, in 8."""
+    used = {one for kernel in kernels(capability) if kernel.group in TILED for one in kernel.used or ()}
+    assert any(one.startswith(instruction) for one in used), used
+
+
 @pytest.mark.parametrize("capability", CARDS)
 def test_the_share_of_matrix_operations_that_machine_code_covers(
     capability: str, capsys: pytest.CaptureFixture[str]
@@ -65,7 +76,7 @@ def test_the_share_of_matrix_operations_that_machine_code_covers(
     """Libraries' kernels have no PTX here: below 8.0 and for convolutions nothing is covered."""
     covered = whole = 0.0
     for kernel in kernels(capability):
-        if kernel.program == "own" and deciding.is_product(kernel.work.hlo):
+        if kernel.program == "own" and kernel.group not in TILED and deciding.is_product(kernel.work.hlo):
             flops = deciding.asked_flops(kernel.work) or 0.0
             whole += flops
             covered += flops if kernel.used is not None else 0.0

@@ -60,3 +60,19 @@ def test_many_causes_of_one_reason_are_counted() -> None:
 def test_a_field_without_a_name_of_its_own_is_put_into_words() -> None:
     assert limits.field_words("facts.limited_by") == "limited by"
     assert limits.field_words("time.wall_ns") == "the step time outside the profiler"
+
+
+def test_beside_a_lone_trace_all_that_records_would_tell_is_one_line() -> None:
+    recorder = 'put StepRecorder("logs/run", model=model) round the training loop'
+    unable = (
+        Unable("MP901", 'no step log was recorded; put StepRecorder("logs/run") round the training loop'),
+        Unable("MP308", f"the facts of `fit` were not recorded; {recorder}"),
+        Unable("MP410", "the model's layers were not recorded"),
+        Unable("MP301", "the device idles 39.0 % of the window and the trace does not show what for"),
+    )
+    document = documents.document(replace(hand_made.bare(), unable=unable))
+    document["absent"]["run"] = "no records of mpprof lie beside the trace"
+    assert limits.not_judged(document) == [
+        f"warm-up, eager execution, recurrent layers without cuDNN: {limits.ONLY_A_TRACE}; {recorder}",
+        "waits for input: the device idles 39.0 % of the window and the trace does not show what for",
+    ]

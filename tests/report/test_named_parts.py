@@ -9,12 +9,13 @@ import pytest
 from mpprof.api import workflows
 from mpprof.diagnosis.explanation import explanation
 from mpprof.model import document as doc
-from mpprof.report import content, tables, text, words
+from mpprof.report import brief, content, tables, text, words
 from mpprof.report import json as documents
 from mpprof.report.markdown import render as markdown
 from tests.builders import cases as c
 from tests.builders import keras2
 from tests.diagnosis.saying import diagnosed
+from tests.report import hand_made
 
 
 @pytest.fixture
@@ -46,6 +47,18 @@ def test_little_that_is_hidden_needs_no_sentence(hidden: doc.Report) -> None:
     assert time is not None
     few: doc.Time = {**time, "slices": [{**part, "hidden_ns_per_step": 1e5} for part in time["slices"]]}
     assert content.hidden(few) == []
+
+
+def test_most_is_said_of_half_or_more_and_hidden_copies_need_no_sentence(hidden: doc.Report) -> None:
+    time = hidden["time"]
+    assert time is not None
+    part = slices(hidden)["reduce"]
+    some: doc.Slice = {**part, "longest_hidden": {**part["longest_hidden"], "ns_per_step": 5e6}}
+    (said,) = content.hidden({**time, "slices": [some]})
+    assert "the longest" in said
+    assert "most of it" not in said
+    copies: doc.Slice = {**part, "class": "copy"}
+    assert content.hidden({**time, "slices": [copies]}) == []
 
 
 def test_pooling_is_called_pooling(hidden: doc.Report) -> None:
@@ -117,3 +130,26 @@ def test_tables_say_what_they_are_sums_over(hidden: doc.Report) -> None:
 def test_a_cpus_matrix_work_of_unknown_type_has_no_word_for_it(hidden: doc.Report) -> None:
     assert hidden["time"] is not None
     assert "cpu" in [row.label for row in content.time_rows(hidden["time"])]
+
+
+def test_the_screens_peak_is_the_most_that_the_process_held_and_float32_skips_nothing() -> None:
+    document = documents.document(hand_made.diagnosis())
+    document["steps"] = None
+    memory = document["memory"]
+    assert memory is not None
+    memory["allocator"] = "GPU_0_bfc"
+    memory["peak_bytes"] = 51 << 20
+    memory["allocators"] = [
+        {
+            "name": "GPU_0_bfc", "where": "device", "peak_bytes": 51 << 20, "lifetime_peak_bytes": 102 << 20,
+            "capacity_bytes": 14 << 30, "events": 100,
+        }
+    ]  # fmt: skip
+    document["run"]["computes_in"] = {"kind": "float32", "text": "float32", "by": "kernels"}  # type: ignore[typeddict-item]
+    said = " ".join(brief.figures(document, 80))
+    assert "peak 102 MiB" in said
+    assert "skips" not in said
+    memory["allocators"][0]["lifetime_peak_bytes"] = None
+    assert "peak 51.0 MiB" in " ".join(brief.figures(document, 80))
+    document["run"]["computes_in"] = {"kind": "16-bit", "text": "float16", "by": "kernels"}  # type: ignore[typeddict-item]
+    assert "skips unknown" in " ".join(brief.figures(document, 80))

@@ -208,7 +208,7 @@ def test_another_vendors_matrix_units_go_by_their_own_name() -> None:
     ("transforms", "label", "said"),
     [
         (0.0, "helpers fp32", ""),
-        (5.0, "transforms fp32", "50 % convolution transforms"),
+        (5.0, "transforms fp32", "50 % of convolutions"),
         (10.0, "transforms fp32", "of convolutions"),
     ],
 )

@@ -59,7 +59,7 @@ BOUND = "device"
 def judge(signals: Signals) -> Outcome:
     if signals.case.run.facts is None:
         if signals.framework not in (*ON_TENSORFLOW, "unknown"):
-            return NotApplicable("the graph rewrite is TensorFlow's")
+            return NotApplicable("the trace is not TensorFlow's")
         if signals.computes.kind == "16-bit":
             return Clear("matrix work ran in 16 bits")
     facts = need(signals.facts)

@@ -53,7 +53,9 @@ def judge(signals: Signals) -> Outcome:
     if dtype not in HALF_DTYPES:
         return NOT_IN_16_BITS
     if accelerator == "cpu":
-        summary = f"training ran on a CPU, which emulates {dtype} unless it has AMX: slower than float32"
+        summary = (
+            f"training ran on a CPU: without instructions for {dtype} it emulates them, slower than float32"
+        )
         found = "CPU"
     elif accelerator == "tpu":
         if dtype == "bfloat16":

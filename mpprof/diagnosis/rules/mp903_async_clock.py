@@ -32,7 +32,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns
 
 CODE, SLUG, TITLE = "MP903", "async-clock", "The clock timed the launch, not the step"
-ABOUT = "a clock that times launches alone"
+ABOUT = "step times without the device's work"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
