@@ -32,8 +32,8 @@ def forecast_memory(
     """Say what parameters, gradients, optimizer slots and activations will take, and the largest batch.
 
     Args:
-        model: a Keras model, a `.keras` file, `module:function` that returns a model, or a log directory,
-            whose recorded model is taken.
+        model: a Keras model, a `.keras` file, `module:function` that returns a model, or a loaded run or log
+            directory, whose recorded model is taken.
         batch_size: examples a step; None: the recorded one of a log directory, else 32.
         card: by name: "a100", "v100 32GB"; None: no largest batch, and no rule that depends on the card.
         policies: Keras dtype policies.
@@ -60,6 +60,10 @@ def forecast_memory(
         return found
     if card is None:
         raise UsageError("to compile for no card", next="Name one: --card a100")
+    if isinstance(model, Run) or (isinstance(model, str | os.PathLike) and Path(model).is_dir()):
+        raise UsageError(
+            "a run's records hold no program", next="Give the model itself, a file or a function"
+        )
     return _assigned(found, model, card, policies, imports)
 
 
@@ -78,6 +82,8 @@ def card_facts(name: str) -> DeviceFacts:
 def _run(model: Any, imports: Sequence[str]) -> Run:
     from mpprof.record.facts import saved_model, untrained
 
+    if isinstance(model, Run):
+        return model
     if isinstance(model, str | os.PathLike):
         if isinstance(model, str) and compiling.is_function(model):
             return untrained.run_of(_called(model))
