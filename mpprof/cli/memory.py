@@ -74,7 +74,7 @@ class Memory(Table):
         from mpprof.analysis.memory.failure import failure
         from mpprof.api import workflows
         from mpprof.report import json as documents
-        from mpprof.report import memory
+        from mpprof.report.memory import account
 
         if args.format != "table" or args.by or args.sort:
             return super()._text(mine, args)
@@ -89,11 +89,11 @@ class Memory(Table):
         ascii_only = args.output is None and output.ascii_only()
         said = []
         if failed is not None:
-            said.append(memory.render_error(*failed, width=output.width(), ascii_only=ascii_only))
+            said.append(account.render_error(*failed, width=output.width(), ascii_only=ascii_only))
         if mine.memory is not None or recorded:
             document = documents.document(workflows.judge(mine, base))
-            most = memory.MOST if args.limit is None else args.limit or 10_000
-            said.append(memory.render(document, width=output.width(), most=most, ascii_only=ascii_only))
+            most = account.MOST if args.limit is None else args.limit or 10_000
+            said.append(account.render(document, width=output.width(), most=most, ascii_only=ascii_only))
         return "\n".join(said)
 
     def _by(self, rows: Sequence[Row], by: str) -> Sequence[Row]:
@@ -114,7 +114,7 @@ def _before_training(args: argparse.Namespace) -> str:
     """What a training of a model will take."""
     from mpprof.api.memory_forecasting import forecast_memory
     from mpprof.report import json as documents
-    from mpprof.report import memory_forecast
+    from mpprof.report.memory import before_training
 
     if args.format == "csv" or args.by or args.sort:
         raise UsageError(
@@ -129,10 +129,10 @@ def _before_training(args: argparse.Namespace) -> str:
         compile=args.compile,
     )
     if args.format == "json":
-        return documents.dumps(memory_forecast.document(found))
+        return documents.dumps(before_training.document(found))
     ascii_only = args.output is None and output.ascii_only()
     most = {} if args.limit is None else {"most": args.limit or 10_000}
-    return memory_forecast.text(found, **most, ascii_only=ascii_only)
+    return before_training.text(found, **most, ascii_only=ascii_only)
 
 
 def _of_error(args: argparse.Namespace) -> str:
@@ -140,7 +140,7 @@ def _of_error(args: argparse.Namespace) -> str:
     from mpprof.analysis.memory import out_of_memory
     from mpprof.errors import UnreadableError
     from mpprof.report import json as documents
-    from mpprof.report import memory
+    from mpprof.report.memory import account
 
     with args.path.open("rb") as file:
         size = file.seek(0, 2)
@@ -157,4 +157,4 @@ def _of_error(args: argparse.Namespace) -> str:
     if args.format == "json":
         return documents.dumps(documents.out_of_memory(found, advice))
     ascii_only = args.output is None and output.ascii_only()
-    return memory.render_error(found, advice, width=output.width(), ascii_only=ascii_only)
+    return account.render_error(found, advice, width=output.width(), ascii_only=ascii_only)
