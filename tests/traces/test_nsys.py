@@ -133,6 +133,25 @@ def test_a_range_that_names_a_step_without_a_number_is_one_too(tmp_path: Path) -
     assert (found.source, found.number.tolist()) == ("nvtx", [-1, -1, -1])
 
 
+@pytest.mark.parametrize("order", ["rowid", "rowid desc", "globalTid desc, start", "start desc"])
+def test_steps_of_a_device_are_those_that_its_own_process_marked(order: str, tmp_path: Path) -> None:
+    later = f"update NVTX_EVENTS set start = start + 5, end = end + 5 where globalTid = {SECOND + 2};"
+    again = f"""
+        create table sorted as select * from NVTX_EVENTS order by {order};
+        delete from NVTX_EVENTS; insert into NVTX_EVENTS select * from sorted;"""
+    trace = traces.read(export(tmp_path / "two.sqlite", extra=later + again))
+    starts = [boundaries.periods(trace, device).start_ns.tolist() for device in (0, 1)]
+    assert starts == [[0, 1000, 2000], [5, 1005, 2005]]
+
+
+def test_where_no_process_is_named_every_mark_counts(tmp_path: Path) -> None:
+    """As older versions export: kernels without the process that launched them."""
+    path = export(tmp_path / "old.sqlite", extra="update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = null")
+    trace = traces.read(path)
+    assert trace.thread_hosts == ()
+    assert boundaries.periods(trace, 1).source == "nvtx"
+
+
 def test_times_names_and_launches_are_the_tables(trace: Trace) -> None:
     kernels = trace.kernels
     assert trace.origin_unix_ns == 1_700_000_000_000_000_500

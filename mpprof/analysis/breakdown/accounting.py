@@ -391,7 +391,10 @@ def _cells(
     own: Float64,
     steps: int,
 ) -> list[Cell]:
-    """One cell per (role, op, kernel name) and verdict; what the profiler itself ran is one cell."""
+    """One cell per (role, op, kernel name) and verdict; what the profiler itself ran is one cell.
+
+    By class, and within one the longest first: the order of a file's tables of names says nothing, and rules
+    list their layers and kernels in that of the cells."""
     table = trace.kernels
     ours = work.category == CLASSES.index("profiling")
     op = np.where(ours, -1, table.op[work.rows])
@@ -433,7 +436,13 @@ def _cells(
                 bytes_per_step=float(moved[i]) if category == "copy" and moved[i] > 0 else None,
             )
         )
-    return cells
+    return sorted(cells, key=_order)
+
+
+def _order(cell: Cell) -> tuple[object, ...]:
+    """The last digits of a time are rounding: names decide between equal ones."""
+    names = (cell.op, cell.kernel, cell.placement, cell.precision, cell.reason_code)
+    return CLASSES.index(cell.category), -round(cell.ns_per_step, 3), *(name or "" for name in names)
 
 
 def _inputs(trace: Trace, op: int, shapes: str) -> Precision | None:

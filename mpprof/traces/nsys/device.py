@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mpprof.model.device import DeviceFacts
 from mpprof.model.grouping import distinct, groups
+from mpprof.model.limits import LONGEST_NS
 from mpprof.model.trace import CopyKind, KernelTable, Stream, TraceDevice, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner
@@ -18,7 +19,6 @@ from mpprof.traces.nsys.sqlite import Database
 
 Int64 = NDArray[np.int64]
 
-LATEST_NS = 1 << 61
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 _COPIES = {
@@ -44,9 +44,11 @@ _KERNEL = (
 
 @dataclass
 class Work:
-    """The device's side of an export. `processes` numbers them for `correlations`; times are the file's."""
+    """The device's side of an export. `processes` numbers them for `correlations`, `owners` has that of most
+    of each device's work; times are the file's."""
 
     devices: tuple[TraceDevice, ...] = ()
+    owners: tuple[int, ...] = ()
     streams: tuple[Stream, ...] = ()
     kernels: KernelTable = field(default_factory=lambda: _table([]))
     processes: dict[int, int] = field(default_factory=dict)
@@ -86,7 +88,7 @@ def read(database: Database, strings: Interner) -> Work:
     ]  # fmt: skip
     merged = {c: np.concatenate([part.common[c] for part in parts]) for c in _COMMON}
     start, end = merged["start"], merged["end"]
-    good = (start >= 0) & (start < LATEST_NS) & (end < LATEST_NS) & (merged["deviceId"] >= 0)
+    good = (start >= 0) & (start < LONGEST_NS) & (end < LONGEST_NS) & (merged["deviceId"] >= 0)
     keep = np.flatnonzero(good)
     work = Work()
     if len(keep) < len(good):
@@ -114,6 +116,7 @@ def read(database: Database, strings: Interner) -> Work:
     kind = np.concatenate([np.full(len(part), part.kind, np.int8) for part in parts])[keep]
     absent = np.full(n, -1)
     number = correlations(merged["correlationId"][keep], merged["globalPid"][keep], work.processes)
+    work.owners = _owners(device, merged["globalPid"][keep], work)
     table = _table(
         [
             device, stream, start[keep], np.maximum(0, end[keep] - start[keep]), kind, of("name"), absent,
@@ -262,6 +265,17 @@ def _driver(database: Database) -> str | None:
     names = database.column("TARGET_INFO_SYSTEM_ENV", "name")
     values = database.column("TARGET_INFO_SYSTEM_ENV", "value")
     return dict(zip(names, values, strict=False)).get("NvDriverVersion") or None
+
+
+def _owners(device: NDArray[np.integer], process: Int64, work: Work) -> tuple[int, ...]:
+    """The number of the process that launched most of each device's work, the one of least id where two are
+    even; -1 where nothing ran or older versions name none."""
+    owners = []
+    for row in range(len(work.devices)):
+        found, counts = np.unique(process[device == row], return_counts=True)
+        most = int(found[np.argmax(counts)]) if len(found) else -1
+        owners.append(work.processes[most] if most >= 0 else -1)
+    return tuple(owners)
 
 
 def _streams(
