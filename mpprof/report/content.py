@@ -544,6 +544,24 @@ def _workers(workers: list[doc.Worker]) -> list[str]:
     return [f"{said} to {words.duration(slow['median_ns'])} (the slowest is worker {slow['worker']})"]
 
 
+def out_of_memory(document: doc.Report) -> list[str]:
+    """What ended the training, what filled the memory and what to try first; empty where nothing did."""
+    failed = document.get("out_of_memory")
+    if failed is None:
+        ended = document["run"].get("ended")
+        return [ended["error"] or ""] if ended and ended["reason"] == "out_of_memory" else []
+    where = f" of {words.size(failed['limit_bytes'])}" if failed["limit_bytes"] else ""
+    used = f", {words.size(failed['used_bytes'])}{where} in use" if failed["used_bytes"] else ""
+    by = f" for {words.shorten(words.plain(failed['op']), 60)}" if failed["op"] else ""
+    lines = [f"{words.size(failed['asked_bytes'])} did not fit{by}{used}"]
+    largest = [f"{words.shorten(words.plain(each['name']), 60)} {words.size(each['bytes'])}"
+               for each in failed["filled"][:3]]  # fmt: skip
+    lines += [f"What filled it: {', '.join(largest)}"] if largest else []
+    for each in failed["advice"]:
+        lines.append(": ".join(filter(None, ("To try", each["text"], each["snippet"]))))
+    return lines
+
+
 def memory(document: doc.Report) -> list[str]:
     """What was live at the peak, the largest of each kind; empty where nothing is known."""
     account = document["memory"]
