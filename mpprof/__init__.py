@@ -16,6 +16,7 @@ from mpprof._version import __version__
 
 if TYPE_CHECKING:
     from mpprof.api.auditing import audit
+    from mpprof.api.memory_forecasting import forecast_memory
     from mpprof.api.policies import compare_policies
     from mpprof.api.public import compare, diagnose, forecast, load
     from mpprof.api.results import Comparison, Diagnosis, Run, Table
@@ -29,6 +30,7 @@ _LAZY = {
     "WandbSink": "mpprof.record",
     "audit": "mpprof.api.auditing",
     "forecast": "mpprof.api.public",
+    "forecast_memory": "mpprof.api.memory_forecasting",
     "Comparison": "mpprof.api.results",
     "Diagnosis": "mpprof.api.results",
     "Run": "mpprof.api.results",
@@ -55,6 +57,7 @@ __all__ = [
     "compare_policies",
     "diagnose",
     "forecast",
+    "forecast_memory",
     "load",
     "survey",
 ]

@@ -28,6 +28,7 @@ from mpprof.diagnosis.outcomes import (
 from mpprof.diagnosis.remedies import choosing, conditions, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
+    FEW_WORKS,
     IDLE_CLASSES,
     Account,
     Cell,
@@ -462,7 +463,10 @@ class Signals:
     def activity(self) -> Account | Absent:
         """The account of a step, else of the whole window. For what needs no step: its times are of whichever
         it is."""
-        return self.case.measured or self.account
+        found = self.case.measured
+        if found is not None and found.too_little:
+            return Absent(f"the window holds fewer than {FEW_WORKS} kernels and copies")
+        return found or self.account
 
     @property
     def gpu_activity(self) -> Account | Absent:

@@ -264,6 +264,8 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
         return said, None
     if top is not None:
         return _cause(top, signals), top
+    if case.measured is not None and case.measured.too_little:
+        return f"{signals.activity}: too little to judge a training by", None
     if signals.in_window:
         return "what costs time in a step is not known, because its steps cannot be told apart", None
     if case.account is None and not signals.on_cpu:

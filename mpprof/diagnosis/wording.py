@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mpprof.model.account import Account, AttainableRange, Class, Limit, LimitKind, eligible_words
-from mpprof.model.kernels import Precision
+from mpprof.model.kernels import PAIRS, Precision
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
@@ -55,7 +55,7 @@ def precisions(by_precision: Mapping[Precision, float]) -> str:
     whole = sum(by_precision.values())
     ordered = sorted(by_precision.items(), key=lambda item: -item[1])
     named = [
-        "pairs of narrow types" if name == "mixed" else name
+        PAIRS if name == "mixed" else name
         for name, ns in ordered
         if ns > 0 and ns >= LEAST_PRECISION_RATIO * whole
     ]

@@ -95,6 +95,10 @@ class KernelCalls:
     copies_per_step: float = 0.0
 
 
+FEW_WORKS = 10
+"""Fewer kernels and copies than any step of a training has: a window of so few shows none of one."""
+
+
 @frozen
 class DeviceAccount:
     """The step of one device. The slices (in the order of CLASSES, zero ones left out) sum to `step_ns`.
@@ -171,6 +175,14 @@ class Account:
     lengths_ns: tuple[float, ...] = ()  # of each of `steps`, per optimizer step
     of: Literal["step", "window"] = "step"
     host_path: HostPath | None = None  # None: no calls and launches tell
+
+    @property
+    def too_little(self) -> bool:
+        """A window, not a step, that holds too little work to tell anything of a training by."""
+        calls = self.main.calls
+        if self.of == "step" or self.trace_basis == "host" or calls is None:
+            return False
+        return calls.per_step + calls.copies_per_step < FEW_WORKS
 
     @property
     def one_step(self) -> bool:

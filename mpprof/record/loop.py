@@ -24,6 +24,7 @@ from mpprof.record.backends import PROBES, Probe, probe_for
 from mpprof.record.backends.base import Absent, Facts
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, last_line, tell
 from mpprof.record.facts.dataset import describe_input
+from mpprof.record.facts.ended import ended
 from mpprof.record.profile.signals import SignalledWish, checked_signal
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.recorder import Recorder, warn_once
@@ -140,6 +141,8 @@ class StepRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None and self._recorder.facts:
+            self._recorder.facts["ended"] = self._recorder.attempt("ended", ended, error)
         self._attempt(self._session.finish, "finished" if kind is None else "interrupted")
         if self._verbose and self._recorder.on:
             tell([last_line(self._announce, self._recorder.root, self._session.summary)])

@@ -92,6 +92,10 @@ def render(
     if document.get("explanation"):
         page.lines.append("")
         page.paragraph(" ".join(document["explanation"]))
+    if failed := content.out_of_memory(document):
+        page.heading("It ran out of memory")
+        for line in failed:
+            page.paragraph(line, indent=2, hang=2)
     _time(page, document)
     _facts(page, document)
     _findings(page, document["findings"], document)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpprof.model import quantities
+from mpprof.model.kernels import COMPUTE_DTYPES, NARROW, PAIRS
 from mpprof.model.quantities import NOT_KNOWN
 
 if TYPE_CHECKING:
@@ -215,16 +216,30 @@ def compiled(backend: str | None, jit: Any) -> str | None:
 _BY = {"inputs": " by the inputs of its matrix ops", "kernels": " by its kernels"}
 
 
-def computes(run: doc.Run) -> str | None:
-    """ "float32 by its kernels", "precision not known"; None where the run's policy says it."""
+def computes(document: doc.Report) -> str | None:
+    """ "float32 by its kernels", "precision not known"; None where the run's policy says it. Kernels of other
+    types than their ops' inputs (weights of 4 or 8 bits) are named too, where most of the time is theirs."""
+    run, share = document["run"], document["tensor_core"]
     found = run.get("computes_in")
     if found is None or (found["by"] == "policy" and run["policy"]):
         return None
-    return f"{found['text']}{_BY.get(found['by'], '')}"
+    said = f"{found['text']}{_BY.get(found['by'], '')}"
+    if found["by"] != "inputs" or not share or not (times := share["by_precision"]):
+        return said
+    most, ns = max(times.items(), key=lambda item: item[1])
+    own = (COMPUTE_DTYPES.get(found["dtype"] or ""), "tf32" if found["kind"] == "float32" else None)
+    if most in own or most not in NARROW or ns < 0.5 * share["matmul_ns_per_step"]:
+        return said
+    return f"{said}, most kernels in {type_name(most)}"
+
+
+def type_name(precision: str) -> str:
+    """A kernel's type for people: "bf16", "pairs of narrow types"."""
+    return PAIRS if precision == "mixed" else precision
 
 
 __all__ = [
     "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "computes", "count",
     "duration", "number", "op", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten", "size",
-    "speedup", "speedups", "time_unit",
+    "speedup", "speedups", "time_unit", "type_name",
 ]  # fmt: skip

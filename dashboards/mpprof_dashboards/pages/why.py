@@ -126,7 +126,7 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
     run = document["run"]
     batch = run["batch_size"]
     facts = [
-        run["policy"] or words.computes(run),
+        run["policy"] or words.computes(document),
         run["device"],
         f"batch {words.count(batch)}" if batch is not None else None,
         words.compiled(run["backend"], run["jit_compile"]),
