@@ -16,26 +16,35 @@ from mpprof._version import __version__
 
 if TYPE_CHECKING:
     from mpprof.api.auditing import audit
-    from mpprof.api.forecasting import forecast
-    from mpprof.api.ladder import compare
     from mpprof.api.policies import compare_policies
-    from mpprof.api.workflows import diagnose, load
+    from mpprof.api.public import compare, diagnose, forecast, load
+    from mpprof.api.results import Comparison, Diagnosis, Run, Table
+    from mpprof.api.survey import survey
     from mpprof.record import MPProfilerCallback, StepRecorder
 
 _LAZY = {
     "MPProfilerCallback": "mpprof.record",
     "StepRecorder": "mpprof.record",
     "audit": "mpprof.api.auditing",
-    "forecast": "mpprof.api.forecasting",
-    "compare": "mpprof.api.ladder",
+    "forecast": "mpprof.api.public",
+    "Comparison": "mpprof.api.results",
+    "Diagnosis": "mpprof.api.results",
+    "Run": "mpprof.api.results",
+    "Table": "mpprof.api.results",
+    "compare": "mpprof.api.public",
     "compare_policies": "mpprof.api.policies",
-    "diagnose": "mpprof.api.workflows",
-    "load": "mpprof.api.workflows",
+    "diagnose": "mpprof.api.public",
+    "load": "mpprof.api.public",
+    "survey": "mpprof.api.survey",
 }
 
 __all__ = [
+    "Comparison",
+    "Diagnosis",
     "MPProfilerCallback",
+    "Run",
     "StepRecorder",
+    "Table",
     "__version__",
     "audit",
     "compare",
@@ -43,6 +52,7 @@ __all__ = [
     "diagnose",
     "forecast",
     "load",
+    "survey",
 ]
 
 

@@ -49,6 +49,22 @@ def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
     return _file(parts, f"mpprof · {document['run']['name']}", "mpprof-report", document)
 
 
+def card_html(document: doc.Report) -> str:
+    """The first screen of Why, without scripts: the answer, the causes, the remedies."""
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+            "style-src 'unsafe-inline'\">",
+            f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
+            '</head><body class="mp-export"><main class="mp-page">',
+            render(why.card(document)),
+            "</main></body></html>",
+        )
+    )
+
+
 def comparison_html(document: doc.Comparison) -> str:
     """The comparison `document` as a self-contained HTML file, with the document as JSON in the element
     `mpprof-compare`."""

@@ -31,6 +31,7 @@ from mpprof.cli.ls import Ls
 from mpprof.cli.memory import Memory
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
+from mpprof.cli.survey import Survey
 from mpprof.cli.tables import Kernels, Layers, Ops
 from mpprof.cli.verify import Verify
 from mpprof.errors import MpprofError, UsageError
@@ -56,6 +57,7 @@ COMMANDS: tuple[Command, ...] = (
     Report(),
     Compare(),
     Check(),
+    Survey(),
     Ops(),
     Kernels(),
     Layers(),

@@ -217,6 +217,11 @@ class Steps(TypedDict):
     peak_memory_bytes: int | None
     interval_ns: Annotated[Interval | None, "95 % confidence interval of the median."]
     first_steady: Annotated[int | None, "Step at which warm-up has ended."]
+    examples_per_s: NotRequired[Annotated[Number | None, "Of the steady steps."]]
+    steps_per_epoch: NotRequired[Annotated[int | None, "Of the median epoch that has ended."]]
+    gpu_hours_per_epoch: NotRequired[
+        Annotated[Number | None, "Of an epoch's steps on all GPUs, without validation."]
+    ]
     workers: NotRequired[
         Annotated[list[Worker], "Each worker's own step times, where several trained together; else empty."]
     ]

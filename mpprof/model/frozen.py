@@ -32,7 +32,7 @@ def frozen(cls: type[C]) -> type[C]:
     made.__eq__, made.__hash__ = _comparison(made)
     made.__setattr__, made.__delattr__ = _no_assignment, _no_deletion
     made.__getstate__, made.__setstate__ = _state, _restore
-    if "__repr__" not in cls.__dict__:
+    if cls.__repr__ is object.__repr__:
         made.__repr__ = _shown
     return made  # type: ignore[no-any-return]
 

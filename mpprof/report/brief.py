@@ -22,6 +22,7 @@ WIDTH, HEIGHT = 80, 25
 MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
 LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
+_OFF = "Mixed precision is off"
 _LONG_BAR, _SHORT_BAR = 28, 8
 
 
@@ -97,6 +98,8 @@ def verdict(document: doc.Report, width: int) -> str:
     """What came of what was attainable, and the first cause, in two lines of `width` columns."""
     whole = document["verdict"] or "No verdict: see what could not be judged."
     causes = list(dict.fromkeys(_cause(document, sized=sized) for sized in (True, False)))
+    if causes[0].startswith(_OFF):  # the result states that, too
+        causes = [""]
     composed = [f"{result} {cause}".strip() for result in _results(document) for cause in causes]
     # The verdict itself, where it is that short; it does not name a card without matrix units.
     first = [] if headline.without_units(document) else [whole]
@@ -138,9 +141,9 @@ def _results(document: doc.Report) -> list[str]:
 def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
     """What mixed precision could bring."""
     span = words.speedups(could["low"], could["high"])
-    off = "Mixed precision is off;"
+    off = f"{_OFF};"
     if not document["facts"]["causes"] and could["eligible_ratio"] is not None:
-        off = f"{words.percent(could['eligible_ratio'])} of device time could use it:"
+        off += f" {words.percent(could['eligible_ratio'])} of device time could use it:"
     few = ", one step" if content.one_step(document) else ""
     said = f"{off} {span} is attainable (estimated{few})"
     why = _limiting(gain, "the step") if could["high"] < LOW_SPEEDUP else ""
@@ -307,15 +310,25 @@ def _class_bars(document: doc.Report, most: int) -> list[Bar]:
         return []
     classes = sorted((row for row in rows if not row.part), key=lambda row: -abs(row.ns))
     kept = classes if len(classes) < most else classes[: most - 2]
-    shown = [Bar(row.label, row.ns, _with_text(row), part=True) for row in kept if row.label[0].isalpha()]
+    shown = [
+        Bar(row.label, row.ns, _with_text(row, rows), part=True) for row in kept if row.label[0].isalpha()
+    ]
     ns = sum(row.ns for row in classes if row.label not in {bar.label for bar in shown})
     if len(shown) < len(classes):
         shown.append(Bar("smaller ones", ns, f"{words.percent(ns / whole if whole else 0.0):>6}", part=True))
     return [first, *shown]
 
 
-def _with_text(row: content.TimeRow) -> str:
-    return f"{words.percent(row.ratio):>6}  {row.text}".rstrip()
+def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
+    """Its share, and what it is; of idle time the known cause of most of it."""
+    text = row.text
+    if row.label.startswith("idle"):
+        for part in rows[rows.index(row) + 1 :]:
+            if not part.part:
+                break
+            if part.label != content.NOT_IN_THE_TRACE and part.ns >= content.MOSTLY_RATIO * row.ns:
+                text = part.label
+    return f"{words.percent(row.ratio):>6}  {text}".rstrip()
 
 
 def _chart(page: Page, rows: Sequence[Bar]) -> None:

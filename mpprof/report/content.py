@@ -509,6 +509,10 @@ def steps(document: doc.Report) -> str:
     parts = [f"{words.plural(log['count'], 'step')}, {words.count(log['steady'])} steady"]
     if log["median_ns"] is not None:
         parts.append(f"median {words.duration(log['median_ns'])}, p95 {words.duration(log['p95_ns'])}")
+    if (rate := log.get("examples_per_s")) is not None:
+        hours = log.get("gpu_hours_per_epoch")
+        each = f" ({hours:.3g} GPU-hours an epoch)" if hours is not None else ""
+        parts.append(f"{words.count(round(rate)) if rate >= 100 else f'{rate:.3g}'} examples/s{each}")
     if log["skipped"] is not None:
         parts.append(f"{words.count(log['skipped'])} skipped ({words.percent(log['skipped_ratio'])})")
     if log["loss_scale"] is not None:

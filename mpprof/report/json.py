@@ -252,6 +252,9 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
         "peak_memory_bytes": steps.peak_memory_bytes,
         "interval_ns": None if steps.interval_ns is None else [_ns(edge) for edge in steps.interval_ns],
         "first_steady": steps.first_steady,
+        "examples_per_s": steps.examples_per_s,
+        "steps_per_epoch": steps.steps_per_epoch,
+        "gpu_hours_per_epoch": steps.gpu_hours_per_epoch,
         "workers": [
             {
                 "worker": each.worker,
@@ -772,6 +775,13 @@ def _nulls(body: doc.Report) -> list[str]:
     return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
 
 
+_NOT_IN_THE_LOG = {
+    "examples_per_s": "the batch size or the step time is not known",
+    "steps_per_epoch": "no epoch has ended yet",
+    "gpu_hours_per_epoch": "no GPU is on record, or no epoch has ended, or the step time is not known",
+}
+
+
 def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     """The reason for a null that nothing more exact explains."""
     run, room = diagnosis.run, field.partition(".")[0]
@@ -790,7 +800,11 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     if room == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":
-        return "there is no step log" if run.steps is None else "the step log does not hold it"
+        return (
+            "there is no step log"
+            if run.steps is None
+            else _NOT_IN_THE_LOG.get(leaf, "the step log does not hold it")
+        )
     if field == "tensor_core.ratio":
         return (diagnosis.tensor_core.reason if diagnosis.tensor_core else None) or "not known"
     if field == "time.wall_ns":

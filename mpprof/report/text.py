@@ -66,7 +66,9 @@ class Page:
     def text(self, *, ascii_only: bool) -> str:
         text = "\n".join(self.lines).strip("\n") + "\n"
         # Colour codes are ASCII themselves; the translation leaves them alone.
-        return words.ascii_only(text) if ascii_only else text
+        if not ascii_only:
+            return text
+        return "".join(f"{line.rstrip()}\n" for line in words.ascii_only(text).splitlines())
 
 
 def render(

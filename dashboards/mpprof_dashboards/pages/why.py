@@ -73,6 +73,11 @@ def content(
     ]
 
 
+def card(document: doc.Report) -> list[Any]:
+    """The answer, the causes and the remedies: the page's first screen, without links."""
+    return [_hero(document, None, "", None), _causes(document, ""), remedies(document, "")]
+
+
 # --- the first screen --------------------------------------------------------------------------------------
 
 
