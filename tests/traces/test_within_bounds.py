@@ -38,7 +38,7 @@ def names(trace: Trace) -> Counter[str]:
     return Counter(trace.strings[row] for row in trace.kernels.name.tolist())
 
 
-def test_the_longest_kernels_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_kernels_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = space(tmp_path)
     whole = traces.read(path)
     assert not whole.warnings
@@ -50,7 +50,7 @@ def test_the_longest_kernels_are_told_apart(tmp_path: Path, monkeypatch: pytest.
     other = trace.kernels.name == trace.strings.index("(other kernels)")
     assert (trace.kernels.op[other] == -1).all()
     assert trace.warnings == (
-        "of 5 kernels that differ in name, op or shapes the 3 longest are told apart; the others, 20.0 % of "
+        "of 5 kernels that differ in name, op or shapes the 3 longest are kept apart; the others, 20.0 % of "
         "the kernels' time, are one",
     )
 
@@ -68,7 +68,7 @@ def test_ops_of_kernels_come_before_those_of_the_host(
     of = [[each.ops[op].name for op in each.kernels.op.tolist()] for each in (trace, whole)]
     assert of[0] == of[1]
     assert np.count_nonzero(trace.host.op >= 0) == 2
-    assert trace.warnings == ("of 25 ops 7 are told apart; events of the others name none",)
+    assert trace.warnings == ("of 25 ops 7 are kept; events of the others name none",)
 
 
 def test_devices_beyond_any_machine_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

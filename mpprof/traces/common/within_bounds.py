@@ -78,7 +78,7 @@ def _with_fewer_kernels(trace: Trace) -> Trace:
     )
     ratio = float(total[~kept].sum() / total.sum()) if total.any() else 0.0
     said = (
-        f"of {len(first)} kernels that differ in name, op or shapes the {most} longest are told apart; the "
+        f"of {len(first)} kernels that differ in name, op or shapes the {most} longest are kept apart; the "
         f"others, {format_ratio(ratio)} of the kernels' time, are one"
     )
     return replace(trace, kernels=named, strings=(*trace.strings, OTHER), warnings=(*trace.warnings, said))
@@ -98,7 +98,7 @@ def _with_fewer_ops(trace: Trace) -> Trace:
     def of(table: _Table) -> _Table:
         return replace(table, op=new[table.op])
 
-    said = f"of {len(trace.ops)} ops {most} are told apart; events of the others name none"
+    said = f"of {len(trace.ops)} ops {most} are kept; events of the others name none"
     return replace(
         trace, ops=tuple(trace.ops[row] for row in first.tolist()), kernels=of(trace.kernels),
         host=of(trace.host), allocations=of(trace.allocations), warnings=(*trace.warnings, said),
