@@ -12,6 +12,7 @@ from mpprof.errors import MpprofError, UsageError
 from mpprof.report import words
 
 WIDTH_WITHOUT_TERMINAL = 100
+UNCUT = 1 << 20
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +100,13 @@ def width(without_terminal: int = WIDTH_WITHOUT_TERMINAL) -> int:
     import shutil  # not needed where nothing is printed
 
     return max(68, min(120, shutil.get_terminal_size((without_terminal, 24)).columns))
+
+
+def width_of_names() -> int:
+    """Columns for a table whose names may be cut: those of the terminal; as many as there are in a pipe or a
+    file, where nothing is cut."""
+    there = sys.stdout is not None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
+    return width() if there else UNCUT
 
 
 def color(args: argparse.Namespace) -> bool:

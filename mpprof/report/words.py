@@ -196,6 +196,15 @@ def op(name: str, width: int) -> str:
     return shorten(short, width)
 
 
+def shorten_path(text: str, width: int) -> str:
+    """A class and the path of a layer in at most `width` characters: the layer's own name, at the end of its
+    path, stays: "matmul …/attention/query"."""
+    head, space, path = text.rpartition(" ")
+    while len(f"{head}{space}{path}") > width and "/" in path.removeprefix("…/"):
+        path = f"…/{path.removeprefix('…/').partition('/')[2]}"
+    return shorten(f"{head}{space}{path}", width)
+
+
 def plural(number: int, noun: str) -> str:
     """ "1 step", "2 steps"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -240,6 +249,6 @@ def type_name(precision: str) -> str:
 
 __all__ = [
     "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "computes", "count",
-    "duration", "number", "op", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten", "size",
-    "speedup", "speedups", "time_unit", "type_name",
+    "duration", "number", "op", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten",
+    "shorten_path", "size", "speedup", "speedups", "time_unit", "type_name",
 ]  # fmt: skip
