@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpprof.model import quantities
-from mpprof.model.kernels import COMPUTE_DTYPES, NARROW, PAIRS
 from mpprof.model.quantities import NOT_KNOWN
 
 if TYPE_CHECKING:
@@ -228,6 +227,8 @@ _BY = {"inputs": " by the inputs of its matrix ops", "kernels": " by its kernels
 def computes(document: doc.Report) -> str | None:
     """ "float32 by its kernels", "precision not known"; None where the run's policy says it. Kernels of other
     types than their ops' inputs (weights of 4 or 8 bits) are named too, where most of the time is theirs."""
+    from mpprof.model.kernels import COMPUTE_DTYPES, NARROW  # and NumPy, which `--version` does without
+
     run, share = document["run"], document["tensor_core"]
     found = run.get("computes_in")
     if found is None or (found["by"] == "policy" and run["policy"]):
@@ -244,6 +245,8 @@ def computes(document: doc.Report) -> str | None:
 
 def type_name(precision: str) -> str:
     """A kernel's type for people: "bf16", "pairs of narrow types"."""
+    from mpprof.model.kernels import PAIRS
+
     return PAIRS if precision == "mixed" else precision
 
 
