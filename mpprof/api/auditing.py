@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.errors import NotFoundError, UnableError
-from mpprof.model.audit import AuditReport, short
+from mpprof.analysis.memory import training
+from mpprof.errors import MpprofError, NotFoundError, UnableError
+from mpprof.model.audit import AuditMemory, AuditReport, short
 from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run
 from mpprof.runs import loading
@@ -62,7 +64,27 @@ def audit_one(
         return audit_run(_recorded(model), gpu)
     if isinstance(model, str | os.PathLike):
         model = saved_model.load_model(model, imports)
-    return audit_run(untrained.run_of(model, batch_size), gpu)
+    run = untrained.run_of(model, batch_size)
+    report = audit_run(run, gpu)
+    return replace(report, memory=_memory(run, report, gpu))
+
+
+def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory, ...]:
+    """What the model is estimated to take in float32 and in 16 bits; empty where that cannot be told."""
+    if report.batch_size is None:
+        return ()
+    card = _named(gpu) if gpu else _here(run)
+    try:
+        found = training.forecast(
+            run,
+            report.batch_size,
+            policies=("float32", report.mixed),
+            card_bytes=card.memory_bytes if card else None,
+            capability=card.compute_capability if card else None,
+        )
+    except MpprofError:
+        return ()
+    return tuple(AuditMemory(one.policy, one.peak_bytes, one.largest_batch) for one in found.runs)
 
 
 def _holds_runs(path: str | os.PathLike[str]) -> bool:
@@ -92,7 +114,9 @@ def audit_run(run: Run, gpu: str | None = None) -> AuditReport:
 def announce(model: Any, batch_size: int | None) -> list[str]:
     """A few lines for the start of a training; none where there is nothing to say, or the model is float32
     on purpose."""
-    report = audit_one(model, batch_size=batch_size)
+    from mpprof.record.facts import untrained
+
+    report = audit_run(untrained.run_of(model, batch_size))
     return short(report) if report.policy and report.policy != "float32" else []
 
 
@@ -111,8 +135,6 @@ def _here(run: Run) -> DeviceFacts | None:
 
 def _without_cpu(run: Run) -> Run:
     """A model is audited for a GPU, also on a machine without one."""
-    from dataclasses import replace
-
     if run.facts is None:
         return run
     return replace(run, facts=replace(run.facts, devices=()))

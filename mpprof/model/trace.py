@@ -58,6 +58,7 @@ class HostKind(IntEnum):
     EXECUTOR = 7  # the framework's executor or dispatch code
     COMPILE = 8  # tracing, XLA compilation, autotuning
     MARKER = 9  # a step marker
+    ALLOCATE = 10  # cudaMalloc, cudaFree, cuMemCreate: memory of the driver, not of the framework's pool
 
 
 @frozen

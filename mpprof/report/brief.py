@@ -23,6 +23,7 @@ MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
 LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _OFF = "Mixed precision is off"
+_NO_STEP = "No step can be told apart"
 _LONG_BAR, _SHORT_BAR = 28, 8
 
 
@@ -76,7 +77,7 @@ def _identity(document: doc.Report, width: int) -> str:
         short = short.replace(brand, "") if short else None
     batch = f"batch {words.count(run['batch_size'])}" if run["batch_size"] is not None else None
     compiled = words.compiled(run["backend"], run["jit_compile"])
-    precision = [fact for fact in (run["policy"], words.computes(run)) if fact]
+    precision = [fact for fact in (run["policy"], words.computes(document)) if fact]
     candidates = [
         (*precision, run["backend"], device, compiled, batch),
         (*precision, device, compiled, batch),
@@ -98,7 +99,7 @@ def verdict(document: doc.Report, width: int) -> str:
     """What came of what was attainable, and the first cause, in two lines of `width` columns."""
     whole = document["verdict"] or "No verdict: see what could not be judged."
     causes = list(dict.fromkeys(_cause(document, sized=sized) for sized in (True, False)))
-    if causes[0].startswith(_OFF):  # the result states that, too
+    if causes[0].startswith((_OFF, _NO_STEP)):  # the result states that, too
         causes = [""]
     composed = [f"{result} {cause}".strip() for result in _results(document) for cause in causes]
     # The verdict itself, where it is that short; it does not name a card without matrix units.
@@ -132,7 +133,7 @@ def _results(document: doc.Report) -> list[str]:
             f"Estimated, not measured: {span} over float32.",
         ]
     if kind == "window":
-        return ["No step can be told apart: shares are of the whole window.", "No step can be told apart."]
+        return [f"{_NO_STEP}: shares are of the whole window.", f"{_NO_STEP}."]
     if kind == "alone":
         return ["The speedup is not known: no baseline to compare with.", "The speedup is not known."]
     return [f"{words.duration(facts['step_ns'])} a step.", ""] if facts["step_ns"] is not None else [""]
@@ -155,7 +156,7 @@ def _measured(document: doc.Report) -> list[str]:
     observed, attainable = facts["observed"], facts["attainable"]
     assert gain is not None
     assert observed is not None
-    base = "float32" if gain.get("baseline_dtype") == "float32" else "the baseline"
+    base = _base(document)
     interval = gain["interval"]
     if interval is not None and interval[0] <= 1.0 <= interval[1]:
         said = f"As fast as {base} ({words.speedup(observed)})"
@@ -168,9 +169,15 @@ def _measured(document: doc.Report) -> list[str]:
     most = words.speedup(attainable)
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
-    low = f"{said}; no more than {most} is attainable"
+    low = f"{said}; precision alone allows {most} at most"  # remedies may go beyond it
     why = _limiting(gain, f"{base}'s step" if base != "float32" else "the float32 step")
     return [*([f"{low}: {why}."] if why else []), f"{low}."]
+
+
+def _base(document: doc.Report) -> str:
+    """What the run is held against: float32 only where that is known of it."""
+    gain = document["speedup"]
+    return "float32" if gain and gain.get("baseline_dtype") == "float32" else "the baseline"
 
 
 def _limiting(gain: doc.Speedup, step: str) -> str:
@@ -211,10 +218,13 @@ def _share(document: doc.Report) -> str:
     share, units = document["tensor_core"], content.matrix_units(document)
     if headline.on_cpu(document):
         return "no accelerator in the trace"
+    if share is not None and share["ratio"] is None and not share["matmul_ns_per_step"]:
+        return "no matrix work seen"
     if share is None or share["ratio"] is None:
         return f"share on {units} unknown"
-    used = [name for name, ns in sorted(share["by_precision"].items(), key=lambda item: -item[1]) if ns]
-    qualified = [" and ".join(used)] if used else []
+    ordered = sorted(share["by_precision"].items(), key=lambda item: -item[1])
+    used = [words.type_name(name) for name, ns in ordered if ns]
+    qualified = [", ".join(used)] if used else []
     if share["unknown_ratio"]:
         qualified.append(f"{words.percent(share['unknown_ratio'])} of all work unknown")
     said = f"{units} {words.percent(share['ratio'])} of matmul"
@@ -274,8 +284,10 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
     if (after := facts["after_remedies_ns"]) is not None and not one:
-        limit = "then the host limits" if facts["limited_by"] == "host" else ""
-        rows.append(Bar("all remedied, at best", after, limit))
+        base = None if facts.get("unlike") else facts["baseline_step_ns"]
+        times = [f"{words.speedup(base / after)} over {_base(document)}"] if base and after else []
+        limit = ["then the host limits"] if facts["limited_by"] == "host" else []
+        rows.append(Bar("all remedied, at best", after, "; ".join([*times, *limit])))
     return rows
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 REPORT_SCHEMA: Final = "mpprof.report/1"
 COMPARE_SCHEMA: Final = "mpprof.compare/1"
+_LONGEST_ERROR = 300
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "apple": "Apple"}
 
 
@@ -86,6 +87,11 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
+    if diagnosis.run.facts is not None and diagnosis.run.facts.ended is not None:
+        from mpprof.analysis.memory.failure import failure  # seldom needed
+
+        if (failed := failure(diagnosis.run)) is not None:
+            body["out_of_memory"] = out_of_memory(*failed)
     if diagnosis.window is not None:
         body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
     body["absent"] = _absent(diagnosis, body)
@@ -195,6 +201,9 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
         "id": run.run_id,
         "compute_dtype": policy.compute_dtype if policy else None,
     }
+    if run.facts is not None and (ended := run.facts.ended) is not None:
+        first = (ended.error or "").splitlines()[:1]
+        found["ended"] = {"reason": ended.reason, "error": first[0][:_LONGEST_ERROR] if first else None}
     if (computes := diagnosis.computes) is not None:
         found["computes_in"] = {
             "kind": computes.kind,
@@ -559,7 +568,7 @@ def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
     ]
 
 
-def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> dict[str, Any]:
+def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> doc.OutOfMemory:
     """What an out-of-memory error states, and what to try, the likeliest first."""
     return {
         "schema": "mpprof.out_of_memory/1",
