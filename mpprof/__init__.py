@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from mpprof.api.public import compare, diagnose, forecast, load
     from mpprof.api.results import Comparison, Diagnosis, Run, Table
     from mpprof.api.survey import survey
-    from mpprof.record import MPProfilerCallback, StepRecorder
+    from mpprof.record import MlflowSink, MPProfilerCallback, StepRecorder, WandbSink
 
 _LAZY = {
     "MPProfilerCallback": "mpprof.record",
+    "MlflowSink": "mpprof.record",
     "StepRecorder": "mpprof.record",
+    "WandbSink": "mpprof.record",
     "audit": "mpprof.api.auditing",
     "forecast": "mpprof.api.public",
     "Comparison": "mpprof.api.results",
@@ -42,9 +44,11 @@ __all__ = [
     "Comparison",
     "Diagnosis",
     "MPProfilerCallback",
+    "MlflowSink",
     "Run",
     "StepRecorder",
     "Table",
+    "WandbSink",
     "__version__",
     "audit",
     "compare",

@@ -23,15 +23,7 @@ from mpprof.runs.state import state_of
 from mpprof.traces import formats
 
 if TYPE_CHECKING:
-    from mpprof.model.document import (
-        Comparison,
-        KernelDetails,
-        KernelRow,
-        LayerRow,
-        OpRow,
-        Report,
-        Timeline,
-    )
+    from mpprof.model import document as doc
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
@@ -77,7 +69,7 @@ class LogDirectory:
         ]
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
-    def report(self, run: str, baseline: str | None = None) -> Report:
+    def report(self, run: str, baseline: str | None = None) -> doc.Report:
         """The `mpprof.report/1` document of a run, against a baseline run where one is named."""
         mine = self._analysis(run)
         against = self._analysis(baseline) if baseline and baseline != run else None
@@ -89,14 +81,14 @@ class LogDirectory:
     def hardware(self, run: str) -> HardwareTable | None:
         return self._run(run).hardware
 
-    def kernels(self, run: str) -> list[KernelRow]:
-        return cast("list[KernelRow]", workflows.rows_of(self._analysis(run), "kernels"))
+    def kernels(self, run: str) -> list[doc.KernelRow]:
+        return cast("list[doc.KernelRow]", workflows.rows_of(self._analysis(run), "kernels"))
 
-    def ops(self, run: str) -> list[OpRow]:
-        return cast("list[OpRow]", workflows.rows_of(self._analysis(run), "ops"))
+    def ops(self, run: str) -> list[doc.OpRow]:
+        return cast("list[doc.OpRow]", workflows.rows_of(self._analysis(run), "ops"))
 
-    def layers(self, run: str) -> list[LayerRow]:
-        return cast("list[LayerRow]", workflows.rows_of(self._analysis(run), "layers"))
+    def layers(self, run: str) -> list[doc.LayerRow]:
+        return cast("list[doc.LayerRow]", workflows.rows_of(self._analysis(run), "layers"))
 
     def timeline(
         self,
@@ -106,13 +98,13 @@ class LogDirectory:
         from_ns: int | None = None,
         to_ns: int | None = None,
         width: int = 1400,
-    ) -> Timeline | None:
+    ) -> doc.Timeline | None:
         mine, known = self._lanes_of(run)
         if known is None:
             return None
         return timelines.window(mine, known, step=step, from_ns=from_ns, to_ns=to_ns, width=width)
 
-    def kernel(self, run: str, row: int) -> KernelDetails | None:
+    def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
         mine, known = self._lanes_of(run)
         return None if known is None else timelines.kernel(mine, known, row)
 
@@ -127,7 +119,7 @@ class LogDirectory:
                 del self._lanes[name]
             return kept
 
-    def compare(self, runs: tuple[str, ...]) -> Comparison:
+    def compare(self, runs: tuple[str, ...]) -> doc.Comparison:
         """The `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 

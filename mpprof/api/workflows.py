@@ -7,7 +7,7 @@ thinks (analysis, diagnosis). What a report of one trace does not need is import
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -23,15 +23,13 @@ from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError
-from mpprof.model.account import Account, ComputePrecision, Speedup, TensorCoreShare
+from mpprof.model.account import Account, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
-from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_count
 from mpprof.model.run import Run
-from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges, Trace
 from mpprof.runs.loading import (
     Given,
@@ -64,23 +62,13 @@ which take a tenth of a second to read. A `fit` is not to end the later the long
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
-@frozen
-class Analysis:
-    """What was computed from one run. `trace_problem` says why there is no trace, or no account of it."""
+@dataclass(frozen=True)
+class Analysis(Case):
+    """What was computed from one run: what its judgement needs, and what its tables and figures need beside
+    that."""
 
-    run: Run
-    steps: StepSummary | None
-    trace: Trace | None
-    placements: Placements | None
-    ownership: attribution.Ownership | None
-    account: Account | None
-    tensor_core: TensorCoreShare | None
-    memory: MemoryAccount | None
-    peaks: DevicePeaks | None
-    trace_problem: str | None
-    computes: ComputePrecision
-    window: Account | None = None  # of the whole window, where there is a trace and no account of a step
-    ranges: tuple[NamedRanges, ...] = ()  # then: ranges of the trace that may be steps
+    ownership: attribution.Ownership | None = None
+    ranges: tuple[NamedRanges, ...] = ()  # of the trace that may be steps, where it has none
 
 
 # --- analysing ---------------------------------------------------------------------------------------------
@@ -101,7 +89,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     if trace is None:
         peaks = _peaks(run, None)
         computes = compute_precision(run)
-        return Analysis(run, steps, None, None, None, None, None, None, peaks, problem, computes)
+        return Analysis(run, steps=steps, peaks=peaks, trace_problem=problem, computes=computes)
     if run.step_range is not None:
         run, trace = _with_steps_of(run, trace, run.step_range)
         steps = None
@@ -263,10 +251,8 @@ def diagnose(
 def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = False) -> Diagnosis:
     """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
     speedup = _speedup(mine, baseline)
-    case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
     held = _saved(mine, baseline)
-    case = replace(case, ladder=ladder, memory=held)
-    judgement = engine.judge(case)
+    judgement = engine.judge(replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, memory=held))
     proof = _proof(mine, baseline)
     warnings = (
         *mine.run.warnings,
@@ -337,25 +323,7 @@ def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
 
 def signals_of(mine: Analysis) -> Signals:
     """What rules see of a run that is held against no other."""
-    return Signals(_case(mine, None, None))
-
-
-def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Case:
-    return Case(
-        run=mine.run,
-        trace=mine.trace,
-        placements=mine.placements,
-        account=mine.account,
-        steps=mine.steps,
-        tensor_core=mine.tensor_core,
-        speedup=speedup,
-        memory=mine.memory,
-        peaks=mine.peaks,
-        trace_problem=mine.trace_problem,
-        baseline=baseline,
-        computes=mine.computes,
-        window=mine.window,
-    )
+    return Signals(mine)
 
 
 def _proof(mine: Analysis, baseline: Analysis | None) -> Proof | None:

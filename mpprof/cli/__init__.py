@@ -153,17 +153,19 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
     for command in COMMANDS:
         text = (command.__doc__ or "").strip()
+        named = command.name in words
         child = commands.add_parser(
             command.name,
             help=" ".join(text.partition("\n\n")[0].split()),
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            parents=[shared],
+            parents=[shared] if named else [],
+            add_help=named,
             allow_abbrev=False,
         )
-        if command.name in words:
+        if named:
             command.prepare(child)
-        child.set_defaults(run=command.run)
+            child.set_defaults(run=command.run)
     return parser
 
 

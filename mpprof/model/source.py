@@ -8,15 +8,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
-    from mpprof.model.document import (
-        Comparison,
-        KernelDetails,
-        KernelRow,
-        LayerRow,
-        OpRow,
-        Report,
-        Timeline,
-    )
+    from mpprof.model import document as doc
 
 
 RunState = Literal["running", "ended", "stopped", "unfinished"]
@@ -54,17 +46,17 @@ class RunSource(Protocol):
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 
-    def report(self, run: str, baseline: str | None = None) -> Report: ...
+    def report(self, run: str, baseline: str | None = None) -> doc.Report: ...
 
     def steps(self, run: str) -> StepTable | None: ...
 
     def hardware(self, run: str) -> HardwareTable | None: ...
 
-    def kernels(self, run: str) -> list[KernelRow]: ...
+    def kernels(self, run: str) -> list[doc.KernelRow]: ...
 
-    def ops(self, run: str) -> list[OpRow]: ...
+    def ops(self, run: str) -> list[doc.OpRow]: ...
 
-    def layers(self, run: str) -> list[LayerRow]: ...
+    def layers(self, run: str) -> list[doc.LayerRow]: ...
 
     def timeline(
         self,
@@ -74,13 +66,13 @@ class RunSource(Protocol):
         from_ns: int | None = None,
         to_ns: int | None = None,
         width: int = 1400,
-    ) -> Timeline | None:
+    ) -> doc.Timeline | None:
         """A window of what ran when, merged to `width` pixels: of a step (None: the one of median length), or
         between two times from the first step's start. None: no trace, or no step in it."""
         ...
 
-    def kernel(self, run: str, row: int) -> KernelDetails | None:
+    def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
         """One kernel of the timeline as it ran; None where there is no such row."""
         ...
 
-    def compare(self, runs: tuple[str, ...]) -> Comparison: ...
+    def compare(self, runs: tuple[str, ...]) -> doc.Comparison: ...

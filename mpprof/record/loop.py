@@ -297,7 +297,7 @@ class _LoopSession(FitSession):
     def end(self, logs: dict[str, Any] | None) -> None:
         before = self.calls.step
         super().end(logs)
-        line = self.calls.pending
+        line = self.calls.ended_line()
         if line is None:
             return
         if self._wait_for_batch_ns is not None:
@@ -308,7 +308,7 @@ class _LoopSession(FitSession):
 
     def add(self, values: dict[str, Any]) -> None:
         """Into the line of the step that ended last, or where that is written already into one of its own."""
-        line = self.calls.pending or self._late_line()
+        line = self.calls.ended_line() or self._late_line()
         if line is None:
             return
         before = line.skipped or 0
@@ -328,7 +328,7 @@ class _LoopSession(FitSession):
         return Line(calls.step, calls.fit, calls.epoch, 0, 1) if calls.step and self._active() else None
 
     def _put_late(self, line: Line) -> None:
-        if line is self.calls.pending:
+        if line is self.calls.ended_line():
             return
         told = {name: getattr(line, name) for name in ("loss", "loss_scale", "skipped", "input_wait_ns")}
         values = {name: value for name, value in told.items() if value is not None} | (line.values or {})
@@ -383,7 +383,7 @@ class _LoopSession(FitSession):
 
     def take(self, variables: list[Any]) -> None:
         """The optimizer's variables after the step that ended last, or before the first one."""
-        optimizer, line = self.model.optimizer, self.calls.pending or self._late_line()
+        optimizer, line = self.model.optimizer, self.calls.ended_line() or self._late_line()
         if optimizer is None or not self._active():
             return
         if line is None:

@@ -324,7 +324,7 @@ class FitSession:
         """The epoch's last call has run. Comes before validation, and again at Keras' own epoch end."""
         if not self._active():
             return
-        line = self.calls.pending
+        line = self.calls.ended_line()
         if self.queues:
             if self._state is not None and self._state == self.probe.state(self.model):
                 self.calls.drop()  # its begin was told, and then there was no more input

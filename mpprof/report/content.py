@@ -351,8 +351,13 @@ def tensor_core(document: doc.Report) -> str:
         of += f" of {words.plain(document['window']['device'])}"
     precisions = sorted(share["by_precision"].items(), key=lambda item: -item[1])
     by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in precisions if ns)
+    on_units, matrix_ns = sum(share["by_precision"].values()), share["matmul_ns_per_step"]
+    products_ns = on_units / share["ratio"] if share["ratio"] else matrix_ns
+    what = f"{words.duration(matrix_ns)} matrix time"
+    if products_ns < (1 - SMALL_RATIO) * matrix_ns:
+        what = f"{words.duration(products_ns)} in matrix products"
     return (
-        f"{words.percent(share['ratio'])} of {words.duration(share['matmul_ns_per_step'])} matrix time{of}"
+        f"{words.percent(share['ratio'])} of {what}{of}"
         f"{f' ({by})' if by else ''}{_not_in_16_bits(document['run'], share)}; "
         f"{_off_the_units(document, share)}{unknown}"
     )

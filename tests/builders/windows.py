@@ -52,3 +52,25 @@ def serving(requests: int = 6, each: Request = Request()) -> Kineto:
         )
         k.host("cpu_op", BATCH, after + each.copy, at + each.every + 100 - after - each.copy)
     return k
+
+
+def offloaded_weights(layers: int = 6, *, memory: str = "Pinned") -> Kineto:
+    """An inference whose weights lie in the host's memory: each layer's are copied anew before its product. Sizes
+    differ widely, so that a mean says little of the largest; and a value of four bytes goes up from pageable
+    memory."""
+    k = Kineto()
+    at = 0.0
+    k.launch("Memcpy HtoD (Pageable -> Device)", at, at + 5, 2, cat="gpu_memcpy", bytes=4)
+    for layer in range(layers):
+        size = (1 << 22) * (10 if layer == 1 else 1)
+        takes = size / 25e3
+        at += 20
+        k.op("aten::copy_", at, 10)
+        k.launch(f"Memcpy HtoD ({memory} -> Device)", at + 1, at + 5, takes, cat="gpu_memcpy", bytes=size)
+        k.launch("Memset (Device)", at + 2, at + 5 + takes, 1, cat="gpu_memset", bytes=64)
+        at += takes + 10
+        k.op("aten::addmm", at, 10, **{"Input Dims": [[64 + layer, 4096]], "Input type": ["float"]})
+        for _ in range(layer + 1):
+            k.launch(WIDE, at + 1, at + 5, 20 + layer)
+            at += 30 + layer
+    return k

@@ -12,7 +12,7 @@ from mpprof.api import workflows
 from mpprof.model import document as doc
 from mpprof.report import json as documents
 from mpprof.report import markdown, text
-from tests.builders.windows import WIDE, Request, serving
+from tests.builders.windows import WIDE, Request, offloaded_weights, serving
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
@@ -104,6 +104,21 @@ def test_nothing_is_clear_by_a_share_of_idle_time(tmp_path: Path) -> None:
     why = next(each["reason"] for each in idle["unable"] if each["code"] == "MP310")
     assert "shares of a step are not known" in why
     assert "MP907" in idle["clear"]  # a share of the device's work
+
+
+@pytest.mark.parametrize("memory", ["Pinned", "Pageable"])
+def test_offloaded_weights_are_no_batches(memory: str, tmp_path: Path) -> None:
+    """The largest copy is one copy and not the mean of a group; fills are none; and an inference's weights
+    become no uint8."""
+    path = offloaded_weights(memory=memory).write(tmp_path / "offloaded.pt.trace.json")
+    copies = next(each for each in report(path)["findings"] if each["code"] == "MP310")
+    assert copies["title"] == "Copies are not hidden behind work"
+    remedy = copies["remedy"]
+    assert "keep on the device" in remedy
+    assert "uint8" not in remedy
+    evidence = {each["name"]: each["value"] for each in copies["evidence"]}
+    assert evidence["copies in the window"] == 7
+    assert f"the largest copy moves 40.0 MiB at 25.0 GB/s, from {memory.lower()} memory" in copies["summary"]
 
 
 def test_a_fallback_is_found_without_a_step(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ _COPIES = {
 }  # fmt: skip
 """ENUM_CUDA_MEMCPY_OPER of the export (CUpti_ActivityMemcpyKind in cupti_activity.h)."""
 
+_MEMORY = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed"}
+"""ENUM_CUDA_MEM_KIND of the export."""
+
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 _KERNEL = (
     *_COMMON, "demangledName", "shortName", "graphId", "registersPerThread", "staticSharedMemory",
@@ -165,13 +168,28 @@ def _details(values: list[int]) -> str:
 
 
 def _copies(database: Database, strings: Interner) -> _Part:
-    table = database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", (*_COMMON, "bytes", "copyKind"))
+    columns_of_copies = (*_COMMON, "bytes", "copyKind", "srcKind", "dstKind")
+    table = database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", columns_of_copies)
     kinds = distinct(table["copyKind"])
     known = [_COPIES.get(kind, ("Memcpy", CopyKind.OTHER)) for kind in kinds.tolist()]
     names = columns.replace(table["copyKind"], kinds, [strings(name) for name, _ in known], np.int64)
     ways = columns.replace(table["copyKind"], kinds, [int(way) for _, way in known], np.int64)
     none = np.full(len(names), -1)
-    return _Part({c: table[c] for c in _COMMON}, WorkKind.MEMCPY, names, none, ways, table["bytes"], none)
+    details = _memory_kinds(table, strings)
+    return _Part({c: table[c] for c in _COMMON}, WorkKind.MEMCPY, names, details, ways, table["bytes"], none)
+
+
+def _memory_kinds(table: dict[str, Int64], strings: Interner) -> Int64:
+    """Between which kinds of memory each copy goes, spelled as in an xplane's `memcpy_details`."""
+    group, first = groups([table["srcKind"], table["dstKind"]], len(table["srcKind"]))
+    pairs = zip(table["srcKind"][first].tolist(), table["dstKind"][first].tolist(), strict=True)
+    texts = [
+        strings(f"kind_src:{_MEMORY[source]} kind_dst:{_MEMORY[target]}")
+        if source in _MEMORY and target in _MEMORY
+        else -1
+        for source, target in pairs
+    ]
+    return np.array(texts, np.int64)[group] if len(group) else np.empty(0, np.int64)
 
 
 def _memsets(database: Database, strings: Interner) -> _Part:
