@@ -155,7 +155,7 @@ def _measured(document: doc.Report) -> list[str]:
     observed, attainable = facts["observed"], facts["attainable"]
     assert gain is not None
     assert observed is not None
-    base = "float32" if gain.get("baseline_dtype") == "float32" else "the baseline"
+    base = _base(document)
     interval = gain["interval"]
     if interval is not None and interval[0] <= 1.0 <= interval[1]:
         said = f"As fast as {base} ({words.speedup(observed)})"
@@ -168,9 +168,15 @@ def _measured(document: doc.Report) -> list[str]:
     most = words.speedup(attainable)
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
-    low = f"{said}; no more than {most} is attainable"
+    low = f"{said}; precision alone allows {most} at most"  # remedies may go beyond it
     why = _limiting(gain, f"{base}'s step" if base != "float32" else "the float32 step")
     return [*([f"{low}: {why}."] if why else []), f"{low}."]
+
+
+def _base(document: doc.Report) -> str:
+    """What the run is held against: float32 only where that is known of it."""
+    gain = document["speedup"]
+    return "float32" if gain and gain.get("baseline_dtype") == "float32" else "the baseline"
 
 
 def _limiting(gain: doc.Speedup, step: str) -> str:
@@ -274,8 +280,10 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
     if (after := facts["after_remedies_ns"]) is not None and not one:
-        limit = "then the host limits" if facts["limited_by"] == "host" else ""
-        rows.append(Bar("all remedied, at best", after, limit))
+        base = None if facts.get("unlike") else facts["baseline_step_ns"]
+        times = [f"{words.speedup(base / after)} over {_base(document)}"] if base and after else []
+        limit = ["then the host limits"] if facts["limited_by"] == "host" else []
+        rows.append(Bar("all remedied, at best", after, "; ".join([*times, *limit])))
     return rows
 
 
