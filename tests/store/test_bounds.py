@@ -189,7 +189,7 @@ def test_blank_lines_are_skipped_and_not_parsed(monkeypatch: pytest.MonkeyPatch,
         file.write("\n \t\n" * 2000 + json.dumps(step(2)) + "\n" + "{\n")
     parsed = []
     loads = json.loads
-    monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or loads(text))
+    monkeypatch.setattr(json, "loads", lambda text, **rest: parsed.append(text) or loads(text, **rest))
     found = store.read_records(root)
     assert found.steps is not None
     assert len(found.steps) == 2
