@@ -102,7 +102,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     callback, is left out.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
-    of its own. Raises `UsageError` where an argument is none of these.
+    of its own, as a `fit` in a forked process does. Raises `UsageError` where an argument is none of these.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
     def _train_begin(self) -> None:
         session = self._session
-        if session is None:
+        if session is None or session.recorder.pid != os.getpid():  # a forked child's run is one of its own
             settings = self._settings
             recorder = Recorder(settings.logdir, hardware=settings.hardware, clock=settings.clock)
             plan = Plan.of(settings.profile_steps)
@@ -249,7 +249,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             session.opened = self._open_sinks
             if settings.window_signal is not None:
                 session.signalled = SignalledWish(settings.window_signal, session.profiling.wish)
-            self._session, self._calls = session, session.calls
+            self._session, self._calls, self._judged_steps = session, session.calls, 0
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
         session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)

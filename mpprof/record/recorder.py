@@ -43,6 +43,7 @@ class Recorder:
         self.root = self.logdir
         self.clock = clock
         self.on = False
+        self.pid = os.getpid()
         self.worker = 0
         self.facts: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
