@@ -16,33 +16,50 @@ from mpprof._version import __version__
 
 if TYPE_CHECKING:
     from mpprof.api.auditing import audit
-    from mpprof.api.forecasting import forecast
-    from mpprof.api.ladder import compare
+    from mpprof.api.memory_forecasting import forecast_memory
     from mpprof.api.policies import compare_policies
-    from mpprof.api.workflows import diagnose, load
-    from mpprof.record import MPProfilerCallback, StepRecorder
+    from mpprof.api.public import compare, diagnose, forecast, load
+    from mpprof.api.results import Comparison, Diagnosis, Run, Table
+    from mpprof.api.survey import survey
+    from mpprof.record import MlflowSink, MPProfilerCallback, StepRecorder, WandbSink
 
 _LAZY = {
     "MPProfilerCallback": "mpprof.record",
+    "MlflowSink": "mpprof.record",
     "StepRecorder": "mpprof.record",
+    "WandbSink": "mpprof.record",
     "audit": "mpprof.api.auditing",
-    "forecast": "mpprof.api.forecasting",
-    "compare": "mpprof.api.ladder",
+    "forecast": "mpprof.api.public",
+    "forecast_memory": "mpprof.api.memory_forecasting",
+    "Comparison": "mpprof.api.results",
+    "Diagnosis": "mpprof.api.results",
+    "Run": "mpprof.api.results",
+    "Table": "mpprof.api.results",
+    "compare": "mpprof.api.public",
     "compare_policies": "mpprof.api.policies",
-    "diagnose": "mpprof.api.workflows",
-    "load": "mpprof.api.workflows",
+    "diagnose": "mpprof.api.public",
+    "load": "mpprof.api.public",
+    "survey": "mpprof.api.survey",
 }
 
 __all__ = [
+    "Comparison",
+    "Diagnosis",
     "MPProfilerCallback",
+    "MlflowSink",
+    "Run",
     "StepRecorder",
+    "Table",
+    "WandbSink",
     "__version__",
     "audit",
     "compare",
     "compare_policies",
     "diagnose",
     "forecast",
+    "forecast_memory",
     "load",
+    "survey",
 ]
 
 

@@ -23,6 +23,7 @@ RUN, BASELINE = str(SAMPLES / "v100-convnet-mixed-float16"), str(SAMPLES / "v100
 LINES: dict[str, tuple[list[str], int, str]] = {
     "report": ([RUN, "--baseline", BASELINE], 0, "Tensor Core"),
     "ls": ([str(SAMPLES)], 0, "mixed_float16"),
+    "survey": ([RUN, BASELINE, "--workers", "1"], 0, "2 runs analysed"),
     "check": ([RUN, "--bounds", "nowhere.toml"], 2, "nowhere.toml"),
     "compare": ([BASELINE, RUN], 0, "1."),
     "ops": ([RUN], 0, "tensor_core"),

@@ -7,36 +7,100 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, overload
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.errors import NotFoundError
-from mpprof.model.audit import AuditReport, short
+from mpprof.analysis.memory import training
+from mpprof.errors import MpprofError, NotFoundError, UnableError
+from mpprof.model.audit import AuditMemory, AuditReport, short
 from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run
+from mpprof.runs import loading
+from mpprof.runs.loading import Several
 
 
+@overload
+def audit(
+    model: Several, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
+) -> tuple[AuditReport, ...]: ...
+@overload
 def audit(
     model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
-) -> AuditReport:
+) -> AuditReport: ...
+def audit(
+    model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
+) -> AuditReport | tuple[AuditReport, ...]:
     """Look a Keras model over: layers left in float32, 16-bit outputs, sizes that are not multiples of 8,
     recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling, and more.
 
     Args:
-        model: a Keras model, compiled if optimizer and XLA shall be judged, or the path of a saved one.
+        model: a Keras model, compiled if optimizer and XLA shall be judged, the path of a saved one, a run or
+            its log directory, whose records hold the model, or a list of these.
         batch_size: global; None: not judged.
         gpu: the card it will train on, by name ("A100") or compute capability ("8.0"); None: the one that
             the framework sees here, or what holds for any.
         imports: for a saved model: modules to import first, which define classes that it is made of.
 
-    Returns an `AuditReport`; print it. Raises `UsageError` where `model` is not a Keras model,
-    `NotFoundError` for an unknown card and `UnreadableError` for a file that Keras cannot load.
+    Returns an `AuditReport`, of a list one for each; print it. Raises `UsageError` where `model` is not a
+    Keras model, `NotFoundError` for an unknown card, `UnreadableError` for a file that Keras cannot load and
+    `UnableError` for a run whose records hold no model.
     """
+    if isinstance(model, list | tuple):
+        return tuple(audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports) for each in model)
+    return audit_one(model, batch_size=batch_size, gpu=gpu, imports=imports)
+
+
+def audit_one(
+    model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
+) -> AuditReport:
+    """Look over one model, one saved model or the model of one run: see `audit`."""
     from mpprof.record.facts import saved_model, untrained
 
+    if isinstance(model, str | os.PathLike) and os.path.isdir(model) and _holds_runs(model):
+        model = loading.load(model)
+    if isinstance(model, Run):
+        return audit_run(_recorded(model), gpu)
     if isinstance(model, str | os.PathLike):
         model = saved_model.load_model(model, imports)
-    return audit_run(untrained.run_of(model, batch_size), gpu)
+    run = untrained.run_of(model, batch_size)
+    report = audit_run(run, gpu)
+    return replace(report, memory=_memory(run, report, gpu))
+
+
+def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory, ...]:
+    """What the model is estimated to take in float32 and in 16 bits; empty where that cannot be told."""
+    if report.batch_size is None:
+        return ()
+    card = _named(gpu) if gpu else _here(run)
+    try:
+        found = training.forecast(
+            run,
+            report.batch_size,
+            policies=("float32", report.mixed),
+            card_bytes=card.memory_bytes if card else None,
+            capability=card.compute_capability if card else None,
+        )
+    except MpprofError:
+        return ()
+    return tuple(AuditMemory(one.policy, one.peak_bytes, one.largest_batch) for one in found.runs)
+
+
+def _holds_runs(path: str | os.PathLike[str]) -> bool:
+    """Whether a directory holds records: one without is a model that was saved as a directory."""
+    from mpprof import store
+
+    return bool(store.find_runs(Path(path)))
+
+
+def _recorded(run: Run) -> Run:
+    if run.facts is None or run.facts.model is None:
+        why = (
+            run.facts.absent.get("model", "not recorded") if run.facts else "no records lie beside the trace"
+        )
+        raise UnableError(f"its model is not known: {why}", where=run.name, next="Give the model itself")
+    return run
 
 
 def audit_run(run: Run, gpu: str | None = None) -> AuditReport:
@@ -50,7 +114,9 @@ def audit_run(run: Run, gpu: str | None = None) -> AuditReport:
 def announce(model: Any, batch_size: int | None) -> list[str]:
     """A few lines for the start of a training; none where there is nothing to say, or the model is float32
     on purpose."""
-    report = audit(model, batch_size=batch_size)
+    from mpprof.record.facts import untrained
+
+    report = audit_run(untrained.run_of(model, batch_size))
     return short(report) if report.policy and report.policy != "float32" else []
 
 
@@ -69,8 +135,6 @@ def _here(run: Run) -> DeviceFacts | None:
 
 def _without_cpu(run: Run) -> Run:
     """A model is audited for a GPU, also on a machine without one."""
-    from dataclasses import replace
-
     if run.facts is None:
         return run
     return replace(run, facts=replace(run.facts, devices=()))

@@ -16,6 +16,7 @@ from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
 from mpprof.forecasts.judging import Compiled
 from mpprof.forecasts.targets import Card
 from mpprof.model.forecast import BatchBytes, CardForecast, Forecast, LargestBatch, NotCompiled
+from mpprof.model.run import Run
 
 POLICIES = ("float32", "mixed_float16")
 BATCH_SIZE = 32
@@ -36,7 +37,8 @@ def forecast(
     """Compile the train step of a model for cards that are not here, and say what follows.
 
     Args:
-        model: a `.keras` file or `module:function` that returns a compiled model, or a compiled Keras model.
+        model: a `.keras` file or `module:function` that returns a compiled model, or a compiled
+            Keras model. A run does not hold its model, so that none can be forecast from one.
         cards: by name: "h100", "a100", "v100 32GB".
         policies: Keras dtype policies; float32 is added in front, since the speedup is over it.
         batch_size: of a step.
@@ -124,6 +126,11 @@ def _as_path(model: Any, folder: Path) -> str:
                 next="Give a .keras file, or module:function that builds the model",
             )
         return str(path.resolve())
+    if isinstance(model, Run):
+        raise UsageError(
+            f"{model.name} is a run, whose records describe the model and do not hold it",
+            next="Give the .keras file, or module:function that builds the model",
+        )
     if not hasattr(model, "save"):
         raise UsageError(f"{type(model).__name__} is not a Keras model, a path or module:function")
     path = folder / "model.keras"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mpprof.api import ladder, workflows
+from mpprof.api.results import Comparison, comparison_of
 from mpprof.errors import UnableError, UsageError
-from mpprof.model.finding import Comparison
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
 
@@ -34,17 +34,6 @@ class PolicyComparison(Comparison):
     """The comparison of the runs under `path`, one directory per policy. Printing gives the report."""
 
     path: Path
-
-    def __repr__(self) -> str:
-        from mpprof.report import json as documents
-        from mpprof.report import text
-
-        return text.render_comparison(documents.compare_document(self))
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(repr(self))}</pre>"
 
 
 def compare_policies(
@@ -91,7 +80,7 @@ def compare_policies(
     runs = [workflows.load_at(root) for root in roots]
     if (why := _ran_out(dict(zip(names, runs, strict=True)), steps)) is not None:
         raise UnableError(why, where=str(path), next=DATA_FOR_ALL)
-    compared = ladder.compare(runs)
+    compared = comparison_of(ladder.compare(runs))
     return PolicyComparison(compared.runs, compared.rungs, path)
 
 

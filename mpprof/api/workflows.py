@@ -7,7 +7,7 @@ thinks (analysis, diagnosis). What a report of one trace does not need is import
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -23,15 +23,13 @@ from mpprof.analysis.steps import statistics as stepping
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError
-from mpprof.model.account import Account, ComputePrecision, Speedup, TensorCoreShare
+from mpprof.model.account import Account, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
-from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_count
 from mpprof.model.run import Run
-from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges, Trace
 from mpprof.runs.loading import (
     Given,
@@ -49,11 +47,11 @@ from mpprof.traces.common import lazy_fetch
 if TYPE_CHECKING:
     from mpprof.analysis.comparison.bounds import Proof
     from mpprof.analysis.comparison.comparability import Side
-    from mpprof.model.document import MemoryItem, Row
+    from mpprof.model.document import MemoryItem, Roofs, Row
 
 __all__ = [
     "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "judge", "load",
-    "load_all", "load_at", "places", "rows_of", "runs", "side", "signals_of",
+    "load_all", "load_at", "places", "roofs_of", "rows_of", "runs", "side", "signals_of",
     "table_rows",
 ]  # fmt: skip
 
@@ -64,23 +62,13 @@ which take a tenth of a second to read. A `fit` is not to end the later the long
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
-@frozen
-class Analysis:
-    """What was computed from one run. `trace_problem` says why there is no trace, or no account of it."""
+@dataclass(frozen=True)
+class Analysis(Case):
+    """What was computed from one run: what its judgement needs, and what its tables and figures need beside
+    that."""
 
-    run: Run
-    steps: StepSummary | None
-    trace: Trace | None
-    placements: Placements | None
-    ownership: attribution.Ownership | None
-    account: Account | None
-    tensor_core: TensorCoreShare | None
-    memory: MemoryAccount | None
-    peaks: DevicePeaks | None
-    trace_problem: str | None
-    computes: ComputePrecision
-    window: Account | None = None  # of the whole window, where there is a trace and no account of a step
-    ranges: tuple[NamedRanges, ...] = ()  # then: ranges of the trace that may be steps
+    ownership: attribution.Ownership | None = None
+    ranges: tuple[NamedRanges, ...] = ()  # of the trace that may be steps, where it has none
 
 
 # --- analysing ---------------------------------------------------------------------------------------------
@@ -92,7 +80,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     A trace that cannot be read is a problem stated in the result where records remain to be judged, and
     raises UnreadableError where nothing does, or where `strict` is set.
     """
-    steps = stepping.summarise(run.steps, run.facts)
+    steps = stepping.summarise(run.steps, run.facts, finished=run.finished)
     if steps is not None and run.steps is not None and run.workers:
         steps = replace(steps, workers=stepping.by_worker({0: run.steps, **run.workers}))
     if steps is not None:
@@ -101,7 +89,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     if trace is None:
         peaks = _peaks(run, None)
         computes = compute_precision(run)
-        return Analysis(run, steps, None, None, None, None, None, None, peaks, problem, computes)
+        return Analysis(run, steps=steps, peaks=peaks, trace_problem=problem, computes=computes)
     if run.step_range is not None:
         run, trace = _with_steps_of(run, trace, run.step_range)
         steps = None
@@ -263,10 +251,8 @@ def diagnose(
 def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = False) -> Diagnosis:
     """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
     speedup = _speedup(mine, baseline)
-    case = _case(mine, speedup, _case(baseline, None, None) if baseline else None)
     held = _saved(mine, baseline)
-    case = replace(case, ladder=ladder, memory=held)
-    judgement = engine.judge(case)
+    judgement = engine.judge(replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, memory=held))
     proof = _proof(mine, baseline)
     warnings = (
         *mine.run.warnings,
@@ -337,25 +323,7 @@ def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
 
 def signals_of(mine: Analysis) -> Signals:
     """What rules see of a run that is held against no other."""
-    return Signals(_case(mine, None, None))
-
-
-def _case(mine: Analysis, speedup: Speedup | None, baseline: Case | None) -> Case:
-    return Case(
-        run=mine.run,
-        trace=mine.trace,
-        placements=mine.placements,
-        account=mine.account,
-        steps=mine.steps,
-        tensor_core=mine.tensor_core,
-        speedup=speedup,
-        memory=mine.memory,
-        peaks=mine.peaks,
-        trace_problem=mine.trace_problem,
-        baseline=baseline,
-        computes=mine.computes,
-        window=mine.window,
-    )
+    return Signals(mine)
 
 
 def _proof(mine: Analysis, baseline: Analysis | None) -> Proof | None:
@@ -478,6 +446,31 @@ def rows_of(
     known = rates.setting(mine.trace, mine.run)
     make = tables.kernels if kind == "kernels" else tables.ops
     return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps, known=known)
+
+
+def roofs_of(mine: Analysis) -> Roofs | None:
+    """The peak rates of the device that the account is of; None where they, or the device, are not known."""
+    if mine.trace is None or mine.account is None:
+        return None
+    from mpprof.analysis.breakdown import rates
+
+    known, plane = rates.setting(mine.trace, mine.run), mine.account.main.device
+    peaks = next(
+        (
+            peak
+            for device, peak in zip(mine.trace.devices, known.peaks, strict=True)
+            if device.plane == plane and peak is not None
+        ),
+        None,
+    )
+    if peaks is None:
+        return None
+    return {
+        "card": peaks.name,
+        "flops_per_s": dict(peaks.flops_per_s),
+        "bandwidth_bytes_per_s": peaks.bandwidth_bytes_per_s,
+        "source": peaks.source,
+    }
 
 
 def _memory_rows(mine: Analysis) -> list[MemoryItem]:

@@ -31,6 +31,7 @@ from mpprof.cli.ls import Ls
 from mpprof.cli.memory import Memory
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
+from mpprof.cli.survey import Survey
 from mpprof.cli.tables import Kernels, Layers, Ops
 from mpprof.cli.verify import Verify
 from mpprof.errors import MpprofError, UsageError
@@ -56,6 +57,7 @@ COMMANDS: tuple[Command, ...] = (
     Report(),
     Compare(),
     Check(),
+    Survey(),
     Ops(),
     Kernels(),
     Layers(),
@@ -151,17 +153,19 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
     for command in COMMANDS:
         text = (command.__doc__ or "").strip()
+        named = command.name in words
         child = commands.add_parser(
             command.name,
             help=" ".join(text.partition("\n\n")[0].split()),
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            parents=[shared],
+            parents=[shared] if named else [],
+            add_help=named,
             allow_abbrev=False,
         )
-        if command.name in words:
+        if named:
             command.prepare(child)
-        child.set_defaults(run=command.run)
+            child.set_defaults(run=command.run)
     return parser
 
 

@@ -32,7 +32,8 @@ def unpacked(path: Path) -> Iterator[Path]:
             with zipfile.ZipFile(path) as archive:
                 _check(archive, path)
                 _extract(archive, Path(folder), path)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        # RuntimeError: zipfile raises it for a member that is encrypted or packed in a way it does not know.
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise UnreadableError(f"is a damaged zip file ({error})", where=str(path)) from error
         yield Path(folder)
 

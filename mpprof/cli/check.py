@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpprof.cli import gate, output, paths
+
+if TYPE_CHECKING:
+    from mpprof.model.document import Report
+    from mpprof.report.checks import Outcome
+
+
+FORMATS = ("text", "json", gate.GITHUB)
 
 
 class Check:
@@ -19,6 +28,10 @@ class Check:
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         paths.add_path(parser)
         parser.add_argument("--bounds", metavar="FILE", type=Path, required=True, help="a TOML file")
+        parser.add_argument(
+            "--format", choices=FORMATS, default="text",
+            help="github: text, and failed checks as annotations, as wherever GITHUB_ACTIONS is true",
+        )  # fmt: skip
         gate.add_allow_unable(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -32,6 +45,9 @@ class Check:
             document = documents.document(workflows.diagnose(run, strict=args.strict))
             document = paths.renamed(document, path, args.path)
         outcomes = list(bounds_file.judge(document, bounds))
+        if args.format == "json":
+            output.write(documents.dumps(_rows(document, outcomes, bounds.ignore)), None)
+            return gate.conclude(args, outcomes)
         dismissed = [
             f"dismissed  {each['code']} {each['slug']}: {bounds.ignore[each['code']]}"
             for each in document["findings"]
@@ -40,3 +56,18 @@ class Check:
         lines = [f"{each.verdict:<9}  {each.check}: {' '.join(each.text.split())}" for each in outcomes]
         output.write("\n".join([*lines, *dismissed]) or "passed     no forbidden finding", None)
         return gate.conclude(args, outcomes)
+
+
+def _rows(
+    document: Report, outcomes: Iterable[Outcome], ignore: Mapping[str, str]
+) -> list[dict[str, str | None]]:
+    """A row for each check and each dismissed finding."""
+    rows: list[dict[str, str | None]] = [
+        {"check": each.check, "verdict": each.verdict, "text": each.text, "cause": each.cause}
+        for each in outcomes
+    ]
+    return rows + [
+        {"check": each["code"], "verdict": "dismissed", "text": ignore[each["code"]], "cause": each["code"]}
+        for each in document["findings"]
+        if each["code"] in ignore
+    ]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mpprof.cli import output
+from mpprof.report import words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
     from mpprof.report.checks import Forbidden, Outcome
 
 FAILED = 1
+GITHUB = "github"
 
 
 def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -114,5 +118,26 @@ def conclude(args: argparse.Namespace, outcomes: Iterable[Outcome]) -> int:
     failed = [each for each in found if each.verdict == "failed" or not args.allow_unable]
     for each in failed:
         hint = " (--allow-unable lets it pass)" if each.verdict == "unable" else ""
-        output.complain(f"failed: {each.check}: {' '.join(each.text.split())}{hint}")
+        text = f"{' '.join(each.text.split())}{hint}"
+        output.complain(f"failed: {each.check}: {text}")
+        if annotates(args):
+            print(annotation(f"mpprof: {each.check}", text), file=sys.stderr)
     return FAILED if failed else 0
+
+
+def annotates(args: argparse.Namespace) -> bool:
+    """Whether failed checks become annotations of GitHub Actions: there, and with `--format github`."""
+    return os.environ.get("GITHUB_ACTIONS") == "true" or getattr(args, "format", None) == GITHUB
+
+
+def annotation(title: str, text: str) -> str:
+    """An error as GitHub Actions takes it from a step's output. Names from foreign files cannot begin another
+    command: line breaks are written out."""
+    return f"::error title={_escaped(title, property=True)}::{_escaped(words.plain(text))}"
+
+
+def _escaped(text: str, *, property: bool = False) -> str:
+    pairs = [("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), *([(":", "%3A"), (",", "%2C")] if property else [])]
+    for sign, code in pairs:
+        text = text.replace(sign, code)
+    return text

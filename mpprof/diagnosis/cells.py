@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from mpprof.analysis.layers import kinds as layers
 from mpprof.analysis.layers.scopes import LOSS_SCOPES
 from mpprof.diagnosis import shapes
@@ -66,7 +64,7 @@ def activation_casts(signals: Signals) -> tuple[int, ...]:
         lambda cell: (
             cell.category == "cast"
             and cell.layer in sizes
-            and bool(values := _values(cell.shapes))
+            and bool(values := shapes.largest(cell.shapes))
             and values not in sizes[cell.layer]
         )
     )
@@ -85,7 +83,3 @@ def _weights(layer: LayerFacts) -> frozenset[int]:
     """How many values its kernel and its bias may have, each by itself or together."""
     parameters, bias = layer.parameters or 0, shapes.width(layer) or 0
     return frozenset((parameters, parameters - bias, bias))
-
-
-def _values(text: str | None) -> int:
-    return max((prod(dims) for _, dims in shapes.tensors(text or "")), default=0)

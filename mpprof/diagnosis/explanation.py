@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpprof.diagnosis.verdict import PAYING_RATIO, cause
-from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed
+from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed, precisions
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
 from mpprof.model.finding import Diagnosis
 from mpprof.model.quantities import format_after, format_ns, format_quantity, format_ratio
@@ -71,7 +71,9 @@ def _waits(account: Account, category: Class, whole_ns: float) -> str:
     causes = dict(found.causes) if found else {}
     unknown_ns = (found.ns_per_step if found else 0.0) - sum(causes.values())
     cause, ns = max([*causes.items(), (_NO_CAUSE, unknown_ns)], key=lambda item: item[1])
-    if ns < NOTABLE_RATIO * whole_ns or not causes:
+    if not causes:
+        return f"idling {_NO_CAUSE}"
+    if ns < NOTABLE_RATIO * whole_ns:
         return ""
     return f"idling ({format_ratio(ns / whole_ns)} {cause})"
 
@@ -80,9 +82,9 @@ def _on_units(share: TensorCoreShare | None) -> str:
     if share is None or share.ratio is None:
         return ""
     units = "matrix cores" if share.unit == "matrix_core" else "Tensor Cores"
-    used = [name for name, ns in sorted(share.by_precision.items(), key=lambda item: -item[1]) if ns > 0]
-    kinds = f" in {' and '.join(used[:2])}" if used else ""
-    return f"{format_ratio(share.ratio)} of it on {units}{kinds}"
+    said = precisions(share.by_precision)
+    what = "its products" if share.has_helpers else "it"
+    return f"{format_ratio(share.ratio)} of {what} on {units}{f' in {said}' if said else ''}"
 
 
 def _why(diagnosis: Diagnosis, account: Account) -> str:

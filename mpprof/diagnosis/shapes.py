@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import prod
 
 from mpprof.analysis.layers import einsum
 from mpprof.model.kernels import Family
@@ -31,6 +32,11 @@ def tensors(text: str) -> tuple[Tensor, ...]:
     return tuple(
         (dtype, tuple(int(d) for d in dims.split(",") if d.strip())) for dtype, dims in _TENSOR.findall(text)
     )
+
+
+def largest(text: str | None) -> int:
+    """Values of the largest of these tensors; 0 where there is none."""
+    return max((prod(dims) for _, dims in tensors(text or "")), default=0)
 
 
 def matrix_dimensions(shapes: str | None, family: Family | None) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from mpprof.diagnosis.outcomes import (
 from mpprof.diagnosis.remedies import choosing, conditions, frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.model.account import (
+    FEW_WORKS,
     IDLE_CLASSES,
     Account,
     Cell,
@@ -462,7 +463,10 @@ class Signals:
     def activity(self) -> Account | Absent:
         """The account of a step, else of the whole window. For what needs no step: its times are of whichever
         it is."""
-        return self.case.measured or self.account
+        found = self.case.measured
+        if found is not None and found.too_little:
+            return Absent(f"the window holds fewer than {FEW_WORKS} kernels and copies")
+        return found or self.account
 
     @property
     def gpu_activity(self) -> Account | Absent:
@@ -484,14 +488,18 @@ class Signals:
         """The trace shows ops of a CPU alone: the run was on one, or its accelerator was not traced."""
         return self.case.measured is not None and self.case.measured.trace_basis == "host"
 
-    @property
+    @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """Of the step, else of the whole window."""
         return self.case.measured.main.cells if self.case.measured else ()
 
     def select(self, chosen: Callable[[Cell], bool]) -> tuple[int, ...]:
         """Rows of the cells for which `chosen` holds and that have time."""
-        return tuple(row for row, cell in enumerate(self.cells) if cell.ns_per_step > 0 and chosen(cell))
+        return tuple(row for row, cell in self._with_time if chosen(cell))
+
+    @cached_property
+    def _with_time(self) -> tuple[tuple[int, Cell], ...]:
+        return tuple((row, cell) for row, cell in enumerate(self.cells) if cell.ns_per_step > 0)
 
     def time(self, rows: tuple[int, ...]) -> float:
         """ns per step of these cells together."""

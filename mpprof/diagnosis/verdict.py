@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from mpprof.analysis.steps.validity import timings
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import Case, Signals
-from mpprof.diagnosis.wording import CLASS_WORDS, LOW_SPEEDUP, attainable_range, limiting, listed
-from mpprof.model.account import AttainableRange, Class, Speedup
+from mpprof.diagnosis.wording import CLASS_WORDS, LOW_SPEEDUP, attainable_range, limiting, listed, precisions
+from mpprof.model.account import AttainableRange, Class, Slice, Speedup
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.kernels import Precision
 from mpprof.model.quantities import format_after, format_ns, format_ratio, format_speedup
@@ -127,14 +127,13 @@ def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
     step = _step(signals)
     if share is not None and share.ratio is not None:
         where = format_ratio(share.ratio)
+        of = "the time in matrix products" if share.has_helpers else "the matrix time"
         unknown = (
             f" ({format_ratio(share.unknown_ratio)} of the kernel time is not recognised)"
             if share.unknown_ratio >= 0.01
             else ""
         )
-        ran = (
-            f"{where} of the matrix time ran on {_units(signals)}{_in_precision(share.by_precision)}{unknown}"
-        )
+        ran = f"{where} of {of} ran on {_units(signals)}{_in_precision(share.by_precision)}{unknown}"
         if share.of == "window":
             ran = f"in {_window(signals)}, and {ran}"
         return f"a step takes {step}, and {ran}" if step else ran
@@ -265,6 +264,8 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
         return said, None
     if top is not None:
         return _cause(top, signals), top
+    if case.measured is not None and case.measured.too_little:
+        return f"{signals.activity}: too little to judge a training by", None
     if signals.in_window:
         return "what costs time in a step is not known, because its steps cannot be told apart", None
     if case.account is None and not signals.on_cpu:
@@ -291,15 +292,21 @@ def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
         if part.category in _JUDGED_BY
         and part.ratio >= NOTABLE_PART_RATIO
         and not found & _JUDGED_BY[part.category]
+        and not (part.category == "copy" and "MP310" in diagnosis.clear)  # looked at as a whole, and small
     ]
     if not parts:
         return "no cause of lost time was found"
     parts.sort(key=lambda part: -part.ns_per_step)
-    named = [
-        f"{format_ns(part.ns_per_step)} ({format_ratio(part.ratio)}) of {_LOST_WORDS[part.category]}"
-        for part in parts[:MOST_PARTS]
-    ]
-    return f"no rule explains {listed(named)}"
+    return f"no finding is about {listed([_lost(part) for part in parts[:MOST_PARTS]])}"
+
+
+def _lost(part: Slice) -> str:
+    """A part of the step that is none of its own work, and what is known of it."""
+    said = f"{format_ns(part.ns_per_step)} ({format_ratio(part.ratio)}) of {_LOST_WORDS[part.category]}"
+    if part.category == "comm":
+        return f"{said} (one rank does not show whether it waited for others)"
+    cause, ns = max(part.causes, key=lambda item: item[1], default=("", 0.0))
+    return f"{said} (mostly {cause})" if 2 * ns > part.ns_per_step else said
 
 
 def _unexplained(diagnosis: Diagnosis) -> bool:
@@ -342,8 +349,8 @@ def _ceiling(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
 
 def _left(best: Finding, signals: Signals) -> str:
     return (
-        f"the most that is left to gain: {best.summary} ({best.code} {best.slug}), and it would take "
-        f"{_without(best, signals)}"
+        f"the finding with most to gain: {best.summary} ({best.code} {best.slug}), and remedied it would "
+        f"take {_without(best, signals)}"
     )
 
 
@@ -390,5 +397,5 @@ def _units(signals: Signals) -> str:
 
 
 def _in_precision(by_precision: dict[Precision, float]) -> str:
-    used = [name for name, time in sorted(by_precision.items(), key=lambda item: -item[1]) if time > 0]
-    return f" in {' and '.join(used[:2])}" if used else ""
+    said = precisions(by_precision)
+    return f" in {said}" if said else ""

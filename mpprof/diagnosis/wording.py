@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mpprof.model.account import Account, AttainableRange, Class, Limit, LimitKind, eligible_words
+from mpprof.model.kernels import PAIRS, Precision
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
     "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work", "reduce": "sums",
-    "gather_scatter": "lookups", "cast": "casts", "layout": "transposes and concatenations",
+    "gather_scatter": "gathers and scatters", "cast": "casts", "layout": "transposes and concatenations",
     "optimizer": "the optimizer",
     "loss_scale": "loss scaling", "other": "other work", "unknown": "unidentified work",
     "comm": "communication", "copy": "copies", "idle_input": "waiting for input",
     "idle_launch": "waiting for launches", "idle_sync": "waits of the host", "idle_compile": "compiling",
-    "idle_between_steps": "the loop between steps", "idle_other": "idling for no recorded cause",
+    "idle_between_steps": "the loop between steps", "idle_other": "other idling",
     "profiling": "the profiler",
 }  # fmt: skip
 ON_HOST: dict[Class, str] = {"idle_launch": "the executor between ops", "idle_sync": "waits of the executor"}
@@ -23,6 +24,8 @@ LOW_SPEEDUP = 2.0
 """An attainable speedup below it wants an explanation: 16 bits are known for more."""
 LEAST_RATIO, ENOUGH_RATIO, MOST_LIMITS = 0.15, 0.5, 2
 """Parts of a seventh of the attainable step or more are named, until they are half of it together."""
+LEAST_PRECISION_RATIO = 0.05
+"""Types of less than a twentieth of the time on matrix units are left to the table."""
 _WHY: dict[LimitKind, str] = {
     "float32": "which stays in float32",
     "memory": "which is bound by memory and at most twice as fast in 16 bits",
@@ -45,6 +48,18 @@ def _with_pooling(category: Class, account: Account) -> str:
         return ""
     pools = part.pooling_ns_per_step / part.ns_per_step
     return "pooling" if pools >= 0.995 else f"elementwise work ({format_ratio(pools)} of it pooling)"
+
+
+def precisions(by_precision: Mapping[Precision, float]) -> str:
+    """The types of a twentieth of this time or more, the most of it first: "tf32 and bf16"; "" of none."""
+    whole = sum(by_precision.values())
+    ordered = sorted(by_precision.items(), key=lambda item: -item[1])
+    named = [
+        PAIRS if name == "mixed" else name
+        for name, ns in ordered
+        if ns > 0 and ns >= LEAST_PRECISION_RATIO * whole
+    ]
+    return listed(named) if named else ""
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 XLA compiles for a GPU from a description of it, on a machine without one. A child process builds the model,
 lowers its train step and compiles it per card and policy (`child`); this side starts it and keeps its results
-(`compiling`), reads the programs (`program`), decides what holds whichever way the card will choose
-(`deciding`), and bounds its time and memory (`bounds`).
+(`compiling`), reads the programs (`traces.common.hlo_program`), decides what holds whichever way the card
+will choose (`deciding`), bounds its time (`bounds`), puts it together (`judging`), and searches the largest
+batch (`batches`).
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.kernels.eligibility import multiplies
@@ -72,28 +73,26 @@ def _computing_s(work: Launch, rate: float, card: Card) -> float:
     """The least time of the operations, by the best algorithm that a library may take.
 
     That is a product of every tap but for convolutions of stride 1. For those cuDNN has Winograd's transform
-    (filters of 3 and 5, on any unit; tiles of 4 x 4 outputs need 4 times fewer operations) and Fourier
-    transforms in tiles of 32 x 32, computed in float32 on ordinary units: about 2,048 multiplications a tile
-    and pair of channels (cuDNN API reference, algorithms of the convolution functions).
+    (filters of 3 and 5, on any unit; its kernels' names state tiles of 4 x 4, and of 9 x 9 for filters of 5,
+    which along each axis need 6 multiplications for 12, and 9 for 25) and Fourier transforms, computed in
+    float32 on ordinary units: 4 multiplications for a complex one, of which a real image has half as many as
+    elements (cuDNN API reference, algorithms of the convolution functions).
     """
     flops = work.flops or 0.0
     if not flops or not rate:
         return 0.0
     best = flops / rate
-    sizes = [min(size, _FOURIER_TILE) for size, _ in work.window]
+    sizes = [size for size, _ in work.window]
     if not sizes or max(sizes) == 1 or any(stride != 1 for _, stride in work.window):
         return best
-    if set(sizes) <= _WINOGRAD_FILTERS:
-        best = min(best, flops / _WINOGRAD / rate)
-    direct = 1.0
-    for size in sizes[-2:]:
-        direct *= size * (_FOURIER_TILE + 1 - size)
+    if all(size in _WINOGRAD for size in sizes):
+        best = min(best, flops / prod(_WINOGRAD[size] for size in sizes) / rate)
     ordinary = card.highest_rates["fp32_cuda"]
-    return min(best, flops * _FOURIER_MULTIPLICATIONS / direct / ordinary)
+    return min(best, flops * _FOURIER / prod(sizes[-2:]) / ordinary)
 
 
-_WINOGRAD, _WINOGRAD_FILTERS = 4.0, frozenset((1, 3, 5))
-_FOURIER_TILE, _FOURIER_MULTIPLICATIONS = 32, 2048.0
+_WINOGRAD = {1: 1.0, 3: 12 / 6, 5: 25 / 9}  # by size of the filter along an axis
+_FOURIER = 2.0  # multiplications for each output and pair of channels, however large the filter
 
 
 def _times(work: Launch) -> int:

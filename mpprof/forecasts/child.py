@@ -93,8 +93,8 @@ def _forecast(request: dict[str, Any], folder: Path, dump: Path) -> dict[str, An
         inputs, outputs = _data(keras, model, batch, request["input_shapes"])
         _say("tracing the train step")
         lowered = _lowered(jax, model, inputs, outputs, device)
-    source = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-    (folder / "source.hlo").write_bytes(_hlo_proto(source))
+    source = _hlo_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    (folder / "source.hlo").write_bytes(source)
     built = time.perf_counter_ns()
     programs = _kept_or_compiled(lowered, source, request, folder, dump)
     return {

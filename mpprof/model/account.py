@@ -95,6 +95,10 @@ class KernelCalls:
     copies_per_step: float = 0.0
 
 
+FEW_WORKS = 10
+"""Fewer kernels and copies than any step of a training has: a window of so few shows none of one."""
+
+
 @frozen
 class DeviceAccount:
     """The step of one device. The slices (in the order of CLASSES, zero ones left out) sum to `step_ns`.
@@ -173,6 +177,14 @@ class Account:
     host_path: HostPath | None = None  # None: no calls and launches tell
 
     @property
+    def too_little(self) -> bool:
+        """A window, not a step, that holds too little work to tell anything of a training by."""
+        calls = self.main.calls
+        if self.of == "step" or self.trace_basis == "host" or calls is None:
+            return False
+        return calls.per_step + calls.copies_per_step < FEW_WORKS
+
+    @property
     def one_step(self) -> bool:
         """The window holds a single step, which may not be representative: from it follow ranges alone."""
         return len(self.steps) == 1
@@ -193,6 +205,16 @@ class TensorCoreShare:
     verified_ratio: float | None = None  # of the matrix time, decided by hardware counters; None: none was
     of: Literal["step", "window"] = "step"
     unit: Placement = "tensor_core"  # the matrix unit it is a share of: never NVIDIA's name for another's
+
+    @property
+    def products_ns(self) -> float:
+        """The time that `ratio` is of, without helpers; the matrix time where none of it ran on units."""
+        return sum(self.by_precision.values()) / self.ratio if self.ratio else self.matmul_ns_per_step
+
+    @property
+    def has_helpers(self) -> bool:
+        """Helpers of products (split-K reductions, transforms) are enough of it to be told apart."""
+        return self.products_ns < 0.995 * self.matmul_ns_per_step
 
 
 PRECISION_NOT_KNOWN = "precision not known"

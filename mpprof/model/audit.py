@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpprof.model import quantities
 from mpprof.model.finding import Severity, Unable
 from mpprof.model.frozen import frozen
 
@@ -21,6 +22,16 @@ class AuditNote:
 
 
 @frozen
+class AuditMemory:
+    """What a training at the audit's batch is estimated to take under one policy, and the most examples that
+    fit the card (None: its memory is not known)."""
+
+    policy: str
+    peak_bytes: int
+    largest_batch: int | None
+
+
+@frozen
 class AuditReport:
     """What the walk over a model finds without training it. `notes` worst first; printing gives the text.
 
@@ -37,6 +48,7 @@ class AuditReport:
     clear: tuple[str, ...]
     warnings: tuple[str, ...] = ()  # what will not train at all, and what was not looked at
     mixed: str = "mixed_float16"  # the policy to train it under
+    memory: tuple[AuditMemory, ...] = ()  # empty: the batch is not known, or not every layer's shape
     set_policy: str = "keras.config.set_dtype_policy"  # what sets it, by the Keras of the model
 
     def __str__(self) -> str:
@@ -68,9 +80,20 @@ def lines(report: AuditReport) -> list[str]:
         ]
     elif not report.notes and not report.warnings:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]
+    if report.memory:
+        said += ["", _memory(report)]
     if report.unable:
         said += ["", "Not judged:", *(f"  {unable.code}: {unable.reason}" for unable in report.unable)]
     return said
+
+
+def _memory(report: AuditReport) -> str:
+    parts = [
+        f"{quantities.format_bytes(one.peak_bytes)} in {one.policy}"
+        + (f" (at most {one.largest_batch:,} examples fit)" if one.largest_batch is not None else "")
+        for one in report.memory
+    ]
+    return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}"
 
 
 def short(report: AuditReport, most: int = 5) -> list[str]:

@@ -68,6 +68,9 @@ class Report(TypedDict):
         ]
     ]
     account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
+    out_of_memory: NotRequired[
+        Annotated[OutOfMemory, "What the out-of-memory error states that ended the training; else left out."]
+    ]
     window: NotRequired[
         Annotated[
             Window,
@@ -192,6 +195,41 @@ class Run(TypedDict):
     id: str
     compute_dtype: Annotated[str | None, "The model's own, which may differ from the policy."]
     computes_in: NotRequired[Annotated[ComputesIn, "What the run computes in, and what tells it."]]
+    ended: NotRequired[Annotated[Ended, "How the training ended that did not end by itself; else left out."]]
+
+
+class Ended(TypedDict):
+    reason: Annotated[str, "out_of_memory, interrupted (by the keyboard), error, or unknown."]
+    error: Annotated[str | None, "The error's first line; of others than out-of-memory errors its type."]
+
+
+class OutOfMemory(TypedDict):
+    schema: Literal["mpprof.out_of_memory/1"]
+    framework: Literal["tensorflow", "xla", "torch"]
+    asked_bytes: int
+    limit_bytes: int | None
+    used_bytes: int | None
+    loose_bytes: Annotated[int | None, "What the allocator held and did not use."]
+    others_bytes: Annotated[int | None, "What other processes held of the device."]
+    device: str | None
+    op: str | None
+    parts: Annotated[dict[str, int] | None, "Of a compiled program: arguments, outputs, temporaries ..."]
+    filled: Annotated[list[Filled], "What the error lists, largest first."]
+    advice: Annotated[list[Advice], "What to try, the likeliest first."]
+
+
+class Filled(TypedDict):
+    name: str
+    dtype: str | None
+    shape: str | None
+    count: int
+    bytes: int
+
+
+class Advice(TypedDict):
+    cause: str
+    text: str
+    snippet: str | None
 
 
 class ComputesIn(TypedDict):
@@ -217,6 +255,11 @@ class Steps(TypedDict):
     peak_memory_bytes: int | None
     interval_ns: Annotated[Interval | None, "95 % confidence interval of the median."]
     first_steady: Annotated[int | None, "Step at which warm-up has ended."]
+    examples_per_s: NotRequired[Annotated[Number | None, "Of the steady steps."]]
+    steps_per_epoch: NotRequired[Annotated[int | None, "Of the median epoch that has ended."]]
+    gpu_hours_per_epoch: NotRequired[
+        Annotated[Number | None, "Of an epoch's steps on all GPUs, without validation."]
+    ]
     workers: NotRequired[
         Annotated[list[Worker], "Each worker's own step times, where several trained together; else empty."]
     ]
@@ -899,6 +942,16 @@ class Batches(TypedDict):
 
 
 # --- the timeline, for the page ---------------------------------------------------------------------------
+
+
+class Roofs(TypedDict):
+    """What a card can do at its peaks, for the roofline. Rates by precision; "fp32_cuda" and the like are of
+    ordinary arithmetic."""
+
+    card: str
+    flops_per_s: dict[str, Number]
+    bandwidth_bytes_per_s: Number | None
+    source: str
 
 
 class Timeline(TypedDict):

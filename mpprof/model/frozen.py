@@ -2,7 +2,8 @@
 
 A report of one trace makes some 120 such classes when it starts. The standard decorator writes and compiles
 six methods for each, half a millisecond (Python 3.11): a sixth of the time that the report of a small trace
-takes. Here `__init__` alone is compiled; the others are a few lines over the fields, the same for each class.
+takes. Here `__init__` alone is compiled, and that of a class without objects never; the others are a few
+lines over the fields, the same for each class.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ C = TypeVar("C")
 def frozen(cls: type[C]) -> type[C]:
     """The class as an immutable dataclass with slots: compared, hashed, shown, copied and pickled by fields.
 
-    `dataclasses.fields`, `replace` and `asdict` work on it. A field may have a default or a default factory
-    and be `kw_only`; what else `field` takes, and `__post_init__`, raise `TypeError`. A class that derives
-    from it is `frozen`, too.
+    `dataclasses.fields`, `replace` and `asdict` work on it; its signature can be inspected from its first
+    object on. A field may have a default or a default factory and be `kw_only`; what else `field` takes, and
+    `__post_init__`, raise `TypeError`. A class that derives from it is `frozen`, too.
     """
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     if hasattr(cls, "__post_init__") or not all(
@@ -32,13 +33,33 @@ def frozen(cls: type[C]) -> type[C]:
     made.__eq__, made.__hash__ = _comparison(made)
     made.__setattr__, made.__delattr__ = _no_assignment, _no_deletion
     made.__getstate__, made.__setstate__ = _state, _restore
-    if "__repr__" not in cls.__dict__:
+    if cls.__repr__ is object.__repr__:
         made.__repr__ = _shown
     return made  # type: ignore[no-any-return]
 
 
+def changed(one: C, **values: Any) -> C:
+    """`dataclasses.replace` for a `frozen` object, in a third of the time: for thousands of them."""
+    made = object.__new__(type(one))
+    for name in type(one).__dataclass_fields__:  # type: ignore[attr-defined]
+        object.__setattr__(made, name, getattr(one, name))
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
 def _init(cls: Any) -> Callable[..., None]:
-    """`__init__` as it would be written by hand."""
+    """`__init__` as it would be written by hand, written when the first object is made: many classes of a
+    program that runs one command never have any."""
+
+    def first(self: Any, *args: Any, **named: Any) -> None:
+        cls.__init__ = _written(cls)
+        cls.__init__(self, *args, **named)
+
+    return first
+
+
+def _written(cls: Any) -> Callable[..., None]:
     names: dict[str, Any] = {"_set": object.__setattr__, "_ABSENT": MISSING}
     positional, by_name, lines = ["self"], ["*"], []
     own: tuple[Field[Any], ...] = fields(cls)

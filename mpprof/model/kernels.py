@@ -32,6 +32,8 @@ MATMUL_FAMILIES: frozenset[Family] = frozenset(
 )
 NARROW: frozenset[Precision] = frozenset(("fp16", "bf16", "fp8", "int8", "fp4", "mixed"))
 """Operands of 16 bits or less; a matrix product of two different ones is "mixed"."""
+PAIRS = "pairs of narrow types"
+"""What "mixed" is to people: a product of two types, such as weights of 4 bits with inputs of 8."""
 COMPUTE_DTYPES: dict[str, Precision] = {
     "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
 }  # fmt: skip

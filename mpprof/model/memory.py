@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from mpprof.model.frozen import frozen
+from mpprof.model.trace import HloInstruction
 
 Kind = Literal[
     "parameters", "optimizer slots", "16-bit weight copies", "gradients", "activations kept for backward",
@@ -198,3 +199,114 @@ class MemoryAccount:
         if self.expected_saving_bytes is None:
             return None
         return next((part.bytes for part in self.gap if part.code == code), 0)
+
+
+@frozen
+class KeptBytes:
+    """What a layer's results take that are kept for backward, at the batch asked for. `what`: its output, its
+    input in 16 bits, a mask, attention's scores, a recurrent layer's gates."""
+
+    layer: str
+    what: str
+    dtype: str
+    bytes: int
+
+
+@frozen
+class PolicyMemory:
+    """A training under one policy, before it ran. All but the parameters, gradients and slots is estimated.
+
+    `activations_bytes` is the most that activations kept for backward and gradients of activations take at
+    once, `of_gradients_bytes` the latter's part, in the backward pass of `fullest_layer`. `peak_bytes` is
+    `fixed_bytes` (parameters, their gradients, slots, 16-bit copies) and what grows with the batch.
+    `slots_bytes` None: the optimizer's are not known, and not in the sums. `largest_batch` None: no card was
+    named; 0: not even one example fits. `xla_temporaries_bytes` and `xla_peak_bytes`: XLA's own assignment
+    (low, high) where the step was compiled, which then decides `peak_bytes` and `largest_batch`."""
+
+    policy: str
+    parameters_bytes: int
+    gradients_bytes: int
+    slots_bytes: int | None
+    weight_copies_bytes: int
+    input_bytes: int
+    kept: tuple[KeptBytes, ...]
+    activations_bytes: int
+    of_gradients_bytes: int
+    fullest_layer: str
+    fixed_bytes: int
+    bytes_per_example: int
+    peak_bytes: int
+    largest_batch: int | None
+    xla_temporaries_bytes: tuple[int, int] | None = None
+    xla_peak_bytes: tuple[int, int] | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(each.bytes for each in self.kept)
+
+
+@frozen
+class MemoryForecast:
+    """What `mpprof.forecast_memory` says. `assumed` says what it rests on, `unknown`
+    of which layers too little is known."""
+
+    model: str
+    batch_size: int
+    card: str | None
+    card_bytes: int | None
+    runs: tuple[PolicyMemory, ...]
+    assumed: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+
+    def saving_bytes(self, policy: str) -> int | None:
+        """What a policy is expected to save of the peak in float32; None where either was not asked for."""
+        peaks = {run.policy: run.peak_bytes for run in self.runs}
+        if policy not in peaks or "float32" not in peaks:
+            return None
+        return peaks["float32"] - peaks[policy]
+
+
+@frozen
+class AliveBuffer:
+    """A buffer among a program's temporaries at their peak. `hlo`: what made it; None: not known."""
+
+    hlo: HloInstruction | None
+    bytes: int
+
+
+@frozen
+class Assignment:
+    """What XLA assigned to one program. `peak_bytes` is the most that buffers among the temporaries take at
+    once; `temporaries_bytes`, which is allocated, is that and what the packing loses. `alive` are those
+    buffers, largest first; empty where the program states no order of allocations."""
+
+    arguments_bytes: int
+    outputs_bytes: int
+    constants_bytes: int
+    temporaries_bytes: int
+    peak_bytes: int
+    alive: tuple[AliveBuffer, ...]
+
+    @property
+    def whole_bytes(self) -> int:
+        return self.arguments_bytes + self.outputs_bytes + self.constants_bytes + self.temporaries_bytes
+
+
+@frozen
+class Program:
+    """One compiled program of a trace and its buffer assignment."""
+
+    name: str
+    program_id: int
+    assigned: Assignment
+
+
+@frozen
+class AliveOf:
+    """Buffers of one layer, phase and type that are alive at a program's peak; `layer` "unknown": of none, or
+    of none that is known."""
+
+    layer: str
+    phase: str
+    dtype: str
+    bytes: int

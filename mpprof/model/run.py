@@ -30,6 +30,8 @@ class LayerFacts:
     masked: bool | None = None  # a recurrent layer that is fed a mask
     arguments: dict[str, str] = field(default_factory=dict)  # as it is written; only of a model at hand
     base: str | None = None  # the class of Keras' own that a class of the user's derives from
+    trainable: bool | None = None
+    inbound: tuple[str, ...] | None = None  # layers whose results it takes; None: no functional model
 
     @property
     def kind(self) -> str:
@@ -59,6 +61,7 @@ class ModelFacts:
     outputs: tuple[OutputFacts, ...] = ()  # empty: a subclassed model, which does not state them
     class_name: str | None = None
     train_step: str | None = None  # "own": overridden; "clips": overridden, and its source clips gradients
+    trainable_parameters: int | None = None
 
 
 @frozen
@@ -93,6 +96,7 @@ class OptimizerFacts:
     growth_steps: int | None = None
     fixed_scale: float | None = None
     clipping: dict[str, float] | None = None
+    slots: int | None = None  # values that it keeps for each trained parameter; None: not known
 
 
 @frozen
@@ -138,6 +142,15 @@ class Timing:
 
 
 @frozen
+class Ended:
+    """How a training ended otherwise than by its end: "out_of_memory" (`error` is then the error's text),
+    "interrupted" by the keyboard, "error" (its type), or "unknown"."""
+
+    reason: str
+    error: str | None
+
+
+@frozen
 class RunFacts:
     """run.json, schema `mpprof.run/1`. `absent` gives the reason for each field that was not measured."""
 
@@ -159,6 +172,7 @@ class RunFacts:
     timing: Timing | None
     absent: dict[str, str]
     graph_rewrite_result: dict[str, Any] = field(default_factory=dict)  # what it did; empty: not known
+    ended: Ended | None = None  # None: it ended by itself, still runs, or nothing could say how it ended
 
 
 @frozen

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mpprof.model.frozen import frozen
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
-    from mpprof.model.document import (
-        Comparison,
-        KernelDetails,
-        KernelRow,
-        LayerRow,
-        OpRow,
-        Report,
-        Timeline,
-    )
+    from mpprof.model import document as doc
 
 
 RunState = Literal["running", "ended", "stopped", "unfinished"]
@@ -54,17 +47,27 @@ class RunSource(Protocol):
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 
-    def report(self, run: str, baseline: str | None = None) -> Report: ...
+    def report(self, run: str, baseline: str | None = None) -> doc.Report: ...
 
     def steps(self, run: str) -> StepTable | None: ...
 
     def hardware(self, run: str) -> HardwareTable | None: ...
 
-    def kernels(self, run: str) -> list[KernelRow]: ...
+    def version(self, run: str, baseline: str | None = None) -> str:
+        """What changes when the files of either change: nothing is read or computed for it."""
+        ...
 
-    def ops(self, run: str) -> list[OpRow]: ...
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
+        """Rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
+        ...
 
-    def layers(self, run: str) -> list[LayerRow]: ...
+    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]: ...
+
+    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]: ...
+
+    def roofs(self, run: str) -> doc.Roofs | None:
+        """The peak rates of the run's main device; None where they are not known."""
+        ...
 
     def timeline(
         self,
@@ -74,13 +77,17 @@ class RunSource(Protocol):
         from_ns: int | None = None,
         to_ns: int | None = None,
         width: int = 1400,
-    ) -> Timeline | None:
+    ) -> doc.Timeline | None:
         """A window of what ran when, merged to `width` pixels: of a step (None: the one of median length), or
         between two times from the first step's start. None: no trace, or no step in it."""
         ...
 
-    def kernel(self, run: str, row: int) -> KernelDetails | None:
+    def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
         """One kernel of the timeline as it ran; None where there is no such row."""
         ...
 
-    def compare(self, runs: tuple[str, ...]) -> Comparison: ...
+    def redactor(self, run: str) -> Callable[[Any], Any]:
+        """A function that takes hosts, users and paths out of a JSON value, as `mpprof bundle` does."""
+        ...
+
+    def compare(self, runs: tuple[str, ...]) -> doc.Comparison: ...

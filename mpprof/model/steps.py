@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.columnar import Columnar
 from mpprof.model.frozen import frozen
 from mpprof.model.memory import RecordedMemory
 
@@ -16,12 +20,18 @@ ABSENT = -1
 """In integer columns that cannot be negative: not measured."""
 
 
+def _with_none(values: NDArray[Any], known: Bool) -> list[Any]:
+    """The values as Python's, None where they are not known."""
+    return [value if there else None for value, there in zip(values.tolist(), known.tolist(), strict=True)]
+
+
 @frozen
-class StepTable:
+class StepTable(Columnar):
     """One row per `step` line of steps.jsonl, in the order written; all columns have the same length n.
 
-    Integer columns hold `ABSENT` (-1) where a line has no such key. A float column has a twin
-    `<name>_known`, because the value itself may be NaN.
+    The arrays are for arithmetic: integer columns hold `ABSENT` (-1) where a line has no such key, a float
+    column has a twin `<name>_known`, because the value itself may be NaN. `to_dict`, `to_polars` and
+    `to_pandas` have None instead, and no twins.
     """
 
     step: Int64  # 1-based, after this call, over all fits
@@ -48,17 +58,33 @@ class StepTable:
     def __len__(self) -> int:
         return len(self.step)
 
+    def to_dict(self) -> dict[str, list[Any]]:
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        known = {name: columns.get(f"{name}_known", values != ABSENT) for name, values in columns.items()}
+        return {
+            name: values.tolist() if values.dtype == np.bool_ else _with_none(values, known[name])
+            for name, values in columns.items()
+            if not name.endswith("_known")
+        }
+
 
 @frozen
-class ValidationTable:
+class ValidationTable(Columnar):
     """One row per `validation` line: when it ended and how long it took."""
 
     t_ns: Int64
     duration_ns: Int64
 
+    def to_dict(self) -> dict[str, list[Any]]:
+        return {
+            each.name: _with_none(values, values != ABSENT)
+            for each in fields(self)
+            for values in [getattr(self, each.name)]
+        }
+
 
 @frozen
-class HardwareTable:
+class HardwareTable(Columnar):
     """One row per line of hardware.jsonl; NaN: not measured on that line. Empty arrays: no samples."""
 
     t_ns: Int64
@@ -74,6 +100,14 @@ class HardwareTable:
 
     def __len__(self) -> int:
         return len(self.t_ns)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        arrays = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "throttle"}
+        columns = {
+            name: _with_none(values, values != ABSENT if values.dtype == np.int64 else ~np.isnan(values))
+            for name, values in arrays.items()
+        }
+        return columns | {"throttle": [list(names) for names in self.throttle]}
 
 
 @frozen
@@ -110,5 +144,8 @@ class StepSummary:
     skipped_ratio: float | None
     loss_scale: LossScaleSummary | None
     peak_memory_bytes: int | None
+    examples_per_s: float | None = None  # None: no batch size, or no step time
+    steps_per_epoch: int | None = None  # the median epoch that has ended; None: none has
+    gpu_hours_per_epoch: float | None = None  # of its steps, on all GPUs; None: no GPU, epoch or step time
     workers: tuple[WorkerSummary, ...] = ()  # each of them, in order, where several trained together
     memory: RecordedMemory | None = None  # what the records say of memory

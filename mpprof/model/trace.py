@@ -58,6 +58,7 @@ class HostKind(IntEnum):
     EXECUTOR = 7  # the framework's executor or dispatch code
     COMPILE = 8  # tracing, XLA compilation, autotuning
     MARKER = 9  # a step marker
+    ALLOCATE = 10  # cudaMalloc, cudaFree, cuMemCreate: memory of the driver, not of the framework's pool
 
 
 @frozen
@@ -67,7 +68,7 @@ class TraceDevice:
     plane: str  # as the file names it: "/device:GPU:0"; of several machines in one file "host /device:GPU:0"
     ordinal: int
     facts: DeviceFacts
-    host: int = 0  # of several hosts in one file the one that launches its work; -1: not in it, or not known
+    host: int = 0  # of several hosts or processes the one that launches its work; -1: not in the file
 
 
 @frozen
@@ -227,5 +228,5 @@ class Trace:
     basis: str  # "device", or "host": no accelerator plane, `kernels` are the host executor's op events
     warnings: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
-    thread_hosts: tuple[int, ...] = ()  # of several hosts in one file the one of each thread; empty: all of 0
+    thread_hosts: tuple[int, ...] = ()  # of several hosts or processes that of each thread; empty: all of 0
     notes: tuple[str, ...] = ()

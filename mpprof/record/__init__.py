@@ -2,6 +2,7 @@
 
 MPProfilerCallback   for Keras' `fit`
 StepRecorder         for a training loop of one's own; needs no Keras
+WandbSink, MlflowSink  sinks of the callback: series, summary and report for Weights & Biases and MLflow
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mpprof.record.callback import MPProfilerCallback
     from mpprof.record.loop import StepRecorder
+    from mpprof.record.tracking import MlflowSink, WandbSink
 
-__all__ = ["MPProfilerCallback", "StepRecorder"]
+__all__ = ["MPProfilerCallback", "MlflowSink", "StepRecorder", "WandbSink"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,4 +27,8 @@ def __getattr__(name: str) -> Any:
         from mpprof.record.loop import StepRecorder
 
         return StepRecorder
+    if name in ("MlflowSink", "WandbSink"):
+        from mpprof.record import tracking
+
+        return getattr(tracking, name)
     raise AttributeError(f"module 'mpprof.record' has no attribute {name!r}")

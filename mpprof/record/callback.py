@@ -18,7 +18,7 @@ from mpprof.record.alarms import checked
 from mpprof.record.arguments import checked_announce, checked_callable, checked_logdir, checked_sinks
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
 from mpprof.record.calls import CallLog
-from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, last_line, tell
+from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, tell
 from mpprof.record.keras_compat import steps_per_execution
 from mpprof.record.profile.signals import SignalledWish, checked_signal
 from mpprof.record.profile.window import Plan, ProfileSteps
@@ -87,7 +87,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         window_signal: a signal that asks for a further window while `fit` runs, e.g. `signal.SIGUSR1`. Its
             handler is set for the time of `fit` only, in the main thread only, and only where the process has
             none for it; otherwise run.json's `absent` says why.
-        sinks: other places for the same series, see `mpprof.record.sinks.Sink`.
+        sinks: other places for the same series: `mpprof.WandbSink()`, `mpprof.MlflowSink()`, or a
+            `mpprof.record.sinks.Sink` of your own. One that has `finish` gets a summary and the HTML report
+            when a `fit` ends, which waits for them as it does for the verdict.
         clock: a monotonic clock in nanoseconds.
 
     A further window in a training that runs: create a file `window-please` in the run's `mpprof` directory;
@@ -285,6 +287,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is None or not self._session.active():
             return
         self._session.end_fit(self._session.stopped)
+        recorder = self._session.recorder
+        if recorder.on:
+            recorder.attempt("sinks", recorder.finish_sinks, ending)
         if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
             root, summary = self._session.recorder.root, self._session.summary
             tell([last_line(self._announce(self._session.calls.step), root, summary)])

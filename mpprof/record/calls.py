@@ -70,7 +70,7 @@ class CallLog:
 
     def begin(self, batch: int, now_ns: int) -> Line | None:
         """A call begins; the line of the one before gets its interval and is complete."""
-        line = self._take_pending()
+        line = self._take_ended_line()
         if self.runs_behind:
             self._start_waiting(now_ns)
         elif line is not None:
@@ -80,7 +80,7 @@ class CallLog:
         return line
 
     def end(self, now_ns: int) -> Line | None:
-        """The open call has run. Returns its line, which is also `pending`; None where none was open."""
+        """The open call has run. Returns its line, which is also `ended_line`; None where none was open."""
         self.leave_fast_path()
         if not self.is_open:
             return None
@@ -94,14 +94,14 @@ class CallLog:
         self._end_ns, self._pending = now_ns, line
         return line
 
-    @property
-    def pending(self) -> Line | None:
-        """The line of the call that ended last, while it is not complete: there may be added to it."""
+    def ended_line(self) -> Line | None:
+        """Leave the fast path, and return the line of the call that ended last while it is not complete: more
+        may be added to it."""
         self.leave_fast_path()
         return self._pending
 
-    def _take_pending(self) -> Line | None:
-        line, self._pending = self.pending, None
+    def _take_ended_line(self) -> Line | None:
+        line, self._pending = self.ended_line(), None
         return line
 
     # --- calls like any other --------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class CallLog:
 
     def close_epoch(self) -> Line | None:
         """The epoch's last line, which has no interval; a begin without an end is dropped."""
-        line = self._take_pending()
+        line = self._take_ended_line()
         self.is_open, self._end_ns, self.waited_ns = False, None, None
         return line
 

@@ -22,6 +22,9 @@ AUDIT = "mpprof.api.auditing:announce"
 PATIENCE_SECONDS = 60.0
 """A verdict on the largest traces takes seconds; `fit` is not delayed longer than this."""
 
+ENDING = "mpprof.api.inline:ending"
+"""Where the summary and the report for sinks come from."""
+
 ANNOUNCE = "mpprof.api.workflows:announce"
 """Where the verdict comes from: a name, resolved when needed, so that recording imports no judgement."""
 
@@ -50,6 +53,13 @@ def verdict(announce: Announce | str | None, root: Path) -> str | None:
         raise_if_signalled(error)
         log.debug("no verdict", exc_info=error)
         return None
+
+
+def ending(root: Path) -> tuple[dict[str, float | str], str]:
+    """Return the summary of a run and its report as HTML, made in a process of its own. Raises where that
+    fails or takes too long."""
+    summary, page = in_own_process(ENDING, root, deadline_s=PATIENCE_SECONDS)
+    return summary, page
 
 
 def audit_lines(model: Any, batch_size: int | None) -> list[str]:

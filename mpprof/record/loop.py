@@ -24,6 +24,7 @@ from mpprof.record.backends import PROBES, Probe, probe_for
 from mpprof.record.backends.base import Absent, Facts
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, last_line, tell
 from mpprof.record.facts.dataset import describe_input
+from mpprof.record.facts.ended import ended
 from mpprof.record.profile.signals import SignalledWish, checked_signal
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.recorder import Recorder, warn_once
@@ -140,6 +141,8 @@ class StepRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None and self._recorder.facts:
+            self._recorder.facts["ended"] = self._recorder.attempt("ended", ended, error)
         self._attempt(self._session.finish, "finished" if kind is None else "interrupted")
         if self._verbose and self._recorder.on:
             tell([last_line(self._announce, self._recorder.root, self._session.summary)])
@@ -297,7 +300,7 @@ class _LoopSession(FitSession):
     def end(self, logs: dict[str, Any] | None) -> None:
         before = self.calls.step
         super().end(logs)
-        line = self.calls.pending
+        line = self.calls.ended_line()
         if line is None:
             return
         if self._wait_for_batch_ns is not None:
@@ -308,7 +311,7 @@ class _LoopSession(FitSession):
 
     def add(self, values: dict[str, Any]) -> None:
         """Into the line of the step that ended last, or where that is written already into one of its own."""
-        line = self.calls.pending or self._late_line()
+        line = self.calls.ended_line() or self._late_line()
         if line is None:
             return
         before = line.skipped or 0
@@ -328,7 +331,7 @@ class _LoopSession(FitSession):
         return Line(calls.step, calls.fit, calls.epoch, 0, 1) if calls.step and self._active() else None
 
     def _put_late(self, line: Line) -> None:
-        if line is self.calls.pending:
+        if line is self.calls.ended_line():
             return
         told = {name: getattr(line, name) for name in ("loss", "loss_scale", "skipped", "input_wait_ns")}
         values = {name: value for name, value in told.items() if value is not None} | (line.values or {})
@@ -383,7 +386,7 @@ class _LoopSession(FitSession):
 
     def take(self, variables: list[Any]) -> None:
         """The optimizer's variables after the step that ended last, or before the first one."""
-        optimizer, line = self.model.optimizer, self.calls.pending or self._late_line()
+        optimizer, line = self.model.optimizer, self.calls.ended_line() or self._late_line()
         if optimizer is None or not self._active():
             return
         if line is None:

@@ -9,6 +9,7 @@ import atexit
 import logging
 import os
 import platform
+import tempfile
 import threading
 import time
 import weakref
@@ -27,6 +28,9 @@ from mpprof.store.writing import JOIN_SECONDS, LineWriter, claim, join, write_ru
 log = logging.getLogger("mpprof")
 T = TypeVar("T")
 Clock = Callable[[], int]
+
+SINK_DEADLINE_S = 60.0
+"""A report of some megabytes goes over a network in less."""
 
 ALIKE_SECONDS = 300.0
 """Workers of one training begin it within so long of each other: they wait for each other, too."""
@@ -230,6 +234,21 @@ class Recorder:
     def add_sinks(self, sinks: Iterable[Sink]) -> None:
         """Where else the series go."""
         self._feeds += [Feed(sink, self.fail) for sink in sinks]
+
+    def finish_sinks(self, ending: Callable[[Path], tuple[dict[str, float | str], str]]) -> None:
+        """Give the sinks that take it what is known at the end: `ending` makes of the run's directory its
+        summary and its report, as HTML. Called when all records are on disk."""
+        feeds = [feed for feed in self._feeds if feed.finishes]
+        if not feeds or self.worker:
+            return
+        summary, page = ending(self.root)
+        with tempfile.TemporaryDirectory(prefix="mpprof-") as folder:
+            report = Path(folder) / "report.html"
+            report.write_text(page, encoding="utf-8")
+            for feed in feeds:
+                feed.finish(summary, report, SINK_DEADLINE_S)
+        if any(feed.name in self.absent for feed in feeds):
+            self.save()
 
     @property
     def folder(self) -> Path:

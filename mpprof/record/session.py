@@ -18,6 +18,7 @@ from mpprof.errors import UsageError
 from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
 from mpprof.record.calls import CallLog
+from mpprof.record.facts.ended import Call, call_of_running_fit, ended, exception_of
 from mpprof.record.facts.fit import (
     Evaluation,
     batch_size_of_running_fit,
@@ -125,6 +126,7 @@ class FitSession:
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
         self._ended: str | None = None  # how the last fit did
+        self._called_from: Call | None = None
         self._model: Callable[[], Any] = _no_model
         self._fit: Callable[[], Any] | None = None  # what stands for it; None: no `fit` of Keras
         self._within_ns: int | None = None  # since when another `fit` runs within it
@@ -145,6 +147,8 @@ class FitSession:
         callbacks = recorder.attempt("profile_windows", callbacks_of_running_fit) or []
         fit = recorder.attempt("profile_windows", running_fit)
         self._fit = None if fit is None else weakref.ref(fit)
+        self._called_from = recorder.attempt("ended", call_of_running_fit)
+        recorder.facts.pop("ended", None)
         recorder.attempt("profile_windows", self.profiling.start_fit, callbacks)
         recorder.resume()
         if not recorder.on:
@@ -283,6 +287,8 @@ class FitSession:
         rest: Facts = {}
         try:
             if reason == "interrupted":
+                if "ended" not in self.recorder.facts:  # a loop's recorder is told
+                    self.recorder.facts["ended"] = self.recorder.attempt("ended", self._how_it_ended)
                 if self.queues:
                     self._count_the_last()
                 self._emit_all(self.calls.close_epoch())
@@ -296,6 +302,9 @@ class FitSession:
             self.recorder.put({"kind": "fit_end", "reason": reason, **rest})
             self.observer.explain_absences()
             self.recorder.pause()
+
+    def _how_it_ended(self) -> Facts:
+        return ended(exception_of(self._called_from))
 
     def _count_the_last(self) -> None:
         """Where only begins are seen, nobody told that the last call before an error had run: the optimizer's
@@ -328,7 +337,7 @@ class FitSession:
         """The epoch's last call has run. Comes before validation, and again at Keras' own epoch end."""
         if not self._active():
             return
-        line = self.calls.pending
+        line = self.calls.ended_line()
         if self.queues:
             if self._state is not None and self._state == self.probe.state(self.model):
                 self.calls.drop()  # its begin was told, and then there was no more input

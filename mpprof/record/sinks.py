@@ -10,9 +10,10 @@ import math
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from mpprof.record.run_with_timeout import FAILURES
+from mpprof.record.run_with_timeout import FAILURES, aside
 
 MOST_STEPS = 64
 """A point is made at every reading, and at the latest after so many steps."""
@@ -32,6 +33,16 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """No more points for now; `scalars` may be called again when another `fit` begins."""
+        ...
+
+
+class Finishing(Protocol):
+    """A sink that also takes what is known when a `fit` has ended and its records are on disk. Called in a
+    thread of mpprof's, with a time limit."""
+
+    def finish(self, summary: Mapping[str, float | str], report: Path | None) -> None:
+        """`summary` by name (`mpprof/verdict`, `mpprof/step_time_ms`): only what is known. `report`: one HTML
+        file, gone afterwards; None where none could be made."""
         ...
 
 
@@ -110,6 +121,21 @@ class Feed:
         thread.join(timeout_s)
         if thread.is_alive():
             self._give_up(TimeoutError(f"it has not taken its points within {timeout_s:g} s"))
+
+    def finish(self, summary: Mapping[str, float | str], report: Path | None, deadline_s: float) -> None:
+        """What is known at the end, where the sink takes it."""
+        finish = getattr(self._sink, "finish", None)
+        if finish is None or self._broken:
+            return
+        try:
+            aside(finish, summary, report, deadline_s=deadline_s)
+        except FAILURES as error:  # see `_run`
+            self._give_up(error)
+
+    @property
+    def finishes(self) -> bool:
+        """Whether the sink takes what is known at the end."""
+        return not self._broken and callable(getattr(self._sink, "finish", None))
 
     @property
     def name(self) -> str:

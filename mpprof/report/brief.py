@@ -22,6 +22,8 @@ WIDTH, HEIGHT = 80, 25
 MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
 LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
+_OFF = "Mixed precision is off"
+_NO_STEP = "No step can be told apart"
 _LONG_BAR, _SHORT_BAR = 28, 8
 
 
@@ -75,7 +77,7 @@ def _identity(document: doc.Report, width: int) -> str:
         short = short.replace(brand, "") if short else None
     batch = f"batch {words.count(run['batch_size'])}" if run["batch_size"] is not None else None
     compiled = words.compiled(run["backend"], run["jit_compile"])
-    precision = [fact for fact in (run["policy"], words.computes(run)) if fact]
+    precision = [fact for fact in (run["policy"], words.computes(document)) if fact]
     candidates = [
         (*precision, run["backend"], device, compiled, batch),
         (*precision, device, compiled, batch),
@@ -97,6 +99,8 @@ def verdict(document: doc.Report, width: int) -> str:
     """What came of what was attainable, and the first cause, in two lines of `width` columns."""
     whole = document["verdict"] or "No verdict: see what could not be judged."
     causes = list(dict.fromkeys(_cause(document, sized=sized) for sized in (True, False)))
+    if causes[0].startswith((_OFF, _NO_STEP)):  # the result states that, too
+        causes = [""]
     composed = [f"{result} {cause}".strip() for result in _results(document) for cause in causes]
     # The verdict itself, where it is that short; it does not name a card without matrix units.
     first = [] if headline.without_units(document) else [whole]
@@ -129,7 +133,7 @@ def _results(document: doc.Report) -> list[str]:
             f"Estimated, not measured: {span} over float32.",
         ]
     if kind == "window":
-        return ["No step can be told apart: shares are of the whole window.", "No step can be told apart."]
+        return [f"{_NO_STEP}: shares are of the whole window.", f"{_NO_STEP}."]
     if kind == "alone":
         return ["The speedup is not known: no baseline to compare with.", "The speedup is not known."]
     return [f"{words.duration(facts['step_ns'])} a step.", ""] if facts["step_ns"] is not None else [""]
@@ -138,9 +142,9 @@ def _results(document: doc.Report) -> list[str]:
 def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
     """What mixed precision could bring."""
     span = words.speedups(could["low"], could["high"])
-    off = "Mixed precision is off;"
+    off = f"{_OFF};"
     if not document["facts"]["causes"] and could["eligible_ratio"] is not None:
-        off = f"{words.percent(could['eligible_ratio'])} of device time could use it:"
+        off += f" {words.percent(could['eligible_ratio'])} of device time could use it:"
     few = ", one step" if content.one_step(document) else ""
     said = f"{off} {span} is attainable (estimated{few})"
     why = _limiting(gain, "the step") if could["high"] < LOW_SPEEDUP else ""
@@ -152,7 +156,7 @@ def _measured(document: doc.Report) -> list[str]:
     observed, attainable = facts["observed"], facts["attainable"]
     assert gain is not None
     assert observed is not None
-    base = "float32" if gain.get("baseline_dtype") == "float32" else "the baseline"
+    base = _base(document)
     interval = gain["interval"]
     if interval is not None and interval[0] <= 1.0 <= interval[1]:
         said = f"As fast as {base} ({words.speedup(observed)})"
@@ -165,9 +169,15 @@ def _measured(document: doc.Report) -> list[str]:
     most = words.speedup(attainable)
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
-    low = f"{said}; no more than {most} is attainable"
+    low = f"{said}; precision alone allows {most} at most"  # remedies may go beyond it
     why = _limiting(gain, f"{base}'s step" if base != "float32" else "the float32 step")
     return [*([f"{low}: {why}."] if why else []), f"{low}."]
+
+
+def _base(document: doc.Report) -> str:
+    """What the run is held against: float32 only where that is known of it."""
+    gain = document["speedup"]
+    return "float32" if gain and gain.get("baseline_dtype") == "float32" else "the baseline"
 
 
 def _limiting(gain: doc.Speedup, step: str) -> str:
@@ -208,10 +218,13 @@ def _share(document: doc.Report) -> str:
     share, units = document["tensor_core"], content.matrix_units(document)
     if headline.on_cpu(document):
         return "no accelerator in the trace"
+    if share is not None and share["ratio"] is None and not share["matmul_ns_per_step"]:
+        return "no matrix work seen"
     if share is None or share["ratio"] is None:
         return f"share on {units} unknown"
-    used = [name for name, ns in sorted(share["by_precision"].items(), key=lambda item: -item[1]) if ns]
-    qualified = [" and ".join(used)] if used else []
+    ordered = sorted(share["by_precision"].items(), key=lambda item: -item[1])
+    used = [words.type_name(name) for name, ns in ordered if ns]
+    qualified = [", ".join(used)] if used else []
     if share["unknown_ratio"]:
         qualified.append(f"{words.percent(share['unknown_ratio'])} of all work unknown")
     said = f"{units} {words.percent(share['ratio'])} of matmul"
@@ -271,8 +284,10 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
     if (after := facts["after_remedies_ns"]) is not None and not one:
-        limit = "then the host limits" if facts["limited_by"] == "host" else ""
-        rows.append(Bar("all remedied, at best", after, limit))
+        base = None if facts.get("unlike") else facts["baseline_step_ns"]
+        times = [f"{words.speedup(base / after)} over {_base(document)}"] if base and after else []
+        limit = ["then the host limits"] if facts["limited_by"] == "host" else []
+        rows.append(Bar("all remedied, at best", after, "; ".join([*times, *limit])))
     return rows
 
 
@@ -307,15 +322,25 @@ def _class_bars(document: doc.Report, most: int) -> list[Bar]:
         return []
     classes = sorted((row for row in rows if not row.part), key=lambda row: -abs(row.ns))
     kept = classes if len(classes) < most else classes[: most - 2]
-    shown = [Bar(row.label, row.ns, _with_text(row), part=True) for row in kept if row.label[0].isalpha()]
+    shown = [
+        Bar(row.label, row.ns, _with_text(row, rows), part=True) for row in kept if row.label[0].isalpha()
+    ]
     ns = sum(row.ns for row in classes if row.label not in {bar.label for bar in shown})
     if len(shown) < len(classes):
         shown.append(Bar("smaller ones", ns, f"{words.percent(ns / whole if whole else 0.0):>6}", part=True))
     return [first, *shown]
 
 
-def _with_text(row: content.TimeRow) -> str:
-    return f"{words.percent(row.ratio):>6}  {row.text}".rstrip()
+def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
+    """Its share, and what it is; of idle time the known cause of most of it."""
+    text = row.text
+    if row.label.startswith("idle"):
+        for part in rows[rows.index(row) + 1 :]:
+            if not part.part:
+                break
+            if part.label != content.NOT_IN_THE_TRACE and part.ns >= content.MOSTLY_RATIO * row.ns:
+                text = part.label
+    return f"{words.percent(row.ratio):>6}  {text}".rstrip()
 
 
 def _chart(page: Page, rows: Sequence[Bar]) -> None:

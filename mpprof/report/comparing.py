@@ -184,7 +184,11 @@ def _matrix_work(start: doc.Report, end: doc.Report) -> str:
         if share is None or share["ratio"] is None:
             return ""
         units = content.matrix_units(report)
-        used = [name for name, ns in sorted(share["by_precision"].items(), key=lambda i: -i[1]) if ns]
+        used = [
+            words.type_name(name)
+            for name, ns in sorted(share["by_precision"].items(), key=lambda i: -i[1])
+            if ns
+        ]
         kinds = f" ({' and '.join(used[:2])})" if used else ""
         of = words.duration(share["matmul_ns_per_step"])
         parts.append(f"{of}, {words.percent(share['ratio'])} on {units}{kinds}")
@@ -351,7 +355,7 @@ def _what(report: doc.Report) -> str:
     run = report["run"]
     parts = [
         run["policy"],
-        words.computes(run),
+        words.computes(report),
         words.compiler(run["backend"]) if run["jit_compile"] is True else None,
     ]
     if run["batch_size"] is not None:

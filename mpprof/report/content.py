@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import eligible_words
+from mpprof.model.account import FEW_WORKS, eligible_words
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
@@ -61,7 +61,7 @@ class TimeRow:
 def subject(document: doc.Report) -> str:
     """What was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is known."""
     run = document["run"]
-    precision = [run["policy"], words.computes(run)]
+    precision = [run["policy"], words.computes(document)]
     facts = [*precision, run["backend"], run["device"], words.compiled(run["backend"], run["jit_compile"])]
     if run["batch_size"] is not None:
         facts.append(f"batch {words.count(run['batch_size'])}")
@@ -272,7 +272,8 @@ def _placed(share: doc.MatmulShare) -> str:
     """Where a part of the matrix work ran, and in which precision; what multiplies nothing, by what it is."""
     if share["placement"] != "not_matmul":
         known = share["precision"] != "unknown" or share["placement"] == "unknown"
-        return f"{share['placement']} {share['precision']}" if known else share["placement"]
+        narrow = "narrow pairs" if share["precision"] == "mixed" else share["precision"]
+        return f"{share['placement']} {narrow}" if known else share["placement"]
     most = share.get("transforms_ns_per_step", 0.0) >= MOSTLY_RATIO * share["ns_per_step"]
     name = "transforms" if most else "helpers"
     return name if share["precision"] == "unknown" else f"{name} {share['precision']}"
@@ -299,7 +300,9 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
 
 def unattributed_idle_ratio(document: doc.Report) -> float:
     """Share of the step, or of the whole window, that the device idled for what the trace does not show; 0
-    without an account."""
+    without an account, and in a window with next to no work."""
+    if "window" in document and document["window"]["kernels"] < FEW_WORKS:
+        return 0.0
     for part in slices_of(document):
         if part["class"] == "idle_other" and part["ns_per_step"] > 0:
             known = sum(cause["ns_per_step"] for cause in part.get("causes", []))
@@ -350,9 +353,14 @@ def tensor_core(document: doc.Report) -> str:
     if "window" in document and len(document["window"]["devices"]) > 1:
         of += f" of {words.plain(document['window']['device'])}"
     precisions = sorted(share["by_precision"].items(), key=lambda item: -item[1])
-    by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in precisions if ns)
+    by = ", ".join(f"{words.type_name(name)} {words.duration(ns)}" for name, ns in precisions if ns)
+    on_units, matrix_ns = sum(share["by_precision"].values()), share["matmul_ns_per_step"]
+    products_ns = on_units / share["ratio"] if share["ratio"] else matrix_ns
+    what = f"{words.duration(matrix_ns)} matrix time"
+    if products_ns < (1 - SMALL_RATIO) * matrix_ns:
+        what = f"{words.duration(products_ns)} in matrix products"
     return (
-        f"{words.percent(share['ratio'])} of {words.duration(share['matmul_ns_per_step'])} matrix time{of}"
+        f"{words.percent(share['ratio'])} of {what}{of}"
         f"{f' ({by})' if by else ''}{_not_in_16_bits(document['run'], share)}; "
         f"{_off_the_units(document, share)}{unknown}"
     )
@@ -509,6 +517,10 @@ def steps(document: doc.Report) -> str:
     parts = [f"{words.plural(log['count'], 'step')}, {words.count(log['steady'])} steady"]
     if log["median_ns"] is not None:
         parts.append(f"median {words.duration(log['median_ns'])}, p95 {words.duration(log['p95_ns'])}")
+    if (rate := log.get("examples_per_s")) is not None:
+        hours = log.get("gpu_hours_per_epoch")
+        each = f" ({hours:.3g} GPU-hours an epoch)" if hours is not None else ""
+        parts.append(f"{words.count(round(rate)) if rate >= 100 else f'{rate:.3g}'} examples/s{each}")
     if log["skipped"] is not None:
         parts.append(f"{words.count(log['skipped'])} skipped ({words.percent(log['skipped_ratio'])})")
     if log["loss_scale"] is not None:
@@ -530,6 +542,24 @@ def _workers(workers: list[doc.Worker]) -> list[str]:
     if words.duration(slow["median_ns"]) == words.duration(fast["median_ns"]):
         return [f"{said} each"]
     return [f"{said} to {words.duration(slow['median_ns'])} (the slowest is worker {slow['worker']})"]
+
+
+def out_of_memory(document: doc.Report) -> list[str]:
+    """What ended the training, what filled the memory and what to try first; empty where nothing did."""
+    failed = document.get("out_of_memory")
+    if failed is None:
+        ended = document["run"].get("ended")
+        return [ended["error"] or ""] if ended and ended["reason"] == "out_of_memory" else []
+    where = f" of {words.size(failed['limit_bytes'])}" if failed["limit_bytes"] else ""
+    used = f", {words.size(failed['used_bytes'])}{where} in use" if failed["used_bytes"] else ""
+    by = f" for {words.shorten(words.plain(failed['op']), 60)}" if failed["op"] else ""
+    lines = [f"{words.size(failed['asked_bytes'])} did not fit{by}{used}"]
+    largest = [f"{words.shorten(words.plain(each['name']), 60)} {words.size(each['bytes'])}"
+               for each in failed["filled"][:3]]  # fmt: skip
+    lines += [f"What filled it: {', '.join(largest)}"] if largest else []
+    for each in failed["advice"]:
+        lines.append(": ".join(filter(None, ("To try", each["text"], each["snippet"]))))
+    return lines
 
 
 def memory(document: doc.Report) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from mpprof.model.account import FEW_WORKS
 from mpprof.model.frozen import frozen
 from mpprof.report import content, words
 
@@ -110,7 +111,7 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
             "The two runs differ in more than their precision: no speedup to state.",
         )
     step, first = facts["step_ns"], facts["causes"][0] if facts["causes"] else None
-    if document["cause"] is None and (idle := content.unattributed_idle_ratio(document)) >= IDLE_RATIO:
+    if document.get("cause") is None and (idle := content.unattributed_idle_ratio(document)) >= IDLE_RATIO:
         of = "the step" if document["time"] else "the window"
         return f"The device idles {words.percent(idle)} of {of}; the trace does not show what for."
     findings = {found["code"]: found for found in document["findings"]}
@@ -135,6 +136,8 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
 def _without_a_cause(document: doc.Report, kind: Kind) -> str:
     facts, share = document["facts"], document["tensor_core"]
     observed, attainable = facts["observed"], facts["attainable"]
+    if "window" in document and (kernels := document["window"]["kernels"]) < FEW_WORKS:
+        return f"The window holds {words.plural(kernels, 'kernel')}: too little to judge a training by."
     if kind == "window":
         return "No step can be told apart: all shares are of the whole profiler window."
     if kind == "no trace":

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 REPORT_SCHEMA: Final = "mpprof.report/1"
 COMPARE_SCHEMA: Final = "mpprof.compare/1"
+_LONGEST_ERROR = 300
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "apple": "Apple"}
 
 
@@ -86,6 +87,11 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
+    if diagnosis.run.facts is not None and diagnosis.run.facts.ended is not None:
+        from mpprof.analysis.memory.failure import failure  # seldom needed
+
+        if (failed := failure(diagnosis.run)) is not None:
+            body["out_of_memory"] = out_of_memory(*failed)
     if diagnosis.window is not None:
         body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
     body["absent"] = _absent(diagnosis, body)
@@ -195,6 +201,9 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
         "id": run.run_id,
         "compute_dtype": policy.compute_dtype if policy else None,
     }
+    if run.facts is not None and (ended := run.facts.ended) is not None:
+        first = (ended.error or "").splitlines()[:1]
+        found["ended"] = {"reason": ended.reason, "error": first[0][:_LONGEST_ERROR] if first else None}
     if (computes := diagnosis.computes) is not None:
         found["computes_in"] = {
             "kind": computes.kind,
@@ -252,6 +261,9 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
         "peak_memory_bytes": steps.peak_memory_bytes,
         "interval_ns": None if steps.interval_ns is None else [_ns(edge) for edge in steps.interval_ns],
         "first_steady": steps.first_steady,
+        "examples_per_s": steps.examples_per_s,
+        "steps_per_epoch": steps.steps_per_epoch,
+        "gpu_hours_per_epoch": steps.gpu_hours_per_epoch,
         "workers": [
             {
                 "worker": each.worker,
@@ -556,7 +568,7 @@ def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
     ]
 
 
-def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> dict[str, Any]:
+def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> doc.OutOfMemory:
     """What an out-of-memory error states, and what to try, the likeliest first."""
     return {
         "schema": "mpprof.out_of_memory/1",
@@ -772,6 +784,13 @@ def _nulls(body: doc.Report) -> list[str]:
     return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
 
 
+_NOT_IN_THE_LOG = {
+    "examples_per_s": "the batch size or the step time is not known",
+    "steps_per_epoch": "no epoch has ended yet",
+    "gpu_hours_per_epoch": "no GPU is on record, or no epoch has ended, or the step time is not known",
+}
+
+
 def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     """The reason for a null that nothing more exact explains."""
     run, room = diagnosis.run, field.partition(".")[0]
@@ -790,7 +809,11 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     if room == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
     if room == "steps":
-        return "there is no step log" if run.steps is None else "the step log does not hold it"
+        return (
+            "there is no step log"
+            if run.steps is None
+            else _NOT_IN_THE_LOG.get(leaf, "the step log does not hold it")
+        )
     if field == "tensor_core.ratio":
         return (diagnosis.tensor_core.reason if diagnosis.tensor_core else None) or "not known"
     if field == "time.wall_ns":

@@ -46,6 +46,7 @@ def render(document: doc.Report) -> str:
     lines += _facts("Speedup", content.speedup(document))
     lines += _facts("What if", content.plan(document))
     lines += _facts("Steps", [content.steps(document)])
+    lines += _facts("Out of memory", content.out_of_memory(document))
     lines += _facts("Memory", content.memory(document))
     lines += _facts("Proved", content.bounds(document))
     lines += ["", *_findings(document["findings"], document)]

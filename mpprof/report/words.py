@@ -31,9 +31,9 @@ CLASS_TEXT = {
     "norm": "normalisation layers",
     "elementwise": "activations, additions",
     "reduce": "sums and means",
-    "gather_scatter": "embedding lookups, indexing",
+    "gather_scatter": "embeddings, indexing, routing",
     "cast": "changes of number format",
-    "layout": "transposes, concatenations",
+    "layout": "transposes, concatenations, moves",
     "optimizer": "the weight update",
     "loss_scale": "loss-scale bookkeeping",
     "other": "known work, no other class",
@@ -195,6 +195,15 @@ def op(name: str, width: int) -> str:
     return shorten(short, width)
 
 
+def shorten_path(text: str, width: int) -> str:
+    """A class and the path of a layer in at most `width` characters: the layer's own name, at the end of its
+    path, stays: "matmul …/attention/query"."""
+    head, space, path = text.rpartition(" ")
+    while len(f"{head}{space}{path}") > width and "/" in path.removeprefix("…/"):
+        path = f"…/{path.removeprefix('…/').partition('/')[2]}"
+    return shorten(f"{head}{space}{path}", width)
+
+
 def plural(number: int, noun: str) -> str:
     """ "1 step", "2 steps"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -215,16 +224,34 @@ def compiled(backend: str | None, jit: Any) -> str | None:
 _BY = {"inputs": " by the inputs of its matrix ops", "kernels": " by its kernels"}
 
 
-def computes(run: doc.Run) -> str | None:
-    """ "float32 by its kernels", "precision not known"; None where the run's policy says it."""
+def computes(document: doc.Report) -> str | None:
+    """ "float32 by its kernels", "precision not known"; None where the run's policy says it. Kernels of other
+    types than their ops' inputs (weights of 4 or 8 bits) are named too, where most of the time is theirs."""
+    from mpprof.model.kernels import COMPUTE_DTYPES, NARROW  # and NumPy, which `--version` does without
+
+    run, share = document["run"], document["tensor_core"]
     found = run.get("computes_in")
     if found is None or (found["by"] == "policy" and run["policy"]):
         return None
-    return f"{found['text']}{_BY.get(found['by'], '')}"
+    said = f"{found['text']}{_BY.get(found['by'], '')}"
+    if found["by"] != "inputs" or not share or not (times := share["by_precision"]):
+        return said
+    most, ns = max(times.items(), key=lambda item: item[1])
+    own = (COMPUTE_DTYPES.get(found["dtype"] or ""), "tf32" if found["kind"] == "float32" else None)
+    if most in own or most not in NARROW or ns < 0.5 * share["matmul_ns_per_step"]:
+        return said
+    return f"{said}, most kernels in {type_name(most)}"
+
+
+def type_name(precision: str) -> str:
+    """A kernel's type for people: "bf16", "pairs of narrow types"."""
+    from mpprof.model.kernels import PAIRS
+
+    return PAIRS if precision == "mixed" else precision
 
 
 __all__ = [
     "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "computes", "count",
-    "duration", "number", "op", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten", "size",
-    "speedup", "speedups", "time_unit",
+    "duration", "number", "op", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten",
+    "shorten_path", "size", "speedup", "speedups", "time_unit", "type_name",
 ]  # fmt: skip

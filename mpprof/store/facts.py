@@ -11,6 +11,7 @@ from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.run import (
+    Ended,
     FitFacts,
     LayerFacts,
     ModelFacts,
@@ -94,7 +95,13 @@ def facts_of(record: Json) -> RunFacts:
         timing=_timing(_object(record, "timing")) if isinstance(record.get("timing"), dict) else None,
         absent=bounded.texts(bounded.mapping(record, "absent")) | _cut(record),
         graph_rewrite_result=bounded.mapping(record, "graph_rewrite_result"),
+        ended=_ended(_object(record, "ended")),
     )
+
+
+def _ended(record: Json) -> Ended | None:
+    reason = bounded.name(record, "reason")
+    return None if reason is None else Ended(reason, bounded.text(record, "error"))
 
 
 def _framework(record: Json) -> Json:
@@ -140,6 +147,7 @@ def _model(record: Json) -> ModelFacts:
         outputs=_each(record, "outputs", _output, limits.MOST_LAYERS),
         class_name=bounded.name(record, "class"),
         train_step=bounded.name(record, "train_step"),
+        trainable_parameters=bounded.whole(record, "trainable_parameters"),
     )
 
 
@@ -164,6 +172,8 @@ def _layer(record: Json) -> LayerFacts:
         masked=_bool(record, "masked"),
         arguments=bounded.texts(bounded.mapping(record, "arguments")),
         base=bounded.name(record, "base"),
+        trainable=_bool(record, "trainable"),
+        inbound=_names(record.get("inbound")),
     )
 
 
@@ -192,6 +202,7 @@ def _fit(record: Json) -> FitFacts:
             growth_steps=bounded.whole(optimizer, "growth_steps"),
             fixed_scale=formats.number(optimizer.get("fixed_scale")),
             clipping=clipping or None,
+            slots=bounded.whole(optimizer, "slots"),
         ),
         batch_size=bounded.whole(record, "batch_size"),
         jit_compile=jit if isinstance(jit, bool | str) else None,

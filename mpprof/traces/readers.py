@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Protocol
 
@@ -71,6 +72,13 @@ def read(path: Path, *, strict: bool = False) -> Trace:
             )
         if (reader := reader_of(path.name, head)) is not None:
             return reader.read(path, strict=strict)
+        if _PICKLE.match(head):
+            raise UnreadableError(
+                "is a pickle, which is code: it is not run",
+                where=str(path),
+                next="Of PyTorch's memory record JSON instead: torch.profiler.profile(profile_memory=True), "
+                "then prof.export_chrome_trace('run.pt.trace.json')",
+            )
     except FileNotFoundError:
         raise NotFoundError("no such file", where=str(path)) from None
     except OSError as error:
@@ -81,6 +89,10 @@ def read(path: Path, *, strict: bool = False) -> Trace:
         next="It reads profiles of TensorFlow and JAX (*.xplane.pb), of PyTorch (*.pt.trace.json), older ones"
         " of TensorFlow (*.trace.json), packed with gzip or not, and exports of Nsight Systems (*.sqlite).",
     )
+
+
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+"""Protocols 2 to 5, which every Python 3 writes (`torch.cuda.memory._dump_snapshot`)."""
 
 
 def _packed_otherwise(head: bytes) -> str | None:

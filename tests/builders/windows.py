@@ -12,6 +12,10 @@ WIDE = (
     "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_"
     "kernel__5x_cublas"
 )
+NARROW_PAIR = (
+    "bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_transOut_"
+    "schedP2x1x2x3_biasM_bN_tmaOpt_clmp_dynBatch_sm100f"
+)
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::Half>, std::array<char*, 3ul>)"
 REDUCE = "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 BATCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -51,4 +55,60 @@ def serving(requests: int = 6, each: Request = Request()) -> Kineto:
             "Memcpy HtoD (Pageable -> Device)", at + 150, after, each.copy, cat="gpu_memcpy", bytes=1 << 16
         )
         k.host("cpu_op", BATCH, after + each.copy, at + each.every + 100 - after - each.copy)
+    return k
+
+
+def offloaded_weights(layers: int = 6, *, memory: str = "Pinned") -> Kineto:
+    """An inference whose weights lie in the host's memory: each layer's are copied anew before its product. Sizes
+    differ widely, so that a mean says little of the largest; and a value of four bytes goes up from pageable
+    memory."""
+    k = Kineto()
+    at = 0.0
+    k.launch("Memcpy HtoD (Pageable -> Device)", at, at + 5, 2, cat="gpu_memcpy", bytes=4)
+    for layer in range(layers):
+        size = (1 << 22) * (10 if layer == 1 else 1)
+        takes = size / 25e3
+        at += 20
+        k.op("aten::copy_", at, 10)
+        k.launch(f"Memcpy HtoD ({memory} -> Device)", at + 1, at + 5, takes, cat="gpu_memcpy", bytes=size)
+        k.launch("Memset (Device)", at + 2, at + 5 + takes, 1, cat="gpu_memset", bytes=64)
+        at += takes + 10
+        k.op("aten::addmm", at, 10, **{"Input Dims": [[64 + layer, 4096]], "Input type": ["float"]})
+        for _ in range(layer + 1):
+            k.launch(WIDE, at + 1, at + 5, 20 + layer)
+            at += 30 + layer
+    return k
+
+
+def quantised_weights(layers: int = 6) -> Kineto:
+    """Layers whose op takes bfloat16 and whose kernel multiplies weights of 4 bits with inputs of 8; a small
+    product in bfloat16 beside it."""
+    k = Kineto()
+    for layer in range(layers):
+        at = layer * 300.0
+        inputs = {"Input Dims": [[64, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}
+        k.op("aten::mm", at, 8, **inputs)
+        k.launch(NARROW_PAIR, at + 1, at + 10, 150.0)
+        k.op("aten::mm", at + 20, 8, **inputs)
+        k.launch(HALF.replace("f16f16_f16f32", "bf16bf16_bf16f32"), at + 21, at + 170, 30.0)
+    return k
+
+
+def one_kernel() -> Kineto:
+    """A window that closed after a single kernel."""
+    k = Kineto()
+    k.op("aten::add", 0, 10)
+    k.launch(ADD, 2, 12, 2)
+    k.launch("Memcpy DtoH (Device -> Pageable)", 13, 16, 1, cat="gpu_memcpy", bytes=4)
+    return k
+
+
+def memory_from_the_driver(held_us: float = 60_000.0) -> Kineto:
+    """An op that waits for cudaMalloc for longer than all the work together, and then launches."""
+    k = Kineto()
+    for request in range(12):
+        k.launch(ADD, 20.0 * request, 20.0 * request + 5, 6)
+    k.op("aten::conv2d", 260, held_us + 30)
+    k.host("cuda_runtime", "cudaMalloc", 265, held_us)
+    k.launch(HALF, 270 + held_us, 280 + held_us, 100)
     return k

@@ -31,6 +31,12 @@ class Done:
 Mpprof = Callable[..., Done]
 
 
+@pytest.fixture(autouse=True)
+def _outside_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failed checks print annotations in GitHub Actions, where these tests run, too."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+
+
 @pytest.fixture
 def mpprof(capsys: pytest.CaptureFixture[str]) -> Mpprof:
     """Runs a command in this process."""

@@ -96,3 +96,46 @@ def test_a_file_that_is_not_one_of_bounds(text: str, named: str, mpprof: Mpprof,
     done = mpprof("check", MIXED, "--bounds", path)
     assert (done.code, done.out) == (2, "")
     assert named in done.err
+
+
+def annotated(err: str) -> list[str]:
+    return [line for line in err.splitlines() if line.startswith("::")]
+
+
+def test_failed_checks_are_annotations_where_github_reads_them(
+    mpprof: Mpprof, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded(project.parent, cores=0.999)
+    given = ("check", ISLAND, "--bounds", project)
+    assert annotated(mpprof(*given).err) == []
+    asked = mpprof(*given, "--format", "github")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    there = mpprof(*given)
+    assert annotated(asked.err) == annotated(there.err)
+    assert [line.partition("::")[2].partition("::")[0] for line in annotated(there.err)] == [
+        "error title=mpprof%3A min_tensor_core_ratio",
+        "error title=mpprof%3A max_step_regression_ratio",
+        "error title=mpprof%3A error",
+    ]
+    assert "10.1 %25" in annotated(there.err)[0]
+    assert annotated(mpprof("report", ISLAND, "--fail-on", "error").err)
+    assert annotated(mpprof("report", MIXED, "--fail-on", "error").err) == []
+
+
+def test_no_name_can_begin_a_command_of_its_own() -> None:
+    from mpprof.cli import gate
+
+    said = gate.annotation("a:b,c", "100 %\n::set-output name=x::y\r")
+    assert said.count("\n") == said.count("\r") == 0
+    assert said.startswith("::error title=a%3Ab%2Cc::100 %25")
+
+
+def test_checks_as_json(mpprof: Mpprof, project: Path) -> None:
+    bounded(project.parent, more='\n[ignore]\nMP501 = "known"\n')
+    done = mpprof("check", ISLAND, "--bounds", project, "--format", "json")
+    rows = json.loads(done.out)
+    assert done.code == 1
+    assert {row["check"]: row["verdict"] for row in rows} == {
+        "min_tensor_core_ratio": "failed", "max_skipped_ratio": "passed", "max_peak_memory_bytes": "passed",
+        "max_step_regression_ratio": "failed", "error": "failed", "MP501": "dismissed",
+    }  # fmt: skip

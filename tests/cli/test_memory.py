@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.builders.allocations import Allocator, plane_of
 from tests.builders.xspace import Space
 from tests.cli.conftest import Mpprof
+from tests.traces.kineto import Kineto
 
 MIB = 1 << 20
 
@@ -70,3 +72,35 @@ def test_a_host_allocator_is_shown_as_the_hosts(mpprof: Mpprof, tmp_path: Path) 
     done = mpprof("memory", path)
     assert done.code == 0
     assert "on mklcpu (host memory)" in done.out.splitlines()[0]
+
+
+def test_kinetos_memory_events_come_through_the_same_door(mpprof: Mpprof, tmp_path: Path) -> None:
+    """Two blocks of PyTorch's allocator on the card, one freed before the second is there; the host's stand
+    beside it."""
+    made = Kineto()
+    made.op("aten::addmm", 10, 60)
+    made.memory(20, 4096, 3 * MIB, 5 * MIB)  # 2 MiB are older than the trace
+    made.memory(30, 8192, 4 * MIB, 9 * MIB)
+    made.memory(40, 4096, -3 * MIB, 6 * MIB)
+    made.memory(50, 64, MIB, MIB, device=-1)
+    path = made.write(tmp_path / "run.pt.trace.json")
+    done = mpprof("memory", path)
+    assert done.code == 0
+    assert done.out.startswith("Peak 9.00 MiB")
+    rows = json.loads(mpprof("memory", path, "--format", "json").out)
+    for by in ("kind", "op"):
+        assert sum(row["bytes"] for row in rows if row["by"] == by) == 9 * MIB
+    assert {row["name"]: row["bytes"] for row in rows if row["by"] == "kind"}[
+        "held before the window"
+    ] == 2 * MIB
+    assert next(row["bytes"] for row in rows if row["by"] == "op" and row["name"] == "aten::addmm") == 7 * MIB
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_pickle_is_refused_with_the_way_to_json(mpprof: Mpprof, tmp_path: Path, protocol: int) -> None:
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": []}, protocol=protocol))
+    done = mpprof("memory", path)
+    assert done.code == 2
+    assert "is a pickle, which is code" in done.err
+    assert "export_chrome_trace" in done.err

@@ -178,6 +178,17 @@ def test_tf32_is_never_said_to_be_used() -> None:
         assert {k.placement for k in products(run)} == {"unknown"}
 
 
+@pytest.mark.parametrize("name", CASE)
+def test_every_product_has_its_layer_and_most_bytes_have_an_owner(name: str) -> None:
+    """By the program's metadata: a layer, or the part of the step that is no layer's. What a loop does in place of
+    products may be fused with the optimizer's update."""
+    run = forecast(name)
+    for kernel in products(run):
+        assert kernel.layers or kernel.obstacle == "loop", kernel.op
+    owned = sum(k.bytes for k in run.kernels if k.layers or k.phase in ("optimizer", "loss_scale"))
+    assert owned > 0.75 * sum(k.bytes for k in run.kernels)
+
+
 def test_a_stated_unit_has_its_evidence() -> None:
     for case in CASES:
         for kernel in products(forecast(case.name)):

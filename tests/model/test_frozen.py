@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mpprof.model.frozen import frozen
+from mpprof.model.frozen import changed, frozen
 
 
 @frozen
@@ -121,3 +121,11 @@ def test_what_it_does_not_give_is_refused_where_the_class_is_made() -> None:
         @frozen
         class Hidden:
             number: int = field(default=1, repr=False)
+
+
+def test_changed_is_replace() -> None:
+    one = Ours("a", 3, [1], note="b")
+    assert changed(one, number=4, note="c") == replace(one, number=4, note="c")
+    assert one == Ours("a", 3, [1], note="b")
+    with pytest.raises(AttributeError):
+        changed(one, numbre=4)

@@ -99,9 +99,10 @@ def test_a_model_as_it_should_be_has_nothing_to_be_said_of() -> None:
 def test_what_is_named_with_layer_reason_and_remedy(
     code: str, layer: str | None, wanted: str, model: Any, more: dict[str, Any]
 ) -> None:
-    found = said(mpprof.audit(built(*model), **more), code)
+    report = mpprof.audit(built(*model), **more)
+    found = said(report, code)
     assert wanted in found[layer], found
-    assert wanted in str(mpprof.audit(built(*model), **more))
+    assert wanted in str(report)
 
 
 def test_layers_in_float16_without_loss_scaling() -> None:

@@ -160,10 +160,10 @@ def test_where_something_else_happens_the_last_call_alike_has_a_line_that_may_be
     calls.enter_fast_path(5, lambda: next(now), [].append, put.append)
     calls.begin_fast(1)
     calls.end_fast(None)
-    line = calls.pending
+    line = calls.ended_line()
     assert line is not None
     assert (line.step, line.batch, line.duration_ns, line.gap_ns, line.loss) == (2, 1, 50, 10, None)
-    assert line is calls.pending
+    assert line is calls.ended_line()
     assert calls.fast_until == 0
     line.skipped = 1
     assert calls.begin(2, 1230) is line
@@ -235,7 +235,7 @@ def told(events: list[tuple[str, int, int]], alike: int) -> tuple[list[str], lis
         elif what == "end" and (line := calls.end(now)) is not None:
             line.loss = number / 8
             calls.enter_fast_path(calls.step + alike, lambda: clock[0], intervals.append, put)
-        elif what == "read" and (line := calls.pending) is not None:
+        elif what == "read" and (line := calls.ended_line()) is not None:
             line.skipped = number
         elif what == "wished":
             calls.fast_until = 0

@@ -346,7 +346,7 @@ with StepRecorder(sys.argv[1], hardware=False, profile_steps=None) as recorder:
 
 
 def test_a_killed_process_loses_at_most_its_last_second(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILLED, str(tmp_path), "2.7"]
+    command = [sys.executable, "-c", KILLED, str(tmp_path), "1.6"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     records = read_records(tmp_path)

@@ -10,9 +10,17 @@ from mpprof_dashboards.export import report_html
 
 from mpprof.api import workflows
 from mpprof.model import document as doc
+from mpprof.report import brief, markdown, text
 from mpprof.report import json as documents
-from mpprof.report import markdown, text
-from tests.builders.windows import WIDE, Request, serving
+from tests.builders.windows import (
+    WIDE,
+    Request,
+    memory_from_the_driver,
+    offloaded_weights,
+    one_kernel,
+    quantised_weights,
+    serving,
+)
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
@@ -106,6 +114,21 @@ def test_nothing_is_clear_by_a_share_of_idle_time(tmp_path: Path) -> None:
     assert "MP907" in idle["clear"]  # a share of the device's work
 
 
+@pytest.mark.parametrize("memory", ["Pinned", "Pageable"])
+def test_offloaded_weights_are_no_batches(memory: str, tmp_path: Path) -> None:
+    """The largest copy is one copy and not the mean of a group; fills are none; and an inference's weights
+    become no uint8."""
+    path = offloaded_weights(memory=memory).write(tmp_path / "offloaded.pt.trace.json")
+    copies = next(each for each in report(path)["findings"] if each["code"] == "MP310")
+    assert copies["title"] == "Copies are not hidden behind work"
+    remedy = copies["remedy"]
+    assert "keep on the device" in remedy
+    assert "uint8" not in remedy
+    evidence = {each["name"]: each["value"] for each in copies["evidence"]}
+    assert evidence["copies in the window"] == 7
+    assert f"the largest copy moves 40.0 MiB at 25.0 GB/s, from {memory.lower()} memory" in copies["summary"]
+
+
 def test_a_fallback_is_found_without_a_step(tmp_path: Path) -> None:
     each = Request(every=420, product=180, kernel=WIDE)
     found = report(serving(each=each).write(tmp_path / "fallback.json"))
@@ -123,3 +146,27 @@ def test_where_steps_are_marked_nobody_is_told_to_mark_them(tmp_path: Path) -> N
     assert found["account"]["basis"] == "window"
     assert found["window"]["mark"] == []
     assert "profiler.step()" not in text.render(found)
+
+
+def test_kernels_of_other_types_than_their_ops_take_are_named(tmp_path: Path) -> None:
+    """An op of bfloat16 inputs whose kernel multiplies 4 bits with 8 is no product in bfloat16."""
+    found = report(quantised_weights().write(tmp_path / "quantised.pt.trace.json"))
+    said = "bfloat16 by the inputs of its matrix ops, most kernels in pairs of narrow types"
+    assert said in " ".join(text.render(found).split())
+    assert "mixed and" not in brief.render(found)
+
+
+def test_a_window_of_one_kernel_is_not_judged_by_its_shares(tmp_path: Path) -> None:
+    found = report(one_kernel().write(tmp_path / "one.pt.trace.json"))
+    assert not {"MP302", "MP310", "MP502"} & {each["code"] for each in found["findings"]}
+    assert "the window holds 1 kernel: too little to judge a training by" in brief.render(
+        found
+    ).lower().replace("\n", " ")
+
+
+def test_waiting_for_the_drivers_memory_is_no_op_on_the_cpu(tmp_path: Path) -> None:
+    found = report(memory_from_the_driver().write(tmp_path / "malloc.pt.trace.json"))
+    idle = next(part for part in found["window"]["slices"] if part["class"] == "idle_other")
+    causes = {each["cause"]: each["ns"] for each in idle["causes"]}
+    assert causes["memory allocated by the driver"] == pytest.approx(60e6, rel=0.01)
+    assert "ops on the CPU" not in causes

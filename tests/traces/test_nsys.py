@@ -36,7 +36,8 @@ create table CUPTI_ACTIVITY_KIND_KERNEL (start integer, end integer, deviceId in
     graphId integer, registersPerThread integer, staticSharedMemory integer, dynamicSharedMemory integer,
     gridX integer, gridY integer, gridZ integer, blockX integer, blockY integer, blockZ integer);
 create table CUPTI_ACTIVITY_KIND_MEMCPY (start integer, end integer, deviceId integer, contextId integer,
-    streamId integer, correlationId integer, globalPid integer, bytes integer, copyKind integer);
+    streamId integer, correlationId integer, globalPid integer, bytes integer, copyKind integer,
+    srcKind integer, dstKind integer);
 create table CUPTI_ACTIVITY_KIND_RUNTIME (start integer, end integer, globalTid integer,
     correlationId integer, nameId integer);
 create table NVTX_EVENTS (start integer, end integer, eventType integer, text text, textId integer,
@@ -76,7 +77,7 @@ def export(path: Path, *, extra: str = "") -> Path:
                     (at + 5, at + 50, f"aten::mm, op_id = {step}", tid),
                 )
         db.execute(
-            f"insert into CUPTI_ACTIVITY_KIND_MEMCPY values (1300, 1320, 0, 1, 8, 99, {FIRST}, 4096, 1)"
+            f"insert into CUPTI_ACTIVITY_KIND_MEMCPY values (1300, 1320, 0, 1, 8, 99, {FIRST}, 4096, 1, 1, 2)"
         )
         db.executescript(extra)
     db.close()
@@ -97,6 +98,21 @@ def test_correlation_ids_are_joined_within_their_process(trace: Trace) -> None:
     assert threads == ["thread 1"] * 3 + ["thread 2"] * 3
 
 
+def test_a_copy_states_between_which_kinds_of_memory_it_goes(trace: Trace) -> None:
+    row = int(np.flatnonzero(trace.kernels.kind == WorkKind.MEMCPY)[0])
+    assert trace.strings[trace.kernels.details[row]] == "kind_src:pinned kind_dst:device"
+
+
+@needs_h100
+def test_the_largest_copy_of_a_recorded_window() -> None:
+    """4,200,595,456 bytes in 151.7 ms from pinned memory; 40 of the 492 rows of the class are fills."""
+    found = workflows.diagnose(workflows.load(H100))
+    (copies,) = (each for each in found.findings if each.code == "MP310")
+    assert copies.summary.endswith("the largest copy moves 3.91 GiB at 27.7 GB/s, from pinned memory")
+    assert next(each.value for each in copies.evidence if each.name == "copies in the window") == 452
+    assert "pin_memory" not in copies.remedy
+
+
 def test_an_op_lies_in_the_ranges_around_its_launch(trace: Trace) -> None:
     row = int(np.flatnonzero(trace.kernels.kind == WorkKind.KERNEL)[0])
     op = trace.ops[trace.kernels.op[row]]
@@ -115,6 +131,25 @@ def test_a_range_that_names_a_step_without_a_number_is_one_too(tmp_path: Path) -
     )
     found = boundaries.periods(traces.read(path), 0)
     assert (found.source, found.number.tolist()) == ("nvtx", [-1, -1, -1])
+
+
+@pytest.mark.parametrize("order", ["rowid", "rowid desc", "globalTid desc, start", "start desc"])
+def test_steps_of_a_device_are_those_that_its_own_process_marked(order: str, tmp_path: Path) -> None:
+    later = f"update NVTX_EVENTS set start = start + 5, end = end + 5 where globalTid = {SECOND + 2};"
+    again = f"""
+        create table sorted as select * from NVTX_EVENTS order by {order};
+        delete from NVTX_EVENTS; insert into NVTX_EVENTS select * from sorted;"""
+    trace = traces.read(export(tmp_path / "two.sqlite", extra=later + again))
+    starts = [boundaries.periods(trace, device).start_ns.tolist() for device in (0, 1)]
+    assert starts == [[0, 1000, 2000], [5, 1005, 2005]]
+
+
+def test_where_no_process_is_named_every_mark_counts(tmp_path: Path) -> None:
+    """As older versions export: kernels without the process that launched them."""
+    path = export(tmp_path / "old.sqlite", extra="update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = null")
+    trace = traces.read(path)
+    assert trace.thread_hosts == ()
+    assert boundaries.periods(trace, 1).source == "nvtx"
 
 
 def test_times_names_and_launches_are_the_tables(trace: Trace) -> None:

@@ -22,18 +22,24 @@ MANY = 16
 
 
 def latest(edges: Int64, time: Int64) -> Int64:
-    """The last of the sorted `edges` at or before each time; -1: none. Quick where the times are sorted, too,
-    and far more than the edges."""
-    if len(time) < MANY * len(edges) or not _sorted(time):
-        return np.searchsorted(edges, time, side="right") - 1
-    bounds = np.concatenate([[0], np.searchsorted(time, edges, side="left"), [len(time)]])
-    return np.repeat(np.arange(-1, len(edges)), np.diff(bounds))
+    """The last of the sorted `edges` at or before each time; -1: none."""
+    return _between(edges, np.arange(-1, len(edges)), time)
 
 
 def row_around(start: Int64, end: Int64, time: Int64) -> Int64:
     """The row of the sorted, disjoint `[start, end)` that each time lies in, -1 outside of all."""
-    at = latest(np.column_stack([start, end]).ravel(), time)
-    return np.where(at & 1, -1, at >> 1)  # an even edge is a start; before the first one is -1, which is odd
+    rows = np.full(2 * len(start) + 1, -1, np.int64)
+    rows[1::2] = np.arange(len(start))
+    return _between(np.column_stack([start, end]).ravel(), rows, time)
+
+
+def _between(edges: Int64, values: Int64, time: Int64) -> Int64:
+    """For each time the value of the stretch between two of the sorted `edges` that it lies in: there is one
+    before the first and one after the last. Quick where the times are sorted, too, and far more."""
+    if len(time) < MANY * len(edges) or not _sorted(time):
+        return values[np.searchsorted(edges, time, side="right")]
+    bounds = np.concatenate([[0], np.searchsorted(time, edges, side="left"), [len(time)]])
+    return np.repeat(values, np.diff(bounds))
 
 
 def are_among(edges: Int64, time: Int64) -> NDArray[np.bool_]:
@@ -136,18 +142,24 @@ def gaps(busy: Intervals, within: Intervals) -> Intervals:
     start, end = np.maximum(edges[0], within.start[0]), np.minimum(edges[1], within.end[-1])
     real = end > start
     start, end = start[real], end[real]
-    # Most gaps lie within one interval of `within`; the others are cut into one piece for each.
+    # Most gaps lie within one interval of `within`; the others are cut.
+    window = row_around(within.start, within.end, start)
+    others = np.flatnonzero((window < 0) | (end > within.end[window]))
+    if not len(others):
+        return Intervals(start, end)
+    pieces = _cut(start[others], end[others], within)
+    start, end = np.delete(start, others), np.delete(end, others)
+    at = np.searchsorted(start, pieces.start)
+    return Intervals(np.insert(start, at, pieces.start), np.insert(end, at, pieces.end))
+
+
+def _cut(start: Int64, end: Int64, within: Intervals) -> Intervals:
+    """What lies in `within` of some sorted, disjoint intervals: a piece for each interval of `within`."""
     first = latest(within.end, start) + 1
-    last = latest(within.start, end - 1)
-    pieces = np.maximum(last - first + 1, 0)
-    if not pieces.any():
-        return EMPTY
-    window = first
-    if (pieces != 1).any():
-        gap = np.repeat(np.arange(len(start)), pieces)
-        nth = np.arange(len(gap)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        start, end, window = start[gap], end[gap], first[gap] + nth
-    return Intervals(np.maximum(start, within.start[window]), np.minimum(end, within.end[window]))
+    pieces = np.maximum(latest(within.start, end - 1) - first + 1, 0)
+    row = np.repeat(np.arange(len(start)), pieces)
+    window = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    return Intervals(np.maximum(start[row], within.start[window]), np.minimum(end[row], within.end[window]))
 
 
 def sweep(start: Int64, end: Int64, rank: NDArray[np.integer], among: Int64 | None = None) -> Float64:

@@ -391,7 +391,10 @@ def _cells(
     own: Float64,
     steps: int,
 ) -> list[Cell]:
-    """One cell per (role, op, kernel name) and verdict; what the profiler itself ran is one cell."""
+    """One cell per (role, op, kernel name) and verdict; what the profiler itself ran is one cell.
+
+    By class, and within one the longest first: the order of a file's tables of names says nothing, and rules
+    list their layers and kernels in that of the cells."""
     table = trace.kernels
     ours = work.category == CLASSES.index("profiling")
     op = np.where(ours, -1, table.op[work.rows])
@@ -402,38 +405,48 @@ def _cells(
     busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
     calls = np.bincount(group, work.begins, n) / steps
     moved = np.bincount(group, np.where(work.begins, np.maximum(0, table.bytes[work.rows]), 0), n) / steps
+    rows = work.rows[first]
+    of_work = (work.category[first], work.verdict[first], work.phase[first])
+    of_table = (table.name[rows], table.op[rows], table.shapes[rows])
+    columns = (exclusive, busy, calls, moved, *of_work, *of_table)
+    strings = (*trace.strings, "")  # row -1 finds the last
     cells = []
-    for i, at in enumerate(first.tolist()):
-        row, category = int(work.rows[at]), CLASSES[work.category[at]]
+    for own_ns, busy_ns, called, size, code, row, phase, kernel, owner, shape in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        category = CLASSES[code]
         if category == "profiling":
-            cells.append(Cell(category, float(exclusive[i]), float(busy[i]), float(calls[i])))
+            cells.append(Cell(category, own_ns, busy_ns, called))
             continue
-        verdict = placements.verdicts[work.verdict[at]]
-        owner = int(table.op[row])
-        shapes = trace.strings[table.shapes[row]] if table.shapes[row] >= 0 else ""
+        verdict, its = placements.verdicts[row], trace.ops[owner] if owner >= 0 else None
+        inputs = _inputs(trace, owner, strings[shape]) if category == "matmul" and its else None
         cells.append(
             Cell(
                 category,
-                float(exclusive[i]),
-                float(busy[i]),
-                float(calls[i]),
-                kernel=trace.strings[table.name[row]],
-                op=trace.ops[owner].name if owner >= 0 else None,
-                op_type=(trace.ops[owner].type or None) if owner >= 0 else None,
-                layer=ownership.layers[ownership.layer[owner]]
-                if owner >= 0 and ownership.layer[owner] >= 0
-                else None,
-                phase=PHASES[work.phase[at]],
+                own_ns,
+                busy_ns,
+                called,
+                kernel=strings[kernel],
+                op=its.name if its else None,
+                op_type=(its.type or None) if its else None,
+                layer=ownership.layer_of(owner),
+                phase=PHASES[phase],
                 family=verdict.family,
                 placement=verdict.placement,
                 precision=verdict.precision,
                 reason_code=verdict.reason.code,
-                shapes=shapes or None,
-                inputs=_inputs(trace, owner, shapes) if category == "matmul" and owner >= 0 else None,
-                bytes_per_step=float(moved[i]) if category == "copy" and moved[i] > 0 else None,
+                shapes=strings[shape] or None,
+                inputs=inputs,
+                bytes_per_step=size if category == "copy" and size > 0 else None,
             )
         )
-    return cells
+    return sorted(cells, key=_order)
+
+
+def _order(cell: Cell) -> tuple[object, ...]:
+    """The last digits of a time are rounding: names decide between equal ones."""
+    names = (cell.op, cell.kernel, cell.placement, cell.precision, cell.reason_code)
+    return CLASSES.index(cell.category), -round(cell.ns_per_step, 3), *(name or "" for name in names)
 
 
 def _inputs(trace: Trace, op: int, shapes: str) -> Precision | None:

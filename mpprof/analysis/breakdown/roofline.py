@@ -15,7 +15,7 @@ from mpprof.analysis.kernels.eligibility import Tensor, parse_shapes, precision_
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.model.account import Account, Cell
 from mpprof.model.device import DevicePeaks
-from mpprof.model.frozen import frozen
+from mpprof.model.frozen import changed, frozen
 from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, Family, Placement, Precision
 from mpprof.model.run import LayerFacts, ModelFacts, Run
 from mpprof.model.trace import Op, Trace
@@ -269,7 +269,7 @@ def weighed(account: Account, trace: Trace, ownership: Ownership, run: Run | Non
         if (found := costs.get(key)) is None:
             layer = facts.get(cell.layer) if cell.layer else None
             found = costs[key] = cost(op, cell.shapes or "", family=cell.family, layer=layer, batch=batch)
-        return replace(
+        return changed(
             cell,
             flops_per_step=found.flops * cell.calls_per_step if found.flops else None,
             bytes_per_step=found.bytes * cell.calls_per_step if found.bytes else None,

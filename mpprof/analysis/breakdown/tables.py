@@ -347,14 +347,18 @@ def _layer_facts(ownership: Ownership, op: int) -> LayerFacts | None:
 
 
 def _main_matrix_rows(placements: Placements, work: _Work, group: Int64, count: int) -> Int64:
-    """Per group the row of `Trace.kernels` whose verdict has most of its matrix time; -1 without any."""
+    """Per group the row of `Trace.kernels` whose verdict has most of its matrix time, the first by its words
+    where several have; -1 without any."""
     main = np.full(count, -1, np.int64)
     pair, first = groups([group, work.verdict], len(group))
     if not len(first):
         return main
     total = sums(pair, work.duration_ns, len(first))
     matrix = np.flatnonzero(_is_matmul(placements)[work.verdict[first]])
-    for at in matrix[np.argsort(total[matrix], kind="stable")].tolist():
+    said = [(v.placement, v.precision, v.reason.code, v.reason.text) for v in placements.verdicts]
+    later = np.empty(len(said), np.int64)  # what is written last stays
+    later[sorted(range(len(said)), key=said.__getitem__, reverse=True)] = np.arange(len(said))
+    for at in matrix[np.lexsort((later[work.verdict[first[matrix]]], total[matrix]))].tolist():
         main[group[first[at]]] = work.rows[first[at]]
     return main
 

@@ -141,24 +141,8 @@ _LISTS: dict[Family, str] = {
 _FAMILIES: dict[str, Family] = {name: family for family, names in _LISTS.items() for name in names.split()}
 _NUMBER = re.compile(r"(?:[._]\d+)+$")
 
-OPTIMIZER_SCOPE = re.compile(
-    r"(?:^|/)(?:(?:keras_)?optimizer|adamw?|nadam|adamax|adafactor|sgd|rmsprop|adagrad|adadelta|ftrl|lion|lamb|muon|"
-    r"apply_gradients|update_step|(?:loss_?scale_?optimizer)/cond/\w*apply|assign_(?:sub|add))(?:_\d+)?(?:/|$)|"
-    r"(?:^|/)Optimizer\.step#",
-    re.IGNORECASE,
-)
-"""Scopes that Keras, Optax and PyTorch give to the ops of an optimizer's update."""
-
-LOSS_SCALE_SCOPE = re.compile(
-    r"loss_?scal|(?:^|/)(?:is_?finite|all_?finite|check_?finite|unscale|non_?finite)|lossscaleoptimizer|_amp_",
-    re.IGNORECASE,
-)
-"""Scopes and names of dynamic loss scaling: scaling, unscaling, the check for finite gradients."""
-
 OWN_SCOPE = re.compile(r"(?:^|/)mpprof[/_:]", re.IGNORECASE)
 """mpprof's own copies of loss scale and iteration."""
-
-_LEAF = re.compile(r"(?:^|[/:;])([A-Za-z_][\w.-]*)$")
 
 
 @lru_cache(maxsize=8192)
@@ -195,15 +179,3 @@ def type_from_name(op_name: str) -> str:
     )
     leaf = _NUMBER.sub("", leaf.strip("%"))
     return leaf if leaf in _FAMILIES else ""
-
-
-@lru_cache(maxsize=65536)
-def scope_family(op_name: str) -> Family | None:
-    """The family that the scope of an op decides, whatever it computes: optimizer, loss scaling, mpprof."""
-    if OWN_SCOPE.search(op_name):
-        return "mpprof"
-    if LOSS_SCALE_SCOPE.search(op_name):
-        return "loss_scale"
-    if OPTIMIZER_SCOPE.search(op_name):
-        return "optimizer"
-    return None

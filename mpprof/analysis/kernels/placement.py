@@ -78,17 +78,15 @@ def place(trace: Trace, counters: Counters | None = None) -> Placements:
     cards = [_card(device.facts) for device in trace.devices]
     known = counters or {}
     rows: dict[Verdict, int] = {}
-    verdict_of = np.empty(len(first), np.int32)
-    for at, row in enumerate(first.tolist()):
-        name = trace.strings[kernels.name[row]]
-        op = trace.ops[kernels.op[row]] if kernels.op[row] >= 0 else NO_OP
-        shapes = trace.strings[kernels.shapes[row]] if kernels.shapes[row] >= 0 else ""
+    ops, strings = (*trace.ops, NO_OP), (*trace.strings, "")  # row -1 finds the last
+    verdict_of = []
+    for name, op, shapes, device, kind in zip(*(column[first].tolist() for column in told), strict=True):
         if trace.basis == "host":
-            verdict = on_host(name, op, shapes)
+            verdict = on_host(strings[name], ops[op], strings[shapes])
         else:
-            verdict = on_device(name, op, shapes, cards[kernels.device[row]], int(kernels.kind[row]), known)
-        verdict_of[at] = rows.setdefault(verdict, len(rows))
-    return Placements(tuple(rows), verdict_of[index])
+            verdict = on_device(strings[name], ops[op], strings[shapes], cards[device], kind, known)
+        verdict_of.append(rows.setdefault(verdict, len(rows)))
+    return Placements(tuple(rows), np.array(verdict_of, np.int32)[index])
 
 
 def _card(facts: DeviceFacts) -> _Card:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,10 @@ class _Labels:
 
     def of(self, by: str, rows: Int64) -> list[str]:
         return [self.texts[by][code] for code in self.codes[by][rows].tolist()]
+
+    def words(self, row: int) -> tuple[str, ...]:
+        """All four of one block."""
+        return tuple(texts[int(self.codes[by][row])] for by, texts in sorted(self.texts.items()))
 
 
 def why_not(trace: Trace) -> str | None:
@@ -235,7 +240,11 @@ def _tensors(trace: Trace, labels: _Labels, blocks: Blocks, live: Int64) -> tupl
     group, first = groups([*columns, shape], len(live))
     size = np.bincount(group, weights=blocks.bytes[live], minlength=len(first)).astype(np.int64)
     found = []
-    for at in np.argsort(-size, kind="stable")[:_MOST_TENSORS].tolist():
+
+    def words(at: int) -> tuple[str, ...]:
+        return *labels.words(live[first[at]]), _text(trace, int(shape[first[at]]))
+
+    for at in _largest_groups(size, _MOST_TENSORS, words):
         rows = live[group == at]
         ended = blocks.died[rows] != NEVER
         born_ns = table.time_ns[blocks.row[rows]]
@@ -274,11 +283,17 @@ def _across(trace: Trace, labels: _Labels, blocks: Blocks) -> tuple[Held, ...] |
     group, first = groups([labels.codes["op"][rows], labels.codes["dtype"][rows]], len(rows))
     size = np.bincount(group, weights=blocks.bytes[rows], minlength=len(first)).astype(np.int64)
     found = []
-    for at in np.argsort(-size, kind="stable")[:_MOST_HELD].tolist():
-        one = rows[first[at] : first[at] + 1]
-        op, layer, dtype = (labels.of(by, one)[0] for by in ("op", "layer", "dtype"))
+    for at in _largest_groups(size, _MOST_HELD, lambda at: labels.words(rows[first[at]])):
+        op, layer, dtype = (labels.of(by, rows[first[at : at + 1]])[0] for by in ("op", "layer", "dtype"))
         found.append(Held(op, layer, dtype, int((group == at).sum()), int(size[at])))
     return tuple(found)
+
+
+def _largest_groups(size: Int64, most: int, words: Callable[[int], tuple[str, ...]]) -> list[int]:
+    """The first `most` by size, equal ones by their words: the order of a file's tables says nothing."""
+    least = np.partition(size, -most)[-most] if len(size) > most else 0
+    found = np.flatnonzero(size >= least).tolist()
+    return sorted(found, key=lambda at: (-int(size[at]), *words(at)))[:most]
 
 
 def _text(trace: Trace, row: int) -> str:

@@ -32,8 +32,9 @@ def read(text: str) -> OutOfMemory | None:
     return None
 
 
-def advise(found: OutOfMemory) -> tuple[Advice, ...]:
-    """Return what to try, the likeliest first. What no number of the error supports is left out."""
+def advise(found: OutOfMemory, batch_size: int | None = None) -> tuple[Advice, ...]:
+    """Return what to try, the likeliest first. What no number of the error supports is left out.
+    `batch_size`: of the training that failed; None: not known."""
     said = []
     asked, limit, used = found.asked_bytes, found.limit_bytes, found.used_bytes
     loose = found.loose_bytes
@@ -57,7 +58,9 @@ def advise(found: OutOfMemory) -> tuple[Advice, ...]:
         said.append(Advice("other processes", "other processes hold memory of this card", "nvidia-smi"))
     if limit and used is not None and asked <= limit and used + asked > _FITS_RATIO * limit:
         ratio = _FITS_RATIO * limit / (used + asked)
-        said.append(Advice("batch", f"a batch of at most {int(100 * ratio)} % of this one: less still, as "
+        most = f"{int(100 * ratio)} % of this one" if batch_size is None else f"{int(ratio * batch_size):,}"
+        instead = "" if batch_size is None else f" instead of {batch_size:,}"
+        said.append(Advice("batch", f"a batch of at most {most}{instead}: less still, as "
                            "weights and slots do not shrink with it"))  # fmt: skip
     if any(each.dtype in ("float", "f32", "float32") for each in found.filled if each.dtype):
         said.append(

@@ -36,5 +36,6 @@ def recorded(run: Run | None) -> States | None:
         size = 4 * (model.parameters or 0)
     fit = run.last_fit
     optimizer = (fit.optimizer.inner or fit.optimizer.class_name) if fit else None
-    each = SLOTS.get(optimizer or "")
+    stated = fit.optimizer.slots if fit else None
+    each = SLOTS.get(optimizer or "") if stated is None else stated
     return States(size, None if each is None else each * size, optimizer)

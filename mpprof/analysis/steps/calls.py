@@ -90,7 +90,7 @@ def calls(trace: Trace, device: int = 0) -> Calls | None:
             rows = rows[(table.thread[rows] >= 0) & own[table.thread[rows]]]
         if not len(rows):
             continue
-        thread = _training_thread(trace, device, table.thread[rows], by_launches=family == RANGE)
+        thread = _training_thread(trace, device, rows, by_launches=family == RANGE)
         rows = rows[table.thread[rows] == thread]
         rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
         start, end = table.start_ns[rows], table.end_ns[rows]
@@ -101,15 +101,20 @@ def calls(trace: Trace, device: int = 0) -> Calls | None:
     return None
 
 
-def _training_thread(trace: Trace, device: int, thread: NDArray[np.int32], *, by_launches: bool) -> int:
-    """The thread with most of these calls; of ranges the one that launches most of the device's work."""
-    threads, counts = np.unique(thread, return_counts=True)
-    if by_launches and len(threads) > 1:
-        launch = trace.kernels.launch[(trace.kernels.device == device) & (trace.kernels.launch >= 0)]
+def _training_thread(trace: Trace, device: int, rows: Int64, *, by_launches: bool) -> int:
+    """The thread with most of these markers, of ranges the one that launches most of the device's work; where
+    several are even the other counts, then the first to mark."""
+    of_thread = trace.markers.thread[rows]
+    threads, first, counts = np.unique(of_thread, return_index=True, return_counts=True)
+    if len(threads) == 1:
+        return int(threads[0])
+    launch = trace.kernels.launch[(trace.kernels.device == device) & (trace.kernels.launch >= 0)]
+    launched = np.zeros(len(threads), np.int64)
+    if threads[0] >= 0:
         launched = np.bincount(trace.host.thread[launch], minlength=len(trace.threads))[threads]
-        if launched.any():
-            return int(threads[np.argmax(launched)])
-    return int(threads[np.argmax(counts)])
+    order = (launched, counts) if by_launches else (counts, launched)
+    start, end = trace.markers.start_ns[rows[first]], trace.markers.end_ns[rows[first]]
+    return int(threads[np.lexsort((end, start, -order[1], -order[0]))[0]])
 
 
 def outermost(start: Int64, end: Int64) -> Bool:
@@ -194,7 +199,7 @@ def _marked(found: Calls, function: Int64, functions: int) -> Bool | None:
 
 def _with_gradients(trace: Trace, found: Calls, function: Int64, functions: int) -> Bool | None:
     """Which functions run ops of gradients or of the optimizer in at least half of their calls, of those that
-    have named ops at all; a function without any may train. None where no function has such ops."""
+    have named ops at all; a function without any may train. None where no function has them in so many."""
     kernels = trace.kernels
     rows = np.flatnonzero(kernels.op >= 0)
     launch = kernels.launch[rows]
@@ -211,9 +216,8 @@ def _with_gradients(trace: Trace, found: Calls, function: Int64, functions: int)
     known = named & (function >= 0)
     calls_of = np.bincount(function[known], minlength=functions)
     updating = np.bincount(function[known & updates], minlength=functions)
-    if not updating.any():
-        return None
-    return np.asarray(2 * updating >= calls_of)
+    trains = np.asarray(2 * updating >= calls_of)
+    return trains if (trains & (updating > 0)).any() else None
 
 
 def _with_fetch(trace: Trace, found: Calls) -> Calls:

@@ -48,6 +48,7 @@ CALLING: Part = ("idle_launch", "calling the function")
 LAUNCHING: Part = ("idle_launch", "between launches")
 CHECKING: Part = ("idle_launch", "between launches of the loss scale")
 LEAVING: Part = ("idle_launch", "leaving the function")
+ALLOCATING: Part = ("idle_other", "memory allocated by the driver")
 BLOCKED: Part = ("idle_other", "blocked driver calls")
 HOST_OPS: Part = ("idle_other", "ops on the CPU")
 QUEUED: Part = ("idle_other", "gaps in the queue")
@@ -55,8 +56,8 @@ UNKNOWN: Part = ("idle_other", None)
 _DISPATCH: Part = ("idle_launch", "ops that launch")  # LAUNCHING, or HOST_OPS where one takes too long
 _PYTHON: Part = ("idle_launch", "Python")  # CALLING, or UNKNOWN where it takes too long
 _PARTS = (
-    INPUT, COMPILE, SYNC, CALLING, LAUNCHING, CHECKING, LEAVING, BLOCKED, HOST_OPS, QUEUED, UNKNOWN,
-    _DISPATCH, _PYTHON,
+    INPUT, COMPILE, SYNC, CALLING, LAUNCHING, CHECKING, LEAVING, ALLOCATING, BLOCKED, HOST_OPS, QUEUED,
+    UNKNOWN, _DISPATCH, _PYTHON,
 )  # fmt: skip
 _ROW = {part: row for row, part in enumerate(_PARTS)}
 
@@ -377,6 +378,7 @@ def _explanations(host: _Host, launcher: int | None) -> Iterator[tuple[Part, Cal
         yield INPUT, partial(host.on, launcher, HostKind.INPUT)
         yield COMPILE, partial(host.on, launcher, HostKind.COMPILE)
         yield SYNC, partial(host.on, launcher, HostKind.SYNC)
+        yield ALLOCATING, partial(host.on, launcher, HostKind.ALLOCATE)
         yield BLOCKED, partial(host.blocked, launcher)
         yield HOST_OPS, partial(host.cpu_ops, launcher)
         yield LAUNCHING, partial(host.calls, launcher)

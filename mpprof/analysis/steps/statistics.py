@@ -21,6 +21,7 @@ Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 CONFIDENCE = 0.95
+NS_PER_HOUR = 3.6e12
 _LEAST_SCALE = 0.005
 """Steps that agree to half a percent count as equal when warm-up is looked for."""
 _SLOW_SCALES = 3.0
@@ -210,26 +211,46 @@ def bimodal(time_ns: Float64) -> Bimodal | None:
     return Bimodal(fast, slow, (n - at) / n)
 
 
-def summarise(steps: StepTable | None, facts: RunFacts | None) -> StepSummary | None:
+def summarise(
+    steps: StepTable | None, facts: RunFacts | None, *, finished: bool = False
+) -> StepSummary | None:
     """The step log in short; None without one. Percentiles are over rows, each a call (or, on asynchronous
-    backends, the mean of the calls between two waits)."""
+    backends, the mean of the calls between two waits). `finished`: the last epoch has ended, too."""
     if steps is None:
         return None
     rows = steady(steps)
     time = per_step_ns(steps)[rows]
     skipped, ratio = _skipped(steps)
+    step_ns = median(time) if len(time) else None
+    batch = facts.fits[-1].batch_size if facts and facts.fits else None
+    epoch = steps_per_epoch(steps, finished=finished)
+    gpus = facts.replicas if facts and any(device.kind == "gpu" for device in facts.devices) else None
     return StepSummary(
         count=int(steps.covers.sum()),
         steady=_stands_for(steps, rows, facts),
         first_steady=_first_steady(steps),
-        median_ns=median(time) if len(time) else None,
+        median_ns=step_ns,
         p95_ns=quantile(time, 0.95) if len(time) else None,
         interval_ns=median_interval(time),
         skipped=skipped,
         skipped_ratio=ratio,
         loss_scale=_loss_scale(steps),
         peak_memory_bytes=_peak(steps),
+        examples_per_s=batch / step_ns * 1e9 if batch and step_ns else None,
+        steps_per_epoch=epoch,
+        gpu_hours_per_epoch=epoch * step_ns * gpus / NS_PER_HOUR if epoch and step_ns and gpus else None,
     )
+
+
+def steps_per_epoch(steps: StepTable, *, finished: bool) -> int | None:
+    """Steps of the median epoch among those that have ended: all but the last, and that one of a run that has
+    `finished`. None where none has."""
+    if not len(steps):
+        return None
+    number = np.cumsum(_first_of_epoch(steps)) - 1
+    ran = np.bincount(number, steps.covers)
+    ended = ran if finished else ran[:-1]
+    return round(median(ended)) if len(ended) else None
 
 
 def by_worker(logs: Mapping[int, StepTable]) -> tuple[WorkerSummary, ...]:

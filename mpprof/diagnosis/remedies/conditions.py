@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpprof.analysis.breakdown import copies
 from mpprof.analysis.layers import kinds
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, fetches_per_call
 from mpprof.diagnosis.outcomes import known
@@ -26,6 +27,8 @@ _OF_TRAINING = (
 """What a trace of a training holds at least one of, in the names of its kernels, ops, ranges or calls."""
 _OF_TORCH = ("aten::", "at::native::")
 """A trace with the names of torch's functions or kernels would name those of its autograd and optimizers."""
+MOSTLY_RATIO = 0.9
+"""So much of the bytes is nearly all of them: a loss is read through pageable memory beside the batches."""
 MANY_PROGRAMS = 8
 """A training step and the handling of its batch are a few compiled functions; eager JAX compiles one for each
 kind of op (our judgement)."""
@@ -245,7 +248,11 @@ def loads_in_workers(signals: Signals) -> bool:
 
 
 def pins_memory(signals: Signals) -> bool:
-    """Tell whether batches are copied from pinned memory, and none from pageable."""
+    """Tell whether batches are copied from pinned memory: nearly all bytes, or nothing from pageable."""
+    trace = signals.case.trace
+    ratio = copies.pinned_ratio(trace) if trace is not None else None
+    if ratio is not None:
+        return ratio >= MOSTLY_RATIO
     pageable = signals.named("Pageable -> Device", "kind_src:pageable")
     pinned = signals.named("Pinned -> Device", "kind_src:pinned")
     return _input(signals, "pin_memory") is True or (pinned and not pageable)

@@ -98,7 +98,13 @@ INPUT = (
     ),
     Row("MP301", UNKNOWN, "make batches in parallel with the step and ahead of it", loop=True),
     Row("MP301", ON_JAX | UNKNOWN, "store examples decoded and smaller", loop=True),
-    Row("MP310", ANY, "send uint8 instead of float32 and scale on the device", case="from outside"),
+    Row(
+        "MP310", ANY, "send uint8 instead of float32 and scale on the device", case="from outside",
+        unless=(its.only_infers,),
+    ),
+    Row(
+        "MP310", ANY, "keep on the device what is copied (weights), or send it in 16 bits, half the bytes", case="from outside", when=(its.only_infers,),
+    ),
     Row(
         "MP310", ON_TENSORFLOW, "prefetch batches to the device",
         'data = data.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))', "from outside",
@@ -106,7 +112,7 @@ INPUT = (
     ),
     Row(
         "MP310", TORCH, "pin_memory=True in the DataLoader, and .to(device, non_blocking=True)",
-        "x = x.to(device, non_blocking=True)", "from outside", unless=(its.pins_memory,), loop=True,
+        "x = x.to(device, non_blocking=True)", "from outside", unless=(its.pins_memory, its.only_infers), loop=True,
     ),
     Row(
         "MP310", KERAS_ON_TORCH, "pin_memory=True in the DataLoader",

@@ -39,10 +39,12 @@ import math
 import re
 from collections.abc import Sequence
 
+from mpprof.analysis.breakdown import copies
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_bytes, format_bytes_per_s, format_ratio
 
 CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind work"
@@ -57,6 +59,8 @@ SCALE = Scale(info_ratio=0.10, warning_ratio=0.20, error_ratio=0.30, normal=True
 """A mention from a tenth of the step, as a float32 run has the same copies. From XProf's limit for "highly"
 input-bound on, a fifth of the step, the batch's way to the device is a loss that a prefetch hides, whatever
 the precision; 14 recorded trainings on T4 and RTX 2060 have 1 % or less."""
+_COPIES = (None, "copy")
+"""Families of a copy: fills, which the account holds with them, move nothing."""
 LARGE_BYTES = 1 << 20
 """Smaller copies are bound by their latency."""
 PAGEABLE_BYTES_PER_S = 4e9
@@ -75,16 +79,16 @@ def judge(signals: Signals) -> Outcome:
     outside = 2 * within <= signals.time(rows)
     returning = _there_and_back(cells) if outside else ()
     case = "there and back" if returning else "from outside" if outside else "within"
-    largest = _largest(cells) if outside else None
+    largest = _largest(signals, cells) if outside else None
     return Found(
         summary="the device does nothing but copy for {cost} {each} ({share})"
-        + (f": {_said(signals, largest)}" if largest else "")
+        + (f": {_said(largest)}" if largest else "")
         + (f"; to the host and back for {evidence.listed(returning)}" if returning else ""),
         evidence=(
             evidence.ratio("exposed copies in {whole}", signals.cost_ratio(claims), SCALE.info_ratio),
-            evidence.count("copies {per}", math.fsum(cell.calls_per_step for cell in cells)),
+            evidence.count("copies {per}", math.fsum(c.calls_per_step for c in cells if c.family in _COPIES)),
             evidence.ratio("of them within the device", within / signals.time(rows)),
-            *((evidence.rate("rate of the largest copies", _rate(largest)),) if largest else ()),
+            *((evidence.rate("rate of the largest copies", largest.rate),) if largest else ()),
         ),
         cases=(case,),
         scale=SCALE,
@@ -101,8 +105,27 @@ def _there_and_back(cells: Sequence[Cell]) -> tuple[str, ...]:
     return tuple(sorted(op for op in down & up if op)) if 2 * own > whole else ()
 
 
-def _largest(cells: Sequence[Cell]) -> Cell | None:
-    """The copy to or from the device that moves most bytes at once; None where no large one states them."""
+@frozen
+class _Large:
+    """The largest copy, or the mean of the largest: bytes, bytes/s, the kinds of memory that are stated."""
+
+    bytes: float
+    rate: float
+    memory: frozenset[str]
+    one: bool = True
+    down: bool = False
+
+
+def _largest(signals: Signals, cells: Sequence[Cell]) -> _Large | None:
+    """The copy to or from the device that moves most bytes at once; None where no large one states them. Of a
+    whole window it is read from the trace; a cell of a step holds the copies of one op, of any size."""
+    trace, measured = signals.case.trace, signals.case.measured
+    if signals.in_window and trace is not None and measured is not None:
+        one = copies.largest(trace, measured.main.device)
+        if one is None or one.bytes < LARGE_BYTES or one.duration_ns <= 0:
+            return None
+        rate, memory = one.bytes / one.duration_ns * 1e9, frozenset(filter(None, [one.memory]))
+        return _Large(one.bytes, rate, memory, down=one.down)
     large = [
         cell
         for cell in cells
@@ -111,23 +134,27 @@ def _largest(cells: Sequence[Cell]) -> Cell | None:
         and cell.bytes_per_step / cell.calls_per_step >= LARGE_BYTES
         and not _WITHIN.search(cell.kernel or "")
     ]
-    return max(large, key=lambda cell: (cell.bytes_per_step or 0.0) / cell.calls_per_step, default=None)
-
-
-def _rate(copy: Cell) -> float:
-    return (copy.bytes_per_step or 0.0) / copy.busy_ns_per_step * 1e9
-
-
-def _said(signals: Signals, copy: Cell) -> str:
-    """How much the copy moves and how fast, and what memory that speaks for."""
-    size = format_bytes((copy.bytes_per_step or 0.0) / copy.calls_per_step)
-    # A cell holds the copies of one op, of any size.
-    one = f"the largest copy moves {size}"
-    moved = one if copy.calls_per_step <= 1 else f"the largest copies move {size} each in the mean"
-    said = f"{moved} at {format_bytes_per_s(_rate(copy))}"
-    kinds = {kind for kind in ("pageable", "pinned") if kind in (copy.kernel or "").lower()}
+    found = max(large, key=lambda cell: (cell.bytes_per_step or 0.0) / cell.calls_per_step, default=None)
+    if found is None:
+        return None
+    kinds = {kind for kind in ("pageable", "pinned") if kind in (found.kernel or "").lower()}
     kinds = kinds or {kind for kind in ("pageable", "pinned") if signals.named(f"kind_src:{kind}")}
-    if len(kinds) == 1:
-        return f"{said}, from {kinds.pop()} memory"
-    slow = _rate(copy) < PAGEABLE_BYTES_PER_S
+    moved = found.bytes_per_step or 0.0
+    return _Large(
+        moved / found.calls_per_step,
+        moved / found.busy_ns_per_step * 1e9,
+        frozenset(kinds),
+        found.calls_per_step <= 1,
+        bool(_DOWN.search(found.kernel or "")),
+    )
+
+
+def _said(copy: _Large) -> str:
+    """How much the copy moves and how fast, and what memory that speaks for."""
+    size, rate = format_bytes(copy.bytes), format_bytes_per_s(copy.rate)
+    moved = "the largest copy moves" if copy.one else "the largest copies move"
+    said = f"{moved} {size}{'' if copy.one else ' each in the mean'} at {rate}"
+    if len(copy.memory) == 1:
+        return f"{said}, {'to' if copy.down else 'from'} {next(iter(copy.memory))} memory"
+    slow = copy.rate < PAGEABLE_BYTES_PER_S
     return f"{said}, as slow as pageable (unpinned) memory" if slow else said

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
 
 from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
 from mpprof.analysis.layers import kinds
@@ -119,7 +118,7 @@ def _estimated(signals: Signals, rows: tuple[int, ...]) -> float:
     total = 0.0
     for row in rows:
         cell = signals.cells[row]
-        values = max((prod(dims) for _, dims in shapes.tensors(cell.shapes or "")), default=0)
+        values = shapes.largest(cell.shapes)
         if not values:
             return 0.0
         moved = 2 * 4 * values * PASSES * cell.calls_per_step  # in and out, four bytes each

@@ -27,12 +27,9 @@ Sources
 
 from __future__ import annotations
 
-from math import prod
-
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP505", "sparse-embedding", "A large embedding table is updated as a whole"
@@ -61,7 +58,9 @@ def judge(signals: Signals) -> Outcome:
             and cell.phase == "backward"
         )
     )
-    updates = signals.select(lambda cell: cell.category == "optimizer" and _largest(cell) in sizes)
+    updates = signals.select(
+        lambda cell: cell.category == "optimizer" and shapes.largest(cell.shapes) in sizes
+    )
     if not scattered and not updates:
         if not signals.select(lambda cell: bool(cell.shapes)):
             return Unable(
@@ -86,8 +85,3 @@ def judge(signals: Signals) -> Outcome:
 
 def _values(layer: LayerFacts) -> int:
     return (layer.parameters or 0) if layer.kind in ("Embedding", "ReversibleEmbedding") else 0
-
-
-def _largest(cell: Cell) -> int:
-    """Values of the largest tensor that the kernel's op takes."""
-    return max((prod(dims) for _, dims in shapes.tensors(cell.shapes or "")), default=0)

@@ -72,9 +72,8 @@ def judge(signals: Signals) -> Outcome:
     else:
         facts = (baseline or signals).case.run.facts
         if facts is None or facts.tf32_enabled is None:
-            return Unable(
-                f"neither the baseline's kernels nor its TF32 switch are known{signals.hint('record run')}"
-            )
+            what = "the baseline's kernels are not known" if baseline else "no float32 run to look at"
+            return Unable(f"{what}, and the TF32 switch was not recorded{signals.hint('record run')}")
         if not facts.tf32_enabled:
             return Clear("TF32 was switched off")
         shown = (evidence.text("TF32 enabled", True),)

@@ -74,8 +74,31 @@ def optimizer_facts(optimizer: Any) -> Facts:
             "growth_steps": getattr(optimizer, "dynamic_growth_steps", None),
             "fixed_scale": _float(fixed),
             "clipping": clipping or None,
+            "slots": slots(applies),
         }
     )
+
+
+_SLOTS = {
+    "SGD": 0, "Adam": 2, "AdamW": 2, "Nadam": 2, "Adamax": 2, "Lamb": 2, "RMSprop": 1, "Adagrad": 1,
+    "Adadelta": 2, "Ftrl": 2, "Lion": 1,
+}  # fmt: skip
+
+_WITH_MORE = {
+    "SGD": ("momentum",), "RMSprop": ("momentum", "centered"), "Adam": ("amsgrad",), "AdamW": ("amsgrad",),
+}  # fmt: skip
+
+
+def slots(optimizer: Any) -> int | None:
+    """Values that an optimizer keeps for each trained parameter: the variables that its `build` adds (Keras
+    3.15, keras/src/optimizers). None for one whose variables depend on the shapes (Adafactor, Muon), or that
+    is not Keras' own."""
+    own = type(optimizer).__name__
+    if own not in _SLOTS or type(optimizer).__module__.partition(".")[0] not in ("keras", "tf_keras"):
+        return None
+    given = (*_WITH_MORE.get(own, ()), "use_ema")
+    accumulates = (getattr(optimizer, "gradient_accumulation_steps", None) or 1) > 1
+    return _SLOTS[own] + accumulates + sum(bool(getattr(optimizer, name, None)) for name in given)
 
 
 def batch_size_of_running_fit() -> int | Absent:

@@ -154,8 +154,34 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "trainable": _ask(lambda: bool(layer.trainable)),
         "supports_jit": getattr(layer, "supports_jit", None),
         "masked": _ask(lambda: _masked(layer)) or None,
+        "inbound": _ask(lambda: inbound(layer)),
     }
     return _known(facts)
+
+
+def inbound(layer: Any) -> list[str] | None:
+    """The layers whose results a layer of a functional model takes, each by its own name, in their order;
+    what lies between, functions of `keras.ops`, is passed over. None where the model states no graph."""
+    found: dict[str, None] = {}
+    nodes = list(getattr(layer, "_inbound_nodes", ()))
+    if not nodes:
+        return None
+    waiting = [parent for node in reversed(nodes) for parent in reversed(_parents(node))]
+    seen = set()
+    while waiting:
+        operation, node = waiting.pop()
+        if hasattr(operation, "count_params"):
+            found[str(operation.name)] = None
+        elif id(node) not in seen:
+            seen.add(id(node))
+            waiting.extend(reversed(_parents(node)))
+    return list(found)
+
+
+def _parents(node: Any) -> list[tuple[Any, Any]]:
+    """The operations that a node of a functional model's graph takes its inputs from, with their nodes."""
+    found = list(getattr(node, "parent_nodes", ()))
+    return [(getattr(one, "operation", None) or getattr(one, "layer", None), one) for one in found]
 
 
 def _package(kind: type) -> str:

@@ -20,30 +20,36 @@ from mpprof.traces.chrome.json import ChromeFile, Event
 
 _MOST_BEFORE = 100_000
 """Events that are looked at before the first that tells the dialect."""
+_MOST_INTERVALS = 100
+"""Intervals without a category, after which it is no Kineto trace: a few of those may lack theirs."""
 
 
 def read(path: Path, *, strict: bool) -> Trace:
     """A Chrome trace. Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
     file = ChromeFile(path)
-    first, events = _dialect(file.events())
+    categories, events = _with_categories(file.events())
     source = TraceSource(path, "chrome", path.stat().st_size, _host_name(path))
-    if first is not None and "cat" in first:
+    if categories:
         trace = kineto_trace.assemble(kineto.collect(events), file.header, source)
     else:
         trace = tensorflow.assemble(events, file, source)
     return _checked(trace, file, strict=strict)
 
 
-def _dialect(events: Iterator[Event]) -> tuple[Event | None, Iterator[Event]]:
-    """The first interval (Kineto gives each a category, TensorFlow none), and all events from the start."""
+def _with_categories(events: Iterator[Event]) -> tuple[bool, Iterator[Event]]:
+    """Whether intervals have a category, as Kineto gives each and TensorFlow none; and all events from the
+    start."""
     before: list[Event] = []
+    intervals = 0
     for event in events:
         before.append(event)
         if event.get("ph") == "X":
-            return event, chain(before, events)
-        if len(before) >= _MOST_BEFORE:
+            if "cat" in event:
+                return True, chain(before, events)
+            intervals += 1
+        if len(before) >= _MOST_BEFORE or intervals >= _MOST_INTERVALS:
             break
-    return None, chain(before, events)
+    return False, chain(before, events)
 
 
 def _checked(trace: Trace, file: ChromeFile, *, strict: bool) -> Trace:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from mpprof.errors import UnreadableError
+from mpprof.model import limits
 from mpprof.traces.common import gzip_recovery
 from mpprof.traces.common.file_head import GZIP
 
@@ -37,8 +38,8 @@ _MOST_TRIES = 128
 """Places at which an event behind a damaged one is looked for, over the whole file."""
 _MOST_HEADERS = 10_000
 _KEEP_HEADER = 1 << 20
-_LATEST_US = 1 << 51
-"""Times beyond it (the year 2041) are none; so no sum of two overflows as nanoseconds."""
+_LATEST_US = limits.LONGEST_NS // 1000
+"""Times beyond it (the year 2043, where they count from 1970) are none."""
 
 _SPACE = re.compile(r"[ \t\n\r,]*")
 _NEXT_EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args)"\s*:')

@@ -58,6 +58,12 @@ _KINDS: tuple[tuple[HostKind, re.Pattern[str]], ...] = tuple(
         (HostKind.OTHER, r"^\$"),  # the Python tracer's frames
         (HostKind.EXECUTOR, r":_(Host)?(Send|Recv)$"),  # "IteratorGetNext/_1:_Send" copies the batch
         (HostKind.LAUNCH, r"^(cu|cuda|hip)\w*Launch(?!HostFunc)"),
+        # Those in the order of a stream (cudaMallocAsync) hold nothing up.
+        (
+            HostKind.ALLOCATE,
+            r"^(cuda|hip)(Malloc|Free|HostAlloc|HostRegister)(?!\w*Async)|"
+            r"^(cu|hip)Mem(Alloc|Free|Create|Map|Host(Alloc|Register))(?!\w*Async)",
+        ),
         (HostKind.SYNC, r"^(cu|cuda|hip)\w*(Synchronize|StreamWait\w*Value)|^(cu|cuda|hip)Memcpy(?!.*Async)"),
         (
             HostKind.COPY,

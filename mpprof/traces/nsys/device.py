@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mpprof.model.device import DeviceFacts
 from mpprof.model.grouping import distinct, groups
+from mpprof.model.limits import LONGEST_NS
 from mpprof.model.trace import CopyKind, KernelTable, Stream, TraceDevice, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner
@@ -18,7 +19,6 @@ from mpprof.traces.nsys.sqlite import Database
 
 Int64 = NDArray[np.int64]
 
-LATEST_NS = 1 << 61
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 _COPIES = {
@@ -32,6 +32,9 @@ _COPIES = {
 }  # fmt: skip
 """ENUM_CUDA_MEMCPY_OPER of the export (CUpti_ActivityMemcpyKind in cupti_activity.h)."""
 
+_MEMORY = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed"}
+"""ENUM_CUDA_MEM_KIND of the export."""
+
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 _KERNEL = (
     *_COMMON, "demangledName", "shortName", "graphId", "registersPerThread", "staticSharedMemory",
@@ -41,9 +44,11 @@ _KERNEL = (
 
 @dataclass
 class Work:
-    """The device's side of an export. `processes` numbers them for `correlations`; times are the file's."""
+    """The device's side of an export. `processes` numbers them for `correlations`, `owners` has that of most
+    of each device's work; times are the file's."""
 
     devices: tuple[TraceDevice, ...] = ()
+    owners: tuple[int, ...] = ()
     streams: tuple[Stream, ...] = ()
     kernels: KernelTable = field(default_factory=lambda: _table([]))
     processes: dict[int, int] = field(default_factory=dict)
@@ -83,7 +88,7 @@ def read(database: Database, strings: Interner) -> Work:
     ]  # fmt: skip
     merged = {c: np.concatenate([part.common[c] for part in parts]) for c in _COMMON}
     start, end = merged["start"], merged["end"]
-    good = (start >= 0) & (start < LATEST_NS) & (end < LATEST_NS) & (merged["deviceId"] >= 0)
+    good = (start >= 0) & (start < LONGEST_NS) & (end < LONGEST_NS) & (merged["deviceId"] >= 0)
     keep = np.flatnonzero(good)
     work = Work()
     if len(keep) < len(good):
@@ -111,6 +116,7 @@ def read(database: Database, strings: Interner) -> Work:
     kind = np.concatenate([np.full(len(part), part.kind, np.int8) for part in parts])[keep]
     absent = np.full(n, -1)
     number = correlations(merged["correlationId"][keep], merged["globalPid"][keep], work.processes)
+    work.owners = _owners(device, merged["globalPid"][keep], work)
     table = _table(
         [
             device, stream, start[keep], np.maximum(0, end[keep] - start[keep]), kind, of("name"), absent,
@@ -162,13 +168,28 @@ def _details(values: list[int]) -> str:
 
 
 def _copies(database: Database, strings: Interner) -> _Part:
-    table = database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", (*_COMMON, "bytes", "copyKind"))
+    columns_of_copies = (*_COMMON, "bytes", "copyKind", "srcKind", "dstKind")
+    table = database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", columns_of_copies)
     kinds = distinct(table["copyKind"])
     known = [_COPIES.get(kind, ("Memcpy", CopyKind.OTHER)) for kind in kinds.tolist()]
     names = columns.replace(table["copyKind"], kinds, [strings(name) for name, _ in known], np.int64)
     ways = columns.replace(table["copyKind"], kinds, [int(way) for _, way in known], np.int64)
     none = np.full(len(names), -1)
-    return _Part({c: table[c] for c in _COMMON}, WorkKind.MEMCPY, names, none, ways, table["bytes"], none)
+    details = _memory_kinds(table, strings)
+    return _Part({c: table[c] for c in _COMMON}, WorkKind.MEMCPY, names, details, ways, table["bytes"], none)
+
+
+def _memory_kinds(table: dict[str, Int64], strings: Interner) -> Int64:
+    """Between which kinds of memory each copy goes, spelled as in an xplane's `memcpy_details`."""
+    group, first = groups([table["srcKind"], table["dstKind"]], len(table["srcKind"]))
+    pairs = zip(table["srcKind"][first].tolist(), table["dstKind"][first].tolist(), strict=True)
+    texts = [
+        strings(f"kind_src:{_MEMORY[source]} kind_dst:{_MEMORY[target]}")
+        if source in _MEMORY and target in _MEMORY
+        else -1
+        for source, target in pairs
+    ]
+    return np.array(texts, np.int64)[group] if len(group) else np.empty(0, np.int64)
 
 
 def _memsets(database: Database, strings: Interner) -> _Part:
@@ -244,6 +265,17 @@ def _driver(database: Database) -> str | None:
     names = database.column("TARGET_INFO_SYSTEM_ENV", "name")
     values = database.column("TARGET_INFO_SYSTEM_ENV", "value")
     return dict(zip(names, values, strict=False)).get("NvDriverVersion") or None
+
+
+def _owners(device: NDArray[np.integer], process: Int64, work: Work) -> tuple[int, ...]:
+    """The number of the process that launched most of each device's work, the one of least id where two are
+    even; -1 where nothing ran or older versions name none."""
+    owners = []
+    for row in range(len(work.devices)):
+        found, counts = np.unique(process[device == row], return_counts=True)
+        most = int(found[np.argmax(counts)]) if len(found) else -1
+        owners.append(work.processes[most] if most >= 0 else -1)
+    return tuple(owners)
 
 
 def _streams(

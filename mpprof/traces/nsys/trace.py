@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
-from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceSource, WorkKind
+from mpprof.model.grouping import distinct
+from mpprof.model.limits import LONGEST_NS
+from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceDevice, TraceSource, WorkKind
 from mpprof.traces.chrome.kineto import Collected
 from mpprof.traces.chrome.kineto_host import Ops, host_table, nest
 from mpprof.traces.common.hlo import Modules
@@ -101,6 +103,7 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     host = replace(host, start_ns=host.start_ns - zero)
     kernels = replace(work.kernels, start_ns=work.kernels.start_ns - zero)
     kernels, kinds = join_launches(kernels, host, XplaneOps(Modules(()), found.strings), found.strings)
+    hosts = _processes(found, work)
     damages += database.damages
     missing = {
         "allocations": "Nsight Systems records no allocator of a framework",
@@ -118,9 +121,10 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     trace = Trace(
         source=source,
         origin_unix_ns=_origin(database, zero),
-        devices=work.devices,
+        devices=_launched_by(work, hosts),
         streams=work.streams,
         threads=_thread_names(database, found),
+        thread_hosts=hosts,
         ops=ops.table(),
         kernels=kernels,
         host=replace(host, kind=kinds),
@@ -157,6 +161,27 @@ def _origin(database: Database, zero: int) -> int | None:
 # --- the host ----------------------------------------------------------------------------------------------
 
 
+def _processes(found: Collected, work: nsys_device.Work) -> tuple[int, ...]:
+    """The number of each thread's process; empty where there is one, or the export does not say which of them
+    launched a device's work."""
+    owners = (int(str(tid)) & _PROCESS for _, tid in found.threads)
+    numbers = tuple(work.processes.setdefault(owner, len(work.processes)) for owner in owners)
+    return numbers if len(set(numbers)) > 1 and -1 not in work.owners else ()
+
+
+def _launched_by(work: nsys_device.Work, hosts: tuple[int, ...]) -> tuple[TraceDevice, ...]:
+    """The devices, each with its process: where several train, a device's steps are those of its own one."""
+    if not hosts:
+        return work.devices
+    return tuple(replace(each, host=owner) for each, owner in zip(work.devices, work.owners, strict=True))
+
+
+def _number_threads(found: Collected, ids: Int64) -> None:
+    """Number threads by their ids: the order of a table's rows says nothing."""
+    for tid in distinct(ids).tolist():
+        found.threads.setdefault((None, tid), len(found.threads))
+
+
 def _thread_names(database: Database, found: Collected) -> tuple[str, ...]:
     ids = [int(str(key[1])) for key in found.threads]
     table = database.numbers("ThreadNames", ("globalTid", "nameId"))
@@ -180,8 +205,7 @@ def _add(found: Collected, what: str, tid: int, name: str, start: int, end: int)
 
 
 def _usable(start: Int64, end: Int64) -> NDArray[np.bool_]:
-    limit = nsys_device.LATEST_NS
-    return np.asarray((start >= 0) & (start < limit) & (end >= start) & (end < limit))
+    return np.asarray((start >= 0) & (start < LONGEST_NS) & (end >= start) & (end < LONGEST_NS))
 
 
 def _calls(database: Database, found: Collected, processes: dict[int, int]) -> None:
@@ -190,6 +214,7 @@ def _calls(database: Database, found: Collected, processes: dict[int, int]) -> N
         "CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId")
     )
     keep = np.flatnonzero(_usable(table["start"], table["end"]))
+    _number_threads(found, table["globalTid"][keep])
     names = database.texts("StringIds", "id", "value", set(table["nameId"].tolist()))
     numbers = nsys_device.correlations(
         table["correlationId"][keep], table["globalTid"][keep] & _PROCESS, processes
@@ -208,6 +233,7 @@ def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, i
     texts = database.texts("StringIds", "id", "value", set(table["textId"].tolist()))
     nested, crossing = table["eventType"] == _PUSH_POP, table["eventType"] == _START_END
     rows = np.flatnonzero((nested | crossing) & _usable(table["start"], table["end"]))
+    _number_threads(found, table["globalTid"][rows])
     marks = []
     columns = (table[c][rows].tolist() for c in ("start", "end", "textId", "globalTid"))
     for row, start, end, text, tid in zip(rows.tolist(), *columns, strict=True):

@@ -123,15 +123,11 @@ class DeviceReader:
         keys = [events.text(name) for name in _OP_TEXTS]
         program = events.number("program_id")
         group, first = groups([*keys, program], len(events))
-        texts = self.strings.texts()
-
-        def at(column: Int32, row: int) -> str:
-            return texts[column[row]] if column[row] >= 0 else ""
-
+        texts = (*self.strings.texts(), "")  # row -1 finds the last
         rows = []
-        for row in first.tolist():
-            tf_op, annotation, level, name, hlo_op, module = (at(key, row) for key in keys)
-            rows.append(self.ops.resolve(tf_op, level or annotation, name, hlo_op, module, int(program[row])))
+        for at, *keyed in zip(program[first].tolist(), *(key[first].tolist() for key in keys), strict=True):
+            tf_op, annotation, level, name, hlo_op, module = (texts[row] for row in keyed)
+            rows.append(self.ops.resolve(tf_op, level or annotation, name, hlo_op, module, at))
         return np.array(rows, np.int32)[group]
 
     def _work(self, events: PlaneEvents) -> tuple[Int8, Int8, Int64]:

@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.grouping import distinct
+from mpprof.model.limits import LONGEST_NS
 from mpprof.traces.common import columns, walk
 from mpprof.traces.common.columns import Interner, constant
 from mpprof.traces.common.planes import RawLine, RawPlane, StatValue, read_stats, slots, text
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
-
-_LIMIT_NS = 1 << 61
-"""Line timestamps are clamped to it, so that no sum with an event's offset overflows."""
 
 
 @dataclass
@@ -141,7 +139,7 @@ def read_events(
     )
     start = raw.start_ns
     for at, (first, last) in enumerate(zip(raw.bounds[:-1].tolist(), raw.bounds[1:].tolist(), strict=True)):
-        start[first:last] += max(-_LIMIT_NS, min(lines[at].timestamp_ns - shift_ns, _LIMIT_NS))
+        start[first:last] += max(-LONGEST_NS, min(lines[at].timestamp_ns - shift_ns, LONGEST_NS))
     names = [strings(name) for name in plane.metadata_names]
     lost = strings("(name lost)") if (raw.metadata < 0).any() else -1
     table = np.array([*names, lost], np.int32)  # the last one is met by row -1

@@ -163,7 +163,8 @@ def read(
 
 
 def _part(events: PlaneEvents, threads: Sequence[int], names: Sequence[str], ops: Ops) -> _Part:
-    rows = events.raw.metadata
+    rows, plane = events.raw.metadata, events.plane
+    is_op = [_is_op(*each) for each in zip(plane.metadata_names, plane.display_names, strict=True)]
     skip = np.array([bool(_SKIP.match(name)) for name in events.plane.metadata_names] + [False])
     keep = np.flatnonzero(~skip[rows]) if skip.any() else None
     thread, start, duration = events.per_line(threads), events.start_ns, events.duration_ns
@@ -174,9 +175,9 @@ def _part(events: PlaneEvents, threads: Sequence[int], names: Sequence[str], ops
         thread=_take(thread, keep),
         start_ns=_take(start, keep),
         duration_ns=_take(duration, keep),
-        kind=_take(_kind(events, [names[t] for t in threads]), keep),
+        kind=_take(_kind(events, [names[t] for t in threads], is_op), keep),
         name=_take(events.name, keep),
-        op=_take(_ops(events, ops), keep),
+        op=_take(_ops(events, ops, is_op), keep),
         correlation=_take(events.number("correlation_id"), keep),
     )
     steps = _take(_steps(events), keep)
@@ -204,11 +205,11 @@ def _take(column: NDArray[_T], rows: Int64 | None) -> NDArray[_T]:
 _ON_PIPELINE = frozenset((HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKind.INPUT))
 
 
-def _kind(events: PlaneEvents, threads: Sequence[str]) -> Int8:
+def _kind(events: PlaneEvents, threads: Sequence[str], is_op: Sequence[bool]) -> Int8:
     """By name and thread: tf.data's own threads produce batches, and what the one that runs GetNext does in
     the iterator stands for the step that waits for it; what it hands on afterwards does not. A call of a
     tf.function that traces is compilation."""
-    plain = _kinds(events.plane)
+    plain = _kinds(events.plane, is_op)
     tables = {
         "": np.array(plain, np.int8),
         "pipeline": np.array([HostKind.INPUT_PIPELINE if k in _ON_PIPELINE else k for k in plain], np.int8),
@@ -251,11 +252,10 @@ def _of_pipeline(events: PlaneEvents) -> Int64:
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _kinds(plane: RawPlane) -> list[HostKind]:
+def _kinds(plane: RawPlane, is_op: Sequence[bool]) -> list[HostKind]:
     """By name, one for each row of event metadata and one for events without."""
     kinds = []
-    for name, display in zip(plane.metadata_names, plane.display_names, strict=True):
-        op = _is_op(name, display)
+    for name, op in zip(plane.metadata_names, is_op, strict=True):
         if op and name.endswith(TRANSFERS):
             kinds.append(HostKind.EXECUTOR)
             continue
@@ -274,13 +274,10 @@ def _is_op(name: str, display: str) -> bool:
     return bool(match) and "::" not in name and (not display or display == match["type"])  # type: ignore[index]
 
 
-def _ops(events: PlaneEvents, ops: Ops) -> Int32:
+def _ops(events: PlaneEvents, ops: Ops, is_op: Sequence[bool]) -> Int32:
     """The op of each event: its HLO instruction, its `tf_op`, or its own name where it is an op."""
     plane = events.plane
-    own = [
-        ops.named(name) if _is_op(name, display) else -1
-        for name, display in zip(plane.metadata_names, plane.display_names, strict=True)
-    ]
+    own = [ops.named(name) if op else -1 for name, op in zip(plane.metadata_names, is_op, strict=True)]
     op: Int32 = np.array([*own, -1], np.int32)[events.raw.metadata]
     hlo_op, tf_op = events.text("hlo_op"), events.text("tf_op")
     if hlo_op.strides == (0,) and tf_op.strides == (0,):
@@ -289,12 +286,12 @@ def _ops(events: PlaneEvents, ops: Ops) -> Int32:
     keys = [events.text(name)[stated] for name in ("tf_op", "name", "hlo_op", "hlo_module")]
     program = events.number("program_id")[stated]
     group, first = groups([*keys, program], len(stated))
-    texts = events.strings.texts()
+    texts = (*events.strings.texts(), "")  # row -1 finds the last
     rows = []
-    for row in first.tolist():
-        tf, name, hlo, module = (texts[key[row]] if key[row] >= 0 else "" for key in keys)
+    for at, *keyed in zip(program[first].tolist(), *(key[first].tolist() for key in keys), strict=True):
+        tf, name, hlo, module = (texts[row] for row in keyed)
         # only beside an HLO op is `name` the op's name
-        rows.append(ops.resolve(tf, "", name if hlo else "", hlo, module, int(program[row])))
+        rows.append(ops.resolve(tf, "", name if hlo else "", hlo, module, at))
     op[stated] = np.array(rows, np.int32)[group]
     return op
 

@@ -118,22 +118,18 @@ def written(export: Export) -> dict[str, bytes]:
 
 
 def rows_shuffled(dice: random.Random, export: Export) -> None:
-    """But for rows of one time: of these the file's order says which lies in which. Where several processes
-    mark steps, the order says whose count."""
-    for table in TIMED if len(export.rows["TARGET_INFO_GPU"]) == 1 else (KERNELS, CALLS, COPIES):
+    """But for rows of one time: of these the file's order says which lies in which."""
+    for table in TIMED:
         place: dict[str, float] = {}
         export.rows[table].sort(key=lambda row: place.setdefault(str(row[0]), dice.random()))
 
 
 def strings_renumbered(dice: random.Random, export: Export) -> None:
-    """Of rows whose ids are ids: what is no whole number refers to nothing."""
+    """Where each is an id of the table, or none: SQLite makes a number of anything else, too."""
     by = dice.randrange(1, 1 << 30)
-    known = {row[0] for row in export.rows[STRINGS]}
-    if any(
-        type(row[export.column(t, c)]) is int and row[export.column(t, c)] not in known
-        for t, c in _REFERENCES
-        for row in export.rows[t]
-    ):
+    known: set[Value] = {None, *(row[0] for row in export.rows[STRINGS] if type(row[0]) is int)}
+    named = (row[export.column(table, column)] for table, column in _REFERENCES for row in export.rows[table])
+    if any(value not in known or type(value) is float for value in named):
         return
     for table, column in ((STRINGS, "id"), *_REFERENCES):
         at = export.column(table, column)

@@ -99,9 +99,10 @@ def correlations_renumbered(dice: random.Random, space: Space) -> None:
 
 
 def lines_rebased(dice: random.Random, space: Space) -> None:
-    """Each line's events count from another instant, some backwards; where none is near the end of time."""
+    """Each line's events count from another instant, some backwards; where none ends near the last there is."""
     for line in _lines(space):
-        if any(abs(event.offset_ps) > 1 << 60 for event in line.events) or abs(line.timestamp_ns) > 1 << 61:
+        far = any(abs(event.offset_ps) + event.duration_ps > 1 << 60 for event in line.events)
+        if far or abs(line.timestamp_ns) > 1 << 61:
             continue
         moved = dice.choice((0, 1, -1, 1_000_000, dice.randrange(-(10**9), 10**9)))
         moved = max(moved, 1 - line.timestamp_ns) if line.timestamp_ns else 0

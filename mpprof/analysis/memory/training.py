@@ -1,0 +1,169 @@
+"""What a training will take of a card's memory, from a recorded model, before it runs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mpprof.analysis.layers import flops, kinds
+from mpprof.analysis.memory import backward, kept, states
+from mpprof.analysis.memory.kept import HALF, WIDTH, Machine
+from mpprof.errors import UnableError, UsageError
+from mpprof.model.memory import KeptBytes, MemoryForecast, PolicyMemory
+from mpprof.model.run import LayerFacts, ModelFacts, Run
+
+POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+FILL_RATIO = 0.9
+"""What a training may fill of a card: the rest is the driver's, the libraries' and the allocator's own."""
+
+
+def forecast(
+    run: Run,
+    batch_size: int,
+    *,
+    policies: Sequence[str] = POLICIES,
+    card: str | None = None,
+    card_bytes: int | None = None,
+    capability: tuple[int, int] | None = None,
+) -> MemoryForecast:
+    """Return the memory of a training of the model that `run` recorded, under each policy.
+
+    Raises `UsageError` for an unknown policy or a batch below one, `UnableError` where the records hold no
+    model, or one that does not state its layers' shapes."""
+    facts = run.facts
+    if facts is None or facts.model is None:
+        raise UnableError("the run's records hold no model")
+    if batch_size < 1:
+        raise UsageError(f"a batch of {batch_size} examples")
+    machine = machine_of(run, capability)
+    runs, unknown = [], {}
+    for policy in dict.fromkeys(policies):
+        model = under(facts.model, policy)
+        graph = kept.graph(model, machine)
+        unknown.update(dict.fromkeys(graph.unknown))
+        found = backward.backward(graph, compiled=machine.compiled)
+        runs.append(_policy(run, model, policy, batch_size, graph, found, card_bytes))
+    return MemoryForecast(
+        facts.model.name or run.name,
+        batch_size,
+        card,
+        card_bytes,
+        tuple(runs),
+        _assumed(machine),
+        tuple(unknown),
+    )
+
+
+def machine_of(run: Run, capability: tuple[int, int] | None = None) -> Machine:
+    """Return what decides the rules: by default Keras has XLA compile a step on TensorFlow and JAX."""
+    backend = str((run.facts.framework if run.facts else {}).get("backend") or "tensorflow")
+    fit = run.last_fit
+    off = fit is not None and (fit.jit_compile is False or bool(fit.run_eagerly))
+    return Machine(backend, backend == "jax" or (backend == "tensorflow" and not off), capability)
+
+
+def under(model: ModelFacts, policy: str) -> ModelFacts:
+    """Return the model under another policy: its layers of the policy that most have get the new one; a layer
+    of another policy, such as a float32 output, keeps it."""
+    types = _types(policy)
+    names = Counter(layer.dtype_policy for layer in model.layers if layer.kind != "InputLayer")
+    main = names.most_common(1)[0][0] if names else None
+    return replace(
+        model, layers=tuple(_under(one, *types) if one.dtype_policy == main else one for one in model.layers)
+    )
+
+
+def _types(policy: str) -> tuple[str, str]:
+    """The types that a policy computes in and keeps variables in."""
+    compute = policy.removeprefix("mixed_")
+    if compute not in ("float16", "bfloat16", "float32") or policy == "mixed_float32":
+        raise UsageError(
+            f"{policy!r} is not a dtype policy that can be forecast",
+            next="Take float32, mixed_float16, mixed_bfloat16, float16 or bfloat16",
+        )
+    return compute, "float32" if policy.startswith("mixed_") else compute
+
+
+def _under(layer: LayerFacts, compute: str, variable: str) -> LayerFacts:
+    given = layer.output_dtype
+    floating = given is None or given.startswith(("float", "bfloat"))
+    output = compute if floating and layer.kind != "InputLayer" else given
+    return replace(layer, compute_dtype=compute, variable_dtype=variable, output_dtype=output)
+
+
+def _policy(
+    run: Run,
+    model: ModelFacts,
+    policy: str,
+    batch: int,
+    graph: kept.Graph,
+    found: backward.Backward,
+    card_bytes: int | None,
+) -> PolicyMemory:
+    assert run.facts is not None
+    mine = states.recorded(replace(run, facts=replace(run.facts, model=model)))
+    if mine is None:
+        raise UnableError(
+            "the model is not built: its parameters are not known",
+            next="Give it an Input, or call model.build()",
+        )
+    trained = mine.parameters
+    if model.trainable_parameters is not None and model.parameters:
+        trained = model.trainable_parameters * WIDTH[_types(policy)[1]]
+    slots = None if mine.slots is None else mine.slots * trained // max(1, mine.parameters)
+    copies = _copies(model)
+    given = sum(one.bytes for one in graph.operations if not one.inputs)
+    fixed = mine.parameters + trained + (slots or 0) + copies
+    each = found.peak_bytes + given
+    return PolicyMemory(
+        policy=policy,
+        parameters_bytes=mine.parameters,
+        gradients_bytes=trained,
+        slots_bytes=slots,
+        weight_copies_bytes=copies,
+        input_bytes=given * batch,
+        kept=_largest(found, batch),
+        activations_bytes=found.peak_bytes * batch,
+        of_gradients_bytes=found.gradients_bytes * batch,
+        fullest_layer=found.layer,
+        fixed_bytes=fixed,
+        bytes_per_example=each,
+        peak_bytes=fixed + each * batch,
+        largest_batch=largest_batch(card_bytes, fixed, each),
+    )
+
+
+def largest_batch(card_bytes: int | None, fixed_bytes: int, bytes_per_example: int) -> int | None:
+    """Return the most examples that fit: fixed bytes and theirs at most FILL_RATIO of the card."""
+    if card_bytes is None:
+        return None
+    return max(0, int(FILL_RATIO * card_bytes - fixed_bytes) // max(1, bytes_per_example))
+
+
+def _copies(model: ModelFacts) -> int:
+    """A 16-bit copy of each weight that multiplies in 16 bits and is kept in more."""
+    by_name = {layer.name: layer for layer in model.layers}
+    return sum(
+        2 * (layer.parameters or 0)
+        for layer in model.layers
+        if kinds.is_matrix(layer) and not kinds.is_attention(layer) and not flops.repeats(layer, by_name)
+        and layer.compute_dtype in HALF and layer.variable_dtype not in HALF
+    )  # fmt: skip
+
+
+def _largest(found: backward.Backward, batch: int) -> tuple[KeptBytes, ...]:
+    sums: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+    for one in found.kept:
+        sums[one.layer, one.what, one.dtype] += one.bytes * batch
+    ordered = sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple(KeptBytes(*name, size) for name, size in ordered if size)
+
+
+def _assumed(machine: Machine) -> tuple[str, ...]:
+    how = "compiled by XLA" if machine.compiled else "op by op, without XLA"
+    return (
+        f"the step runs on {machine.backend}, {how}",
+        "all gradients of parameters are there at once",
+        "libraries' workspaces, copies in another layout and the allocator's rounding are not included",
+    )

@@ -1,0 +1,213 @@
+"""Many runs at once: each analysed on its own, a row for each, ranked by the GPU time that it loses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from mpprof._version import __version__
+from mpprof.api import survey_dask, survey_processes
+from mpprof.api.results import Table
+from mpprof.api.survey_row import GIVEN_UP, SurveyRow, Task
+from mpprof.errors import MpprofError, UsageError
+from mpprof.model.frozen import frozen
+from mpprof.report import json as documents
+from mpprof.runs import loading
+
+TIME_LIMIT_S = 600.0
+"""A run that takes longer to analyse is given up."""
+
+Progress = Callable[[int, int, int], None]
+"""Is told how many runs are done, of how many, and how many of them could not be read."""
+
+
+def survey(
+    *paths: str | os.PathLike[str] | loading.Several,
+    workers: int | None = None,
+    dask: str | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    time_limit_s: float = TIME_LIMIT_S,
+    progress: Progress = lambda done, of, problems: None,
+) -> Table:
+    """Analyse every run under these paths, each in a process of its own kind, and rank them.
+
+    Args:
+        paths: log directories, traces, or lists of them.
+        workers: processes at a time; None: one for each CPU that this process may use.
+        dask: the address of a Dask scheduler, whose workers see the same paths; in place of local processes.
+        resume: a file to which each row is added as soon as it is known. Rows that it holds already are not
+            worked out again, unless the run's files, its baseline's or mpprof have changed.
+        time_limit_s: for each run, on local processes.
+        progress: is called after each run.
+
+    A 16-bit run is held against the newest float32 run of the same model, card and batch among those given.
+    Returns a table of `SurveyRow`, the largest `lost_gpu_hours_per_day` first, those of a single
+    profiled step, which are at most so large, after the others; then those that lose none that is known, then
+    those that could not be read. A run that fails, crashes its process or takes too long is a
+    row with its `problem`. Raises `NotFoundError` where a path holds no run.
+    """
+    given = [path for each in paths for path in (each if isinstance(each, list | tuple) else [each])]
+    wanted = tasks([loading.as_path(path) for path in given])
+    journal = _Journal(Path(resume) if resume is not None else None)
+    known = {task.signature: row for task in wanted if (row := journal.row(task)) is not None}
+    rows = [{**row, "run": task.name} for task in wanted if (row := known.get(task.signature)) is not None]
+    left = [task for task in wanted if task.signature not in known]
+    problems = sum(row["problem"] is not None for row in rows)
+    progress(len(rows), len(wanted), problems)
+    for task, found in _analysed(left, workers, dask, time_limit_s):
+        journal.add(task, found)
+        rows.append(cast("dict[str, Any]", found))
+        problems += found["problem"] is not None
+        progress(len(rows), len(wanted), problems)
+    return Table("survey", ranked(cast("list[SurveyRow]", rows)), tuple(SurveyRow.__annotations__))
+
+
+def _analysed(
+    left: Sequence[Task], workers: int | None, dask: str | None, time_limit_s: float
+) -> Iterator[tuple[Task, SurveyRow]]:
+    if dask is not None:
+        return survey_dask.rows(left, dask)
+    count = (
+        workers if workers is not None else len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
+    )
+    if not count or count < 1:
+        raise UsageError(f"{count} processes", next="Give --workers a number above zero")
+    return survey_processes.rows(left, count, time_limit_s)
+
+
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
+
+
+def ranked(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
+    """The rows that lose most first; then what a single profiled step makes possible, which is less certain;
+    then what is not known, and last what could not be read."""
+
+    def rank(row: SurveyRow) -> tuple[bool, bool, bool, float, str]:
+        lost = row["lost_gpu_hours_per_day"]
+        return row["problem"] is not None, lost is None, row["one_step"], -(lost or 0.0), row["run"]
+
+    return sorted(rows, key=rank)
+
+
+# --- which runs --------------------------------------------------------------------------------------------
+
+
+def tasks(paths: Sequence[Path]) -> list[Task]:
+    """What there is to analyse under these paths, neighbours with one baseline together."""
+    places = [(path, place) for path in paths for place in _places(path)]
+    kinds = {place.root: _kind(place) for _, place in places}
+    twins: dict[tuple[Any, ...], Path] = {}
+    for root, kind in sorted(kinds.items(), key=lambda item: item[1].created_unix_ns if item[1] else 0):
+        if kind is not None and kind.policy == "float32":
+            twins[kind.same] = root
+    found = {}
+    for path, place in places:
+        kind = kinds[place.root]
+        narrow = kind is not None and "16" in (kind.policy or "")
+        baseline = twins.get(kind.same) if kind is not None and narrow else None
+        name = place.name if len(paths) == 1 else f"{path}/{place.name}" if place.root != path else str(path)
+        files = (*place.files, *_files_of(baseline, places))
+        found[place.root] = Task(
+            name,
+            str(place.root),
+            str(baseline) if baseline else None,
+            _signature(place.root, baseline, files),
+        )
+    return sorted(found.values(), key=lambda task: (task.baseline or "", task.name))
+
+
+def _places(path: Path) -> Sequence[loading.Place]:
+    at = loading.places(path)
+    if not at:
+        loading.runs(path)  # raises what says why
+    return (*at, *loading.lone_beside(path, at))
+
+
+@frozen
+class _Kind:
+    """What of run.json tells which runs are twins: `same` is equal for runs of one model, card and batch."""
+
+    policy: str | None
+    created_unix_ns: int
+    same: tuple[Any, ...]
+
+
+def _kind(place: loading.Place) -> _Kind | None:
+    """None: a trace without records, or a run.json that cannot be read."""
+    from mpprof.store import facts as stored
+    from mpprof.store import formats
+
+    try:
+        facts = stored.read_facts(formats.folder_of(place.root, 0) / formats.RUN_FILE)
+    except (MpprofError, OSError):
+        return None
+    fit = facts.fits[-1] if facts.fits else None
+    if fit is None or facts.model is None:
+        return None
+    card = documents.device_name(documents.accelerators_first(facts.devices))
+    same = (facts.model.name, facts.model.parameters, len(facts.model.layers), card, fit.batch_size)
+    return _Kind(fit.policy.name, facts.created_unix_ns, same)
+
+
+def _files_of(root: Path | None, places: Sequence[tuple[Path, loading.Place]]) -> tuple[Path, ...]:
+    return next((place.files for _, place in places if place.root == root), ()) if root else ()
+
+
+def _signature(root: Path, baseline: Path | None, files: Iterable[Path]) -> str:
+    """Of the files that a row rests on, by size and time, and of the version that makes it."""
+    import hashlib
+
+    digest = hashlib.sha256(f"{__version__}\0{root.resolve()}\0{baseline}".encode("utf-8", "surrogateescape"))
+    for file in files:
+        try:
+            stat = file.stat()
+        except OSError:
+            continue
+        digest.update(f"\0{stat.st_size}\0{stat.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+# --- what was done before ----------------------------------------------------------------------------------
+
+
+class _Journal:
+    """The rows of earlier surveys, one JSON line each, and where new ones are added. Without a file, none.
+
+    A torn last line is left out. A run whose process was killed or took too long is tried again."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._rows: dict[str, dict[str, Any]] = {}
+        if path is None:
+            return
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+            if text and not text.endswith("\n"):
+                path.write_text(text + "\n", encoding="utf-8")
+            else:
+                path.touch()
+        except OSError as error:
+            raise UsageError(
+                f"cannot be used ({error.strerror})", where=str(path), next="Give --resume another file"
+            ) from error
+        for line in text.splitlines():
+            try:
+                kept = json.loads(line)
+                self._rows[kept["signature"]] = dict(kept["row"])
+            except (ValueError, KeyError, TypeError):
+                continue
+
+    def row(self, task: Task) -> dict[str, Any] | None:
+        """The row of this very run, if it was worked out before."""
+        row = self._rows.get(task.signature)
+        return row if row is not None and set(row) == set(SurveyRow.__annotations__) else None
+
+    def add(self, task: Task, row: SurveyRow) -> None:
+        """Keep a row, unless its problem may be gone the next time."""
+        if self._path is None or (row["problem"] or "").startswith(GIVEN_UP):
+            return
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(documents.dumps({"signature": task.signature, "row": row}, indent=None).strip() + "\n")

@@ -1,0 +1,148 @@
+"""`mpprof survey`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from mpprof.cli import output, paths
+from mpprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from mpprof.api.results import Table
+
+FORMATS = ("table", "csv", "json", "parquet")
+ROWS_OF_A_TABLE = 20
+EVERY_S = 0.5
+
+
+class Survey:
+    """Many runs: a row each, ranked by the GPU-hours that they lose a day, as estimated.
+
+    Runs are analysed in several processes at a time, and 16-bit runs are held against the
+    newest float32 run of the same model, card and batch under the same paths. A run that cannot be read, or
+    crashes its process, is listed with the reason. What is lost is the step less the attainable one, and
+    without a measured baseline less the step after all remedies; the hours are for each day that the run
+    trains."""
+
+    name = "survey"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("paths", metavar="LOGDIR", type=Path, nargs="+", help=paths.PATH_HELP)
+        parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+        parser.add_argument(
+            "--limit", metavar="N", type=_count, default=ROWS_OF_A_TABLE,
+            help=f"at most N rows of the table, 0: all (default: {ROWS_OF_A_TABLE}); other formats hold all",
+        )  # fmt: skip
+        parser.add_argument(
+            "--workers", metavar="N", type=_count, help="processes (default: one for each CPU)"
+        )
+        parser.add_argument(
+            "--dask",
+            metavar="ADDRESS",
+            help="tcp://host:port of a Dask scheduler, in place of local processes",
+        )
+        parser.add_argument(
+            "--resume", metavar="FILE", type=Path,
+            help="add each row to FILE as soon as it is known, and take from it the rows of unchanged runs",
+        )  # fmt: skip
+        parser.add_argument(
+            "--time-limit", metavar="SECONDS", type=float, default=600.0,
+            help="give a run up that takes longer (default: 600)",
+        )  # fmt: skip
+        output.add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof.api import survey
+
+        _check(args)
+        with ExitStack() as stack:
+            folders = [stack.enter_context(paths.opened(args, path)) for path in args.paths]
+            watched = stack.enter_context(_Watched(args))
+            table = survey.survey(
+                folders, workers=args.workers, dask=args.dask, resume=args.resume,
+                time_limit_s=args.time_limit, progress=watched.told,
+            )  # fmt: skip
+            rows = [dict(row) for row in table]
+            for folder, path in zip(folders, args.paths, strict=True):
+                rows = paths.renamed(rows, folder, path)
+        _write(rows, table, args)
+        return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    output.check_output(args.output, force=args.force)
+    if args.format == "parquet" and args.output is None:
+        raise UsageError("--format parquet needs a file", next="Name it with -o FILE.parquet")
+    if not args.time_limit > 0:
+        raise UsageError(
+            f"a time limit of {args.time_limit:g} s", next="Give --time-limit seconds above zero"
+        )
+    if args.dask is not None:
+        for path in args.paths:
+            paths.refuse_address(path, "Dask's workers must see the same paths")
+
+
+def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -> None:
+    from mpprof.api.results import Table as Rows
+    from mpprof.report import json as documents
+    from mpprof.report import survey, tables
+
+    if args.format == "parquet":
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "survey.parquet"
+            survey.write_parquet(Rows("survey", rows, tuple(table.to_dict())).to_dict(), made)
+            output.write_bytes(made.read_bytes(), args.output, force=args.force)
+        return
+    if args.format == "json":
+        text = documents.dumps(rows)
+    elif args.format == "csv":
+        text = tables.to_csv(rows, tuple(table.to_dict()))
+    else:
+        ascii_only = args.output is None and output.ascii_only()
+        watched = args.output is None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
+        width = output.width(80) if watched else None
+        text = survey.to_text(rows, width=width, limit=args.limit or len(rows), ascii_only=ascii_only)
+    output.write(text, args.output, force=args.force)
+
+
+class _Watched:
+    """How far a survey is, in one line on a terminal; nothing where nobody watches."""
+
+    def __init__(self, args: argparse.Namespace, clock_s: Callable[[], float] = monotonic) -> None:
+        self._on = sys.stderr.isatty() and not args.quiet
+        self._clock_s, self._began_s, self._shown_s = clock_s, clock_s(), 0.0
+
+    def __enter__(self) -> _Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._on:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def told(self, done: int, of: int, problems: int) -> None:
+        """Write the line as it is now, twice a second at most."""
+        now_s = self._clock_s()
+        if not self._on or (now_s - self._shown_s < EVERY_S and done < of):
+            return
+        self._shown_s = now_s
+        rate = done / max(1e-9, now_s - self._began_s)
+        left = f", {(of - done) / rate:,.0f} s left" if done and done < of else ""
+        bad = f", {problems:,} with a problem" if problems else ""
+        sys.stderr.write(f"\r\x1b[Kmpprof: {done:,} of {of:,} runs, {rate:,.1f} a second{bad}{left}")
+        sys.stderr.flush()
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number: give 0 or more")
+    return int(text)

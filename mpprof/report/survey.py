@@ -1,0 +1,137 @@
+"""The rows of a survey as a table for a terminal, and as a Parquet file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from mpprof.errors import MpprofError
+from mpprof.report import words
+from mpprof.report.text import wrapped
+
+NAME_LEAST = 32
+COLUMNS = ("GPU-h/day", "run", "policy", "card", "step", "speedup", "on units", "skips", "memory", "cause")
+OPTIONAL = ("memory", "skips", "card", "on units", "policy")
+"""What gives way first where the terminal is narrow; CSV, Parquet and JSON hold every column."""
+_LEFT = ("run", "policy", "card", "cause")
+_BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
+_POLICIES = {"mixed_float16": "mixed f16", "mixed_bfloat16": "mixed bf16"}
+
+
+def to_text(
+    rows: Sequence[Mapping[str, Any]], *, width: int | None, limit: int, ascii_only: bool = False
+) -> str:
+    """The first `limit` rows that could be analysed, the sum over all, and why others could not be read.
+    `width` None: uncut, for a pipe."""
+    good = [row for row in rows if row["problem"] is None]
+    bad = [row for row in rows if row["problem"] is not None]
+    cells = [_cells(row) for row in good[:limit]]
+    lines = _table(cells, width) if cells else []
+    if len(good) > limit:
+        lines += ["", f"{limit:,} of {len(good):,} rows; --limit 0 shows all"]
+    lines += ["", *_whole(good, bad)]
+    lines += [f"  {words.plain(row['run'])}: {words.plain(row['problem'])}" for row in bad[:limit]]
+    if len(bad) > limit:
+        lines.append(f"  and {len(bad) - limit:,} more")
+    text = "\n".join(line.rstrip() for line in lines).lstrip("\n") + "\n"
+    return words.ascii_only(text) if ascii_only else text
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    low, high = row["attainable_low"], row["attainable_high"]
+    could = words.speedups(low, high).replace("x to ", "-") if low is not None else "-"
+    got = words.speedup(row["speedup"]) if row["speedup"] is not None else "-"
+    lost = row["lost_gpu_hours_per_day"]
+    return {
+        "GPU-h/day": "-" if lost is None else f"{'<' if row['one_step'] else ''}{lost:.1f}",
+        "run": words.plain(row["run"]),
+        "policy": _POLICIES.get(row["policy"], _known(row["policy"])),
+        "card": _card(row["card"]),
+        "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
+        "speedup": "-"
+        if (got, could) == ("-", "-")
+        else f"{got} of {'~' if row['estimated'] else ''}{could}",
+        "on units": "-" if row["tensor_core_ratio"] is None else words.percent(row["tensor_core_ratio"]),
+        "skips": "-" if row["skipped_ratio"] is None else words.percent(row["skipped_ratio"]),
+        "memory": "-" if row["peak_memory_bytes"] is None else words.size(row["peak_memory_bytes"]),
+        "cause": "-" if row["cause"] is None else str(row["cause"]),
+    }
+
+
+def _known(value: str | None) -> str:
+    return "-" if value is None else words.plain(value)
+
+
+def _card(name: str | None) -> str:
+    short = _known(name)
+    for brand in _BRANDS:
+        short = short.removeprefix(brand)
+    return short.partition(" (")[0]
+
+
+def _table(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
+    """A head and a line for each row; the least needed columns give way until names can be read. Without a
+    `width` all is there, uncut."""
+    columns = list(COLUMNS)
+    widths = {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in columns}
+    least = min(widths["run"], NAME_LEAST)
+    for key in (None, *OPTIONAL) if width is not None else ():
+        if key is not None:
+            columns.remove(key)
+        assert width is not None
+        free = width - sum(widths[each] for each in columns if each != "run") - 2 * (len(columns) - 1)
+        if free >= least:
+            break
+    if width is not None:
+        widths["run"] = max(least, min(widths["run"], free))
+    titles = {key: key for key in columns}
+    return ["  ".join(_cell(key, line[key], widths[key]) for key in columns) for line in (titles, *cells)]
+
+
+def _cell(key: str, text: str, width: int) -> str:
+    short = words.shorten(text, width)
+    return f"{short:<{width}}" if key in _LEFT else f"{short:>{width}}"
+
+
+def _whole(good: Sequence[Mapping[str, Any]], bad: Sequence[Mapping[str, Any]]) -> list[str]:
+    known = [row for row in good if row["lost_gpu_hours_per_day"] is not None]
+    lost, possible = (
+        [row["lost_gpu_hours_per_day"] for row in known if row["one_step"] is one] for one in (False, True)
+    )
+    said = [f"{words.plural(len(good), 'run')} analysed"]
+    if lost:
+        each = words.plural(len(lost), "run")
+        said.append(f"{sum(lost):,.1f} GPU-hours lost by {each} in a day of training, as estimated")
+    if possible:
+        said.append(
+            f"at most {sum(possible):,.1f} by {words.plural(len(possible), 'run')} of one profiled step"
+        )
+    lines = wrapped("; ".join(said), 80)
+    if any(row["one_step"] for row in good):
+        lines.append("<: at most, from a single profiled step")
+    if any(row["estimated"] for row in good):
+        lines.append("~: estimated, without a float32 run to measure against")
+    if bad:
+        lines.append(f"{words.plural(len(bad), 'run')} could not be analysed:")
+    return lines
+
+
+def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
+    """The columns as a Parquet file, by pyarrow or else Polars. Raises MpprofError without either."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        pass
+    else:
+        parquet.write_table(arrow.table(dict(columns)), path)
+        return
+    try:
+        polars = import_module("polars")
+    except ImportError as error:
+        raise MpprofError(
+            "Parquet needs pyarrow or Polars, and neither is installed",
+            next="pip install 'mpprof[tables]', or take --format csv",
+        ) from error
+    polars.DataFrame(dict(columns), strict=False, infer_schema_length=None).write_parquet(path)

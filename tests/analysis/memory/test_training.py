@@ -1,0 +1,255 @@
+"""A training's memory forecast from its model, held to XLA's buffer assignment (`make_assignments`)."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.analysis.memory import backward, kept, training
+from mpprof.errors import UnableError, UsageError
+from mpprof.forecasts import targets
+from mpprof.model.memory import PolicyMemory
+from mpprof.model.run import Run
+from mpprof.store.facts import facts_of
+from tests.analysis.memory.models import BATCH
+from tests.forecast.make_programs import CASES, stored
+
+DATA = json.loads(Path(__file__).with_name("assignments.json").read_text())
+COMPILED = [case for case in DATA["assignments"] if "not_compiled" not in case]
+COUNTERS_BYTES = 32
+"""The optimizer's own numbers beside its slots: steps, learning rate, and with loss scaling scale and counter."""
+
+
+SEED_BYTES = 8
+"""The state of a layer's random numbers, which Keras does not count among a model's parameters."""
+
+
+def run_of(record: dict[str, Any]) -> Run:
+    facts = facts_of({"run_id": "model", **record})
+    return Run("model", Path(), facts, None, None, None, (), True)
+
+
+@cache
+def forecast(model: str, card: str, policy: str) -> PolicyMemory:
+    facts = targets.card(card).facts
+    found = training.forecast(
+        run_of(DATA["models"][model]),
+        BATCH[model],
+        policies=(policy,),
+        card_bytes=facts.memory_bytes,
+        capability=facts.compute_capability,
+    )
+    assert not found.unknown
+    return found.runs[0]
+
+
+def named(case: dict[str, Any]) -> str:
+    return f"{case['model']}-{case['card']}-{case['policy']}"
+
+
+@pytest.mark.parametrize("case", COMPILED, ids=named)
+def test_activations_are_within_a_fifth_of_xlas_assignment(case: dict[str, Any]) -> None:
+    run = forecast(case["model"], case["card"], case["policy"])
+    for assigned in case["temporaries_bytes"]:
+        assert 0.8 <= run.activations_bytes / assigned <= 1.2, (run.activations_bytes, assigned)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_so_are_those_of_a_network_that_the_rules_were_not_compared_with(policy: str) -> None:
+    case = next(one for one in CASES if (one.model, one.policy) == ("published_convnet", policy))
+    result = stored(case).result
+    run = run_of({"model": result["model"], "framework": {"backend": "jax"}})
+    capability = targets.card(case.card).compute_capability
+    found = training.forecast(run, case.batch_size, policies=(policy,), capability=capability).runs[0]
+    for program in result["programs"].values():
+        assert 0.8 <= found.activations_bytes / program["temporaries_bytes"] <= 1.2
+
+
+@pytest.mark.parametrize("case", COMPILED, ids=named)
+def test_parameters_gradients_and_slots_are_exact(case: dict[str, Any]) -> None:
+    run = forecast(case["model"], case["card"], case["policy"])
+    layers = DATA["models"][case["model"]]["model"]["layers"]
+    seeded = [one for one in layers if one["class"] == "LSTM" or one["config"].get("rate")]
+    assert run.parameters_bytes + SEED_BYTES * len(seeded) == case["parameters_bytes"]
+    assert run.slots_bytes is not None
+    assert 0 <= case["slots_bytes"] - run.slots_bytes <= COUNTERS_BYTES
+    model = DATA["models"][case["model"]]["model"]
+    assert run.gradients_bytes == 4 * model["trainable_parameters"]
+
+
+def test_all_but_what_xla_refuses_was_compiled() -> None:
+    refused = {named(case) for case in DATA["assignments"] if "not_compiled" in case}
+    assert len(DATA["assignments"]) == 45
+    assert refused == {"transformer-v100-mixed_bfloat16"}  # attention in bfloat16
+
+
+def chain(*layers: dict[str, Any], backend: str = "jax", jit: object = "auto") -> Run:
+    """A Sequential model of these layers as a record."""
+    filled = [{"dtype_policy": "float32", "module": "keras", "compute_dtype": "float32",
+               "variable_dtype": "float32", "parameters": 0, **one} for one in layers]  # fmt: skip
+    parameters = sum(one["parameters"] for one in filled)
+    fit = {"fit": 1, "policy": {}, "optimizer": {"class": "Adam", "slots": 2}, "jit_compile": jit}
+    return run_of({
+        "framework": {"backend": backend}, "fits": [fit],
+        "model": {"name": "m", "parameters": parameters, "trainable_parameters": parameters, "layers": filled},
+    })  # fmt: skip
+
+
+def entry(*shape: int) -> dict[str, Any]:
+    return {"name": "in", "class": "InputLayer", "output_dtype": "float32", "output_shape": [None, *shape]}
+
+
+def layer(
+    name: str, kind: str, given: list[int], out: list[int], parameters: int = 0, **config: Any
+) -> dict[str, Any]:
+    return {"name": name, "class": kind, "input_shape": [None, *given], "output_shape": [None, *out],
+            "parameters": parameters, "config": config}  # fmt: skip
+
+
+def keeps(run: Run, policy: str = "float32", batch: int = 1) -> dict[tuple[str, str], tuple[str, int]]:
+    found = training.forecast(run, batch, policies=(policy,)).runs[0]
+    return {(each.layer, each.what): (each.dtype, each.bytes) for each in found.kept}
+
+
+BLOCK = (
+    entry(8, 8, 3),
+    layer("conv", "Conv2D", [8, 8, 3], [8, 8, 16], 448, kernel_size=[3, 3]),
+    layer("bn", "BatchNormalization", [8, 8, 16], [8, 8, 16], 64),
+    layer("relu", "ReLU", [8, 8, 16], [8, 8, 16]),
+    layer("next", "Conv2D", [8, 8, 16], [8, 8, 4], 580, kernel_size=[3, 3]),
+)
+
+
+def test_a_convolution_keeps_its_input_and_batch_norm_its_own() -> None:
+    found = keeps(chain(*BLOCK))
+    assert found["conv", "output"] == ("float32", 4096)  # batch norm's input
+    assert found["relu", "relu"] == ("float32", 4096)  # the next convolution's input
+    assert ("bn", "output") not in found  # computed again from the convolution's
+
+
+def test_op_by_op_what_xla_computes_again_is_kept() -> None:
+    """PyTorch's and TensorFlow's ReLU keep their output; JAX's asks for the sign of its input."""
+    run = chain(*BLOCK, layer("last", "ReLU", [8, 8, 4], [8, 8, 4]), backend="torch")
+    assert keeps(run)["last", "relu"] == ("float32", 1024)
+    compiled = keeps(chain(*BLOCK, layer("last", "ReLU", [8, 8, 4], [8, 8, 4])))
+    assert ("last", "relu") not in compiled
+
+
+def test_16_bits_halve_what_is_computed_in_them_and_keep_a_cast_input() -> None:
+    narrow = keeps(chain(*BLOCK), "mixed_float16")
+    assert narrow["conv", "output"] == ("float16", 2048)
+    assert narrow["conv", "input"] == ("float16", 384)  # of the float32 batch
+    assert ("conv", "input") not in keeps(chain(*BLOCK))
+
+
+def test_a_layer_of_another_policy_keeps_it() -> None:
+    wide = {**layer("soft", "Softmax", [8], [8]), "dtype_policy": "float32"}
+    dense = [{**one, "dtype_policy": "mixed_float16"}
+             for one in (layer("a", "Dense", [8], [8], 72), layer("b", "Dense", [8], [8], 72))]  # fmt: skip
+    model = training.under(chain(entry(8), *dense, wide).facts.model, "mixed_bfloat16")  # type: ignore[union-attr, arg-type]
+    assert [one.compute_dtype for one in model.layers[1:]] == ["bfloat16", "bfloat16", "float32"]
+
+
+def test_a_dropout_keeps_a_byte_for_each_element_and_none_without_a_rate() -> None:
+    def model(rate: float) -> Run:
+        return chain(entry(8), layer("a", "Dense", [8], [64], 576), layer("drop", "Dropout", [64], [64], rate=rate),
+                     layer("b", "Dense", [64], [8], 520))  # fmt: skip
+
+    assert keeps(model(0.5))["drop", "mask"] == ("bool", 64)
+    assert ("drop", "mask") not in keeps(model(0.0))
+
+
+def attention(card: tuple[int, int] | None, policy: str) -> dict[tuple[str, str], tuple[str, int]]:
+    run = chain(
+        entry(16, 32), layer("mha", "MultiHeadAttention", [16, 32], [16, 32], 4224, num_heads=4, key_dim=8)
+    )
+    found = training.forecast(run, 1, policies=(policy,), capability=card).runs[0]
+    return {(each.layer, each.what): (each.dtype, each.bytes) for each in found.kept}
+
+
+def test_attention_keeps_float32_scores_whatever_the_policy_unless_it_is_fused() -> None:
+    assert attention((7, 0), "mixed_float16")["mha", "scores"] == ("float32", 4096)
+    assert attention((7, 0), "mixed_float16")["mha", "probabilities"] == ("float16", 2048)
+    assert ("mha", "scores") not in attention((8, 0), "mixed_float16")
+    assert attention((8, 0), "float32")["mha", "scores"] == ("float32", 4096)
+
+
+def test_a_loop_keeps_more_of_a_recurrent_layer_than_cudnn() -> None:
+    def gates(**config: Any) -> int:
+        run = chain(entry(10, 4), layer("lstm", "LSTM", [10, 4], [6], 264, units=6, **config))
+        return keeps(run)["lstm", "gates and states"][1]
+
+    assert gates() == 5 * 10 * 6 * 4
+    assert gates(use_cudnn=False) == 12 * 10 * 6 * 4
+
+
+def test_frozen_layers_before_the_first_trained_one_keep_nothing() -> None:
+    frozen = [{**one, "trainable": False} for one in BLOCK[1:4]]
+    found = keeps(chain(BLOCK[0], *frozen, BLOCK[4]))
+    assert set(found) == {("relu", "relu"), ("next", "output")}  # the second is the loss's
+
+
+def test_the_graph_is_followed_where_it_is_recorded() -> None:
+    """A skip connection's result is needed after the block, however the layers are listed."""
+    conv = {**layer("conv", "Conv2D", [8, 8, 4], [8, 8, 4], 148, kernel_size=[3, 3]), "inbound": ["in"]}
+    inside = {**layer("inside", "Conv2D", [8, 8, 4], [8, 8, 4], 148, kernel_size=[3, 3]), "inbound": ["conv"]}
+    both = {**layer("both", "Multiply", [8, 8, 4], [8, 8, 4]), "inbound": ["conv", "inside"],
+            "input_shape": [[None, 8, 8, 4], [None, 8, 8, 4]]}  # fmt: skip
+    start = {**entry(8, 8, 4), "inbound": []}
+    assert {name for name, _ in keeps(chain(start, conv, inside, both))} == {"conv", "inside"}
+
+
+def test_the_largest_batch_fills_nine_tenths() -> None:
+    assert training.largest_batch(1000, 400, 50) == 10
+    assert training.largest_batch(1000, 901, 50) == 0
+    assert training.largest_batch(None, 0, 1) is None
+    run = forecast("resnet", "a100", "mixed_float16")
+    assert run.largest_batch is not None
+    card = targets.card("a100").memory_bytes
+    filled = [
+        run.fixed_bytes + batch * run.bytes_per_example
+        for batch in (run.largest_batch, run.largest_batch + 1)
+    ]
+    assert filled[0] <= 0.9 * card < filled[1]
+
+
+def test_everything_but_the_fixed_bytes_grows_with_the_batch() -> None:
+    one, four = (training.forecast(run_of(DATA["models"]["unet"]), batch).runs[0] for batch in (1, 4))
+    assert four.fixed_bytes == one.fixed_bytes
+    assert four.activations_bytes == 4 * one.activations_bytes
+    assert four.peak_bytes == four.fixed_bytes + 4 * four.bytes_per_example
+
+
+def test_the_peak_is_never_below_what_is_kept() -> None:
+    for name, record in DATA["models"].items():
+        graph = kept.graph(run_of(record).facts.model, kept.Machine("jax"))  # type: ignore[union-attr, arg-type]
+        for compiled in (True, False):
+            found = backward.backward(graph, compiled=compiled)
+            assert found.peak_bytes >= found.kept_bytes, name
+        assert found.kept_bytes >= backward.backward(graph, compiled=True).kept_bytes
+
+
+def test_an_unknown_layer_is_named() -> None:
+    own = {**layer("mine", "Swirl", [8], [8], 8), "module": "project"}
+    found = training.forecast(chain(entry(8), layer("a", "Dense", [8], [8], 72), own), 1)
+    assert any("mine" in each for each in found.unknown)
+
+
+def test_what_cannot_be_forecast_says_why() -> None:
+    shapeless = {"name": "a", "class": "Dense", "parameters": 8}
+    with pytest.raises(UnableError, match="does not state the shape"):
+        training.forecast(chain(entry(8), shapeless), 1)
+    with pytest.raises(UnableError, match="no fixed size"):
+        training.forecast(
+            chain(entry(8), {**layer("a", "Dense", [8], [8], 72), "output_shape": [None, None, 8]}), 1
+        )
+    with pytest.raises(UsageError, match="dtype policy"):
+        training.forecast(chain(*BLOCK), 1, policies=("int8",))
+    with pytest.raises(UsageError, match="batch"):
+        training.forecast(chain(*BLOCK), 0)
+    with pytest.raises(UnableError, match="no model"):
+        training.forecast(Run("r", Path(), None, None, None, None, (), True), 1)

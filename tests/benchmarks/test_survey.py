@@ -1,0 +1,57 @@
+"""A survey of 1,000 runs of 2 to 10 MB: runs a second on one process and on two, and memory.
+
+Run by `make bench`. The runs share a few files by hard links, so that the disk holds them; each is read anew."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+import mpprof
+from tests.benchmarks import big_trace
+from tests.cli.conftest import MIXED
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.full]
+
+RUNS = int(os.environ.get("MPPROF_SURVEY_RUNS", "1000"))
+KERNELS = (20_000, 45_000, 70_000, 100_000)
+
+
+def laid_out(root: Path) -> int:
+    """So many runs, each with records and a trace of one of four sizes; returns the bytes of all traces."""
+    records = MIXED / "mpprof"
+    sizes = []
+    for number, kernels in enumerate(KERNELS):
+        big_trace.write(root.parent / f"{number}.xplane.pb", kernels)
+        sizes.append((root.parent / f"{number}.xplane.pb").stat().st_size)
+    for number in range(RUNS):
+        run = root / f"{number // 100:02d}" / f"run-{number:04d}"
+        shutil.copytree(records, run / "mpprof", copy_function=os.link)
+        (window,) = (each.parent for each in MIXED.rglob("*.xplane.pb"))
+        folder = run / window.relative_to(MIXED)
+        folder.mkdir(parents=True)
+        os.link(root.parent / f"{number % len(KERNELS)}.xplane.pb", folder / "host.xplane.pb")
+    return sum(sizes[number % len(KERNELS)] for number in range(RUNS))
+
+
+def test_a_thousand_runs(tmp_path: Path) -> None:
+    size = laid_out(tmp_path / "runs")
+    rates = {}
+    for workers in (1, 2):
+        began = time.perf_counter()
+        rows = mpprof.survey(tmp_path / "runs", workers=workers)
+        rates[workers] = RUNS / (time.perf_counter() - began)
+        assert len(rows) == RUNS
+        assert not [row["problem"] for row in rows if row["problem"]]
+    mine, theirs = (
+        resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    print(
+        f"\n{RUNS} runs, {size / RUNS / 1e6:.1f} MB of trace each: {rates[1]:.1f} a second on one process, "
+        f"{rates[2]:.1f} on two ({rates[2] / rates[1]:.2f}x); at most {theirs:.0f} MiB a worker, {mine:.0f} MiB here"
+    )

@@ -1,0 +1,24 @@
+"""The parser holds the options of the commands that are named, and the names of all."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpprof.cli import COMMANDS, main
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    said = capsys.readouterr().out
+    assert all(f"\n    {command.name} " in said for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_each_has_the_options_of_every_command(command: object, capsys: pytest.CaptureFixture[str]) -> None:
+    name = str(getattr(command, "name", ""))
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])
+    said = capsys.readouterr().out
+    assert f"usage: mpprof {name}" in said
+    assert all(flag in said for flag in ("--quiet", "--no-color", "--no-cache", "--strict"))

@@ -1,0 +1,120 @@
+"""A training's memory before it runs: of a Keras model at hand, a saved one, a function's, and a recorded one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mpprof
+from mpprof.errors import NotFoundError, UsageError
+from mpprof.model.forecast import Band
+from mpprof.model.memory import MemoryForecast
+from mpprof.report.memory import before_training
+from tests.cli.conftest import Mpprof
+from tests.cli.conftest import mpprof as command
+from tests.record.training import callback
+
+keras = pytest.importorskip("keras")
+pytestmark = pytest.mark.framework
+__all__ = ["command"]  # a fixture
+
+
+def build() -> Any:
+    """A residual block, so that the graph matters."""
+    given = keras.Input((16, 16, 3))
+    value = keras.layers.Conv2D(8, 3, padding="same")(given)
+    inside = keras.layers.ReLU()(keras.layers.BatchNormalization()(value))
+    value = keras.layers.Add()([value, keras.layers.Conv2D(8, 3, padding="same")(inside)])
+    value = keras.layers.GlobalAveragePooling2D()(value + 0.0)
+    model = keras.Model(given, keras.layers.Dense(4)(value))
+    model.compile(keras.optimizers.Adam(amsgrad=True), "mse")
+    return model
+
+
+def numbers(found: MemoryForecast) -> list[tuple[object, ...]]:
+    return [(one.policy, one.parameters_bytes, one.gradients_bytes, one.slots_bytes, one.activations_bytes)
+            for one in found.runs]  # fmt: skip
+
+
+def test_the_same_is_said_of_a_model_its_file_its_function_and_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build()
+    at_hand = mpprof.forecast_memory(model, batch_size=8, card="a100")
+    model.save(tmp_path / "model.keras")
+    assert numbers(mpprof.forecast_memory(tmp_path / "model.keras", batch_size=8, card="a100")) == numbers(
+        at_hand
+    )
+    function = f"{__name__}:build"
+    assert numbers(mpprof.forecast_memory(function, batch_size=8, card="a100")) == numbers(at_hand)
+    model.fit(np.zeros((8, 16, 16, 3)), np.zeros((8, 4)), batch_size=8, verbose=0,
+              callbacks=[callback(tmp_path / "run")])  # fmt: skip
+    assert numbers(mpprof.forecast_memory(tmp_path / "run", card="a100")) == numbers(at_hand)
+
+
+def test_gradients_and_slots_are_those_of_the_optimizer() -> None:
+    model = build()
+    run = mpprof.forecast_memory(model, batch_size=8).runs[0]
+    model.optimizer.build(model.trainable_variables)
+    state = [v for v in model.optimizer.variables if len(v.shape)]
+    assert run.slots_bytes == sum(4 * int(np.prod(v.shape)) for v in state)
+    assert run.gradients_bytes == sum(4 * int(np.prod(v.shape)) for v in model.trainable_variables)
+    assert run.largest_batch is None  # no card
+
+
+def test_the_audit_says_what_a_batch_takes() -> None:
+    report = mpprof.audit(build(), batch_size=8, gpu="A100")
+    assert [one.policy for one in report.memory] == ["float32", "mixed_float16"]
+    assert "Memory at batch 8, estimated:" in str(report)
+    assert mpprof.audit(build()).memory == ()
+
+
+def test_the_command_prints_a_table_and_json(command: Mpprof, tmp_path: Path) -> None:
+    build().save(tmp_path / "model.keras")
+    done = command("memory", tmp_path / "model.keras", "--card", "v100", "--batch", "8")
+    assert done.code == 0
+    assert "largest batch at 90 % of the card" in done.out
+    assert "* estimated" in done.out
+    made = json.loads(command("memory", tmp_path / "model.keras", "--batch", "8", "--format", "json").out)
+    assert made["schema"] == "mpprof.memory_forecast/1"
+    assert [one["policy"] for one in made["runs"]] == ["float32", "mixed_float16", "mixed_bfloat16"]
+    assert made["runs"][0]["largest_batch"] is None
+    assert sum(one["bytes"] for one in made["runs"][0]["kept"]) == made["runs"][0]["kept_bytes"]
+
+
+def test_what_is_asked_wrongly_says_what_to_do(command: Mpprof, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        mpprof.forecast_memory(build(), card="no such card")
+    with pytest.raises(UsageError, match="no card"):
+        mpprof.forecast_memory(build(), compile=True)
+    build().save(tmp_path / "model.keras")
+    assert command("memory", tmp_path / "model.keras", "--by", "layer").code == 2
+    assert command("memory", "no.module.here:build").code == 2
+
+
+def test_xlas_own_assignment_takes_the_estimates_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forecast(*args: Any, **kwargs: Any) -> Any:
+        memory = SimpleNamespace(temporaries_bytes=Band(1e6, 2e6), peak_bytes=Band(5e6, 6e6))
+        return SimpleNamespace(
+            runs=(SimpleNamespace(policy="float32", memory=memory),),
+            not_compiled=(SimpleNamespace(policy="mixed_float16", reason="it crashed"),),
+        )
+
+    monkeypatch.setattr("mpprof.api.forecasting.forecast", forecast)
+    policies = ("float32", "mixed_float16")
+    found = mpprof.forecast_memory(build(), batch_size=8, card="v100", policies=policies, compile=True)
+    assigned, estimated = found.runs
+    assert (assigned.peak_bytes, assigned.xla_temporaries_bytes) == (6_000_000, (1_000_000, 2_000_000))
+    assert estimated.xla_peak_bytes is None
+    assert any("not compiled" in each and "it crashed" in each for each in found.unknown)
+    document, said = before_training.document(found), before_training.text(found)
+    assert "peak_bytes" not in document["runs"][0]["estimated"]
+    assert "peak_bytes" in document["runs"][1]["estimated"]
+    assert all("largest_batch" in run["estimated"] for run in document["runs"])
+    assert "temporaries, XLA's assignment" in said
+    assert "not compiled" in said
