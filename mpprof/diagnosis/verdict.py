@@ -365,7 +365,7 @@ def _cause(top: Finding, signals: Signals) -> str:
     cause = "a possible cause" if top.confidence == "low" else "the main cause"
     if account is None or top.gain_ns_per_step < PAYING_RATIO * account.step_ns:
         return f"{cause} is that {summary} ({label})"
-    return f"{cause} is that {summary} ({label}), without which it would take {_without(top, signals)}"
+    return f"{cause} is that {summary} ({label}); remedied, a step would take {_without(top, signals)}"
 
 
 def _without(found: Finding, signals: Signals) -> str:
