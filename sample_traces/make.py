@@ -175,8 +175,8 @@ def origin(directory: Path, kind: str, oddity: str, made_by: str, never: str) ->
 
 
 def make_recorded() -> None:
-    from mpprof.cli.redact import Redactor
     from mpprof.demo import POLICIES, train
+    from mpprof.report.redact import Redactor
 
     for policy in POLICIES:
         directory = HERE / f"recorded-cpu-{policy.replace('_', '-')}"

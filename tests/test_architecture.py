@@ -39,6 +39,30 @@ def test_analysing_imports_no_framework_no_page_and_no_heavy_table(module: str) 
     assert not modules_after(f"import {module}") & (FRAMEWORKS | PAGE | HEAVY)
 
 
+SLOW_TO_IMPORT = {
+    "asyncio", "concurrent", "email", "hashlib", "html", "http", "multiprocessing", "numpy.ma",
+    "random", "sqlite3", "tempfile", "zipfile",
+}  # fmt: skip
+"""Each takes as long as many modules of ours, and a report of one xplane needs none of them."""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--version",), ("report", "SAMPLE", "--format", "json", "-o", "FILE")]
+)
+def test_a_report_imports_nothing_that_it_does_not_use(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    places = {"SAMPLE": "sample_traces/v100-convnet-mixed-float16", "FILE": str(tmp_path / "report.json")}
+    given = [places.get(word, word) for word in arguments]
+    code = (
+        "import atexit, sys\nfrom mpprof.cli import main\n"
+        "atexit.register(lambda: print('\\n', *sys.modules))\n"
+        f"main({given!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "mpprof.cli" in loaded
+    assert not loaded & SLOW_TO_IMPORT
+
+
 def test_every_public_name_resolves() -> None:
     for name in mpprof.__all__:
         assert getattr(mpprof, name) is not None

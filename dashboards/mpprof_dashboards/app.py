@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,18 +10,19 @@ import dash
 import dash_mantine_components as dmc
 import flask
 from dash import Input, Output, State, dcc, html
-from dash.exceptions import DependencyException
-from plotly.utils import PlotlyJSONEncoder
+from dash.exceptions import DependencyException, PreventUpdate
 
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
+from mpprof.report import markdown
 from mpprof_dashboards import calls, routes, security, theme
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, listed
-from mpprof_dashboards.export import report_html
-from mpprof_dashboards.pages import PAGES
+from mpprof_dashboards.compress import Packer
+from mpprof_dashboards.export import run_html
+from mpprof_dashboards.pages import PAGES, runs
 
 _LOG = logging.getLogger("mpprof")
 _REFRESH_MS = 5000
@@ -99,6 +98,10 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
             className="mp-choosers",
         ),
         html.Nav(id="nav", className="mp-nav", **{"aria-label": "Pages"}),
+        _share(),
+        html.Button(
+            "?", id="keys-open", className="mp-button", title="Keys", **{"aria-label": "Show the keys"}
+        ),
         dmc.ColorSchemeToggle(
             id="scheme",
             lightIcon=html.Span(className="mp-icon mp-sun"),
@@ -118,10 +121,43 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
             header,
             html.Main(id="page", className="mp-page"),
             html.Footer(f"mpprof · {source.title}", className="mp-footer"),
+            _keys(),
         ],
         theme=theme.MANTINE,
         defaultColorScheme="auto",
     )
+
+
+_SHARES = (
+    ("link", "Copy the link"), ("markdown", "Copy as Markdown"), ("png", "This page as PNG"),
+    ("html", "One HTML file"), ("redacted", "One HTML file, redacted"),
+)  # fmt: skip
+
+
+def _share() -> html.Details:
+    buttons = [html.Button(text, className="mp-menu-item", **{"data-share": key}) for key, text in _SHARES]
+    said = html.Span(id="share-said", className="mp-note", role="status")
+    menu = html.Div([*buttons, said], className="mp-menu")
+    return html.Details(
+        [html.Summary("Share", className="mp-button"), menu], id="share", className="mp-share"
+    )
+
+
+_KEYS = (
+    ("?", "these keys"), ("j k", "the next cause, the one before"), ("[ ]", "the run before, the next run"),
+    ("/", "search, or the first filter"), ("w s + -", "zoom the timeline"), ("a d ← →", "move the timeline"),
+    ("Home 0", "the whole step"), ("Esc", "close, or let go"),
+)  # fmt: skip
+
+
+def _keys() -> Any:
+    """A dialog of the browser's own, which keeps the focus inside and gives it back."""
+    rows = [html.Div([html.Dt(keys), html.Dd(does)], className="mp-panel-row") for keys, does in _KEYS]
+    return html.Dialog(
+        [html.H2("Keys", className="mp-section-title"), html.Dl(rows),
+         html.Button("close", id="keys-close", className="mp-button")],
+        id="keys", className="mp-card mp-panel mp-keys", **{"aria-label": "Keys"},
+    )  # fmt: skip
 
 
 def _register(app: dash.Dash, source: RunSource) -> None:
@@ -144,14 +180,14 @@ def _register(app: dash.Dash, source: RunSource) -> None:
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
         """The page that the URL names; a refresh that changes nothing leaves the page alone."""
         entries, problem = listed(source)
-        context = Context(source, entries, choices.read(search, entries))
+        context = Context(source, entries, choices.read(search, entries), search or "")
         page = next((page for page in PAGES if page.path == path), None)
-        content = cards.failure(problem) if problem else _content(page, context)
         live = not entries or (context.entry is not None and context.entry.live)
-        digest = _digest(content) if live else None
-        if dash.ctx.triggered_id == "live" and digest == seen:
-            return dash.no_update, dash.no_update, not live, dash.no_update
-        return content, _navigation(page, context.choice), not live, digest
+        version = _version(context, problem)
+        if dash.ctx.triggered_id == "live" and version == seen:
+            raise PreventUpdate  # answered with 204: nothing is read, computed or sent
+        content = cards.failure(problem) if problem else _content(page, context)
+        return content, _navigation(page, context.choice), not live, version
 
     url, run, baseline = Input("url", "search"), Input("run", "value"), Input("baseline", "value")
     app.callback(
@@ -201,7 +237,9 @@ def _content(page: Page | None, context: Context) -> Any:
             "Train with MPProfilerCallback(logdir), or serve another directory.",
         )
     try:
-        return [*_heading(page, context), *page.layout(context)]
+        content = [*_heading(page, context), *page.layout(context)]
+        _keep_zoom(content, f"{page.path} {context.choice.query()}")
+        return content
     except MpprofError as error:
         return cards.failure(error)
     except Exception:  # noqa: BLE001  a bug of ours: the traceback goes to the log, the reader gets one card
@@ -221,8 +259,23 @@ def _heading(page: Page, context: Context) -> list[Any]:
     return [html.H1(f"{page.title}: {context.name_of(context.choice.run)}", className="mp-unseen")]
 
 
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, cls=PlotlyJSONEncoder).encode()).hexdigest()
+def _version(context: Context, problem: MpprofError | None) -> str:
+    """What changes with anything that a page shows: the files of the run and its baseline, and its state."""
+    entry = context.entry
+    if problem is not None or entry is None:
+        return f"{problem} {len(context.entries)}"
+    try:
+        files = context.source.version(entry.id, context.choice.baseline)
+    except MpprofError as error:
+        files = str(error)
+    return f"{files} {entry.state} {entry.live} {entry.problem}"
+
+
+def _keep_zoom(content: Any, key: str) -> None:
+    """A figure that is drawn again for the same choice keeps what its reader zoomed into."""
+    for part in html.Div(content)._traverse():
+        if isinstance(part, dcc.Graph):
+            part.figure.update_layout(uirevision=key)
 
 
 def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
@@ -236,8 +289,17 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
                 "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
             )
         if flask.request.method == "GET" and flask.request.path in paths and "run" not in flask.request.args:
-            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), listed(source)[0])
-            if chosen.run is not None:  # so that the address bar always holds a link worth sharing
+            entries = listed(source)[0]
+            if (
+                flask.request.path == "/"
+                and len(entries) > runs.LANDS_ABOVE
+                and "with" not in flask.request.args
+            ):
+                return flask.redirect(runs.PAGE.path)
+            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
+            if (
+                chosen.run is not None and flask.request.path != runs.PAGE.path
+            ):  # so that the address bar always holds a link worth sharing
                 return flask.redirect(flask.request.path + chosen.query())
         if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
             text = "This request does not come from a page of mpprof.\n"
@@ -256,12 +318,22 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
         chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
         context = Context(source, entries, chosen)
         try:
-            text = report_html(context.report(), steps=source.steps(context.run))
+            redact = flask.request.args.get("redacted") == "1"
+            text = run_html(source, context.run, chosen.baseline, redact=redact)
         except MpprofError as error:
             return flask.Response(f"{error}\n", 404, mimetype="text/plain")
         response = flask.Response(text, mimetype="text/html")
         response.headers["Content-Disposition"] = 'attachment; filename="mpprof-report.html"'
         return response
+
+    def save_markdown() -> flask.Response:
+        entries, _ = listed(source)
+        chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
+        try:
+            document = Context(source, entries, chosen).report()
+        except MpprofError as error:
+            return flask.Response(f"{error}\n", 404, mimetype="text/plain")
+        return flask.Response(markdown.render(document), mimetype="text/markdown")
 
     def not_found(_: DependencyException) -> flask.Response:
         return flask.Response("There is no such file.\n", 404, mimetype="text/plain")
@@ -270,4 +342,6 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
     app.server.register_error_handler(DependencyException, not_found)
     app.server.before_request(check_host)
     app.server.after_request(add_headers)
+    app.server.after_request(Packer())
     app.server.add_url_rule("/report.html", view_func=save_report)
+    app.server.add_url_rule("/report.md", view_func=save_markdown)

@@ -102,6 +102,11 @@ def _unlike(one: RunEntry, other: RunEntry) -> bool:
     )
 
 
+def experiment(name: str) -> str:
+    """What groups runs: their directory, else their name without what says its precision."""
+    return _folder(name) or _stem(name).strip("-_. ") or name
+
+
 def _folder(name: str) -> str:
     return name.rpartition("/")[0]
 

@@ -12,15 +12,20 @@ from dash import dcc
 from dash.development.base_component import Component
 from plotly.offline import get_plotlyjs
 
-from mpprof.model.steps import StepTable
+from mpprof.errors import MpprofError
+from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import words
+from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.graph import CONFIG
-from mpprof_dashboards.pages import compare, memory, steps, why
+from mpprof_dashboards.pages import compare, kernels, layers, memory, steps, why
+from mpprof_dashboards.redacted import Redacted
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.source import RunSource
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
+_SWITCHES = Path(__file__).parent / "assets" / "why.js"
 _ATTRIBUTES = {
     "className": "class",
     "id": "id",
@@ -29,6 +34,8 @@ _ATTRIBUTES = {
     "href": "href",
     "src": "src",
     "alt": "alt",
+    "scope": "scope",
+    "colSpan": "colspan",
 }
 _VOID = frozenset(("img", "br", "hr"))
 # The figures are drawn while the page is still being laid out: each takes its final width at the end.
@@ -44,7 +51,29 @@ def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """
-    parts = [*why.content(document), *_steps(document, steps)]
+    return _report(document, why.content(document), steps)
+
+
+def run_html(source: RunSource, run: str, baseline: str | None, *, redact: bool = False) -> str:
+    """A run of `source` as one self-contained HTML file: Why, the shown step as a strip, layers, kernels, and
+    what `report_html` holds. With `redact` hosts, users and paths are taken out. Raises MpprofError."""
+    given: Any = Redacted(source, source.redactor(run)) if redact else source
+    document, name = given.report(run, baseline), baseline
+    if redact and name is not None:
+        name = source.redactor(run)(name)
+    parts = why.content(document, baseline=name, timeline=given.timeline(run, width=why.STRIP_WIDTH))
+    try:
+        parts += layers.content(given, run, document, baseline)
+        parts += kernels.content(given, run, document)
+    except MpprofError as error:
+        parts.append(cards.section("Kernels", cards.empty("No trace to read kernels from", str(error.what))))
+    return _report(document, parts, given.steps(run), given.hardware(run))
+
+
+def _report(
+    document: doc.Report, parts: list[Any], table: StepTable | None, hardware: HardwareTable | None = None
+) -> str:
+    parts = [*parts, *(steps.content(document, table, hardware) if table is not None and len(table) else [])]
     parts += memory.content(document) if document["memory"] else []
     return _file(parts, f"mpprof · {document['run']['name']}", "mpprof-report", document)
 
@@ -69,10 +98,12 @@ def comparison_html(document: doc.Comparison) -> str:
     """The comparison `document` as a self-contained HTML file, with the document as JSON in the element
     `mpprof-compare`."""
     names = " → ".join(report["run"]["name"] for report in document["runs"])
-    return _file(compare.content(document, plain=True), f"mpprof · {names}", "mpprof-compare", document)
+    return _file(compare.content(document), f"mpprof · {names}", "mpprof-compare", document)
 
 
 def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comparison) -> str:
+    body = render(parts)
+    plotly = f"<script>{get_plotlyjs()}</script>" if "plotly-graph-div" in body else ""
     return "\n".join(
         (
             "<!DOCTYPE html>",
@@ -81,19 +112,16 @@ def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comp
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{_text(title)}</title>",
             f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
-            f"<script>{get_plotlyjs()}</script>",
+            plotly,
             '</head><body class="mp-export"><main class="mp-page">',
-            render(parts),
+            body,
             "</main>",
-            f"<script>{_FIT}</script>",
+            f"<script>{_FIT if plotly else ''}</script>",
+            f"<script>{_SWITCHES.read_text(encoding='utf-8')}</script>",
             f'<script type="application/json" id="{id}">{_json(document)}</script>',
             "</body></html>\n",
         )
     )
-
-
-def _steps(document: doc.Report, table: StepTable | None) -> list[Any]:
-    return steps.content(document, table) if table is not None and len(table) else []
 
 
 def _json(document: doc.Report | doc.Comparison) -> str:

@@ -1,19 +1,24 @@
-"""Routes that answer with data: windows of the timeline, and kernels of it."""
+"""Routes that answer with data: rows of the tables, windows of the timeline, and kernels of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import time_ns
 from typing import Any
 
 import dash
 import flask
 
-from mpprof.errors import MpprofError
+from mpprof.errors import MpprofError, NotFoundError
 from mpprof.model.source import RunSource
 from mpprof.report import json as documents
+from mpprof_dashboards import rows, runs, work
+from mpprof_dashboards.components.context import listed
 
 _MOST_DIGITS = 18
 """Of a number in a query: nanoseconds fit into 64 bits."""
+_MOST_TEXT = 20_000
+"""Characters of one argument: the rows that were picked in a figure are named in one."""
 
 
 def register(app: dash.Dash, source: RunSource) -> None:
@@ -36,6 +41,40 @@ def register(app: dash.Dash, source: RunSource) -> None:
         row = _whole(asked.get("row"))
         return _answer(lambda: None if row is None else source.kernel(asked.get("run", ""), row))
 
+    def _rows_of() -> tuple[rows.Table, rows.Asked]:
+        query = {key: value[:_MOST_TEXT] for key, value in flask.request.args.items()}
+        run, baseline, kind = query.get("run", ""), query.get("baseline") or None, query.get("table", "")
+        if kind not in work.KINDS:
+            raise NotFoundError("there is no such table", next=f"Tables: {', '.join(work.KINDS)}")
+        return work.table(source, run, source.report(run, baseline), kind), rows.asked(query)
+
+    def table() -> flask.Response:
+        return _answer(lambda: rows.answer(*_rows_of()))
+
+    def table_csv() -> flask.Response:
+        try:
+            text = rows.to_csv(*_rows_of())
+        except MpprofError as error:
+            return flask.Response(f"{error}\n", 404, mimetype="text/plain")
+        response = flask.Response(text, mimetype="text/csv")
+        response.headers["Content-Disposition"] = 'attachment; filename="mpprof-rows.csv"'
+        return response
+
+    def listed_runs() -> flask.Response:
+        found, problem = listed(source)
+        if problem is not None:
+            return flask.Response(f"{problem}\n", 404, mimetype="text/plain")
+        known = runs.listing(found, time_ns())
+        return _answer(lambda: None if flask.request.args.get("version") == known["version"] else known)
+
+    def summary() -> flask.Response:
+        asked = flask.request.args
+        return _answer(lambda: runs.summary(source, asked.get("run", ""), asked.get("baseline") or None))
+
+    app.server.add_url_rule("/runs.json", view_func=listed_runs)
+    app.server.add_url_rule("/run.json", view_func=summary)
+    app.server.add_url_rule("/rows.json", view_func=table)
+    app.server.add_url_rule("/rows.csv", view_func=table_csv)
     app.server.add_url_rule("/timeline.json", view_func=timeline)
     app.server.add_url_rule("/kernel.json", view_func=kernel)
 

@@ -41,7 +41,7 @@ def allows(header: str, bound: str) -> bool:
 def content_policy(script_hashes: Iterable[str]) -> str:
     """A Content-Security-Policy: own files and the hashed inline scripts of Dash, nothing from elsewhere.
 
-    Styles must be allowed inline: plotly, Mantine and AG Grid write theirs at run time."""
+    Styles must be allowed inline: plotly and Mantine write theirs at run time."""
     scripts = " ".join(["'self'", *script_hashes])
     return "; ".join(
         (

@@ -90,7 +90,7 @@ PRECISION_COLOURS: dict[str, str] = {  # of work on matrix units
     "int8": "#9A8FD1",
 }
 TOTAL = "#64748B"  # a whole step
-MEASURED = "#1F78B4"  # a plain measured series
+MEASURED = "#64748B"  # a plain measured series
 ACCENT = "#E69F00"  # what deserves a look in a series
 GRID = "rgba(128, 136, 148, 0.22)"
 INK = "#7A828E"  # for exports of a figure alone; on a page the style sheet sets the text's colour

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import RLock
 from time import monotonic, time_ns
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.analysis.breakdown.timeline import Lanes
 from mpprof.api import timeline as timelines
 from mpprof.api import workflows
@@ -18,6 +20,7 @@ from mpprof.model.run import Run
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
+from mpprof.report.redact import Redactor, hosts_of
 from mpprof.runs.loading import closed_beside, lone_beside
 from mpprof.runs.state import state_of
 from mpprof.traces import formats
@@ -27,6 +30,12 @@ if TYPE_CHECKING:
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
+
+ONE_ANSWER_S = 0.5
+"""Within this time the parts of one answer see the same files."""
+
+KEPT_REPORTS = 512
+"""Documents of some 100 KB: as many as a page of some hundred runs asks for."""
 
 REFRESH_S = 30.0
 """How often a directory elsewhere is looked at again, at most."""
@@ -54,8 +63,11 @@ class LogDirectory:
         self._refresh = refresh
         self._step_range = step_range
         self._refreshed_s = monotonic()
+        self._scanned_s = float("-inf")
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
+        self._reports: OrderedDict[tuple[str, str | None], tuple[str, doc.Report]] = OrderedDict()
         self._lanes: dict[str, tuple[workflows.Analysis, Lanes | None]] = {}
+        self._tables: dict[str, tuple[workflows.Analysis, dict[tuple[str, bool], Sequence[Any]]]] = {}
         self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
 
     def entries(self) -> tuple[RunEntry, ...]:
@@ -70,10 +82,22 @@ class LogDirectory:
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
     def report(self, run: str, baseline: str | None = None) -> doc.Report:
-        """The `mpprof.report/1` document of a run, against a baseline run where one is named."""
-        mine = self._analysis(run)
-        against = self._analysis(baseline) if baseline and baseline != run else None
-        return documents.document(workflows.judge(mine, against))
+        """The `mpprof.report/1` document of a run, against a baseline run where one is named.
+
+        It is kept until a file of either changes, and given to all who ask: nobody may change it."""
+        baseline = baseline if baseline != run else None
+        with self._lock:
+            version = self.version(run, baseline)
+            kept = self._reports.get((run, baseline))
+            if kept is None or kept[0] != version:
+                mine = self._analysis(run)
+                against = self._analysis(baseline) if baseline else None
+                kept = version, documents.document(workflows.judge(mine, against))
+            self._reports[run, baseline] = kept
+            self._reports.move_to_end((run, baseline))
+            while len(self._reports) > KEPT_REPORTS:
+                self._reports.popitem(last=False)
+            return kept[1]
 
     def steps(self, run: str) -> StepTable | None:
         return self._run(run).steps
@@ -81,14 +105,38 @@ class LogDirectory:
     def hardware(self, run: str) -> HardwareTable | None:
         return self._run(run).hardware
 
-    def kernels(self, run: str) -> list[doc.KernelRow]:
-        return cast("list[doc.KernelRow]", workflows.rows_of(self._analysis(run), "kernels"))
+    def version(self, run: str, baseline: str | None = None) -> str:
+        with self._lock:
+            found = self._scan()
+        named = [name for name in (run, baseline) if name]
+        stated = [(name, found[name][0] if name in found else None) for name in named]
+        return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
-    def ops(self, run: str) -> list[doc.OpRow]:
-        return cast("list[doc.OpRow]", workflows.rows_of(self._analysis(run), "ops"))
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
+        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
 
-    def layers(self, run: str) -> list[doc.LayerRow]:
-        return cast("list[doc.LayerRow]", workflows.rows_of(self._analysis(run), "layers"))
+    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
+        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
+
+    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
+        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
+
+    def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Sequence[Any]:
+        """The rows of a table, kept as long as the analysis is."""
+        with self._lock:
+            mine = self._analysis(run)
+            kept = self._tables.get(run)
+            if kept is None or kept[0] is not mine:
+                self._tables[run] = kept = mine, {}
+            for name in set(self._tables) - set(self._analyses):
+                del self._tables[name]
+            steps = in_steps and mine.account is not None
+            if (kind, steps) not in kept[1]:
+                kept[1][kind, steps] = workflows.rows_of(mine, kind, steps=ALL_STEPS if steps else None)
+            return kept[1][kind, steps]
+
+    def roofs(self, run: str) -> doc.Roofs | None:
+        return workflows.roofs_of(self._analysis(run))
 
     def timeline(
         self,
@@ -119,14 +167,20 @@ class LogDirectory:
                 del self._lanes[name]
             return kept
 
+    def redactor(self, run: str) -> Callable[[Any], Any]:
+        return Redactor(hosts_of(self._run(run))).record
+
     def compare(self, runs: tuple[str, ...]) -> doc.Comparison:
         """The `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 
         return documents.compare_document(compare_analyses([self._analysis(run) for run in runs]))
 
-    def _scan(self) -> dict[str, tuple[Signature, Run | MpprofError]]:
-        """Reads what is new or changed; forgets what is gone."""
+    def _scan(self, within_s: float = 0.0) -> dict[str, tuple[Signature, Run | MpprofError]]:
+        """Reads what is new or changed; forgets what is gone. Nothing is looked at again `within_s` of the
+        last time: one answer asks several times, and hundreds of runs are thousands of files."""
+        if monotonic() - self._scanned_s < within_s:
+            return self._runs
         if self._refresh is not None and monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh()
             self._refreshed_s = monotonic()
@@ -141,7 +195,7 @@ class LogDirectory:
         for refused in closed_beside(self.path, at):
             name = os.path.relpath(refused.where, self.path)
             found[name] = ((), refused)
-        self._runs = found
+        self._runs, self._scanned_s = found, monotonic()
         return found
 
     def _run(self, name: str) -> Run:
@@ -160,7 +214,7 @@ class LogDirectory:
 
     def _analysis(self, name: str) -> workflows.Analysis:
         with self._lock:
-            self._scan()
+            self._scan(within_s=ONE_ANSWER_S)
             run, signature = self._run(name), self._runs[name][0]
             kept = self._analyses.get(name)
             if kept is None or kept[0] != signature:

@@ -47,11 +47,11 @@ from mpprof.traces.common import lazy_fetch
 if TYPE_CHECKING:
     from mpprof.analysis.comparison.bounds import Proof
     from mpprof.analysis.comparison.comparability import Side
-    from mpprof.model.document import MemoryItem, Row
+    from mpprof.model.document import MemoryItem, Roofs, Row
 
 __all__ = [
     "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "judge", "load",
-    "load_all", "load_at", "places", "rows_of", "runs", "side", "signals_of",
+    "load_all", "load_at", "places", "roofs_of", "rows_of", "runs", "side", "signals_of",
     "table_rows",
 ]  # fmt: skip
 
@@ -446,6 +446,31 @@ def rows_of(
     known = rates.setting(mine.trace, mine.run)
     make = tables.kernels if kind == "kernels" else tables.ops
     return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps, known=known)
+
+
+def roofs_of(mine: Analysis) -> Roofs | None:
+    """The peak rates of the device that the account is of; None where they, or the device, are not known."""
+    if mine.trace is None or mine.account is None:
+        return None
+    from mpprof.analysis.breakdown import rates
+
+    known, plane = rates.setting(mine.trace, mine.run), mine.account.main.device
+    peaks = next(
+        (
+            peak
+            for device, peak in zip(mine.trace.devices, known.peaks, strict=True)
+            if device.plane == plane and peak is not None
+        ),
+        None,
+    )
+    if peaks is None:
+        return None
+    return {
+        "card": peaks.name,
+        "flops_per_s": dict(peaks.flops_per_s),
+        "bandwidth_bytes_per_s": peaks.bandwidth_bytes_per_s,
+        "source": peaks.source,
+    }
 
 
 def _memory_rows(mine: Analysis) -> list[MemoryItem]:

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import re
-import socket
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpprof._version import __version__
-from mpprof.cli.redact import Redactor
 from mpprof.errors import UnreadableError
+from mpprof.report.redact import TRACE_SUFFIXES, Redactor, hosts_of
 from mpprof.traces.common import lazy_fetch
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 SCHEMA = "mpprof.bundle/1"
 MANIFEST = "MANIFEST.json"
 RECORDS = "mpprof"
-_TRACE_SUFFIXES = (".xplane.pb", ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".pt.trace.json", ".json")
 _STEP_LINE = re.compile(r'"kind"\s*:\s*"step"')
 NOT_REDACTED = (
     "names of the model, its layers, ops and kernels, shapes, and all numbers",
@@ -45,7 +43,7 @@ def bundle(
 
     Raises UnreadableError where a record cannot be read.
     """
-    redactor = Redactor(_hosts(run))
+    redactor = Redactor(hosts_of(run))
     files: list[tuple[str, bytes]] = []
     left_out: list[dict[str, str]] = []
     try:
@@ -73,18 +71,7 @@ def _left(path: Path, reason: str) -> dict[str, str]:
 
 
 def _suffix(path: Path) -> str:
-    return "trace" + next((suffix for suffix in _TRACE_SUFFIXES if path.name.endswith(suffix)), path.suffix)
-
-
-def _hosts(run: Run) -> set[str]:
-    """Host names that the run states, those in its traces' file names, and this machine's own."""
-    hosts = {socket.gethostname()}
-    if run.facts:
-        hosts |= {run.facts.host or ""} | {window.host or "" for window in run.facts.profile_windows}
-    for path in run.traces:
-        suffix = next((suffix for suffix in _TRACE_SUFFIXES if path.name.endswith(suffix)), "")
-        hosts.add(path.name.removesuffix(suffix) if suffix else "")
-    return {host for host in hosts if host}
+    return "trace" + next((suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix)), path.suffix)
 
 
 def _records(run: Run, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
@@ -122,7 +109,7 @@ def _lines(path: Path, redactor: Redactor) -> bytes:
 
 def _trace(path: Path, redactor: Redactor, limit: int) -> bytes | str:
     """The redacted trace; or the reason why it is left out."""
-    if not path.name.endswith(_TRACE_SUFFIXES):
+    if not path.name.endswith(TRACE_SUFFIXES):
         return "this format cannot be redacted"
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         content = file.read(limit + 1)
@@ -136,7 +123,7 @@ def _trace_name(run: Run, path: Path, number: int) -> str:
     """The trace's place under the run, its file name (which is a host's) replaced."""
     inside = run.path.is_dir() and path.is_relative_to(run.path)
     folder = path.parent.relative_to(run.path).as_posix() if inside else "plugins/profile/bundled"
-    suffix = next(suffix for suffix in _TRACE_SUFFIXES if path.name.endswith(suffix))
+    suffix = next(suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix))
     return f"{folder}/host{f'-{number}' if number else ''}{suffix}"
 
 

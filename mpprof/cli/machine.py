@@ -264,9 +264,7 @@ def _walk() -> Check:
 
 
 def _page() -> Check:
-    versions = {
-        name: _version(name) for name in ("dash", "plotly", "dash-mantine-components", "dash-ag-grid")
-    }
+    versions = {name: _version(name) for name in ("dash", "plotly", "dash-mantine-components")}
     if absent := [name for name, version in versions.items() if version is None]:
         return Check(
             "page", "missing", f"not installed: {', '.join(absent)}", "`mpprof serve` cannot start.",

@@ -41,6 +41,11 @@ class Memory(Table):
         parser.add_argument(
             "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
         )
+        parser.add_argument(
+            "--programs",
+            action="store_true",
+            help="XLA's buffer assignment of the compiled programs in the trace: what is alive at the peak",
+        )
         before = parser.add_argument_group("of a model, before it trains")
         before.add_argument("--card", metavar="NAME", help='the card: "a100", "v100 32GB"')
         before.add_argument(
@@ -76,6 +81,8 @@ class Memory(Table):
         from mpprof.report import json as documents
         from mpprof.report.memory import account
 
+        if args.programs:
+            return _programs(mine, args)
         if args.format != "table" or args.by or args.sort:
             return super()._text(mine, args)
         base = None
@@ -133,6 +140,29 @@ def _before_training(args: argparse.Namespace) -> str:
     ascii_only = args.output is None and output.ascii_only()
     most = {} if args.limit is None else {"most": args.limit or 10_000}
     return before_training.text(found, **most, ascii_only=ascii_only)
+
+
+def _programs(mine: Analysis, args: argparse.Namespace) -> str:
+    """What XLA assigned to the programs of the run's last trace."""
+    from mpprof.analysis.memory.assigned import alive
+    from mpprof.errors import UnableError
+    from mpprof.report import json as documents
+    from mpprof.report.memory import programs as rendering
+    from mpprof.traces.xspace.programs import programs
+
+    found = programs(mine.run.traces[-1]) if mine.run.traces else ()
+    if not found:
+        raise UnableError(
+            "no compiled program with a buffer assignment", where=str(args.path),
+            next="XLA writes them into the xplane files of JAX, and of TensorFlow with jit_compile",
+        )  # fmt: skip
+    model = mine.run.facts.model if mine.run.facts else None
+    owned = [(program, alive(program, model)) for program in found]
+    if args.format == "json":
+        return documents.dumps(rendering.document(owned))
+    ascii_only = args.output is None and output.ascii_only()
+    most = {} if args.limit is None else {"most": args.limit or 10_000}
+    return rendering.text(owned, **most, ascii_only=ascii_only)
 
 
 def _of_error(args: argparse.Namespace) -> str:

@@ -7,11 +7,13 @@ import errno
 import os
 import sys
 from pathlib import Path
+from time import time_ns
 
 from mpprof.errors import MpprofError, UsageError
 from mpprof.report import words
 
 WIDTH_WITHOUT_TERMINAL = 100
+UNCUT = 1 << 20
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -70,28 +72,20 @@ def _print(text: str) -> None:
 
 def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
     """A whole file or none: written beside its place, then renamed into it."""
-    import tempfile  # not needed to print
-
     check_output(path, force=force)
-    temporary = None
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{time_ns():x}.part")
+    made = False
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
+            made = True
             file.write(content)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        if made:
+            temporary.unlink(missing_ok=True)
         raise MpprofError(
             f"cannot be written ({error.strerror})", where=str(path), next="Choose another place with -o"
         ) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def width(without_terminal: int = WIDTH_WITHOUT_TERMINAL) -> int:
@@ -99,6 +93,13 @@ def width(without_terminal: int = WIDTH_WITHOUT_TERMINAL) -> int:
     import shutil  # not needed where nothing is printed
 
     return max(68, min(120, shutil.get_terminal_size((without_terminal, 24)).columns))
+
+
+def width_of_names() -> int:
+    """Columns for a table whose names may be cut: those of the terminal; as many as there are in a pipe or a
+    file, where nothing is cut."""
+    there = sys.stdout is not None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
+    return width() if there else UNCUT
 
 
 def color(args: argparse.Namespace) -> bool:

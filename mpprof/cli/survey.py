@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -96,6 +95,8 @@ def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -
     from mpprof.report import survey, tables
 
     if args.format == "parquet":
+        import tempfile
+
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "survey.parquet"
             survey.write_parquet(Rows("survey", rows, tuple(table.to_dict())).to_dict(), made)

@@ -89,7 +89,8 @@ class Table:
         if args.format == "csv":
             return tables.to_csv(shown, tables.keys(self.name, args.by))
         ascii_only = args.output is None and output.ascii_only()
-        text = tables.to_text(shown, self.name, width=output.width(), ascii_only=ascii_only, whole=rows)
+        width = output.width_of_names() if args.output is None else output.UNCUT
+        text = tables.to_text(shown, self.name, width=width, ascii_only=ascii_only, whole=rows)
         return _head(self.name, args) + text + _foot(rows, len(shown), whole)
 
 

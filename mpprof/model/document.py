@@ -944,6 +944,16 @@ class Batches(TypedDict):
 # --- the timeline, for the page ---------------------------------------------------------------------------
 
 
+class Roofs(TypedDict):
+    """What a card can do at its peaks, for the roofline. Rates by precision; "fp32_cuda" and the like are of
+    ordinary arithmetic."""
+
+    card: str
+    flops_per_s: dict[str, Number]
+    bandwidth_bytes_per_s: Number | None
+    source: str
+
+
 class Timeline(TypedDict):
     """A window of what ran when, merged to the width of a drawing. Times are from the first step's start."""
 

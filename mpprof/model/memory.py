@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from mpprof.model.frozen import frozen
+from mpprof.model.trace import HloInstruction
 
 Kind = Literal[
     "parameters", "optimizer slots", "16-bit weight copies", "gradients", "activations kept for backward",
@@ -263,3 +264,49 @@ class MemoryForecast:
         if policy not in peaks or "float32" not in peaks:
             return None
         return peaks["float32"] - peaks[policy]
+
+
+@frozen
+class AliveBuffer:
+    """A buffer among a program's temporaries at their peak. `hlo`: what made it; None: not known."""
+
+    hlo: HloInstruction | None
+    bytes: int
+
+
+@frozen
+class Assignment:
+    """What XLA assigned to one program. `peak_bytes` is the most that buffers among the temporaries take at
+    once; `temporaries_bytes`, which is allocated, is that and what the packing loses. `alive` are those
+    buffers, largest first; empty where the program states no order of allocations."""
+
+    arguments_bytes: int
+    outputs_bytes: int
+    constants_bytes: int
+    temporaries_bytes: int
+    peak_bytes: int
+    alive: tuple[AliveBuffer, ...]
+
+    @property
+    def whole_bytes(self) -> int:
+        return self.arguments_bytes + self.outputs_bytes + self.constants_bytes + self.temporaries_bytes
+
+
+@frozen
+class Program:
+    """One compiled program of a trace and its buffer assignment."""
+
+    name: str
+    program_id: int
+    assigned: Assignment
+
+
+@frozen
+class AliveOf:
+    """Buffers of one layer, phase and type that are alive at a program's peak; `layer` "unknown": of none, or
+    of none that is known."""
+
+    layer: str
+    phase: str
+    dtype: str
+    bytes: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mpprof.model.frozen import frozen
 from mpprof.model.steps import HardwareTable, StepTable
@@ -52,11 +53,21 @@ class RunSource(Protocol):
 
     def hardware(self, run: str) -> HardwareTable | None: ...
 
-    def kernels(self, run: str) -> list[doc.KernelRow]: ...
+    def version(self, run: str, baseline: str | None = None) -> str:
+        """What changes when the files of either change: nothing is read or computed for it."""
+        ...
 
-    def ops(self, run: str) -> list[doc.OpRow]: ...
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
+        """Rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
+        ...
 
-    def layers(self, run: str) -> list[doc.LayerRow]: ...
+    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]: ...
+
+    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]: ...
+
+    def roofs(self, run: str) -> doc.Roofs | None:
+        """The peak rates of the run's main device; None where they are not known."""
+        ...
 
     def timeline(
         self,
@@ -73,6 +84,10 @@ class RunSource(Protocol):
 
     def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
         """One kernel of the timeline as it ran; None where there is no such row."""
+        ...
+
+    def redactor(self, run: str) -> Callable[[Any], Any]:
+        """A function that takes hosts, users and paths out of a JSON value, as `mpprof bundle` does."""
         ...
 
     def compare(self, runs: tuple[str, ...]) -> doc.Comparison: ...

@@ -22,8 +22,8 @@ def to_text(rows: Sequence[Mapping[str, Any]], *, now_unix_ns: int, width: int, 
     cells = [_cells(row, now_unix_ns) for row in rows]
     widths = {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in cells[0]}
     free = width - sum(widths.values()) - 2 * (len(widths) - 1) + widths["run"] + widths["card"]
-    card = min(widths["card"], max(CARD_LEAST, free - min(widths["run"], NAME_MOST)))
-    widths |= {"card": card, "run": min(widths["run"], free - card)}
+    room = min(widths["card"], max(CARD_LEAST, free - min(widths["run"], NAME_MOST)))
+    widths |= {"card": room, "run": min(widths["run"], free - room)}
     titles = {key: key for key in widths}
     lines = ["  ".join(_cell(key, line[key], widths[key]) for key in widths) for line in (titles, *cells)]
     broken = [f"{words.plain(row['run'])}: {words.plain(row['problem'])}" for row in rows if row["problem"]]
@@ -36,7 +36,7 @@ def _cells(row: Mapping[str, Any], now_unix_ns: int) -> dict[str, str]:
     return {
         "run": words.plain(row["run"]),
         "policy": _known(row["policy"]),
-        "card": _card(row["card"]),
+        "card": card(row["card"]),
         "batch": "-" if row["batch_size"] is None else words.count(row["batch_size"]),
         "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
         "state": "broken" if row["problem"] else _known(row["state"]),
@@ -48,7 +48,8 @@ def _known(value: str | None) -> str:
     return "-" if value is None else words.plain(value)
 
 
-def _card(name: str | None) -> str:
+def card(name: str | None) -> str:
+    """A card's name without its vendor; "-" where it is not known."""
     short = _known(name)
     for word in _VENDORS:
         short = short.removeprefix(word)

@@ -248,8 +248,10 @@ def _in_words(rows: Sequence[Row], columns: Sequence[Column]) -> list[list[str]]
 
 
 def _widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: int) -> list[int]:
-    """Of each column; the last takes what the others leave, 20 at least."""
+    """Of each column; where not all fits, the last takes what the others leave, 20 at least."""
     needed = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    if sum(needed) + 2 * (len(needed) - 1) <= width:
+        return needed
     front = [size if c.right else min(size, 22) for size, c in zip(needed[:-1], columns[:-1], strict=True)]
     return [*front, max(20, width - sum(front) - 2 * len(front))]
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 MIN_WIDTH = 68
+LEAST_NAME = 34
+"""Columns of a ladder give way before a run's name becomes shorter than this."""
+_GIVES_WAY = ("what", "peak memory", "examples/s", "on units")
 _COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info": "1;36"}
 
 
@@ -148,17 +151,18 @@ def ladder(page: Page, document: doc.Comparison, *, title: bool = True) -> None:
     if title:
         page.heading("The ladder")
     widths = [max(len(row[at]) for row in rows) for at in range(len(comparing.LADDER))]
-    spare = page.width - 2 - sum(widths[1:]) - 2 * (len(widths) - 1)
-    if spare < min(widths[0], 12):  # narrow: what a run was is in "Each run" as well
-        rows = [(row[0], *row[2:]) for row in rows]
-        widths = [widths[0], *widths[2:]]
-        spare = page.width - 2 - sum(widths[1:]) - 2 * (len(widths) - 1)
+    shown = list(range(len(widths)))
+    for narrow in (None, *_GIVES_WAY):  # what stands under "Each run" as well, and then what matters least
+        if narrow is not None:
+            shown.remove(comparing.LADDER.index(narrow))
+        spare = page.width - 2 - sum(widths[at] for at in shown[1:]) - 2 * (len(shown) - 1)
+        if spare >= min(widths[0], LEAST_NAME):
+            break
     widths[0] = max(8, min(widths[0], spare))
-    left = 2 if len(widths) == len(comparing.LADDER) else 1
     for row in rows:
-        cells = [words.shorten(text, widths[0]) if at == 0 else text for at, text in enumerate(row)]
-        pairs = enumerate(zip(cells, widths, strict=True))
-        line = "  ".join(f"{c:<{w}}" if at < left else f"{c:>{w}}" for at, (c, w) in pairs)
+        cells = [words.shorten(row[at], widths[0]) if at == 0 else row[at] for at in shown]
+        pairs = zip(shown, cells, strict=True)
+        line = "  ".join(f"{c:<{widths[at]}}" if at < 2 else f"{c:>{widths[at]}}" for at, c in pairs)
         page.row(f"  {line}")
 
 
@@ -320,12 +324,14 @@ def gap(page: Page, rung: doc.Rung, step_ns: float | None, most: int = comparing
     rows = comparing.gap_rows(rung, step_ns, most)
     column = words.column(max(abs(row.mixed_ns) for row in rows) or 1.0)
     titles = comparing.gap_columns(rung)
-    label = min(page.width - 4 - 13 * len(titles), max(12, *(len(row.label) for row in rows)))
+    body = [(row.label, comparing.gap_cells(rung, row, column)) for row in (*rows, comparing.total(rows))]
+    cell = max(len(text) for texts in (titles, *(texts for _, texts in body)) for text in texts) + 2
+    label = min(page.width - 4 - cell * len(titles), max(12, *(len(row.label) for row in rows)))
     page.row("")
-    page.row(f"  {'class, layer':<{label}} {' '.join(f'{title:>12}' for title in titles)}")
-    for row in (*rows, comparing.total(rows)):
-        cells = " ".join(f"{cell:>12}" for cell in comparing.gap_cells(rung, row, column))
-        page.row(f"  {words.shorten(row.label, label):<{label}} {cells}")
+    page.row(f"  {'class, layer':<{label}} {''.join(f'{title:>{cell}}' for title in titles)}")
+    for name, texts in body:
+        shown = words.shorten_path(name, label)
+        page.row(f"  {shown:<{label}} {''.join(f'{text:>{cell}}' for text in texts)}")
 
 
 def _changes(page: Page, changes: list[doc.KernelChange], title: str) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpprof.model import quantities
-from mpprof.model.kernels import COMPUTE_DTYPES, NARROW, PAIRS
 from mpprof.model.quantities import NOT_KNOWN
 
 if TYPE_CHECKING:
@@ -196,6 +195,15 @@ def op(name: str, width: int) -> str:
     return shorten(short, width)
 
 
+def shorten_path(text: str, width: int) -> str:
+    """A class and the path of a layer in at most `width` characters: the layer's own name, at the end of its
+    path, stays: "matmul …/attention/query"."""
+    head, space, path = text.rpartition(" ")
+    while len(f"{head}{space}{path}") > width and "/" in path.removeprefix("…/"):
+        path = f"…/{path.removeprefix('…/').partition('/')[2]}"
+    return shorten(f"{head}{space}{path}", width)
+
+
 def plural(number: int, noun: str) -> str:
     """ "1 step", "2 steps"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -219,6 +227,8 @@ _BY = {"inputs": " by the inputs of its matrix ops", "kernels": " by its kernels
 def computes(document: doc.Report) -> str | None:
     """ "float32 by its kernels", "precision not known"; None where the run's policy says it. Kernels of other
     types than their ops' inputs (weights of 4 or 8 bits) are named too, where most of the time is theirs."""
+    from mpprof.model.kernels import COMPUTE_DTYPES, NARROW  # and NumPy, which `--version` does without
+
     run, share = document["run"], document["tensor_core"]
     found = run.get("computes_in")
     if found is None or (found["by"] == "policy" and run["policy"]):
@@ -235,11 +245,13 @@ def computes(document: doc.Report) -> str | None:
 
 def type_name(precision: str) -> str:
     """A kernel's type for people: "bf16", "pairs of narrow types"."""
+    from mpprof.model.kernels import PAIRS
+
     return PAIRS if precision == "mixed" else precision
 
 
 __all__ = [
     "CLASS_TEXT", "NOT_KNOWN", "ascii_only", "bar", "column", "compiled", "compiler", "computes", "count",
-    "duration", "number", "op", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten", "size",
-    "speedup", "speedups", "time_unit", "type_name",
+    "duration", "number", "op", "percent", "plain", "plural", "quantity", "saved", "scale", "shorten",
+    "shorten_path", "size", "speedup", "speedups", "time_unit", "type_name",
 ]  # fmt: skip

@@ -86,6 +86,18 @@ def test_without_a_baseline_what_remedies_give_back_is_lost(tmp_path: Path) -> N
     assert row["lost_ratio"] == pytest.approx(1 - facts["after_remedies_ns"] / facts["step_ns"])  # type: ignore[operator]
 
 
+def test_every_gpu_that_trains_counts(tmp_path: Path) -> None:
+    for name, replicas in (("one", 1), ("four", 4)):
+        shutil.copytree(ISLAND, tmp_path / name)
+        facts = tmp_path / name / "mpprof" / "run.json"
+        facts.write_text(json.dumps(json.loads(facts.read_text()) | {"replicas": replicas}))
+    rows = by_name(mpprof.survey(tmp_path, workers=1))
+    assert (rows["one"]["gpus"], rows["four"]["gpus"]) == (1, 4)
+    assert rows["four"]["lost_gpu_hours_per_day"] == pytest.approx(4 * rows["one"]["lost_gpu_hours_per_day"])
+    hours = [mpprof.diagnose(tmp_path / name).gpu_hours_per_epoch for name in ("one", "four")]
+    assert hours[1] == pytest.approx(4 * (hours[0] or 0.0))
+
+
 def test_a_cpu_loses_no_gpu_hours_and_ranks_behind(logs: Path) -> None:
     table = mpprof.survey([str(logs)], workers=2)
     names = [str(row["run"]).partition("/")[0] for row in table if row["problem"] is None]

@@ -2,161 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-import waitress
-from mpprof_dashboards import create_app
 from mpprof_dashboards.pages import PAGES
 
 from mpprof.api.source import LogDirectory
 from mpprof.model import document as doc
 from mpprof.report import words
 from mpprof.report.headline import headline, hero
+from tests.browser.visiting import MEASURED, SAMPLES, VOCABULARY, Visit, serving, visit
 from tests.builders.xspace import Ref, Space
 from tests.dashboards.fake_source import HOSTILE, HOSTILE_KERNEL, FakeSource, kernel_rows
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = Path("/usr/bin/chromium")
-ROOT = Path(__file__).parents[2]
-SAMPLES = ROOT / "sample_traces"
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-_BARS = """id => Object.fromEntries(
-    [...document.querySelectorAll(`#${CSS.escape(id)} .mp-bar-row`)].map(row => [row.dataset.key, +row.dataset.ns])
-)"""
-_MARKS = """id => {
-    const plot = document.querySelector(`#${CSS.escape(id)} .js-plotly-plot`);
-    return Object.fromEntries(Array.from(plot.data[0].customdata));
-}"""
-
-
-@dataclass
-class Visit:
-    """One browser page, with all that it logged and asked for."""
-
-    page: Any
-    base: str
-    problems: list[str] = field(default_factory=list)
-    hosts: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.page.on("console", self._logged)
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or "local"))
-
-    def _logged(self, message: Any) -> None:
-        if message.type in ("error", "warning") or "WARN" in message.text:
-            self.problems.append(message.text)
-
-    def open(self, path: str) -> None:
-        self.page.goto(self.base + path)
-        self.settle()
-
-    def settle(self) -> None:
-        """Waits until every figure and table of the page is drawn."""
-        self.page.wait_for_selector("#page .mp-card")
-        self.page.wait_for_function(
-            """() => [...document.querySelectorAll('.mp-graph')].every(
-                graph => graph.querySelector('.js-plotly-plot .main-svg'))
-              && [...document.querySelectorAll('.mp-grid')].every(grid => grid.querySelector('.ag-row'))"""
-        )
-
-    def choose(self, query: str, verdict: str) -> None:
-        """Goes to another run within the app, and waits for its verdict."""
-        self.page.evaluate("search => dash_clientside.set_props('url', {search})", query)
-        self.page.wait_for_function(
-            "text => document.querySelector('#verdict')?.textContent === text", arg=verdict
-        )
-        self.settle()
-
-    def open_well(self, path: str) -> None:
-        """Opens a page that must have something to show."""
-        self.open(path)
-        assert self.page.locator(".mp-failure").count() == 0, self.page.inner_text("#page")
-
-    def marks(self, graph: str) -> dict[str, float]:
-        """Raw values by key of the first trace of a bar figure."""
-        return self.page.evaluate(_MARKS, graph)  # type: ignore[no-any-return]
-
-    def bars(self, chart: str) -> dict[str, float]:
-        """Raw lengths by key of a chart of plain bars."""
-        return self.page.evaluate(_BARS, chart)  # type: ignore[no-any-return]
-
-    def text(self, id: str) -> str:
-        return self.page.inner_text(f"#{id}")  # type: ignore[no-any-return]
-
-    def overflow(self) -> int:
-        """By how many pixels the page is wider than its window."""
-        return self.page.evaluate(  # type: ignore[no-any-return]
-            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
-
-    def assert_quiet(self) -> None:
-        assert self.problems == []
-        assert self.hosts <= {"127.0.0.1", "local"}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    if not CHROMIUM.exists():
-        pytest.skip("no /usr/bin/chromium: `apt-get install chromium` on Debian")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def fake_server() -> Iterator[str]:
-    server = waitress.create_server(create_app(FakeSource()).server, host="127.0.0.1", port=0, threads=8)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.effective_port}"
-    server.close()
-
-
-@contextmanager
-def serving(logdir: Path) -> Iterator[str]:
-    """`mpprof serve LOGDIR`, the way a user runs it; gives the address."""
-    command = [sys.executable, "-m", "mpprof.cli", "serve", str(logdir), "--port", "0"]
-    paths = os.pathsep.join((str(ROOT), str(ROOT / "dashboards")))
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
-    ) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert "http://127.0.0.1:" in line, line
-        yield "http://127.0.0.1:" + line.split("http://127.0.0.1:")[1].split("/")[0]
-        process.terminate()
-        process.wait(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def sample_server() -> Iterator[str]:
-    if not SAMPLES.is_dir():
-        pytest.skip("no sample_traces/ in this checkout")
-    with serving(SAMPLES) as address:
-        yield address
-
-
-def visit(browser: Any, base: str, width: int = 1440, scheme: str = "light") -> Visit:
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    return Visit(context.new_page(), base)
 
 
 def assert_verdict_shows(seen: Visit, document: doc.Report) -> None:
@@ -214,16 +74,15 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     assert seen.text("median") == words.duration(document["steps"]["median_ns"])
     assert seen.text("skips") == words.count(document["steps"]["skipped"])
 
-    seen.open(f"/ops{query}")
-    rows = kernel_rows()
+    seen.open(f"/kernels{query}")
+    rows, steps = kernel_rows(), document["time"]["window_steps"]
     unknown = sum(row["total_ns"] for row in rows if row["placement"] == "unknown")
-    assert seen.marks("kernel-time")["unknown"] == unknown
-    first = max(rows, key=lambda row: row["total_ns"])
-    cell = seen.page.locator('#kernels-grid [row-index="0"] [col-id="total_ns"]')
-    assert cell.text_content() == words.duration(first["total_ns"])
+    assert seen.bars("kernel-time")["unknown"] == unknown / steps
+    assert seen.column("kernels", "ns")[0] == words.duration(max(row["total_ns"] for row in rows) / steps)
 
     seen.open(f"/layers{query}")
-    assert seen.marks("layers")["res2a"] == 7_100_000
+    times = dict(zip(seen.column("layers", "short"), seen.column("layers", "ns"), strict=True))
+    assert times["res2a"] == words.duration(7_100_000 / steps)
 
     seen.open(f"/memory{query}")
     assert seen.text("peak-bytes") == words.size(document["memory"]["peak_bytes"])
@@ -235,14 +94,14 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     assert seen.text("rung-0-observed") == words.speedup(document["speedup"]["observed"])
 
     for page in PAGES:  # those that came later have their figures checked in a test of their own
-        if page.path not in ("/", "/steps", "/ops", "/layers", "/memory", "/compare"):
+        if page.path not in ("/", "/steps", "/kernels", "/layers", "/memory", "/compare"):
             seen.open_well(f"{page.path}{query}")
     seen.assert_quiet()
 
 
 def test_a_name_with_markup_is_shown_as_text_everywhere(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server)
-    for path in ("/", "/ops", "/layers", "/memory", "/compare"):
+    for path in ("/", "/kernels", "/layers", "/memory", "/compare"):
         seen.open(f"{path}?run=mixed&baseline=fp32")
         assert seen.page.locator('a[href="x"], a[*|href="x"], #page b').count() == 0
         shown = seen.page.evaluate("document.body.textContent")
@@ -263,7 +122,7 @@ def test_a_hostile_trace_file_is_shown_as_text(chromium: Any, tmp_path: Path) ->
     (folder / "host.xplane.pb").write_bytes(space.to_bytes())
     with serving(tmp_path) as address:
         seen = visit(chromium, address)
-        seen.open_well("/ops")
+        seen.open_well("/kernels")
         shown = seen.page.evaluate("() => document.body.textContent")
         assert HOSTILE in shown
         assert HOSTILE_KERNEL in shown
@@ -287,16 +146,15 @@ def test_no_figure_offers_to_share_itself(chromium: Any, fake_server: str) -> No
 def test_dark_and_light_are_switched_and_kept(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server, scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"
-    seen.open("/ops?run=mixed&baseline=fp32")
+    seen.open("/kernels?run=mixed&baseline=fp32")
     light = seen.page.evaluate(ground)
     seen.page.click("#scheme")
-    seen.page.wait_for_function("() => document.body.dataset.agThemeMode === 'dark'")
+    seen.page.wait_for_function("() => document.documentElement.dataset.mantineColorScheme === 'dark'")
     dark = seen.page.evaluate(ground)
     assert dark != light
     seen.page.reload(wait_until="commit")
     seen.page.wait_for_selector("#page .mp-card")
     assert seen.page.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
-    assert seen.page.evaluate("document.body.dataset.agThemeMode") == "dark"
     assert seen.page.evaluate(ground) == dark
     seen.assert_quiet()
 
@@ -342,7 +200,8 @@ def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path
     seen = visit(chromium, fake_server)
     seen.open("/?run=mixed&baseline=fp32")
     with seen.page.expect_download() as download:
-        seen.page.click("#export")
+        seen.page.click("#share summary")
+        seen.page.click("[data-share=html]")
     saved = tmp_path / "report.html"
     download.value.save_as(saved)
     alone = visit(chromium, saved.as_uri(), width=390)
@@ -392,20 +251,20 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
     assert seen.text("median") == words.duration(document["steps"]["median_ns"])
     assert seen.text("step-count") == words.count(document["steps"]["count"])
 
-    seen.open_well(f"/ops{query}")
+    seen.open_well(f"/kernels{query}")
     sums: dict[str, float] = {"unknown": 0.0}
     for row in source.kernels(run):
-        sums[row["placement"]] = sums.get(row["placement"], 0.0) + row["total_ns"]
-    assert seen.marks("kernel-time") == sums
+        sums[row["placement"]] = sums.get(row["placement"], 0.0) + row["total_ns"] / 5
+    assert seen.bars("kernel-time") == pytest.approx(sums)
+    seen.open_well(f"/kernels{query}&by=op")
     longest = max(source.ops(run), key=lambda row: row["total_ns"])
-    cell = seen.page.locator('#ops-grid [row-index="0"] [col-id="total_ns"]')
-    assert cell.text_content() == words.duration(longest["total_ns"])
+    assert seen.column("ops", "ns")[0] == words.duration(longest["total_ns"] / 5)
 
     seen.open_well(f"/layers{query}")
-    rows = {row["layer"] or "": row["total_ns"] for row in source.layers(run)}
-    shown = {name: ns for name, ns in seen.marks("layers").items() if name != "more"}
-    assert shown == {name: rows.get(name, 0) for name in shown}
-    assert len(shown) > 2
+    times = {
+        row["layer"] or "not attributed": words.duration(row["total_ns"] / 5) for row in source.layers(run)
+    }
+    assert dict(zip(seen.column("layers", "short"), seen.column("layers", "ns"), strict=True)) == times
 
     seen.open_well(f"/memory{query}")
     assert seen.text("peak-recorded") == words.size(document["steps"]["peak_memory_bytes"])
@@ -418,8 +277,6 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
 
 
 # --- Why ---------------------------------------------------------------------------------------------------
-
-MEASURED = "?run=v100-input-bound-mixed-float16&baseline=v100-input-bound-float32"
 
 
 def bottom(seen: Visit, selector: str) -> float:
@@ -488,7 +345,7 @@ def test_a_cause_leads_to_its_proof_within_two_clicks(chromium: Any, sample_serv
     assert "run=v100-input-bound-mixed-float16" in seen.page.url
     seen.open_well(f"/{MEASURED}")
     seen.page.click('#causes [data-key="MP501"] a')
-    seen.page.wait_for_selector("#kernels-grid .ag-row")
+    seen.page.wait_for_selector("#kernels[data-loaded]")
     seen.assert_quiet()
 
 
@@ -547,23 +404,97 @@ def test_a_hostile_kernel_name_is_text_on_the_timeline(chromium: Any, fake_serve
 
 def test_filters_speak_the_units_that_are_shown(chromium: Any, sample_server: str) -> None:
     seen = visit(chromium, sample_server)
-    seen.open_well(f"/ops{MEASURED}")
-    rows = LogDirectory(SAMPLES).kernels("v100-input-bound-mixed-float16")
-    times = [row["total_ns"] for row in rows]
-    shown = words.duration(max(times))
-    grid = seen.page.locator("#kernels-grid")
-    field = grid.locator(".ag-floating-filter input").nth(1)
-    texts = "() => [...document.querySelectorAll('#kernels-grid .ag-row [col-id=total_ns]')].map(e => e.innerText)"
-    cells = grid.locator(".ag-row [col-id=total_ns]")
-    digits = shown.split(".")[0].split()[0]
-    field.fill(digits)
-    cells.filter(has_not_text=digits).first.wait_for(state="detached")
-    assert shown in seen.page.evaluate(texts)
-    field.fill(">= 1 ms")
-    cells.filter(has_not_text=re.compile(r" ms$")).first.wait_for(state="detached")
-    assert 0 < len(seen.page.evaluate(texts)) <= sum(ns >= 1e6 for ns in times)
-    ground = (
-        "() => getComputedStyle(document.querySelector('#kernels-grid .ag-root-wrapper')).backgroundColor"
+    seen.open_well(f"/kernels{MEASURED}")
+    whole = seen.column("kernels", "ns")
+    typed = whole[0].split(".")[0].split()[0]
+    seen.filter("kernels", "ns", typed)
+    assert whole[0] in seen.column("kernels", "ns")
+    assert all(typed in text for text in seen.column("kernels", "ns"))
+    seen.filter("kernels", "ns", ">= 1 ms")
+    assert seen.column("kernels", "ns") == [text for text in whole if text.endswith(" ms")]
+    assert "kernels.ns=%3E%3D+1+ms" in seen.page.url
+    again = visit(chromium, sample_server)
+    again.page.goto(seen.page.url)
+    again.page.wait_for_selector("#kernels[data-loaded]")
+    assert again.column("kernels", "ns") == seen.column("kernels", "ns")
+    seen.page.click("#kernels button:text-is('clear filters')")
+    seen.page.wait_for_function(
+        "n => +document.querySelector('#kernels').dataset.found === n", arg=len(whole)
     )
-    assert seen.page.evaluate(ground) not in ("rgba(0, 0, 0, 0)", "transparent")
+    again.assert_quiet()
+    seen.assert_quiet()
+
+
+def test_a_row_opens_beside_the_table_and_the_table_is_sorted_by_its_heads(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/kernels{VOCABULARY}")
+    name = seen.page.locator("#kernels tbody .mp-row-name").first
+    name.focus()
+    seen.page.keyboard.press("Enter")
+    panel = seen.page.locator("#kernels .mp-rows-panel")
+    assert "not a multiple of 8" in panel.inner_text()
+    assert name.get_attribute("aria-expanded") == "true"
+    seen.page.keyboard.press("Enter")
+    assert not panel.is_visible()
+    was = seen.page.get_attribute("#kernels", "data-loaded")
+    seen.page.click("#kernels th button:text-is('Calls')")
+    seen.page.wait_for_function("was => document.querySelector('#kernels').dataset.loaded !== was", arg=was)
+    calls = [float(text.replace(",", "")) for text in seen.column("kernels", "calls")]
+    assert calls == sorted(calls, reverse=True)
+    with seen.page.expect_download() as download:
+        seen.page.click("#kernels a:text-is('CSV')")
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[0].startswith("place,short,layer,ns,ratio,could,why")
+    assert len(lines) == len(calls) + 1
+    seen.assert_quiet()
+
+
+def test_dots_of_the_roofline_pick_rows_and_a_scope_of_the_icicle_filters(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/kernels{VOCABULARY}&by=op")
+    whole = seen.column("ops", "short")
+    seen.page.wait_for_selector("#roofline .js-plotly-plot[data-picks]")
+    seen.page.evaluate(
+        """() => { const plot = document.querySelector('#roofline .js-plotly-plot');
+                   const off = plot.data.find(each => each.name === 'matrix work off them');
+                   plot.emit('plotly_selected', {points: off.customdata.map(customdata => ({customdata}))}); }"""
+    )
+    seen.page.wait_for_function("n => +document.querySelector('#ops').dataset.found < n", arg=len(whole))
+    assert all("logits" in name for name in seen.column("ops", "short"))
+    seen.open_well(f"/layers{VOCABULARY}")
+    seen.page.click('#layers-run [data-layer="logits"] >> nth=0')
+    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 2")
+    assert seen.column("layers", "short") == ["logits", "logits_float"]
+    seen.assert_quiet()
+
+
+# --- runs --------------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
+    chromium: Any, sample_server: str
+) -> None:
+    source, seen = LogDirectory(SAMPLES), visit(chromium, sample_server)
+    seen.page.goto(sample_server + "/")
+    seen.page.wait_for_selector("#runs[data-drawn]")
+    assert seen.page.url.endswith("/runs")
+    seen.page.wait_for_function("() => !document.querySelector('#runs [aria-busy]')")
+    row = '#runs tr[data-run="v100-odd-vocabulary-mixed-float16"]'
+    document = source.report("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32")
+    cell = f'{row} [data-field="%s"]'
+    assert seen.page.inner_text(cell % "step") == words.duration(document["facts"]["step_ns"])
+    assert words.speedup(document["facts"]["attainable"]) in seen.page.inner_text(cell % "speedup")
+    assert seen.page.inner_text(cell % "share") == words.percent(document["tensor_core"]["ratio"])
+    assert seen.page.inner_text(cell % "cause") == document["findings"][0]["title"]
+    assert seen.page.inner_text("#runs-worst a") == "v100-odd-vocabulary-mixed-float16"
+    assert len(seen.page.query_selector_all("#runs tr[data-run]")) == len(source.entries())
+    for run in ("v100-convnet-mixed-float16", "v100-convnet-float32"):
+        seen.page.check(f'#runs tr[data-run="{run}"] input')
+    seen.page.click("#runs-compare")
+    seen.page.wait_for_selector("#rung-0-observed")
+    assert "with=v100-convnet-float32&with=v100-convnet-mixed-float16" in seen.page.url
     seen.assert_quiet()

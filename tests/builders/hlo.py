@@ -33,11 +33,14 @@ class Instruction:
     reads: tuple[str, ...] = ()
 
 
-def metadata_plane(module: str, instructions: Sequence[Instruction], proto: bytes = b"") -> bytes:
+def metadata_plane(
+    module: str, instructions: Sequence[Instruction], proto: bytes = b"", assignment: bytes = b""
+) -> bytes:
     """The plane `/host:metadata` with one module: `proto`, or its instructions with a parameter for every
-    operand."""
+    operand, and a buffer assignment."""
     distinct = {each.name: each for each in instructions}
     proto = proto or tagged_bytes(1, _Module(module, tuple(distinct.values())).to_bytes())
+    proto += tagged_bytes(3, assignment) if assignment else b""
     about = tagged_varint(1, PROGRAM) + tagged_bytes(2, f"{module}({PROGRAM})".encode())
     about += tagged_bytes(5, tagged_varint(1, 1) + tagged_bytes(6, proto))
     named = tagged_varint(1, 1) + tagged_bytes(2, b"hlo_proto")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpprof.cli import bundle_reading
-from mpprof.cli.redact import Redactor
+from mpprof.report.redact import Redactor
 from tests.cli.conftest import MIXED, Mpprof
 
 

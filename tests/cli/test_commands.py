@@ -591,3 +591,14 @@ def test_a_filtered_table_still_says_what_is_unknown_of_all(mpprof: Mpprof) -> N
     foot = mpprof("kernels", MIXED).out.splitlines()[-1]
     assert mpprof("kernels", MIXED, "--placement", "tensor_core").out.splitlines()[-1] == foot
     assert mpprof("kernels", MIXED, "--placement", "nowhere").code == 2
+
+
+def test_a_table_in_a_pipe_is_not_cut(mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    names = [row["op"] for row in json.loads(mpprof("ops", MIXED, "--format", "json").out) if row["op"]]
+    longest = max(names, key=len)
+    assert len(longest) > 70
+    assert longest in mpprof("ops", MIXED, "--limit", "0").out
+    monkeypatch.setenv("COLUMNS", "80")
+    cut = mpprof("ops", MIXED, "--limit", "0").out
+    assert longest not in cut

@@ -14,6 +14,7 @@ import numpy as np
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.report.redact import Redactor
 
 Document = dict[str, Any]
 
@@ -47,7 +48,12 @@ def _filled(document: Document) -> Document:
     if steps := document["steps"]:
         document["steps"] = {"interval_ns": None, "first_steady": None} | steps
     if time := document["time"]:
-        document["time"] = {"device": "GPU 0", "window_steps": 8, "step_source": "mpprof", "notes": []} | time
+        document["time"] = {
+            "device": "/device:GPU:0",
+            "window_steps": 8,
+            "step_source": "mpprof",
+            "notes": [],
+        } | time
     if speedup := document["speedup"]:
         document["speedup"] = {"baseline_step_ns": None, "reach_ns": None, "gap_ns": None} | speedup
         sides = {"baseline_ns": 0.0, "mixed_ns": 0.0, "ratio": 1.0, "ratio_source": "peak"}
@@ -361,7 +367,7 @@ def steps_table(
     loss[n // 3] = np.nan
     skipped = np.where(read, 0, -1)
     skipped[read & (step < 40)] = 1
-    scale = np.where(step < 40, 32768.0 / 2 ** (step // 4), 64.0)
+    scale = np.where(step < 40, 32768.0 / 2.0 ** (step // 4), 64.0)
     nothing = np.full(n, -1, np.int64)
     return StepTable(
         step=step, fit=np.ones(n, np.int64), epoch=(step > n // 2).astype(np.int64), batch=(step - 1) % (n // 2),
@@ -412,15 +418,19 @@ def kernel_rows() -> list[Document]:
 def op_rows() -> list[Document]:
     return [
         {"device": "/device:GPU:0", "op": "res2a/Conv2D", "type": "Conv2D", "layer": "res2a", "phase": "forward",
-         "placement_ns": {"tensor_core": 3_300_000}, "tensor_core_ratio": 1.0, "eligible": True,
+         "placement_ns": {"tensor_core": 3_300_000}, "tensor_core_ratio": 1.0, "eligible": "did",
+         "matmul_ns": 3_300_000,
          "placement": "tensor_core", "precision": "fp16", "family": "conv_fprop",
          "reason": {"code": "name-instruction", "text": "its kernels state fp16"}, "calls": 8, "kernels": 3,
          "total_ns": 3_300_000, "ratio": 0.256},
         {"device": "/device:GPU:0", "op": HOSTILE, "type": "MatMul", "layer": HOSTILE, "phase": "backward",
+         "placement_ns": {"cuda_core": 2_000_000}, "matmul_ns": 2_000_000, "eligible": "could",
+         "eligible_reason": {"code": "dtype", "text": "its operands are float32"},
          "placement": "cuda_core", "precision": "fp32", "family": "gemm",
          "reason": {"code": "name-sgemm", "text": "sgemm: single precision"}, "calls": 8, "kernels": 1,
          "total_ns": 2_000_000, "ratio": 0.155},
         {"device": "/device:GPU:0", "op": None, "type": None, "layer": None, "phase": "other",
+         "placement_ns": {"unknown": 800_000}, "matmul_ns": 0, "eligible": None,
          "placement": "unknown", "precision": "unknown", "family": "other",
          "reason": {"code": "no-evidence", "text": "no op claims these kernels"}, "calls": 3, "kernels": 1,
          "total_ns": 800_000, "ratio": 0.062},
@@ -496,15 +506,25 @@ class FakeSource:
         self._check(run)
         return hardware_table() if run in ("mixed", "fp32") else None
 
-    def kernels(self, run: str) -> list[Document]:
+    def version(self, run: str, baseline: str | None = None) -> str:
+        return f"{run} {baseline}"
+
+    def roofs(self, run: str) -> Document | None:
+        self._check(run)
+        if run != "mixed":
+            return None
+        rates = {"fp16": 312e12, "tf32": 156e12, "fp32_cuda": 19.5e12}
+        return {"card": "A100", "flops_per_s": rates, "bandwidth_bytes_per_s": 1.555e12, "source": "made up"}
+
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[Document]:
         self._check(run)
         return kernel_rows() if run == "mixed" else kernel_rows()[3:] if run == "fp32" else []
 
-    def ops(self, run: str) -> list[Document]:
+    def ops(self, run: str, *, in_steps: bool = False) -> list[Document]:
         self._check(run)
         return op_rows() if run == "mixed" else op_rows()[:1] if run == "fp32" else []
 
-    def layers(self, run: str) -> list[Document]:
+    def layers(self, run: str, *, in_steps: bool = False) -> list[Document]:
         self._check(run)
         return layer_rows() if run == "mixed" else []
 
@@ -530,6 +550,9 @@ class FakeSource:
             "placement": "cuda_core", "precision": "fp32", "reason": {"code": "name", "text": "an sgemm"},
             "launched_by": "cuLaunchKernel", "launch_to_start_ns": 12_000, "matrix": True,
         }  # fmt: skip
+
+    def redactor(self, run: str) -> Any:
+        return Redactor({"gpu7.lab"}).record
 
     def compare(self, runs: tuple[str, ...]) -> Document:
         reports = [self.report(run) for run in runs]

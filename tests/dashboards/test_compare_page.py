@@ -14,6 +14,7 @@ from mpprof_dashboards.pages import compare, why
 from mpprof.api import ladder, workflows
 from mpprof.model.document import LossPoint
 from mpprof.report import json as documents
+from mpprof.report import words
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write
 from tests.report.hand_made import comparison
@@ -102,3 +103,62 @@ def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Pat
     assert "two explanations remain, and without a recorded utilisation" in shown.lower()
     assert "These runs cannot be compared" in shown
     assert "they train different models" in shown.lower()
+
+
+def ladder_of(*names: str) -> Any:
+    return documents.compare_document(ladder.compare([workflows.load(SAMPLES / name) for name in names]))
+
+
+def find(node: Any, id: str) -> Any:
+    if getattr(node, "id", None) == id:
+        return node
+    children = node if isinstance(node, (list, tuple)) else getattr(node, "children", None)
+    if isinstance(children, (list, tuple)):
+        return next((found for child in children if (found := find(child, id)) is not None), None)
+    return find(children, id) if hasattr(children, "children") else None
+
+
+def test_many_runs_are_one_screen_and_their_rungs_are_folded() -> None:
+    document = ladder_of(
+        "v100-odd-vocabulary-float32", "v100-odd-vocabulary-mixed-float16", "v100-float32-island"
+    )
+    parts = compare.content(document)
+    assert type(find(parts, "rung-0")).__name__ == "Details"
+    assert type(find(parts, "rung-1")).__name__ == "Details"
+    alone = compare.content(ladder_of("v100-convnet-float32", "v100-convnet-mixed-float16"))
+    assert find(alone, "rung-0") is None
+
+
+def test_a_run_that_cannot_be_compared_is_struck_through_with_its_reason() -> None:
+    document = ladder_of("v100-odd-vocabulary-float32", "v100-convnet-mixed-float16")
+    assert document["steps"][0]["refused"]
+    html = export.render(compare.content(document))
+    assert "<del" in html
+    assert "different models" in html
+    fine = export.render(compare.content(ladder_of("v100-convnet-float32", "v100-convnet-mixed-float16")))
+    assert "<del" not in fine
+
+
+def test_causes_stand_beside_one_another_with_the_gains_of_each_report() -> None:
+    document = ladder_of("v100-input-bound-float32", "v100-input-bound-mixed-float16")
+    table = find(compare.content(document), "causes-by-run")
+    rows = [[texts(cell) for cell in row.children] for row in table.children[1].children]
+    told = {row[0].split()[-1]: row[1:] for row in rows}
+    for at, report in enumerate(document["runs"]):
+        for cause in report["facts"]["causes"]:
+            if cause["gain_ns_per_step"] is not None:
+                assert told[cause["code"]][at].strip() == words.duration(cause["gain_ns_per_step"])
+
+
+def test_devices_are_small_multiples_and_the_one_that_others_wait_for_is_marked() -> None:
+    document = ladder_of("v100-convnet-float32", "v100-convnet-mixed-float16")
+    report = document["runs"][1]
+    assert report["time"] is not None
+    (only,) = report["time"]["devices"]
+    slow = only | {"device": "/device:GPU:1", "busy_ns": only["busy_ns"] * 1.2}
+    third = only | {"device": "/device:GPU:2"}
+    report["time"]["devices"] = [only, slow, third]
+    html = export.render(compare.content(document))
+    marked = re.findall(r'data-device="([^"]+)" data-straggler="true"', html)
+    assert marked == ["/device:GPU:1"]
+    assert html.count("data-straggler") == 3

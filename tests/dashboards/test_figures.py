@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from mpprof_dashboards import theme
+from mpprof_dashboards import theme, work
 from mpprof_dashboards.components.text import escape, label
-from mpprof_dashboards.figures import compare, memory, placement, steps, waterfall
+from mpprof_dashboards.figures import compare, memory, placement, roofline, steps, waterfall
 
 from tests.dashboards.fake_source import (
     HOSTILE,
     HOSTILE_KERNEL,
+    FakeSource,
     empty_document,
     hardware_table,
     kernel_rows,
     layer_rows,
     live_document,
     mixed_document,
+    op_rows,
     steps_table,
 )
 
@@ -198,7 +202,8 @@ def test_step_times_are_those_of_the_table_and_profiled_ones_are_marked() -> Non
     figure = steps.time_per_step(table, document["steps"] | {"first_steady": 11})
     by_name = {trace.name: trace for trace in figure.data}
     assert list(by_name["profiled"].x) == [20, 21, 22, 23, 24]
-    assert list(by_name["warm-up"].x) == list(range(1, 11))
+    above = next(trace for name, trace in by_name.items() if name and name.startswith("above"))
+    assert sorted([*by_name["warm-up"].x, *above.x]) == list(range(1, 11))
     measured = dict(zip(by_name["step"].x, by_name["step"].y, strict=True))
     assert 120 not in measured  # the last of an epoch has no interval, and is not drawn as zero
     assert measured[50] * 1e6 == pytest.approx(table.interval_ns[49])
@@ -243,3 +248,100 @@ def test_nothing_measured_draws_nothing() -> None:
         assert steps.loss(table) is None
         assert steps.loss_scale(table) is None
         assert steps.memory(table) is None
+
+
+# --- one axis for all --------------------------------------------------------------------------------------
+
+
+def test_the_steps_share_one_axis_and_keep_a_domain_each() -> None:
+    table = steps_table()
+    panels = [
+        ("Time", steps.time_per_step(table, None)),
+        ("Loss scale", steps.loss_scale(table)),
+        ("Skipped rail", steps.skips(table)),
+        ("Loss", steps.loss(table)),
+    ]
+    figure = steps.together(panels)
+    assert {trace.xaxis for trace in figure.data} == {"x"}
+    assert {trace.yaxis for trace in figure.data} == {"y", "y2", "y3", "y4"}
+    ends = [figure.layout[name].domain for name in ("yaxis", "yaxis2", "yaxis3", "yaxis4")]
+    assert all(upper[0] > lower[1] for upper, lower in pairwise(ends))
+    assert figure.layout.yaxis2.type == "log"
+
+
+def test_what_never_changes_is_a_line_of_text_and_no_panel() -> None:
+    table = steps_table(mixed=False)
+    flat = replace(table, peak_bytes=np.full(len(table), 3 << 30), live_bytes=np.full(len(table), 1 << 30))
+    assert not steps.changes(flat, "memory")
+    said = steps.steady_texts(flat, hardware_table())
+    assert "peak memory 3.00 GiB" in said
+    assert "SM clock 1,410 MHz" in said
+    assert not [text for text in said if text.startswith("Power")]
+    assert "SM clock (MHz)" not in dict(steps.clocks(table, hardware_table()))
+
+
+def test_skips_are_ticks_of_their_own_rail() -> None:
+    table = steps_table()
+    (trace,) = steps.skips(table).data
+    assert list(trace.x) == table.step[table.skipped > 0].tolist()
+    assert steps.skips(replace(table, skipped=np.full(len(table), -1))) is None
+
+
+def test_a_few_slow_steps_do_not_flatten_the_others_and_stay_visible() -> None:
+    table = steps_table(2000)
+    slow = table.interval_ns.copy()
+    slow[[900, 1200]] = 900_000_000
+    figure = steps.time_per_step(replace(table, interval_ns=slow), None)
+    above = next(trace for trace in figure.data if trace.name and trace.name.startswith("above"))
+    assert {901, 1201} <= set(above.x)
+    assert max(above.y) < 100
+
+
+def test_input_wait_dispatch_and_the_rest_stand_on_one_another() -> None:
+    table = steps_table(50)
+    waits = replace(table, input_wait_ns=np.full(50, 2_000_000), dispatch_ns=np.full(50, 1_000_000))
+    stacked = [trace for trace in steps.time_per_step(waits, None).data if trace.stackgroup]
+    assert [trace.name for trace in stacked] == ["input wait", "dispatch", "rest"]
+    whole = np.sum([trace.y for trace in stacked], axis=0)
+    by_step = dict(zip(waits.step.tolist(), (steps.step_ns(waits) / 1e6).tolist(), strict=True))
+    assert whole == pytest.approx([by_step[step] for step in stacked[0].x])
+
+
+def test_the_memory_map_holds_every_kind_and_no_more_than_its_tensors() -> None:
+    held = mixed_document()["memory"]
+    kinds = {item["name"]: item["bytes"] for item in held["at_peak"] if item["by"] == "kind"}
+    first = next(iter(kinds))
+    tensor = {
+        "kind": first, "op": "a/MatMul", "layer": HOSTILE, "dtype": "float16", "shape": "[64,10]", "count": 2,
+        "bytes": 1_000_000, "born_ns": 0, "life_ns": None,
+    }  # fmt: skip
+    (drawn,) = memory.treemap(held | {"tensors": [tensor]}).data
+    sizes = dict(zip(drawn.ids, drawn.values, strict=True))
+    assert {name: sizes[name] for name in kinds} == kinds
+    assert sizes["peak"] == sum(kinds.values())
+    assert sizes[f"{first}/0"] == 1_000_000
+    assert not any("<a" in label for label in drawn.labels)
+    assert memory.treemap({"at_peak": [], "peak_bytes": 0}) is None
+
+
+def test_the_baseline_s_memory_is_an_outline_over_the_areas() -> None:
+    course = {"time_ns": [0, 10], "total_bytes": [4 << 30, 8 << 30],
+              "parts": {"dtype": {"float32": [4 << 30, 8 << 30]}}}  # fmt: skip
+    held = {"peak_bytes": 8 << 30, "at_peak": [], "course": course}
+    alone, beside = (memory.course(held, "dtype", other) for other in (None, held))
+    assert [trace.name for trace in beside.data if trace.name == "baseline"] == ["baseline"]
+    assert not [trace for trace in alone.data if trace.name == "baseline"]
+
+
+def test_the_roofline_stands_under_its_roofs_and_names_are_text() -> None:
+    source = FakeSource()
+    ops = [row | {"flops_per_call": 4e9, "bytes_per_call": 1e7, "flops_per_s": 9e12, "bound": "compute"}
+           for row in op_rows()[:2]]  # fmt: skip
+    figure = roofline.figure(ops, source.roofs("mixed"), work.Per(8))
+    dots = [trace for trace in figure.data if trace.mode == "markers"]
+    roofs = [trace for trace in figure.data if trace.mode == "lines"]
+    assert [list(trace.x) for trace in dots] == [[400.0], [400.0]]
+    assert max(max(trace.y) for trace in roofs) == pytest.approx(312)
+    assert not any("<a" in text for trace in dots for text in trace.hovertext)
+    assert roofline.figure(ops, None, work.Per(8)) is None
+    assert roofline.figure([], source.roofs("mixed"), work.Per(8)) is None

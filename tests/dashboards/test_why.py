@@ -73,7 +73,7 @@ def test_there_is_one_target_on_the_page() -> None:
     assert f"of {attainable} attainable" in text
     speedup = document["speedup"]
     others = {words.speedup(speedup[key]) for key in ("expected", "ceiling") if speedup[key]} - {attainable}
-    shown = texts(why._hero(document, None, "", None)) + texts(why._causes(document, ""))
+    shown = texts(why._hero(document, None, None)) + texts(why._causes(document, ""))
     assert not [other for other in others if other in shown]
 
 
@@ -93,7 +93,7 @@ def test_the_hero_of_every_kind_of_run() -> None:
 def test_an_unlike_baseline_takes_the_place_of_the_speedup() -> None:
     document = source().report("v100-convnet-mixed-float16", "a100-tf32-baseline-float32")
     assert hero(document).figure == "No speedup"
-    shown = texts(why._hero(document, "a100-tf32-baseline-float32", "", None))
+    shown = texts(why._hero(document, "a100-tf32-baseline-float32", None))
     assert "unlike" in shown
     assert words.speedup(document["facts"]["observed"] or 99.0) not in shown
     assert "differ in device" in headline(document)
@@ -114,9 +114,9 @@ def test_few_matrix_work_on_tensor_cores_is_never_called_fine() -> None:
 def test_with_skipped_updates_the_speedup_per_applied_update_stands_beside_the_other() -> None:
     document = mixed_document()
     document["facts"]["observed_per_update"] = document["facts"]["observed"] * 0.97
-    assert "1.04x per applied update" in texts(why._hero(document, None, "", None))
+    assert "1.04x per applied update" in texts(why._hero(document, None, None))
     document["facts"]["observed_per_update"] = document["facts"]["observed"]
-    assert "per applied update" not in texts(why._hero(document, None, "", None))
+    assert "per applied update" not in texts(why._hero(document, None, None))
 
 
 def test_shares_of_a_distorted_window_are_of_the_profiled_step() -> None:

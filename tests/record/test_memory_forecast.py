@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 
 import mpprof
 from mpprof.errors import NotFoundError, UsageError
+from mpprof.model.forecast import Band
 from mpprof.model.memory import MemoryForecast
+from mpprof.report.memory import before_training
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
 from tests.record.training import callback
@@ -92,3 +95,26 @@ def test_what_is_asked_wrongly_says_what_to_do(command: Mpprof, tmp_path: Path) 
     build().save(tmp_path / "model.keras")
     assert command("memory", tmp_path / "model.keras", "--by", "layer").code == 2
     assert command("memory", "no.module.here:build").code == 2
+
+
+def test_xlas_own_assignment_takes_the_estimates_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forecast(*args: Any, **kwargs: Any) -> Any:
+        memory = SimpleNamespace(temporaries_bytes=Band(1e6, 2e6), peak_bytes=Band(5e6, 6e6))
+        return SimpleNamespace(
+            runs=(SimpleNamespace(policy="float32", memory=memory),),
+            not_compiled=(SimpleNamespace(policy="mixed_float16", reason="it crashed"),),
+        )
+
+    monkeypatch.setattr("mpprof.api.forecasting.forecast", forecast)
+    policies = ("float32", "mixed_float16")
+    found = mpprof.forecast_memory(build(), batch_size=8, card="v100", policies=policies, compile=True)
+    assigned, estimated = found.runs
+    assert (assigned.peak_bytes, assigned.xla_temporaries_bytes) == (6_000_000, (1_000_000, 2_000_000))
+    assert estimated.xla_peak_bytes is None
+    assert any("not compiled" in each and "it crashed" in each for each in found.unknown)
+    document, said = before_training.document(found), before_training.text(found)
+    assert "peak_bytes" not in document["runs"][0]["estimated"]
+    assert "peak_bytes" in document["runs"][1]["estimated"]
+    assert all("largest_batch" in run["estimated"] for run in document["runs"])
+    assert "temporaries, XLA's assignment" in said
+    assert "not compiled" in said

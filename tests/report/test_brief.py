@@ -159,6 +159,25 @@ def test_idle_time_goes_by_its_known_cause() -> None:
     assert "ops on the CPU" in brief.render(document)
 
 
+def test_a_layers_own_name_is_never_cut_off_its_path() -> None:
+    label = f"matmul {LONG_LAYER}"
+    assert words.shorten_path(label, 80) == label
+    assert words.shorten_path(label, 40) == "matmul …/attention/self/query_key_value"
+    assert words.shorten_path(label, 30) == "matmul …/self/query_key_value"
+    assert len(words.shorten_path(label, 35)) <= 35
+    assert words.shorten_path("12 smaller", 35) == "12 smaller"
+
+
+def test_a_ladder_gives_up_columns_before_names(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [
+        SAMPLES / name
+        for name in ("v100-convnet-float32", "v100-convnet-mixed-float16", "v100-float32-island")
+    ]
+    lines = fits(shown(capsys, "compare", *runs))
+    for run in runs:
+        assert any(line.startswith(f"  {run.name} ") for line in lines)
+
+
 def test_a_terminal_adds_colour_alone_and_ascii_keeps_the_shape() -> None:
     document = known()
     painted, plain = brief.render(document, color=True), brief.render(document)

@@ -1,7 +1,6 @@
-/* Before anything is drawn: the stored colour scheme, for the page and for the tables. */
+/* Before anything is drawn: the stored colour scheme, so that a dark page never flashes white. */
 (function () {
   "use strict";
-  var root = document.documentElement;
   var stored = null;
   try {
     stored = window.localStorage.getItem("mantine-color-scheme-value");
@@ -11,16 +10,5 @@
   var dark =
     stored === "dark" ||
     (stored !== "light" && window.matchMedia("(prefers-color-scheme: dark)").matches);
-  root.setAttribute("data-mantine-color-scheme", dark ? "dark" : "light");
-  function follow() {
-    if (document.body) {
-      document.body.dataset.agThemeMode =
-        root.getAttribute("data-mantine-color-scheme") === "dark" ? "dark" : "light";
-    }
-  }
-  new MutationObserver(follow).observe(root, {
-    attributes: true,
-    attributeFilter: ["data-mantine-color-scheme"],
-  });
-  document.addEventListener("DOMContentLoaded", follow);
+  document.documentElement.setAttribute("data-mantine-color-scheme", dark ? "dark" : "light");
 })();

@@ -24,6 +24,7 @@ class Context:
     source: RunSource
     entries: tuple[RunEntry, ...]
     choice: Choice
+    search: str = ""
 
     @property
     def run(self) -> str:

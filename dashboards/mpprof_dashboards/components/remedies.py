@@ -189,7 +189,7 @@ def _proof(found: doc.Finding, query: str) -> Any:
     return [text, " → ", dcc.Link(where, href=f"{_PATHS[where]}{query}")]
 
 
-_PATHS = {"timeline": "/timeline", "steps": "/steps", "kernels": "/ops"}
+_PATHS = {"timeline": "/timeline", "steps": "/steps", "kernels": "/kernels"}
 
 
 def proof(code: str) -> str:

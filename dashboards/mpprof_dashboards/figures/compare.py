@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 _LIMIT = 16
-GAIN, LOSS = theme.CLASS_COLOURS["elementwise"], theme.ACCENT
+GAIN, LOSS = theme.MEASURED, theme.ACCENT
 
 
 def change_ns(row: doc.KernelChange) -> float:
@@ -24,7 +24,7 @@ def change_ns(row: doc.KernelChange) -> float:
 
 
 def changes(rows: list[doc.KernelChange]) -> go.Figure | None:
-    """The largest differences in time per step; green is less time, amber more. None without rows."""
+    """The largest differences in time per step; slate is less time, amber more. None without rows."""
     changed = sorted((row for row in rows if change_ns(row)), key=lambda row: -abs(change_ns(row)))[:_LIMIT]
     if not changed:
         return None

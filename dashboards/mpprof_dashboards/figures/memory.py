@@ -41,9 +41,55 @@ _PARTS = ("#475569", "#7C8FA8", "#0F766E", "#5EA39B", "#6D5BA8", "#A79BD0", "#8A
 _UNKNOWN = ("unknown", "held before the window", "others")
 
 
-def course(memory: doc.Memory, by: str) -> go.Figure | None:
+def treemap(memory: doc.Memory) -> go.Figure | None:
+    """What was live at the peak: kinds, and in each its largest tensors; None without allocator events.
+
+    Areas are bytes; what of a kind no listed tensor holds is an area of its own."""
+    kinds = [item for item in memory["at_peak"] if item["by"] == "kind" and item["bytes"] > 0]
+    if not kinds:
+        return None
+    ids, labels, parents, values, colours = ["peak"], ["peak"], [""], [0], ["rgba(0,0,0,0)"]
+    for at, kind in enumerate(sorted(kinds, key=lambda item: -item["bytes"])):
+        colour = _PARTS[at % len(_PARTS)]
+        inside = [t for t in memory.get("tensors", []) if t["kind"] == kind["name"]]
+        held = 0
+        for n, tensor in enumerate(sorted(inside, key=lambda each: -each["bytes"])):
+            if held + tensor["bytes"] > kind["bytes"]:
+                break
+            held += tensor["bytes"]
+            ids.append(f"{kind['name']}/{n}")
+            times = f"{tensor['count']} × " if tensor["count"] > 1 else ""
+            labels.append(f"{times}{tensor['layer'] or tensor['op']} {tensor['dtype']}{tensor['shape']}")
+            parents.append(kind["name"])
+            values.append(tensor["bytes"])
+            colours.append(colour)
+        ids.append(kind["name"])
+        labels.append(kind["name"])
+        parents.append("peak")
+        values.append(kind["bytes"])
+        colours.append(colour)
+    values[0] = sum(item["bytes"] for item in kinds)
+    figure = blank(340, margin={"l": 0, "r": 0, "t": 4, "b": 4})
+    figure.add_treemap(
+        ids=ids,
+        labels=[escape(label) for label in labels],
+        parents=parents,
+        values=values,
+        branchvalues="total",
+        marker={"colors": colours, "line": {"width": 1}},
+        text=[words.size(value) for value in values],
+        textinfo="label+text",
+        textfont={"color": "#FFFFFF"},
+        hovertemplate="%{label}: %{text}<extra></extra>",
+        pathbar={"visible": False},
+        tiling={"pad": 2},
+    )
+    return figure
+
+
+def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> go.Figure | None:
     """Live bytes over the trace as a stack of parts ("kind", "dtype"), the largest at the bottom, the peak
-    marked; None without allocator events."""
+    marked, the `baseline`'s total as an outline; None without allocator events."""
     found = memory.get("course")
     if not found or not found["parts"].get(by):
         return None
@@ -66,6 +112,18 @@ def course(memory: doc.Memory, by: str) -> go.Figure | None:
             fillcolor=colour,
             fillpattern={"shape": theme.UNKNOWN_PATTERN if name == "unknown" else "", "fgcolor": theme.INK},
             customdata=[words.size(value) for value in values],
+            hovertemplate="%{customdata}",
+        )
+    other = baseline.get("course") if baseline else None
+    if other:
+        begin = other["time_ns"][0]
+        figure.add_scatter(
+            x=[(at - begin) / per_ns for at in other["time_ns"]],
+            y=[value / per for value in other["total_bytes"]],
+            name="baseline",
+            mode="lines",
+            line={"shape": "hv", "width": 1.6, "color": theme.TOTAL, "dash": "dash"},
+            customdata=[words.size(value) for value in other["total_bytes"]],
             hovertemplate="%{customdata}",
         )
     top = found["total_bytes"].index(max(found["total_bytes"]))

@@ -67,18 +67,20 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> go.Figu
     warm = table.step < first_steady if first_steady else np.zeros(len(table), bool)
     kinds = (
         ("profiled", table.profiled, theme.ACCENT, "diamond"),
-        ("warm-up", warm & ~table.profiled, theme.CLASS_COLOURS["idle_between_steps"], "circle-open"),
+        ("warm-up", warm & ~table.profiled, theme.MEASURED, "circle-open"),
         ("step", ~table.profiled & ~warm, theme.MEASURED, "circle"),
     )
     median, p95 = (summary["median_ns"], summary["p95_ns"]) if summary else (None, None)
     top = _top(ns, ~warm & ~table.profiled)
     above = np.nan_to_num(ns) > top
+    parts = _parts(table)
     drawn = np.zeros(len(table), bool)
     drawn[thin(len(table), ns)] = True
     drawn |= table.profiled & (np.cumsum(table.profiled) <= 1000)
     drawn &= ~np.isnan(ns)
     unit, per = time_scale(float(median or np.nanmedian(ns)))
     figure = blank(_HEIGHT + 40, margin={"l": 8, "r": 16, "t": 36, "b": 44})
+    _stack(figure, table, parts, np.flatnonzero(drawn & ~above), ns, per)
     for name, chosen, colour, symbol in reversed(kinds):
         rows = np.flatnonzero(chosen & drawn & ~above)
         if len(rows):
@@ -88,7 +90,7 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> go.Figu
     rows = np.flatnonzero(above & drawn)
     if len(rows):
         _line(figure, table.step[rows], np.full(len(rows), top / per), f"above {words.duration(top)}",
-              theme.CLASS_COLOURS["optimizer"], [words.duration(value) for value in ns[rows]],
+              theme.ACCENT, [words.duration(value) for value in ns[rows]],
               mode="markers", marker={"symbol": "triangle-up", "size": 9})  # fmt: skip
     for value, name, dash in ((median, "median", "solid"), (p95, "95th percentile", "dot")):
         if value is not None:
@@ -102,13 +104,52 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> go.Figu
     return figure
 
 
+def _parts(table: StepTable) -> list[tuple[str, str, Float]]:
+    """(name, colour, ns per step) of what the records tell of a step's time; NaN where a line does not."""
+    named = (
+        ("input wait", theme.KIND_COLOURS["wait"], table.input_wait_ns),
+        ("dispatch", theme.KIND_COLOURS["plain"], table.dispatch_ns),
+    )
+    covers = np.maximum(table.covers, 1)
+    return [
+        (name, colour, np.where(column != ABSENT, column / covers, np.nan))
+        for name, colour, column in named
+        if (column != ABSENT).any()
+    ]
+
+
+def _stack(
+    figure: go.Figure,
+    table: StepTable,
+    parts: list[tuple[str, str, Float]],
+    rows: NDArray[np.int64],
+    ns: Float,
+    per: float,
+) -> None:
+    """Input wait, dispatch and the rest of each step, one on top of the other."""
+    if not parts:
+        return
+    rest = ns - sum(np.nan_to_num(values) for _, _, values in parts)
+    shown = [*parts, ("rest", theme.KIND_COLOURS["quiet"], np.maximum(rest, 0.0))]
+    for name, colour, values in shown:
+        figure.add_scatter(
+            x=table.step[rows], y=np.nan_to_num(values[rows]) / per, name=name, mode="lines",
+            stackgroup="step", line={"width": 0, "color": colour, "shape": "hvh"}, fillcolor=colour,
+            customdata=[words.duration(value) for value in np.nan_to_num(values[rows])],
+            hovertemplate="step %{x}: %{customdata}<extra>" + name + "</extra>",
+        )  # fmt: skip
+
+
+_CUT_QUANTILE, _CUT_ABOVE, _CUT_ROOM = 0.995, 1.5, 1.25
+
+
 def _top(ns: Float, ordinary: NDArray[np.bool_]) -> float:
     """Where the time axis ends: at the slowest step, or, where a few dwarf the rest (the first one traces and
-    compiles), at three times what 99 % of the ordinary steps stay below. Those above stand on that line."""
+    compiles), a little above what 99.5 % of the ordinary steps stay below. Those above stand on that line."""
     known = ns[ordinary & ~np.isnan(ns)]
     slowest = float(np.nanmax(ns))
-    usual = 3 * float(np.quantile(known, 0.99)) if len(known) else slowest
-    return slowest if slowest < 2 * usual else usual
+    usual = float(np.quantile(known, _CUT_QUANTILE)) if len(known) else slowest
+    return slowest if slowest < _CUT_ABOVE * usual else _CUT_ROOM * usual
 
 
 def loss(table: StepTable | None) -> go.Figure | None:
@@ -155,7 +196,7 @@ def loss_scale(table: StepTable | None) -> go.Figure | None:
         exponents = np.arange(
             np.floor(np.log2(values[drawable].min())), np.ceil(np.log2(values[drawable].max())) + 1
         )
-        ticks = exponents[:: max(1, len(exponents) // 6)]
+        ticks = exponents[:: max(1, -(-len(exponents) // 5))]
         figure.update_yaxes(tickvals=2.0**ticks, ticktext=[f"2<sup>{int(power)}</sup>" for power in ticks])
     figure.update_yaxes(title_text="Loss scale (log)", type="log")
     return figure
@@ -167,7 +208,7 @@ def memory(table: StepTable | None) -> go.Figure | None:
         return None
     series = (
         ("peak", table.peak_bytes, theme.MEASURED, "solid"),
-        ("live", table.live_bytes, theme.CLASS_COLOURS["norm"], "dot"),
+        ("live", table.live_bytes, theme.TOTAL, "dot"),
     )
     figure = blank(_HEIGHT, margin={"l": 8, "r": 16, "t": 36, "b": 44})
     for name, column, colour, dash in series:
@@ -182,6 +223,121 @@ def memory(table: StepTable | None) -> go.Figure | None:
     figure.update_xaxes(title_text="Step")
     figure.update_yaxes(title_text="GPU memory (GiB)", rangemode="tozero")
     return figure
+
+
+# --- one axis for all ------------------------------------------------------------------------------------
+
+
+PANEL, RAIL, GAP = 130, 20, 40
+"""Heights in pixels: of a panel, of the rail of skips below the loss scale, of what lies between two."""
+
+
+def steady_texts(table: StepTable | None, hardware_: HardwareTable | None) -> list[str]:
+    """What never changes, one line each: no figure is drawn for it."""
+    said = []
+    if table is not None and table.loss_scale_known.any():
+        scales = np.unique(table.loss_scale[table.loss_scale_known])
+        if len(scales) == 1 and not (table.skipped > 0).any():
+            said.append(f"loss scale {words.scale(float(scales[0]))}, nothing skipped")
+    for name, column in _memory_series(table):
+        held = np.unique(column[column != ABSENT])
+        if len(held) == 1:
+            said.append(f"{name} memory {words.size(int(held[0]))}")
+    if hardware_ is not None and len(hardware_):
+        for field, title, factor, unit in _HARDWARE:
+            values = getattr(hardware_, field)
+            known = np.unique(values[~np.isnan(values)])
+            if len(known) == 1:
+                shown = 1.0 if unit == "ratio" else factor
+                name = title.partition(" (")[0]
+                said.append(f"{name} {words.quantity(float(known[0]) * shown, unit)}")
+    return said
+
+
+def _memory_series(table: StepTable | None) -> list[tuple[str, NDArray[np.int64]]]:
+    return [] if table is None else [("peak", table.peak_bytes), ("live", table.live_bytes)]
+
+
+def changes(table: StepTable | None, name: str) -> bool:
+    """Whether "loss scale" or "memory" has anything to draw: two values at least, or a skip."""
+    if table is None:
+        return False
+    if name == "loss scale":
+        scales = table.loss_scale[table.loss_scale_known]
+        return len(np.unique(scales)) > 1 or bool((table.skipped > 0).any())
+    return any(len(np.unique(column[column != ABSENT])) > 1 for _, column in _memory_series(table))
+
+
+def together(panels: list[tuple[str, go.Figure]]) -> go.Figure:
+    """Figures over the steps as one with a single axis: what is zoomed in one is zoomed in all.
+
+    `panels` are (title, figure) from top to bottom; a title that ends in "rail" makes a low one."""
+    heights = [RAIL if title.endswith("rail") else PANEL for title, _ in panels]
+    whole = sum(heights) + GAP * (len(panels) - 1)
+    figure = blank(whole + 110, margin={"l": 8, "r": 16, "t": 40, "b": 44})
+    top = 1.0
+    for row, ((_, panel), height) in enumerate(zip(panels, heights, strict=True), start=1):
+        name = "y" if row == 1 else f"y{row}"
+        bottom = max(0.0, top - height / whole)
+        shown = len(panel.data) > 1
+        for trace in panel.data:
+            trace.update(xaxis="x", yaxis=name, legend="legend" if row == 1 else f"legend{row}")
+            figure.add_trace(trace.update(showlegend=shown))
+        if shown:
+            legend = {"orientation": "h", "x": 1, "xanchor": "right", "y": top, "yanchor": "bottom"}
+            figure.update_layout({f"legend{'' if row == 1 else row}": legend})
+        axis = panel.layout.yaxis.to_plotly_json()
+        axis |= {
+            "domain": [bottom, top],
+            "anchor": "x",
+            "title": {"text": axis.get("title", {}).get("text", "")},
+        }
+        figure.update_layout({f"yaxis{'' if row == 1 else row}": axis})
+        top = bottom - GAP / whole
+    figure.update_layout(hovermode="x", hoversubplots="axis", uirevision="steps")
+    figure.update_xaxes(title_text="Step", anchor=f"y{len(panels)}" if len(panels) > 1 else "y")
+    return figure
+
+
+def skips(table: StepTable | None) -> go.Figure | None:
+    """A tick for each reading that reports skipped updates; None where none was skipped."""
+    if table is None or not (table.skipped > 0).any():
+        return None
+    rows = np.flatnonzero(table.skipped > 0)
+    rows = rows[thin(len(rows), table.skipped[rows].astype(float))]
+    figure = blank(RAIL)
+    figure.update_yaxes(title_text="Skips")
+    _line(figure, table.step[rows], np.zeros(len(rows)), "updates skipped", theme.ACCENT,
+          [f"{words.count(int(n))} skipped since the reading before" for n in table.skipped[rows]],
+          mode="markers", marker={"symbol": "line-ns-open", "size": 14, "line": {"width": 2}})  # fmt: skip
+    figure.update_yaxes(showticklabels=False, range=[-1, 1], showgrid=False, zeroline=False)
+    return figure
+
+
+def clocks(table: StepTable | None, hardware_: HardwareTable | None) -> list[tuple[str, go.Figure]]:
+    """Hardware samples over the steps, by when each was taken; samples outside the steps stand at an end.
+
+    What never changes is left out. Readings while the clock was held back are marked."""
+    if table is None or not len(table) or hardware_ is None or not len(hardware_):
+        return []
+    at = np.interp(hardware_.t_ns, table.t_ns, table.step)
+    held = np.array([bool(names) for names in hardware_.throttle], bool)
+    found = []
+    for field, title, factor, unit in _HARDWARE:
+        values = getattr(hardware_, field)
+        if len(np.unique(values[~np.isnan(values)])) < 2:
+            continue
+        figure = _sampled(at, hardware_.gpu, values, title, factor, unit, along="step")
+        if figure is None:
+            continue
+        rows = np.flatnonzero(held & ~np.isnan(values)) if field == "sm_clock_hz" else np.zeros(0, np.int64)
+        if len(rows):
+            rows = rows[thin(len(rows), values[rows])]
+            _line(figure, at[rows], values[rows] * factor, "held back", theme.ACCENT,
+                  [", ".join(hardware_.throttle[row]) for row in rows], mode="markers",
+                  marker={"symbol": "triangle-down", "size": 7})  # fmt: skip
+        found.append((title, figure))
+    return found
 
 
 _HARDWARE = (
@@ -206,7 +362,13 @@ def hardware(table: HardwareTable | None) -> list[tuple[str, go.Figure]]:
 
 
 def _sampled(
-    seconds: Float, gpu: NDArray[np.int64], values: Float, title: str, factor: float, unit: str
+    at: Float,
+    gpu: NDArray[np.int64],
+    values: Float,
+    title: str,
+    factor: float,
+    unit: str,
+    along: str = "s",
 ) -> go.Figure | None:
     if np.isnan(values).all():
         return None
@@ -226,11 +388,12 @@ def _sampled(
         rows = rows[thin(len(rows), values[rows])]
         name = f"GPU {device}" if device >= 0 else "host"
         figure.add_scatter(
-            x=seconds[rows], y=values[rows] * factor, name=name,
+            x=at[rows], y=values[rows] * factor, name=name,
             mode="lines+markers" if len(rows) < 30 else "lines",
             line={"width": 1.6, "color": colours[max(device, 0) % len(colours)]},
             customdata=[words.quantity(float(value) * shown, unit) for value in values[rows]],
-            hovertemplate="%{x:.1f} s: %{customdata}<extra>" + name + "</extra>",
+            hovertemplate=("step %{x:.0f}" if along == "step" else "%{x:.1f} s")
+            + ": %{customdata}<extra>" + name + "</extra>",
         )  # fmt: skip
     if len(devices) > 1:
         figure.update_layout(margin={"t": 30})

@@ -1,14 +1,15 @@
 """The pages, in the order of the navigation. A new page is one file and one line here."""
 
 from mpprof_dashboards.components.context import Page
-from mpprof_dashboards.pages import compare, layers, memory, ops, steps, timeline, why
+from mpprof_dashboards.pages import compare, kernels, layers, memory, runs, steps, timeline, why
 
 PAGES: tuple[Page, ...] = (
     why.PAGE,
     timeline.PAGE,
     layers.PAGE,
-    ops.PAGE,
+    kernels.PAGE,
     steps.PAGE,
     memory.PAGE,
     compare.PAGE,
+    runs.PAGE,
 )

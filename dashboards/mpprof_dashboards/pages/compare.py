@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import dash
@@ -14,10 +15,10 @@ from mpprof.errors import MpprofError
 from mpprof.report import comparing, windows, words
 from mpprof.report.content import recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
+from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.graph import graph
-from mpprof_dashboards.components.grid import Column, grid
 from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.figures import waterfall
@@ -27,12 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 40
 """Of kernels and of ops each, in a file."""
-_CHANGES = (
-    Column("key", "Name", flex=4, width=240, mono=True),
-    Column("from_ns", "Before", width=120, number=True, shown="from_ns_text"),
-    Column("to_ns", "After", width=120, number=True, shown="to_ns_text"),
-    Column("change_ns", "Change", width=120, number=True, shown="change_ns_text"),
-)
+_CHANGE_HEADS = ("Name", "Before", "After", "Change")
 
 
 def layout(context: Context) -> list[Any]:
@@ -65,16 +61,18 @@ def chosen(context: Context) -> tuple[str, ...]:
     return tuple(run for run in (context.choice.baseline, context.choice.run) if run)
 
 
-def content(document: doc.Comparison, *, plain: bool = False) -> list[Any]:
-    """All rungs of a comparison. `plain`: tables of HTML in place of the page's grids, for a file."""
+def content(document: doc.Comparison) -> list[Any]:
+    """All runs at a glance, their causes side by side, and each rung: of several behind its title."""
     rungs = document["steps"]
-    parts: list[Any] = [_ladder(rungs, document["runs"])] if len(rungs) > 1 else []
+    parts: list[Any] = [_ladder(rungs, document["runs"]), _causes(document["runs"], _refused(rungs))]
+    parts += [_devices(report) for report in document["runs"]]
     for row, rung in enumerate(rungs):
-        parts.append(_rung(row, rung, document))
         changes = [change for change in document["kernels"] if change["step"] == row]
-        parts += [
-            _changes(changes, by, f"{id}-{row}", plain) for by, id in (("name", "kernels"), ("op", "ops"))
+        inside = [
+            _rung(row, rung, document),
+            *(_changes(changes, by, f"{id}-{row}") for by, id in (("name", "kernels"), ("op", "ops"))),
         ]
+        parts += inside if len(rungs) == 1 else [_folded(row, rung, document, inside)]
     for at, statements in enumerate(comparing.batches(document)):
         body = html.Ul([html.Li(sentence(said)) for said in statements])
         card = html.Div(body, className="mp-card", id=f"batches-{at}")
@@ -82,10 +80,40 @@ def content(document: doc.Comparison, *, plain: bool = False) -> list[Any]:
     return parts
 
 
+def _folded(row: int, rung: doc.Rung, document: doc.Comparison, inside: list[Any]) -> html.Details:
+    """A rung behind its title: five of them would be a page of a dozen screens."""
+    names = [document["runs"][rung[side]]["run"]["name"] for side in ("from", "to")]
+    said = "cannot be compared" if rung["refused"] else _known(rung["observed"], words.speedup)
+    title = [
+        html.Span(f"{names[0]} → {names[1]}", className="mp-strong"),
+        html.Span(f" {said}", className="mp-note"),
+    ]
+    return html.Details([html.Summary(title), *inside], className="mp-section mp-folded", id=f"rung-{row}")
+
+
+def _refused(rungs: list[doc.Rung]) -> dict[int, str]:
+    """By row of `runs`: why a run cannot be compared with the one before, or in what the two are unlike."""
+    found = {}
+    for rung in rungs:
+        if rung["refused"]:
+            found[rung["to"]] = rung["refused"]
+        elif rung["labels"]:
+            found[rung["to"]] = f"unlike the run before: {'; '.join(rung['labels'])}"
+    return found
+
+
+_FIRST = "Against the first"
+_HEADS = ("Run", "", "Step", "Examples/s", "Against the one before", _FIRST, "Tensor Cores",
+          "Peak memory")  # fmt: skip
+
+
 def _ladder(rungs: list[doc.Rung], reports: list[doc.Report]) -> html.Section:
-    """All rungs at a glance: what each run does per step, against the one before it and the first."""
-    heads = ("Run", "Step", "Examples/s", "Against the one before", "Against the first",
-             "Tensor Cores", "Peak memory")  # fmt: skip
+    """A dot for each run's step on one scale, with what it is against the one before and the first.
+
+    A run that cannot be compared is struck through, with the reason on hover."""
+    steps = [step_ns(report) for report in reports]
+    most = max((step for step in steps if step is not None), default=0.0)
+    struck, ladder = _refused(rungs), len(rungs) > 1
     body = []
     whole: float | None = 1.0  # the speedup since the first run, while every rung in between has one
     for row, report in enumerate(reports):
@@ -93,20 +121,150 @@ def _ladder(rungs: list[doc.Rung], reports: list[doc.Report]) -> html.Section:
         step = None if rung is None or rung["refused"] else rung["observed"]
         share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
         whole = whole * step if whole is not None and step is not None else whole if row == 0 else None
-        cells = (
-            report["run"]["name"],
-            _known(step_ns(report), words.duration),
+        name = words.plain(report["run"]["name"])
+        first: Any = html.Del(name, title=struck[row]) if row in struck else name
+        numbers = (
+            _known(steps[row], words.duration),
             _known(_examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
             "" if rung is None else "refused" if rung["refused"] else _known(step, words.speedup),
             "" if rung is None else _known(whole, words.speedup),
             _known(share, words.percent),
             _known(recorded_peak(report), words.size),
         )
-        kinds = ("", *["mp-number"] * (len(cells) - 1))
-        body.append(html.Tr([html.Td(cell, className=kind) for cell, kind in zip(cells, kinds, strict=True)]))
-    head = html.Tr([html.Th(text, className="mp-number" if text != "Run" else "") for text in heads])
-    table = html.Table([html.Thead(head), html.Tbody(body)], className="mp-table", id="ladder")
-    return cards.section("The ladder", html.Div(table, className="mp-card mp-scroll"))
+        cells = [html.Th(first, scope="row"), html.Td(_dot(report, steps[row], most))]
+        shown = [text for at, text in enumerate(numbers, start=2) if ladder or _HEADS[at] != _FIRST]
+        cells += [html.Td(text, className="mp-number") for text in shown]
+        body.append(html.Tr(cells, className="mp-struck" if row in struck else ""))
+    heads = [
+        html.Td(f"0 to {words.duration(most)}" if most else "", className="mp-note")
+        if not text
+        else html.Th(text, scope="col", className="mp-number" if at > 1 else "")
+        for at, text in enumerate(_HEADS)
+        if ladder or text != _FIRST
+    ]
+    table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="mp-table", id="ladder")
+    note = "a dot for each step, a tick where its card could be"
+    said = [f"{reports[row]['run']['name']}: {reason}" for row, reason in struck.items()]
+    return cards.section(
+        "All runs", html.Div(table, className="mp-card mp-scroll"), cards.remarks(said), note=note
+    )
+
+
+def _dot(report: doc.Report, step: float | None, most: float) -> html.Span | None:
+    if step is None or not most:
+        return None
+    marks = [html.Span(className="mp-dot", style={"left": f"{100 * step / most:.2f}%"})]
+    facts = report["facts"]
+    attainable = None if facts.get("unlike") else facts["attainable_step_ns"]
+    if attainable is not None and attainable <= most:
+        marks.append(html.Span(className="mp-dot-reach", style={"left": f"{100 * attainable / most:.2f}%"}))
+    return html.Span(marks, className="mp-dots")
+
+
+_MOST_CAUSES = 12
+
+
+def _causes(reports: list[doc.Report], struck: dict[int, str]) -> html.Section | None:
+    """What each cause would give back in each run: rows are causes, columns runs."""
+    titles: dict[str, str] = {}
+    gains: dict[str, dict[int, float | None]] = {}
+    for row, report in enumerate(reports):
+        titles |= {found["code"]: found["title"] for found in report["findings"]}
+        for cause in report["facts"]["causes"]:
+            gains.setdefault(cause["code"], {})[row] = cause["gain_ns_per_step"]
+    if not gains:
+        return None
+    order = sorted(gains, key=lambda code: -max((gain or 0.0) for gain in gains[code].values()))
+    most = max((gain or 0.0) for by in gains.values() for gain in by.values()) or 1.0
+    body = []
+    for code in order[:_MOST_CAUSES]:
+        name = html.Th([words.plain(titles[code]), " ", html.Span(code, className="mp-code")], scope="row")
+        cells = [
+            html.Td(
+                _cell(report, code, gains[code].get(row), row in gains[code], most), className="mp-number"
+            )
+            for row, report in enumerate(reports)
+        ]
+        body.append(html.Tr([name, *cells]))
+    heads = [
+        html.Th(html.Del(name) if row in struck else name, scope="col", className="mp-number", title=name)
+        for row, name in enumerate(words.plain(report["run"]["name"]) for report in reports)
+    ]
+    head = html.Thead(html.Tr([html.Th("Cause", scope="col"), *heads]))
+    table = html.Table([head, html.Tbody(body)], className="mp-table mp-matrix", id="causes-by-run")
+    left = len(order) - _MOST_CAUSES
+    more = (
+        html.P(f"{words.plural(left, 'smaller cause')} left out.", className="mp-note") if left > 0 else None
+    )
+    note = "what its remedy gains of a step, after those before it; ? could not be judged"
+    return cards.section("Causes by run", html.Div([table, more], className="mp-card mp-scroll"), note=note)
+
+
+def _cell(report: doc.Report, code: str, gain: float | None, found: bool, most: float) -> Any:
+    if found and gain is not None:
+        mark = html.Span(className="mp-matrix-bar", style={"width": f"{100 * gain / most:.1f}%"})
+        return [mark, html.Span(words.duration(gain))]
+    if found:
+        return "found, no time"
+    if any(item["code"] == code for item in report["unable"]):
+        return html.Span("?", title="could not be judged")
+    return html.Span("–", title="not found")
+
+
+_STRAGGLES_RATIO = 1.03
+"""A device that works this much longer than the median of all is one that the others wait for."""
+_ORDER = ("unit", "off", "other", "unknown", "wait")
+
+
+def _devices(report: doc.Report) -> html.Section | None:
+    """Several devices of one run as small multiples on one scale, the one that the others wait for marked."""
+    time = report["time"]
+    if time is None or len(time["devices"]) < 2:
+        return None
+    most = max(device["step_ns"] for device in time["devices"]) or 1.0
+    usual = median(device["busy_ns"] for device in time["devices"])
+    items = []
+    for device in time["devices"]:
+        sums: dict[str, float] = {}
+        for part in device["slices"]:
+            for kind, ns in _kinds(part):
+                sums[kind] = sums.get(kind, 0.0) + max(ns, 0.0)
+        at, fills = 0.0, []
+        for kind in _ORDER:
+            if ns := sums.get(kind, 0.0):
+                place = {"left": f"{100 * at / most:.2f}%", "width": f"{100 * ns / most:.2f}%"}
+                fills.append(
+                    html.Span(className=f"mp-fill mp-k-{kind}", style=place, title=words.duration(ns))
+                )
+                at += ns
+        slow = usual > 0 and device["busy_ns"] > _STRAGGLES_RATIO * usual
+        said = f"busy {words.duration(device['busy_ns'])} of {words.duration(device['step_ns'])}"
+        title = [html.Span(words.plain(device["device"])), " ", html.Span(said, className="mp-note")]
+        if slow:
+            title += [" ", html.Span("straggler", className="mp-chip mp-chip-bad")]
+        items.append(
+            html.Li(
+                [html.Div(title), html.Span(fills, className="mp-bar-track mp-multiple")],
+                **{"data-device": device["device"], "data-straggler": str(slow).lower()},
+            )
+        )
+    name = report["run"]["name"]
+    return cards.section(
+        f"Devices of {name}", html.Ul(items, className="mp-card mp-multiples", id=f"devices-{name}"),
+        note="a step of each on one scale: Tensor Cores, matrix work off them, other work, waiting",
+    )  # fmt: skip
+
+
+def _kinds(part: doc.Slice) -> list[tuple[str, float]]:
+    """(colour, ns) of a slice: matrix work by where it ran."""
+    if part["by"]:
+        return [
+            (theme.PLACEMENT_KINDS.get(piece["placement"], "unknown"), piece["ns_per_step"])
+            for piece in part["by"]
+        ]
+    if part["class"] == "matmul":
+        return [("unknown", part["ns_per_step"])]
+    return [(theme.CLASS_KINDS.get(part["class"], "other"), part["ns_per_step"])]
 
 
 def _known(value: Any, form: Callable[[Any], str]) -> str:
@@ -150,7 +308,7 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
         _gap(row, rung, start, end),
         _remedies(row, comparing.remedies(document, rung)),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
-        *(cards.finding(item) for item in rung["findings"]),
+        *(cards.folded(item) for item in rung["findings"]),
     )
 
 
@@ -235,20 +393,18 @@ def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
 _TITLES = {"name": "Kernels that changed", "op": "Ops that changed"}
 
 
-def _changes(rows: list[doc.KernelChange], by: str, id: str, plain: bool) -> html.Section | None:
+def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | None:
     """Kernels, matched by name, or ops: the same time counted twice, so they never share a figure."""
     same = [row for row in rows if row["by"] == by]
     if not same:
         return None
     figure = figures.changes(same)
-    note = "The largest differences per step. Green: less time than before; amber: more."
+    note = "The largest differences per step; to the left less time than before, to the right more."
     return cards.section(
         _TITLES[by],
         graph(figure, f"{id}-figure", title="Change per step", note=note) if figure is not None else None,
-        _table(same, f"{id}-table")
-        if plain
-        else html.Div(
-            grid(f"{id}-grid", _CHANGES, [_flat(item) for item in same]), className="mp-card mp-flush"
+        html.Details(
+            [html.Summary(f"All {words.count(len(same))}, as a table"), _table(same, f"{id}-table")]
         ),
     )
 
@@ -260,10 +416,13 @@ def _table(rows: list[doc.KernelChange], id: str) -> html.Div:
     for row in largest:
         times = (row[f"{key}_text"] for key in ("from_ns", "to_ns", "change_ns"))
         body.append(html.Tr([html.Td(row["key"]), *(html.Td(text, className="mp-number") for text in times)]))
-    heads = [html.Th(each.header, className="mp-number" if each.number else "") for each in _CHANGES]
+    heads = [
+        html.Th(each, scope="col", className="mp-number" if at else "")
+        for at, each in enumerate(_CHANGE_HEADS)
+    ]
     table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="mp-table", id=id)
     left = len(rows) - len(largest)
-    more = html.P(f"{left} more in the JSON inside this file.", className="mp-note") if left else None
+    more = html.P(f"{left} smaller ones left out.", className="mp-note") if left else None
     return html.Div([table, more], className="mp-card mp-scroll")
 
 

@@ -1,4 +1,4 @@
-"""Layers: the kernel time of each layer of the model, and what no layer owns."""
+"""Layers: where in the model the time goes, forward, backward and in the baseline, on one scale."""
 
 from __future__ import annotations
 
@@ -6,56 +6,116 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
+from mpprof.errors import MpprofError
 from mpprof.report import words
-from mpprof.report.tables import summed_over
+from mpprof_dashboards import work
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
-from mpprof_dashboards.components.graph import graph
-from mpprof_dashboards.components.grid import Column, grid
-from mpprof_dashboards.figures import placement
-from mpprof_dashboards.pages import tables
+from mpprof_dashboards.components.icicles import icicle, legend
+from mpprof_dashboards.components.table import plain, table
+from mpprof_dashboards.icicle import Node, tree
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.source import RunSource
 
-_LAYERS = (
-    Column("layer", "Layer", flex=4, width=200, mono=True),
-    Column("class", "Class", flex=2, width=120),
-    tables.TIME, tables.SHARE,
-    Column("forward_ns", "Forward", width=120, number=True, shown="forward_ns_text"),
-    Column("backward_ns", "Backward", width=120, number=True, shown="backward_ns_text"),
-    Column("matmul_ns", "Matrix work", width=140, number=True, shown="matmul_ns_text"),
-    Column("tensor_core_ns", "On Tensor Cores", width=160, number=True, shown="tensor_core_ns_text"),
-    Column("fallback_ns", "Fallback", width=130, number=True, shown="fallback_ns_text"),
-    Column("tensor_core_ratio", "Tensor Core share", width=140, number=True, shown="tensor_core_ratio_text"),
-    Column("placement", "Ran on", flex=2, width=140),
-    Column("precision", "Precision", width=110),
-    Column("compute_dtype", "Compute type", width=130),
-    Column("variable_dtype", "Variable type", width=130),
-    tables.CALLS,
-    tables.DEVICE,
-)  # fmt: skip
+PHASES = (("forward", "Forward"), ("backward", "Backward"), ("other", "Optimizer, copies and the rest"))
 
 
 def layout(context: Context) -> list[Any]:
-    return content(context.report(), context.source.layers(context.run))
-
-
-def content(document: doc.Report, layers: list[doc.LayerRow]) -> list[Any]:
-    figure = placement.ranked(layers, "layer")
-    if figure is None:
+    document = context.report()
+    drawn = icicles(context.source, context.run, document, context.choice.baseline)
+    if drawn is None:
         reason = why_absent(document, "layers", "time", "trace")
-        return [cards.section("Layers", cards.empty("No kernel time by layer", reason))]
-    flat = tables.prepared(layers)
-    over = summed_over(document)
-    note = f"All devices together, over {over}. Crossed: kernels that no layer claims."
+        how = 'Open a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
+        return [cards.section("Layers", cards.empty("No kernel time by layer", reason, how))]
+    each = work.per(document)
+    asks = {"run": context.run, "baseline": context.choice.baseline or "", "table": "layer"}
+    rows = table(
+        "layers",
+        work.columns_of("layer", each),
+        label="Layers of the run",
+        asks=asks,
+        sort=work.SORT,
+        version=context.source.version(context.run),
+    )
+    note = f"{each.text}, by where it ran; a scope of the drawing above filters it"
+    return [drawn, cards.section("Layer by layer", html.Div(rows, className="mp-card mp-flush"), note=note)]
+
+
+def icicles(source: RunSource, run: str, document: doc.Report, baseline: str | None) -> html.Section | None:
+    """This run and its baseline, phase beside phase, on one scale; None where nothing is known of layers."""
+    mine = _trees(source, run, document)
+    if mine is None or not any(node.total for node in mine):
+        return None
+    other = None
+    if baseline and not document["facts"].get("unlike"):
+        try:
+            other = _trees(source, baseline, source.report(baseline))
+        except MpprofError:  # the page of the run itself says what is wrong with the baseline
+            other = None
+    whole = max(sum(node.total for node in mine), sum(node.total for node in other or ()))
+    each = work.per(document)
+    parts = [_line("This run", mine, whole, "layers-run", each)]
+    if other is not None:
+        parts.append(_line("Baseline", other, whole, "layers-baseline", each))
+    note = f"width is time {each.text}, on one scale; equal siblings are drawn once{work.over(document)}"
+    head = html.Div(
+        [
+            html.H2("Layers", className="mp-section-title"),
+            legend(),
+            html.P(note, className="mp-note mp-right"),
+        ],
+        className="mp-section-head",
+    )
+    return html.Section([head, html.Div(parts, className="mp-card mp-scroll")], className="mp-section")
+
+
+def _trees(source: RunSource, run: str, document: doc.Report) -> list[Node] | None:
+    """A tree for each phase; None where the run has no trace."""
+    try:
+        ops, kernels = source.ops(run, in_steps=True), source.kernels(run, in_steps=True)
+    except MpprofError:
+        return None
+    if not ops:
+        return None
+    time, each = document["time"], work.per(document)
+    device = time["device"] if time else ops[0]["device"]
+    known = {key for key, _ in PHASES}
+    phases = [("forward",), ("backward",), tuple({op["phase"] for op in ops} - known | {"other"})]
+    return [tree(ops, kernels, device=device, phases=phase, steps=each.steps) for phase in phases]
+
+
+def _line(title: str, trees: list[Node], whole_ns: float, id: str, each: work.Per) -> html.Div:
+    total = sum(node.total for node in trees)
+    columns = [
+        html.Div(
+            [
+                html.Div(
+                    f"{name} {words.duration(node.total)}",
+                    className="mp-ice-phase",
+                    title=f"{name} {each.text}",
+                ),
+                icicle(node, node.total, f"{id}-{key}", each.text),
+            ],
+            className="mp-ice-column",
+            style={"width": f"{100 * node.total / whole_ns:.3f}%"},
+        )
+        for (key, name), node in zip(PHASES, trees, strict=True)
+        if node.total
+    ]
+    said = html.H3(f"{title}: {words.duration(total)} of kernels {each.text}", className="mp-figure-title")
+    return html.Div([said, html.Div(columns, className="mp-ice-columns")], id=id, className="mp-ice-line")
+
+
+def content(source: RunSource, run: str, document: doc.Report, baseline: str | None) -> list[Any]:
+    """For a file: the icicles and the table of layers, without a script."""
+    drawn = icicles(source, run, document, baseline)
+    if drawn is None:
+        return []
     return [
-        cards.section("Layers", graph(figure, "layers", title="Kernel time by layer", note=note)),
-        cards.section(
-            "All layers",
-            html.Div(grid("layers-grid", tables.present(_LAYERS, flat), flat), className="mp-card mp-flush"),
-            note=f"{words.count(len(layers))} rows; times are sums over {over}.",
-        ),
+        drawn,
+        cards.section("Layer by layer", plain("layers", work.table(source, run, document, "layer"))),
     ]
 
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
+from mpprof.errors import MpprofError
 from mpprof.model.steps import StepTable
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
+from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import memory as figures
 from mpprof_dashboards.figures import steps as step_figures
 
@@ -20,17 +22,31 @@ if TYPE_CHECKING:
 
 _BY = (("kind", "By kind"), ("dtype", "By type"), ("layer", "By layer"), ("op", "By op"))
 
-_NO_EVENTS = "No allocator events were recorded."
+_NO_EVENTS = "The trace holds no allocator events, so what was live is not known."
+_SWITCH_ON = (
+    "TensorFlow writes them while it profiles a GPU: open a window with "
+    'MPProfilerCallback(logdir, profile_steps="auto").'
+)
 
 
 def layout(context: Context) -> list[Any]:
-    return content(context.report(), context.source.steps(context.run))
+    document, other = context.report(), context.choice.baseline
+    baseline = None
+    if other and not document["facts"].get("unlike"):
+        try:
+            baseline = context.source.report(other)["memory"]
+        except MpprofError:  # the page of the run itself says what is wrong with the baseline
+            baseline = None
+    return content(document, context.source.steps(context.run), baseline)
 
 
-def content(document: doc.Report, steps: StepTable | None = None) -> list[Any]:
+def content(
+    document: doc.Report, steps: StepTable | None = None, baseline: doc.Memory | None = None
+) -> list[Any]:
     return [
         _summary(document),
-        _in_trace(document),
+        _in_trace(document, baseline),
+        _map(document),
         _at_peak(document),
         _tensors(document),
         _course(document, steps),
@@ -38,42 +54,47 @@ def content(document: doc.Report, steps: StepTable | None = None) -> list[Any]:
 
 
 def _summary(document: doc.Report) -> html.Section:
+    """The figures that are known, and one sentence on what is not."""
     memory, recorded = document["memory"], recorded_peak(document)
     if memory is None and recorded is None:
-        return cards.section("Memory", cards.empty("No memory was measured", why_absent(document, "memory")))
+        reason = why_absent(document, "memory")
+        return cards.section("Memory", cards.empty("No memory was measured", reason, _SWITCH_ON))
     # Without allocator events the account's peak is the records' own: it must not pass for a second witness.
     in_trace = memory["peak_bytes"] if memory and memory["at_peak"] else None
-    why = why_absent(document, "memory") if memory is None else _NO_EVENTS
-    return cards.section(
-        "Memory",
-        cards.tiles(
-            _tile("Peak in the trace", in_trace, why, "peak-bytes"),
-            _tile(
-                "Peak in the records",
-                recorded,
-                why_absent(document, "steps.peak_memory_bytes"),
-                "peak-recorded",
-            ),
-            _tile(
-                "Saved against the baseline",
-                memory["saved_bytes"] if memory else None,
-                why_absent(document, "memory.saved_bytes", "memory"),
-                "saved",
-            ),
-            _tile(
-                "Within reach (estimated)",
-                memory["reachable_bytes"] if memory else None,
-                why_absent(document, "memory.reachable_bytes", "memory"),
-                "reachable",
-            ),
+    told = [
+        ("peak-bytes", in_trace, "peak in the trace"),
+        ("peak-recorded", recorded, "peak in the records"),
+        ("saved", memory["saved_bytes"] if memory else None, "saved against the baseline"),
+        ("reachable", memory["reachable_bytes"] if memory else None, "attainable (estimated)"),
+    ]
+    shown = [
+        html.Li([html.Strong(words.size(value), id=id), " ", html.Span(name)])
+        for id, value, name in told
+        if value is not None and (id, value) != ("saved", 0)
+    ]
+    if memory and memory["saved_bytes"] == 0:
+        shown.append(html.Li(html.Span(words.saved(0), id="saved")))
+    reasons = [
+        (None if memory and memory["at_peak"] else f"{_NO_EVENTS} {_SWITCH_ON}"),
+        (None if recorded is not None else why_absent(document, "steps.peak_memory_bytes")),
+        (
+            None
+            if memory is None or memory["saved_bytes"] is not None
+            else f"What was saved is not known: {why_absent(document, 'memory.saved_bytes', 'memory')}"
         ),
-    )
+    ]
+    said = [html.P(sentence(reason), className="mp-note") for reason in reasons if reason]
+    body = [html.Ul(shown, className="mp-inline-figures"), *said]
+    return cards.section("Memory", html.Div(body, className="mp-card"))
 
 
-def _tile(label: str, value: int | None, reason: str, id: str) -> html.Div:
-    if value is None:
-        return cards.missing(label, reason)
-    return cards.tile(label, words.size(value), id=id)
+def _map(document: doc.Report) -> html.Section | None:
+    memory = document["memory"]
+    figure = figures.treemap(memory) if memory else None
+    if figure is None:
+        return None
+    note = "Areas are bytes; within a kind its largest tensors."
+    return cards.section("At the peak", graph(figure, "peak-map", title="What is live", note=note))
 
 
 def _at_peak(document: doc.Report) -> html.Section | None:
@@ -82,14 +103,12 @@ def _at_peak(document: doc.Report) -> html.Section | None:
         return None
     drawn = [(by, title, figures.at_peak(memory, by)) for by, title in _BY]
     parts = [graph(figure, f"peak-{by}", title=title) for by, title, figure in drawn if figure is not None]
-    if not parts:
-        parts = [cards.empty("Nothing is known of what was live", _NO_EVENTS)]
-    return cards.section("Live at the peak", html.Div(parts, className="mp-grid-2"))
+    return cards.section("Live at the peak", html.Div(parts, className="mp-grid-2")) if parts else None
 
 
-def _in_trace(document: doc.Report) -> html.Section | None:
+def _in_trace(document: doc.Report, baseline: doc.Memory | None) -> html.Section | None:
     memory = document["memory"]
-    drawn = [(by, figures.course(memory, by)) for by in ("dtype", "kind")] if memory else []
+    drawn = [(by, figures.course(memory, by, baseline)) for by in ("dtype", "kind")] if memory else []
     parts = [
         graph(figure, f"memory-{by}", title=f"Live memory by {'type' if by == 'dtype' else by}")
         for by, figure in drawn
@@ -134,6 +153,9 @@ def _course(document: doc.Report, steps: StepTable | None) -> html.Section | Non
     figure = step_figures.memory(steps)
     if figure is None:
         return None
+    if not step_figures.changes(steps, "memory"):
+        said = "; ".join(text for text in step_figures.steady_texts(steps, None) if "memory" in text)
+        return cards.section("Over the run", html.P(f"Never changed: {said}.", className="mp-note"))
     note = "As the allocator reported it at the steps where it was read."
     return cards.section(
         "Over the run", graph(figure, "memory-steps", title="Peak and live memory", note=note)

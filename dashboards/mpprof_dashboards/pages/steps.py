@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 def layout(context: Context) -> list[Any]:
     run = context.run
-    steps = context.source.steps(run)
-    parts = content(context.report(), steps)
-    return parts if steps is None else [*parts, _hardware(context.source.hardware(run))]
+    steps, hardware = context.source.steps(run), context.source.hardware(run)
+    parts = content(context.report(), steps, hardware)
+    if steps is not None and len(steps) and (hardware is None or not len(hardware)):
+        parts.append(html.P("The run recorded no hardware samples.", className="mp-note"))
+    return parts
 
 
-def content(document: doc.Report, steps: StepTable | None) -> list[Any]:
-    """The step log of a run, figure by figure; what was not recorded says so."""
+def content(
+    document: doc.Report, steps: StepTable | None, hardware: HardwareTable | None = None
+) -> list[Any]:
+    """The step log of a run on one axis; what never changes is a line of text, what is missing says so."""
     if steps is None or not len(steps):
         return [
             cards.section(
@@ -38,22 +42,68 @@ def content(document: doc.Report, steps: StepTable | None) -> list[Any]:
                 ),
             )
         ]
-    return [_tiles(document), _time(document, steps), _numerics(document, steps)]
+    panels = _panels(document, steps, hardware)
+    parts: list[Any] = [
+        html.Ul([_figure(*each) for each in _numbers(document)], className="mp-inline-figures")
+    ]
+    if panels:
+        drawn = graph(figures.together(panels), "step-times", title="What changes", note=_note(steps, panels))
+        parts.append(cards.section("Over the steps", drawn))
+    else:
+        reason = why_absent(document, "interval_ns", "steps.median_ns")
+        parts.append(cards.section("Time", cards.empty("No step time", reason)))
+    steady = figures.steady_texts(steps, hardware)
+    if steady:
+        parts.append(html.P(["Never changed: ", "; ".join(steady), "."], className="mp-note", id="steady"))
+    throttled = sorted({name for names in (hardware.throttle if hardware else ()) for name in names})
+    if throttled:
+        parts.append(html.P(f"The clock was held back by: {', '.join(throttled)}.", className="mp-note"))
+    missing = _missing(document, steps)
+    if missing:
+        parts.append(cards.section("Not recorded", cards.remarks(missing)))
+    return parts
 
 
-def _tiles(document: doc.Report) -> html.Div:
+def _panels(document: doc.Report, steps: StepTable, hardware: HardwareTable | None) -> list[tuple[str, Any]]:
+    """(title, figure) of what changes, from top to bottom."""
+    found = [
+        ("Time", figures.time_per_step(steps, document["steps"])),
+        ("Loss scale", figures.loss_scale(steps) if figures.changes(steps, "loss scale") else None),
+        ("Skipped rail", figures.skips(steps)),
+        ("Loss", figures.loss(steps)),
+        ("Memory", figures.memory(steps) if figures.changes(steps, "memory") else None),
+        *figures.clocks(steps, hardware),
+    ]
+    return [(title, figure) for title, figure in found if figure is not None]
+
+
+def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
+    said = ["Drag over a stretch to zoom into all of them; a double click shows the whole run."]
+    if any(title == "Time" for title, _ in panels):
+        said.append("Step time is from batch begin to the next; profiled steps are slower and do not count.")
+    if len(steps) > figures.MOST_POINTS:
+        said.append("The slowest and the fastest of each stretch are drawn.")
+    return " ".join(said)
+
+
+def _figure(value: str, name: str, id: str, hint: str) -> html.Li:
+    return html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
+
+
+def _numbers(document: doc.Report) -> list[tuple[str, str, str, str]]:
+    """(value, name, id, why it is missing) of what all ask for."""
     steps = document["steps"]
     scale = steps["loss_scale"] if steps else None
-    steady = f"{words.count(steps['steady'])} of them steady" if steps else ""
-    return cards.tiles(
-        cards.tile("Steps", words.count(steps["count"] if steps else None), steady, id="step-count"),
-        _known(document, "median_ns", "Median step", words.duration, "median"),
+    steady = f"steps, {words.count(steps['steady'])} of them steady" if steps else "steps"
+    return [
+        (words.count(steps["count"] if steps else None), steady, "step-count", ""),
+        _known(document, "median_ns", "median", words.duration, "median"),
         _known(document, "p95_ns", "95th percentile", words.duration, "p95"),
-        _known(document, "skipped", "Skipped updates", words.count, "skips"),
-        cards.tile("Loss scale, last", words.scale(scale["last"]), f"first {words.scale(scale['first'])}")
+        _known(document, "skipped", "updates skipped", words.count, "skips"),
+        (words.scale(scale["last"]), "loss scale at the end", "scale", f"first {words.scale(scale['first'])}")
         if scale
-        else cards.missing("Loss scale", why_absent(document, "steps.loss_scale")),
-    )
+        else ("—", "loss scale", "scale", why_absent(document, "steps.loss_scale")),
+    ]
 
 
 def _known(
@@ -62,56 +112,23 @@ def _known(
     label: str,
     form: Callable[[Any], str],
     id: str,
-) -> html.Div:
+) -> tuple[str, str, str, str]:
     value = document["steps"][field] if document["steps"] else None
     if value is None:
-        return cards.missing(label, why_absent(document, f"steps.{field}", "steps"))
-    return cards.tile(label, form(value), id=id)
+        return "—", label, id, why_absent(document, f"steps.{field}", "steps")
+    return form(value), label, id, ""
 
 
-def _time(document: doc.Report, steps: StepTable) -> html.Section:
-    figure = figures.time_per_step(steps, document["steps"])
-    note = (
-        "Batch begin to the next batch begin, per optimizer step. Profiled steps are slower and do not count."
-    )
-    if len(steps) > figures.MOST_POINTS:
-        note += " The slowest and the fastest of each stretch are drawn."
-    if figure is None:
-        return cards.section(
-            "Time", cards.empty("No step time", why_absent(document, "interval_ns", "steps.median_ns"))
-        )
-    return cards.section("Time", graph(figure, "step-times", title="Time per step", note=note))
-
-
-def _numerics(document: doc.Report, steps: StepTable) -> html.Section:
-    drawn = (
-        (
-            figures.loss_scale(steps),
-            "loss-scale",
-            "Loss scale and skipped updates",
-            "No loss scale",
-            "loss_scale",
-        ),
-        (figures.loss(steps), "loss", "Loss", "No loss", "loss"),
-        (figures.memory(steps), "memory-steps", "Memory", "No memory readings", "memory"),
-    )
-    parts = [
-        cards.empty(missing, why_absent(document, f"steps.{field}"))
-        if figure is None
-        else graph(figure, id, title=title)
-        for figure, id, title, missing, field in drawn
-    ]
-    return cards.section("Numerics and memory", html.Div(parts, className="mp-grid-3"))
-
-
-def _hardware(hardware: HardwareTable | None) -> html.Section:
-    drawn = figures.hardware(hardware)
-    if not drawn:
-        return cards.section("Hardware", cards.empty("No hardware samples", "The run recorded none."))
-    parts = [graph(figure, f"hardware-{row}", title=title) for row, (title, figure) in enumerate(drawn)]
-    throttled = sorted({name for names in (hardware.throttle if hardware else ()) for name in names})
-    note = f"The clock was held back by: {', '.join(throttled)}." if throttled else ""
-    return cards.section("Hardware", html.Div(parts, className="mp-grid-3"), note=note)
+def _missing(document: doc.Report, steps: StepTable) -> list[str]:
+    """What no line of the log holds, each with its reason."""
+    found = []
+    if not steps.loss_scale_known.any():
+        found.append(f"Loss scale: {why_absent(document, 'steps.loss_scale')}")
+    if not steps.loss_known.any():
+        found.append(f"Loss: {why_absent(document, 'steps.loss')}")
+    if figures.memory(steps) is None:
+        found.append(f"Memory: {why_absent(document, 'steps.memory', 'steps.peak_memory_bytes')}")
+    return found
 
 
 PAGE = Page("/steps", "Steps", layout)

@@ -57,7 +57,7 @@ def content(
 ) -> list[Any]:
     """The page of a report. `baseline` is the chosen baseline's name; without `query` nothing is a link."""
     return [
-        _hero(document, baseline, query, state),
+        _hero(document, baseline, state),
         _causes(document, query),
         remedies(document, query),
         _strip(timeline, query),
@@ -75,13 +75,13 @@ def content(
 
 def card(document: doc.Report) -> list[Any]:
     """The answer, the causes and the remedies: the page's first screen, without links."""
-    return [_hero(document, None, "", None), _causes(document, ""), remedies(document, "")]
+    return [_hero(document, None, None), _causes(document, ""), remedies(document, "")]
 
 
 # --- the first screen --------------------------------------------------------------------------------------
 
 
-def _hero(document: doc.Report, baseline: str | None, query: str, state: str | None) -> html.Header:
+def _hero(document: doc.Report, baseline: str | None, state: str | None) -> html.Div:
     answer = hero(document)
     figure = html.Div(
         [
@@ -101,10 +101,7 @@ def _hero(document: doc.Report, baseline: str | None, query: str, state: str | N
         ],
         className="mp-hero-text",
     )
-    export = html.A(
-        "Save as HTML", href=f"/report.html{query}", download="", className="mp-button", id="export"
-    )
-    return html.Header([figure, text, export if query else None], className="mp-hero")
+    return html.Div([figure, text], className="mp-hero")
 
 
 def _length(answer: Hero) -> str:

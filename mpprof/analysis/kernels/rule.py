@@ -86,6 +86,8 @@ def _rarity(run: str) -> tuple[bool, int]:
 
 def _alternatives(pattern: str) -> list[str]:
     """`pattern` at its topmost `|`."""
+    if "|" not in pattern:
+        return [pattern]
     parts, depth, start, at = [], 0, 0, 0
     while at < len(pattern):
         letter = pattern[at]

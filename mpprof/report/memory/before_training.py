@@ -29,9 +29,9 @@ def document(found: MemoryForecast) -> dict[str, Any]:
 
 
 def _run(found: MemoryForecast, run: PolicyMemory) -> dict[str, Any]:
-    estimated = ["weight_copies_bytes", "kept", "kept_bytes", "activations_bytes"]
+    estimated = ["weight_copies_bytes", "kept", "kept_bytes", "activations_bytes", "largest_batch"]
     if run.xla_peak_bytes is None:
-        estimated += ["peak_bytes", "largest_batch", "saving_bytes"]
+        estimated += ["peak_bytes", "saving_bytes"]
     return {
         "policy": run.policy,
         "parameters_bytes": run.parameters_bytes,
@@ -98,7 +98,7 @@ def _table(found: MemoryForecast) -> list[str]:
     rows.append(("peak", [words.size(r.peak_bytes) + mark for r, mark in zip(runs, marks, strict=True)]))
     rows.append(("saved against float32", [_saving(found, run) for run in runs]))
     if found.card_bytes:
-        fit = [f"{run.largest_batch or 0:,}{mark}" for run, mark in zip(runs, marks, strict=True)]
+        fit = [f"{run.largest_batch or 0:,} *" for run in runs]  # XLA may compile another batch otherwise
         rows.append(("largest batch at 90 % of the card", fit))
     wide = [max(len(cells[at]) for _, cells in rows) for at in range(len(runs))]
     label = max(len(name) for name, _ in rows)

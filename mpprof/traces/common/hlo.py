@@ -165,6 +165,11 @@ class Modules:
         """Whether the trace may hold any."""
         return bool(self._planes)
 
+    def places(self) -> list[tuple[str, int, tuple[Bytes, int, int]]]:
+        """Name, program id and the place of the HloProto of every module."""
+        self._find("", -1)
+        return [(name, id, place) for (name, id), place in (self._extents or {}).items() if name]
+
     def instruction(self, module: str, program: int, name: str) -> HloInstruction | None:
         """The instruction, or None where the trace holds no such module or instruction."""
         index = self._indexed(self._find(module, program))

@@ -7,7 +7,6 @@ where the next begins, and every host gives its planes the same names.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -162,6 +161,10 @@ def _originals(planes: Sequence[RawPlane]) -> list[int]:
     """Of each plane the first one with the same bytes; only planes of one name and size are looked into."""
     like = [(plane.name, plane.end - plane.start) for plane in planes]
     count = Counter(like)
+    if len(count) == len(like):
+        return list(range(len(like)))
+    import hashlib  # takes as long to import as a small trace to read
+
     found: dict[tuple[str, int, bytes], int] = {}
     original = []
     for at, (plane, key) in enumerate(zip(planes, like, strict=True)):

@@ -85,7 +85,7 @@ class XSpaceReader:
         with path.open("rb") as file:
             head = file.read(2)
             if head == b"\x1f\x8b":
-                buffer = _unpack(path, size, notes)
+                buffer = unpacked(path, size, notes)
                 return _assemble(buffer, path, size, notes, strict=strict)
             # Not closed by hand: the mapping goes with the last array on it, also when an error is raised.
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -101,7 +101,7 @@ class XSpaceReader:
         )
 
 
-def _unpack(path: Path, size: int, notes: list[str]) -> Bytes:
+def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
     """The unpacked bytes, of a damaged file as far as they go."""
     limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
     unpacked = bytearray()  # grows in place: parts that are joined would be held twice

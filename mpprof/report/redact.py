@@ -8,10 +8,16 @@ being parsed, whatever its format.
 from __future__ import annotations
 
 import re
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from mpprof.model.run import Run
+
+TRACE_SUFFIXES = (".xplane.pb", ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".pt.trace.json", ".json")
+"""Of traces: what stands before one in a file's name is the name of a host."""
 SHORTEST_HOST = 4
 """Shorter host names are left in traces: three letters match too much that is no host name."""
 
@@ -132,3 +138,14 @@ def _is_tag(content: bytes, at: int) -> bool:
 def _may_be_tag(content: bytes, at: int) -> bool:
     """Whether a field could begin here: a longer name, of which a part looks like a path, goes on instead."""
     return at == len(content) or (at < len(content) and content[at] & 7 in (0, 1, 2, 5))
+
+
+def hosts_of(run: Run) -> set[str]:
+    """Host names that the run states, those in its traces' file names, and this machine's own."""
+    hosts = {socket.gethostname()}
+    if run.facts:
+        hosts |= {run.facts.host or ""} | {window.host or "" for window in run.facts.profile_windows}
+    for path in run.traces:
+        suffix = next((suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix)), "")
+        hosts.add(path.name.removesuffix(suffix) if suffix else "")
+    return {host for host in hosts if host}

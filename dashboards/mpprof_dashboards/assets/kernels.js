@@ -1,0 +1,29 @@
+/* The roofline picks rows of the tables, the icicle filters the table of layers. */
+(function () {
+  "use strict";
+  function only(keys) {
+    document.querySelectorAll(".mp-rows").forEach(function (table) {
+      table.dispatchEvent(new CustomEvent("mp-only", { detail: keys }));
+    });
+  }
+  function look() {
+    var plot = document.querySelector("#roofline .js-plotly-plot");
+    if (!plot || !plot.on || plot.dataset.picks) return;
+    plot.dataset.picks = "1";
+    plot.on("plotly_selected", function (event) {
+      var points = (event && event.points) || [];
+      only(points.map(function (point) { return point.customdata; }).filter(Boolean));
+    });
+    plot.on("plotly_deselect", function () {
+      only([]);
+    });
+  }
+  document.addEventListener("click", function (event) {
+    var face = event.target.closest && event.target.closest("[data-layer]");
+    var field = face && document.querySelector('#layers input[data-field="short"]');
+    if (!field) return;
+    field.value = field.value === face.dataset.layer ? "" : face.dataset.layer;
+    field.dispatchEvent(new Event("input"));
+  });
+  new MutationObserver(look).observe(document.documentElement, { childList: true, subtree: true });
+})();

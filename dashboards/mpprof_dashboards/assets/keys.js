@@ -1,0 +1,61 @@
+/* Keys: "?" shows them, j and k go through the causes, [ and ] through the runs, / to the first filter. */
+(function () {
+  "use strict";
+  function typing(target) {
+    return target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+  }
+  function causes() {
+    return Array.from(document.querySelectorAll("#causes .mp-bar-name a, #causes-by-run th[scope=row]")).filter(
+      function (each) {
+        return each.tagName === "A";
+      }
+    );
+  }
+  function step(by) {
+    var all = causes();
+    if (!all.length) return;
+    var at = all.indexOf(document.activeElement);
+    all[at < 0 ? (by > 0 ? 0 : all.length - 1) : (at + by + all.length) % all.length].focus();
+  }
+  function run(by) {
+    fetch("/runs.json")
+      .then(function (answer) {
+        return answer.json();
+      })
+      .then(function (got) {
+        var all = [];
+        got.groups.forEach(function (group) {
+          group.runs.forEach(function (each) {
+            if (!each.problem) all.push(each);
+          });
+        });
+        var now = new URLSearchParams(window.location.search).get("run");
+        var at = all.findIndex(function (each) { return each.id === now; });
+        if (!all.length) return;
+        var next = all[at < 0 ? 0 : (at + by + all.length) % all.length];
+        if (next.id !== now) window.dash_clientside.set_props("url", { search: next.query });
+      });
+  }
+  document.addEventListener("keydown", function (event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    var help = document.getElementById("keys");
+    var does = {
+      "?": function () { if (help.open) help.close(); else help.showModal(); },
+      j: function () { step(1); },
+      k: function () { step(-1); },
+      "[": function () { run(-1); },
+      "]": function () { run(1); },
+      "/": function () {
+        var field = document.querySelector("#tl-find, .mp-rows input[data-first]");
+        if (field) field.focus();
+      },
+    }[event.key];
+    if (!does || event.defaultPrevented) return;
+    event.preventDefault();
+    does();
+  });
+  document.addEventListener("click", function (event) {
+    if (event.target.id === "keys-open") document.getElementById("keys").showModal();
+    else if (event.target.id === "keys-close" || event.target.id === "keys") document.getElementById("keys").close();
+  });
+})();

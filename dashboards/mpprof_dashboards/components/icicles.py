@@ -1,0 +1,95 @@
+"""Icicles of plain HTML: a scope's width is its time, the band below its name says what that was spent on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import html
+
+from mpprof.report import words
+from mpprof_dashboards.icicle import KINDS, Node
+
+MOST_DEPTH = 6
+_LEAST_RATIO = 0.004
+"""Of the whole: narrower nodes are drawn together, as one that says how many they are."""
+_SAID = {
+    "unit": "on matrix units", "off": "matrix work off them", "cast": "casts", "other": "other work",
+    "unknown": "unknown",
+}  # fmt: skip
+
+
+def icicle(root: Node, whole_ns: float, id: str, per: str) -> html.Div:
+    """The tree below `root` on a scale on which `whole_ns` is the full width."""
+    return html.Div(_row(root, whole_ns, per, 0), className="mp-ice", id=id)
+
+
+def _row(parent: Node, whole_ns: float, per: str, depth: int) -> html.Div:
+    children = [child for child in parent.children if child.total >= _LEAST_RATIO * whole_ns]
+    small = [child for child in parent.children if child.total < _LEAST_RATIO * whole_ns]
+    base = whole_ns if depth == 0 else parent.total
+    items: list[Any] = [_node(child, parent, base, whole_ns, per, depth) for child in children]
+    rest = sum(child.total for child in small)
+    if small and base and rest / base > 0.001:
+        said = f"{sum(child.count for child in small)} smaller: {words.duration(rest)} {per}"
+        style = {"width": _percent(rest / base)}
+        items.append(
+            html.Div(html.Div("…", className="mp-ice-face", title=said), className="mp-ice-node", style=style)
+        )
+    return html.Div(items, className="mp-ice-row")
+
+
+def _node(node: Node, parent: Node, base: float, whole_ns: float, per: str, depth: int) -> html.Div:
+    times = node.count // max(parent.count, 1)
+    name = f"{times} × {node.name}" if times > 1 else node.name
+    parts = [f"{_SAID[kind]} {words.duration(node.ns[kind])}" for kind in KINDS if node.ns.get(kind)]
+    said = f"{name}: {words.duration(node.total)} {per} ({', '.join(parts)})"
+    face = html.Button(
+        [
+            html.Span(words.plain(name), className="mp-ice-name"),
+            html.Span(words.duration(node.total), className="mp-ice-time"),
+            html.Span(className="mp-ice-band", style={"background": _gradient(node)}),
+        ],
+        className="mp-ice-face",
+        title=words.plain(said),
+        **{
+            "data-layer": node.path.partition("#")[0] if node.count == 1 else "",
+        },
+    )
+    deeper = [_row(node, whole_ns, per, depth + 1)] if node.children and depth < MOST_DEPTH else []
+    return html.Div(
+        [face, *deeper], className="mp-ice-node", style={"width": _percent(node.total / base if base else 0)},
+        **{"data-ns": repr(node.total), "data-path": node.path},
+    )  # fmt: skip
+
+
+_COLOURS = {
+    "unit": "var(--mp-unit)", "off": "var(--mp-off)", "cast": "var(--mp-cast)", "other": "var(--mp-other)",
+    "unknown": "#8a8f98",
+}  # fmt: skip
+
+
+def _gradient(node: Node) -> str:
+    """Hard-edged stripes, as wide as each kind's share."""
+    whole, at, stops = node.total or 1.0, 0.0, []
+    for kind in KINDS:
+        if part := node.ns.get(kind, 0.0):
+            end = at + part / whole
+            stops.append(f"{_COLOURS[kind]} {100 * at:.2f}% {100 * end:.2f}%")
+            at = end
+    return f"linear-gradient(90deg, {', '.join(stops)})" if stops else "none"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.3f}%"
+
+
+def legend() -> html.Ul:
+    names = {"unit": "Tensor Cores", "off": "matrix work off them", "cast": "casts", "other": "other work",
+             "unknown": "unknown"}  # fmt: skip
+    return html.Ul(
+        [
+            html.Li([html.Span(className="mp-swatch", style={"background": _COLOURS[kind]}), names[kind]])
+            for kind in KINDS
+        ],
+        className="mp-legend",
+    )

@@ -1,0 +1,152 @@
+"""Kernels: what ran, where, whether it could use Tensor Cores, and how close it is to the card's peaks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from dash import dcc, html
+
+from mpprof.errors import MpprofError
+from mpprof.report import words
+from mpprof_dashboards import theme, work
+from mpprof_dashboards.components import bars, cards
+from mpprof_dashboards.components.context import Context, Page, why_absent
+from mpprof_dashboards.components.graph import graph
+from mpprof_dashboards.components.table import plain, table
+from mpprof_dashboards.figures import roofline
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+    from mpprof.model.source import RunSource
+
+_HOW = 'Open a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
+
+
+def layout(context: Context) -> list[Any]:
+    document = context.report()
+    try:
+        kernels = context.source.kernels(context.run, in_steps=True)
+    except MpprofError:
+        kernels = []
+    if not kernels:
+        reason = why_absent(document, "kernels", "time", "trace")
+        return [cards.section("Kernels", cards.empty("No trace to read kernels from", reason, _HOW))]
+    kind = kind_of(context.search)
+    ops = context.source.ops(context.run, in_steps=True)
+    return [
+        where(document, kernels),
+        _table(context, document, kind, len({row["device"] for row in kernels}) > 1),
+        _roofline(document, ops, context),
+    ]
+
+
+def kind_of(search: str | None) -> str:
+    """Which table a query asks for with `by`: kernel, op or layer."""
+    asked = parse_qs((search or "").removeprefix("?")).get("by", ["kernel"])[0]
+    return asked if asked in work.KINDS else "kernel"
+
+
+def where(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
+    """All kernel time by where it ran, the unknown always among it."""
+    each = work.per(document)
+    main = document["time"]["device"] if document["time"] else None
+    sums: dict[str, float] = {"unknown": 0.0}
+    for row in kernels:
+        if main is None or row["device"] == main:
+            sums[row["placement"]] = sums.get(row["placement"], 0.0) + row["total_ns"]
+    whole = sum(sums.values())
+    order = [place for place in theme.PLACEMENT_LABELS if place in sums]
+    rows = [
+        bars.Row(
+            theme.PLACEMENT_LABELS[place],
+            each.ns(sums[place]),
+            words.duration(each.ns(sums[place])),
+            theme.PLACEMENT_KINDS.get(place, "unknown"),
+            place,
+            note=words.percent(sums[place] / whole) if whole else "",
+        )
+        for place in order
+    ]
+    share = document["tensor_core"]
+    note = f"kernel time {each.text}" + (f" on {main}" if main else "")
+    if share is None:
+        note += f". There is no Tensor Core share: {why_absent(document, 'tensor_core')}"
+    return cards.section(
+        "Where it ran", html.Div(bars.chart(rows, "kernel-time"), className="mp-card"), note=note
+    )
+
+
+_TITLES = {"kernel": "Kernels", "op": "Ops", "layer": "Layers"}
+
+
+def _table(context: Context, document: doc.Report, kind: str, devices: bool) -> html.Section:
+    each = work.per(document)
+    columns = work.columns_of(kind, each, devices=devices)
+    asks = {"run": context.run, "baseline": context.choice.baseline or "", "table": kind}
+    switch = html.Div(
+        [
+            dcc.Link(
+                _TITLES[other],
+                href=f"/kernels{context.choice.query()}&by={other}",
+                className="mp-segment" + (" mp-segment-on" if other == kind else ""),
+                **({"target": "_self"} if other == kind else {}),
+            )
+            for other in work.KINDS
+        ],
+        className="mp-segments",
+        role="group",
+        **{"aria-label": "One row for each"},
+    )
+    head = html.Div(
+        [
+            html.H2(_TITLES[kind], className="mp-section-title"),
+            switch,
+            html.P(
+                f"times {each.text}{work.over(document)}; a row opens on a click; filters: >= 1 ms",
+                className="mp-note",
+            ),
+        ],
+        className="mp-section-head",
+    )
+    rows = table(
+        f"{kind}s",
+        columns,
+        label=f"{_TITLES[kind]} of the run",
+        asks=asks,
+        sort=work.SORT,
+        version=context.source.version(context.run),
+    )
+    return html.Section([head, html.Div(rows, className="mp-card mp-flush")], className="mp-section")
+
+
+def _roofline(document: doc.Report, ops: list[doc.OpRow], context: Context) -> html.Section | None:
+    try:
+        roofs = context.source.roofs(context.run)
+    except MpprofError:
+        return None
+    figure = roofline.figure(ops, roofs, work.per(document))
+    if figure is None:
+        reason = "No op has known shapes and a rate, or the card's peaks are not known."
+        return cards.section("Roofline", html.P(reason, className="mp-note"))
+    card = roofs["card"] if roofs else ""
+    note = (
+        f"Each dot is an op, larger where it takes longer; the roofs are what {card} can do at its peaks. "
+        "Drag over dots to see them alone in the table above."
+    )
+    drawn = graph(figure, "roofline", title="Operations a byte against operations a second", note=note)
+    return cards.section("Roofline", drawn)
+
+
+def content(source: RunSource, run: str, document: doc.Report) -> list[Any]:
+    """For a file: where the kernel time went and the longest kernels, without a script."""
+    known = work.table(source, run, document, "kernel")
+    if not known.rows:
+        return []
+    return [
+        where(document, source.kernels(run, in_steps=True)),
+        cards.section("Kernels", plain("kernels", known), note=f"times {work.per(document).text}"),
+    ]
+
+
+PAGE = Page("/kernels", "Kernels", layout)

@@ -1,0 +1,120 @@
+"""The list of runs as the landing page shows it: what is known at once, and what needs a run's trace."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpprof.model.source import RunEntry, RunSource
+from mpprof.report import words
+from mpprof.report.content import recorded_peak
+from mpprof.report.headline import headline, hero
+from mpprof.report.listing import age, card
+from mpprof_dashboards import choice as choices
+from mpprof_dashboards.choice import Choice
+from mpprof_dashboards.figures.steps import step_ns, thin
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+SPARK_POINTS = 60
+
+
+def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
+    """`{version, groups: [{name, runs: [...]}]}`: experiments, the newest first, and their runs. `version`
+    changes with anything that is shown."""
+    groups: dict[str, list[RunEntry]] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.created_unix_ns or 0, entry.name)):
+        groups.setdefault(choices.experiment(entry.name), []).append(entry)
+    newest = sorted(groups.items(), key=lambda group: -max(e.created_unix_ns or 0 for e in group[1]))
+    shown = [
+        {
+            "name": words.plain(_title(name, same)),
+            "runs": [_entry(entry, entries, now_unix_ns) for entry in same],
+        }
+        for name, same in newest
+    ]
+    version = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
+    return {"version": version, "groups": shown}
+
+
+def _title(name: str, same: list[RunEntry]) -> str:
+    """What the names of an experiment's runs have in common, where that is more than its key."""
+    shared = "".join(
+        letters[0]
+        for letters in takewhile(
+            lambda each: len(set(each)) == 1, zip(*(entry.name for entry in same), strict=False)
+        )
+    ).strip("/-_. ")
+    return shared if len(same) > 1 and len(shared) > len(name) else name
+
+
+def _entry(entry: RunEntry, entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
+    baseline = choices.default_baseline(entry.id, entries)
+    written = entry.written_unix_ns
+    return {
+        "id": entry.id,
+        "name": words.plain(entry.name),
+        "query": Choice(entry.id, baseline).query(),
+        "baseline": baseline,
+        "policy": words.plain(entry.policy or "—"),
+        "card": card(entry.device),
+        "batch": "—" if entry.batch_size is None else words.count(entry.batch_size),
+        "state": entry.state or ("running" if entry.live else "—"),
+        "written": "—" if written is None else age(now_unix_ns - written),
+        "written_ns": written,
+        "problem": words.plain(entry.problem) if entry.problem else None,
+        "single": entry.policy == "float32",
+    }
+
+
+def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
+    """What a run's row says beside its records. Raises MpprofError where the run cannot be read."""
+    document = source.report(run, baseline)
+    facts, share, steps = document["facts"], document["tensor_core"], document["steps"]
+    answer, alike = hero(document), not document["facts"].get("unlike")
+    observed = facts["observed"] if alike else None
+    attainable = facts["attainable"] if alike else None
+    skipped = steps["skipped"] if steps else None
+    return {
+        "step_ns": facts["step_ns"],
+        "step": "—" if facts["step_ns"] is None else words.duration(facts["step_ns"]),
+        "observed": observed,
+        "attainable": attainable,
+        "speedup": answer.figure if answer.kind in ("measured", "unlike") else "—",
+        "of": f"of {words.speedup(attainable)}" if attainable is not None else "",
+        "share_ratio": share["ratio"] if share else None,
+        "share": "—" if not share or share["ratio"] is None else words.percent(share["ratio"]),
+        "skipped": "—" if skipped is None else words.count(skipped),
+        "peak": "—" if (peak := recorded_peak(document)) is None else words.size(peak),
+        "cause": _cause(document),
+        "spark": spark(source, run),
+    }
+
+
+def _cause(document: doc.Report) -> str:
+    causes = document["facts"]["causes"]
+    titles = {found["code"]: found["title"] for found in document["findings"]}
+    return words.plain(titles[causes[0]["code"]] if causes else headline(document))
+
+
+def spark(source: RunSource, run: str) -> list[list[float]]:
+    """The step times as points of a square of side 1, as high as the slowest of most; of few steps none."""
+    table = source.steps(run)
+    if table is None or len(table) < 3:
+        return []
+    ns = step_ns(table)
+    rows = thin(len(table), ns, SPARK_POINTS)
+    rows = rows[~np.isnan(ns[rows])]
+    if len(rows) < 3:
+        return []
+    top = float(np.nanquantile(ns, 0.995)) or 1.0
+    first, last = int(rows[0]), int(rows[-1])
+    return [
+        [round((int(row) - first) / max(last - first, 1), 3), round(min(float(ns[row]) / top, 1.0), 3)]
+        for row in rows
+    ]

@@ -1,0 +1,32 @@
+"""The compiled programs in an xplane file, with what XLA assigned to each: no event is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mpprof.model.memory import Program
+from mpprof.traces.common import file_head
+from mpprof.traces.common.buffers import assignment
+from mpprof.traces.common.hlo import Modules
+from mpprof.traces.common.planes import read_space
+from mpprof.traces.xspace import reader
+
+
+def programs(path: Path) -> tuple[Program, ...]:
+    """Return the programs of a trace file that have a buffer assignment, those with most bytes first; empty
+    where the file is no xplane or holds none."""
+    head = file_head.of(path)
+    xspace = reader.XSpaceReader()
+    if not (xspace.recognises(head) or xspace.claims(path.name)):
+        return ()
+    with path.open("rb") as file:
+        packed = file.read(2) == file_head.GZIP
+    buffer = reader.unpacked(path, path.stat().st_size, []) if packed else np.memmap(path, np.uint8, "r")
+    found = []
+    for name, program, (data, start, end) in Modules(read_space(buffer).planes).places():
+        assigned = assignment(data, start, end)
+        if assigned is not None:
+            found.append(Program(name, program, assigned))
+    return tuple(sorted(found, key=lambda one: -one.assigned.whole_bytes))

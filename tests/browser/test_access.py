@@ -1,0 +1,78 @@
+"""The page for those who hear it or use keys alone: axe-core without a violation, every control by keyboard.
+
+axe-core is not part of the project: `npm install axe-core`, or name its file in MPPROF_AXE.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpprof_dashboards.pages import PAGES
+
+from tests.browser.visiting import MEASURED, ROOT, visit
+
+pytestmark = pytest.mark.browser
+AXE = Path(os.environ.get("MPPROF_AXE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))
+_RUN = """async () => (await axe.run()).violations.map(
+    each => each.id + ': ' + each.nodes.map(node => node.target.join(' ')).join(', '))"""
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here: npm install axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_violation(chromium: Any, sample_server: str, scheme: str) -> None:
+    context = chromium.new_context(
+        viewport={"width": 1440, "height": 900}, color_scheme=scheme, bypass_csp=True
+    )
+    page, found = context.new_page(), {}
+    for each in PAGES:
+        page.goto(f"{sample_server}{each.path}{MEASURED}")
+        page.wait_for_selector("#page .mp-card")
+        page.wait_for_load_state("networkidle")
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        if violations := page.evaluate(_RUN):
+            found[each.path] = violations
+    assert found == {}
+    context.close()
+
+
+def test_the_keys_are_shown_walk_the_causes_and_change_the_run(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/{MEASURED}")
+    seen.page.keyboard.press("?")
+    assert seen.page.locator("dialog#keys").is_visible()
+    seen.page.keyboard.press("Escape")
+    assert not seen.page.locator("dialog#keys").is_visible()
+    focused = "() => document.activeElement.closest('[data-key]')?.dataset.key"
+    seen.page.keyboard.press("j")
+    first = seen.page.evaluate(focused)
+    seen.page.keyboard.press("j")
+    second = seen.page.evaluate(focused)
+    seen.page.keyboard.press("k")
+    assert first == seen.page.evaluate(focused) != second
+    was = seen.page.url
+    seen.page.keyboard.press("]")
+    seen.page.wait_for_function("was => location.href !== was", arg=was)
+    seen.page.keyboard.press("[")
+    seen.page.wait_for_function("() => location.search.includes('run=v100-input-bound-mixed-float16')")
+    seen.assert_quiet()
+
+
+def test_every_control_of_the_tables_is_reached_by_keys(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/kernels{MEASURED}")
+    seen.page.keyboard.press("/")
+    field = "() => document.activeElement.dataset.field"
+    assert seen.page.evaluate(field) == "short"
+    was = seen.page.get_attribute("#kernels", "data-loaded")
+    seen.page.keyboard.type("gemm")
+    seen.page.wait_for_function("was => document.querySelector('#kernels').dataset.loaded !== was", arg=was)
+    for _ in range(40):  # the rest of the filters, then the rows
+        seen.page.keyboard.press("Tab")
+        if seen.page.evaluate("() => document.activeElement.classList.contains('mp-row-name')"):
+            break
+    seen.page.keyboard.press("Enter")
+    assert seen.page.locator("#kernels .mp-rows-panel").is_visible()
+    seen.assert_quiet()

@@ -1,0 +1,85 @@
+"""What leaves the page: a link, Markdown, a picture, one HTML file that opens without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.api.source import LogDirectory
+from mpprof.report import markdown, words
+from mpprof.report.headline import headline
+from tests.browser.visiting import SAMPLES, VOCABULARY, visit
+
+pytestmark = pytest.mark.browser
+RUN, BASELINE = "v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"
+MOST_BYTES = 6_000_000
+
+
+def test_one_file_holds_why_the_strip_layers_and_kernels_and_opens_without_a_network(
+    chromium: Any, sample_server: str, tmp_path: Path
+) -> None:
+    source, seen = LogDirectory(SAMPLES), visit(chromium, sample_server)
+    document = source.report(RUN, BASELINE)
+    seen.open(f"/{VOCABULARY}")
+    with seen.page.expect_download() as download:
+        seen.page.click("#share summary")
+        seen.page.click("[data-share=html]")
+    saved = tmp_path / "report.html"
+    download.value.save_as(saved)
+    assert saved.stat().st_size < MOST_BYTES
+    alone = visit(chromium, saved.as_uri())
+    alone.page.context.set_offline(True)
+    alone.page.goto(saved.as_uri())
+    assert alone.text("headline") == headline(document)
+    for selector in ("#strip img", "#layers-run .mp-ice-node", "#layers-baseline", "#kernels tbody tr"):
+        assert alone.page.locator(selector).count(), selector
+    layer = source.layers(RUN, in_steps=True)[0]
+    assert words.duration(layer["total_ns"] / document["time"]["window_steps"]) in alone.text("layers")
+    total = alone.page.inner_text("#whatif-total")
+    alone.page.click(".mp-switch")
+    assert alone.page.inner_text("#whatif-total") != total
+    assert alone.hosts <= {"local"}
+    assert alone.problems == []
+    seen.assert_quiet()
+
+
+def test_the_page_is_copied_as_markdown_and_as_a_link(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=sample_server)
+    seen.open(f"/{VOCABULARY}")
+    seen.page.click("#share summary")
+    for kind, said in (("markdown", "Markdown copied"), ("link", "link copied")):
+        seen.page.click(f"[data-share={kind}]")
+        seen.page.wait_for_function(
+            "said => document.querySelector('#share-said').textContent === said", arg=said
+        )
+        text = seen.page.evaluate("navigator.clipboard.readText()")
+        expected = {
+            "markdown": markdown.render(LogDirectory(SAMPLES).report(RUN, BASELINE)),
+            "link": seen.page.url,
+        }
+        assert text == expected[kind]
+    seen.assert_quiet()
+
+
+@pytest.mark.parametrize("path", ["/", "/timeline"])
+def test_the_browser_draws_the_page_as_a_picture(
+    chromium: Any, sample_server: str, tmp_path: Path, path: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    seen.page.goto(f"{sample_server}{path}{VOCABULARY}")
+    seen.page.wait_for_selector("#causes" if path == "/" else "#timeline[data-drawn] canvas")
+    seen.page.click("#share summary")
+    with seen.page.expect_download() as download:
+        seen.page.click("[data-share=png]")
+    saved = tmp_path / "page.png"
+    download.value.save_as(saved)
+    head = saved.read_bytes()
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = (int.from_bytes(head[at : at + 4], "big") for at in (16, 20))
+    assert width >= 1400
+    assert height > 300
+    assert len(head) > 20_000  # not one colour: a picture of nothing is smaller
+    seen.assert_quiet()

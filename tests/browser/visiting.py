@@ -1,0 +1,132 @@
+"""A real chromium that visits the page: what it logged, asked for and shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+CHROMIUM = Path("/usr/bin/chromium")
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "sample_traces"
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+_BARS = """id => Object.fromEntries(
+    [...document.querySelectorAll(`#${CSS.escape(id)} .mp-bar-row`)].map(row => [row.dataset.key, +row.dataset.ns])
+)"""
+_MARKS = """id => {
+    const plot = document.querySelector(`#${CSS.escape(id)} .js-plotly-plot`);
+    return Object.fromEntries(Array.from(plot.data[0].customdata));
+}"""
+
+
+@dataclass
+class Visit:
+    """One browser page, with all that it logged and asked for."""
+
+    page: Any
+    base: str
+    problems: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", self._logged)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or "local"))
+
+    def _logged(self, message: Any) -> None:
+        if message.type in ("error", "warning") or "WARN" in message.text:
+            self.problems.append(message.text)
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.base + path)
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until every figure and table of the page is drawn."""
+        self.page.wait_for_selector("#page .mp-card")
+        self.page.wait_for_function(
+            """() => [...document.querySelectorAll('.mp-graph')].every(
+                graph => graph.querySelector('.js-plotly-plot .main-svg'))
+              && [...document.querySelectorAll('.mp-rows')].every(table => table.dataset.loaded)"""
+        )
+
+    def choose(self, query: str, verdict: str) -> None:
+        """Goes to another run within the app, and waits for its verdict."""
+        self.page.evaluate("search => dash_clientside.set_props('url', {search})", query)
+        self.page.wait_for_function(
+            "text => document.querySelector('#verdict')?.textContent === text", arg=verdict
+        )
+        self.settle()
+
+    def open_well(self, path: str) -> None:
+        """Opens a page that must have something to show."""
+        self.open(path)
+        assert self.page.locator(".mp-failure").count() == 0, self.page.inner_text("#page")
+
+    def marks(self, graph: str) -> dict[str, float]:
+        """Raw values by key of the first trace of a bar figure."""
+        return self.page.evaluate(_MARKS, graph)  # type: ignore[no-any-return]
+
+    def bars(self, chart: str) -> dict[str, float]:
+        """Raw lengths by key of a chart of plain bars."""
+        return self.page.evaluate(_BARS, chart)  # type: ignore[no-any-return]
+
+    def column(self, table: str, field: str) -> list[str]:
+        """What the rows of a table that are loaded show in one column."""
+        selector = f'#{table} tbody [data-field="{field}"]'
+        return self.page.eval_on_selector_all(selector, "all => all.map(e => e.innerText.trim())")  # type: ignore[no-any-return]
+
+    def filter(self, table: str, field: str, typed: str) -> None:
+        """Types a filter, and waits for its rows."""
+        before = self.page.get_attribute(f"#{table}", "data-loaded")
+        self.page.fill(f'#{table} input[data-field="{field}"]', typed)
+        self.page.wait_for_function(
+            "([id, was]) => document.getElementById(id).dataset.loaded !== was", arg=[table, before]
+        )
+
+    def text(self, id: str) -> str:
+        return self.page.inner_text(f"#{id}")  # type: ignore[no-any-return]
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        return self.page.evaluate(  # type: ignore[no-any-return]
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+
+    def assert_quiet(self) -> None:
+        assert self.problems == []
+        assert self.hosts <= {"127.0.0.1", "local"}
+
+
+VOCABULARY = "?run=v100-odd-vocabulary-mixed-float16&baseline=v100-odd-vocabulary-float32"
+MEASURED = "?run=v100-input-bound-mixed-float16&baseline=v100-input-bound-float32"
+
+
+@contextmanager
+def serving(logdir: Path) -> Iterator[str]:
+    """`mpprof serve LOGDIR`, the way a user runs it; gives the address."""
+    command = [sys.executable, "-m", "mpprof.cli", "serve", str(logdir), "--port", "0"]
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "dashboards")))
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "http://127.0.0.1:" in line, line
+        yield "http://127.0.0.1:" + line.split("http://127.0.0.1:")[1].split("/")[0]
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def visit(browser: Any, base: str, width: int = 1440, scheme: str = "light") -> Visit:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    return Visit(context.new_page(), base)

@@ -1,0 +1,123 @@
+"""What the server sends, and how much of it: packed, once, and nothing where nothing changed."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+from mpprof_dashboards import create_app
+from mpprof_dashboards.export import run_html
+
+from tests.dashboards.fake_source import ENTRIES, HOSTILE, FakeSource, mixed_document
+from tests.dashboards.test_app import draw
+
+PACKED = {"Accept-Encoding": "gzip"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Any:
+    return create_app(FakeSource()).server.test_client()
+
+
+@pytest.mark.parametrize(
+    "path", ["/assets/mpprof.css", "/assets/table.js", "/_dash-layout", "/rows.json?run=mixed&table=op", "/runs.json"]
+)  # fmt: skip
+def test_text_is_packed_for_those_who_take_it_so(client: Any, path: str) -> None:
+    with client.get(path, headers=PACKED) as packed, client.get(path) as plain:
+        assert packed.headers["Content-Encoding"] == "gzip"
+        assert "Content-Encoding" not in plain.headers
+        assert len(packed.data) < 0.6 * len(plain.data)
+        assert gzip.decompress(packed.data) == plain.data
+        assert int(packed.headers["Content-Length"]) == len(packed.data)
+
+
+def test_a_file_that_the_browser_has_is_not_sent_again(client: Any) -> None:
+    with client.get("/assets/mpprof.css", headers=PACKED) as first:
+        etag = first.headers["ETag"]
+    with client.get("/assets/mpprof.css", headers=PACKED | {"If-None-Match": etag}) as again:
+        assert again.status_code == 304
+
+
+def test_a_refresh_that_changes_nothing_computes_and_sends_nothing() -> None:
+    class Counting(FakeSource):
+        asked = 0
+
+        def report(self, run: str, baseline: str | None = None) -> Any:
+            Counting.asked += 1
+            return super().report(run, baseline)
+
+    source = Counting()
+    client = create_app(source).server.test_client()
+    first = draw(client, "/", "?run=live&baseline=none")
+    before, seen = Counting.asked, first["seen"]["data"]
+    body = client.get("/_dash-dependencies").get_json()
+    assert body
+    again = refresh(client, "/", "?run=live&baseline=none", seen)
+    assert again.status_code == 204
+    assert Counting.asked == before
+    assert refresh(client, "/", "?run=live&baseline=none", "something else").status_code == 200
+
+
+def refresh(client: Any, path: str, search: str, seen: str) -> Any:
+    """What the poll of a live page is answered."""
+    known = client.get("/_dash-dependencies").get_json()
+    callback = next(each for each in known if "page.children" in each["output"])
+    outputs = [part.split(".") for part in callback["output"].strip(".").split("...")]
+    inputs = [("url", "pathname", path), ("url", "search", search), ("live", "n_intervals", 3)]
+    return client.post(
+        "/_dash-update-component",
+        json={
+            "output": callback["output"],
+            "outputs": [{"id": each[0], "property": each[1]} for each in outputs],
+            "inputs": [{"id": id, "property": prop, "value": value} for id, prop, value in inputs],
+            "state": [{"id": "seen", "property": "data", "value": seen}],
+            "changedPropIds": ["live.n_intervals"],
+        },
+    )
+
+
+def test_the_landing_page_is_the_list_where_there_are_more_than_two_runs() -> None:
+    many = create_app(FakeSource()).server.test_client().get("/")
+    assert many.headers["Location"] == "/runs"
+    two = create_app(FakeSource(ENTRIES[:2])).server.test_client().get("/")
+    assert two.headers["Location"] == "/?run=mixed&baseline=fp32"
+
+
+def test_a_redacted_report_names_no_host_and_no_path(client: Any) -> None:
+    class Telling(FakeSource):
+        def report(self, run: str, baseline: str | None = None) -> Any:
+            document = mixed_document(baseline == "fp32")
+            document["warnings"] = ["gpu7.lab wrote /home/ada/runs/today/trace.pb"]
+            return document
+
+    plain, redacted = (run_html(Telling(), "mixed", "fp32", redact=redact) for redact in (False, True))
+    for secret in ("gpu7.lab", "/home/ada"):
+        assert secret in plain
+        assert secret not in redacted
+    assert "&lt;host&gt; wrote &lt;path&gt;" in redacted
+    asked = client.get("/report.html?run=mixed&baseline=fp32&redacted=1")
+    assert asked.status_code == 200
+
+
+def test_the_one_file_holds_its_parts_and_escapes_names(client: Any) -> None:
+    text = client.get("/report.html?run=mixed&baseline=fp32").text
+    for id in ('id="strip"', 'id="layers-run"', 'id="kernels"', 'id="step-times"', 'id="mpprof-report"'):
+        assert id in text, id
+    assert HOSTILE not in text
+    assert "http://" not in text.replace("http://www.w3.org", "").partition("<script>")[0]
+
+
+def test_markdown_is_for_those_runs_that_are_there(client: Any) -> None:
+    answer = client.get("/report.md?run=mixed&baseline=fp32")
+    assert answer.mimetype == "text/markdown"
+    assert answer.text.startswith("### mpprof: resnet")
+    assert client.get("/report.md?run=nowhere").status_code == 404
+    for path in (
+        "/report.md?run=mixed",
+        "/rows.json?run=mixed&table=op",
+        "/rows.csv",
+        "/runs.json",
+        "/run.json",
+    ):
+        assert client.get(path, headers={"Host": "evil.example"}).status_code == 403

@@ -1,0 +1,91 @@
+"""The page shows the numbers that the commands print: the same documents, and nothing computed a second time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpprof_dashboards import choice as choices
+from mpprof_dashboards import create_app, runs, work
+from mpprof_dashboards.pages import why
+
+from mpprof.api.source import LogDirectory
+from mpprof.cli import main
+from mpprof.report import words
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+SOURCE = LogDirectory(SAMPLES)
+ENTRIES = SOURCE.entries()
+NAMES = [entry.name for entry in ENTRIES if entry.problem is None]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main([*arguments, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_s_document_and_figures_are_those_of_the_command(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    baseline = choices.default_baseline(name, ENTRIES)
+    more = ["--baseline", str(SAMPLES / baseline)] if baseline else []
+    told = printed(capsys, "report", str(SAMPLES / name), *more)
+    document = json.loads(json.dumps(SOURCE.report(name, baseline)))
+    for key in ("facts", "time", "tensor_core", "steps", "memory", "findings", "whatif", "verdict"):
+        assert document.get(key) == told.get(key), key
+    step = told["facts"]["step_ns"]
+    shown = {id: value for value, _, id, _ in why.figures(SOURCE.report(name, baseline))}
+    if step is not None:
+        assert shown["step-time"] == words.duration(step)
+    row = runs.summary(SOURCE, name, baseline)
+    assert row["step_ns"] == step
+    if not told["facts"].get("unlike"):
+        assert (row["observed"], row["attainable"]) == (
+            told["facts"]["observed"],
+            told["facts"]["attainable"],
+        )
+    share = told["tensor_core"]
+    assert row["share"] == (words.percent(share["ratio"]) if share and share["ratio"] is not None else "—")
+
+
+@pytest.mark.parametrize(
+    "name", ["v100-odd-vocabulary-mixed-float16", "v100-truncated", "recorded-cpu-float32"]
+)
+def test_tables_are_those_of_the_commands_over_the_profiled_steps(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = SOURCE.report(name)
+    steps = document["time"]["window_steps"]
+    for kind in work.KINDS:
+        told = printed(capsys, f"{kind}s", str(SAMPLES / name))
+        table = work.table(SOURCE, name, document, kind)
+        ours = sum(row["ns"] for row in table.rows) * steps
+        theirs = sum(row["total_ns"] for row in told)
+        assert ours <= theirs * (1 + 1e-9)
+        if name != "v100-truncated":  # whose trace holds kernels outside its whole steps
+            assert ours == pytest.approx(theirs)
+        assert sum(row["ratio"] for row in table.rows) == pytest.approx(1.0)
+
+
+def test_the_time_of_the_icicles_is_that_of_the_kernels() -> None:
+    from mpprof_dashboards.pages.layers import _trees
+
+    name = "v100-odd-vocabulary-mixed-float16"
+    document = SOURCE.report(name)
+    total = sum(tree.total for tree in _trees(SOURCE, name, document) or ())
+    assert total == pytest.approx(document["time"]["device_ns"])
+
+
+def test_a_table_s_route_shows_the_rows_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "v100-odd-vocabulary-mixed-float16"
+    client = create_app(SOURCE).server.test_client()
+    got = client.get(f"/rows.json?run={name}&table=op&sort=-ns").get_json()
+    told = sorted(printed(capsys, "ops", str(SAMPLES / name)), key=lambda row: -row["total_ns"])
+    assert got["total"] == len(told)
+    at = [column.field for column in work.columns_of("op", work.Per(5))].index("ns")
+    assert [row["cells"][at] for row in got["rows"][:10]] == [
+        words.duration(row["total_ns"] / 5) for row in told[:10]
+    ]
