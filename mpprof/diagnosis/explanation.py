@@ -138,6 +138,8 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
         limit = ", where the host is the floor" if plan.floor == "host" else ""
         best = format_after(plan.best_step_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
+    if remedy != first.remedy:
+        said += "; a larger batch raises examples per second"
     if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
         said += f"; {room}" if "batch" in first.remedy else ""
     return said

@@ -732,13 +732,10 @@ def plan(document: doc.Report) -> list[str]:
     need = f" (it needs {words.duration(host)} a step now)" if host is not None else ""
     if found["floor"]["by"] == "host":
         lines.append(f"after all remedies {best}, where the host is the floor{need}")
-    elif paying:
+    elif len(paying) > 1:
         # A single step's range reaches from no gain to all of it: nothing says what limits it.
-        if len(paying) > 1:
-            lines.append(
-                f"after all remedies {best}"
-                + ("" if one_step(document) else ", limited by the device's work")
-            )
+        limit = "" if one_step(document) else ", limited by the device's work"
+        lines.append(f"after all remedies {best}{limit}")
     if hidden:
         lines.append(f"nothing to gain before the host is relieved: {', '.join(hidden[:6])}")
     return lines
