@@ -39,6 +39,10 @@ MOST_FITS, MOST_WINDOWS = 10_000, 1_000
 """Calls of `fit` in a run, and its profile windows."""
 MOST_GPUS = 1_024
 """Devices of a process, and the number of a GPU in a sample."""
+MOST_DEVICES = 256
+"""Devices of one trace."""
+MOST_KERNELS, MOST_OPS = 20_000, 50_000
+"""Kernels of a trace that differ in name, op or shapes, and its ops; large models have some thousands."""
 MOST_COVERED = 1_000_000
 """Steps that one call may claim; Keras' `steps_per_execution` is some hundred at most."""
 MOST_EPOCHS, MOST_SKIPPED = 1 << 31, 1 << 31

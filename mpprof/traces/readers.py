@@ -11,6 +11,7 @@ from mpprof.model.trace import Trace
 from mpprof.traces.chrome.reader import ChromeReader
 from mpprof.traces.common import file_head, lazy_fetch
 from mpprof.traces.common.kinds import Kind
+from mpprof.traces.common.within_bounds import within_bounds
 from mpprof.traces.nsys.reader import NsysReader
 from mpprof.traces.xspace.reader import XSpaceReader
 
@@ -71,7 +72,7 @@ def read(path: Path, *, strict: bool = False) -> Trace:
                 f"is packed with {packed}, not with gzip", where=str(path), next="Unpack it."
             )
         if (reader := reader_of(path.name, head)) is not None:
-            return reader.read(path, strict=strict)
+            return within_bounds(reader.read(path, strict=strict))
         if _PICKLE.match(head):
             raise UnreadableError(
                 "is a pickle, which is code: it is not run",

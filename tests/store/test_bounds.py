@@ -181,3 +181,17 @@ def test_samples_of_more_cards_than_there_are_and_lists_of_nothing(tmp_path: Pat
     drawn = figures.hardware(table)
     assert [len(figure.data) for _, figure in drawn] == [figures.MOST_DEVICES]
     assert "the first 32 of 1,025 series" in drawn[0][1].layout.yaxis.title.text
+
+
+def test_blank_lines_are_skipped_and_not_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = run(tmp_path, steps=[step(1)])
+    with (root / "mpprof" / "steps.jsonl").open("a") as file:
+        file.write("\n \t\n" * 2000 + json.dumps(step(2)) + "\n" + "{\n")
+    parsed = []
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", lambda text, **rest: parsed.append(text) or loads(text, **rest))
+    found = store.read_records(root)
+    assert found.steps is not None
+    assert len(found.steps) == 2
+    assert len(parsed) < 20
+    assert "1 line could not be read" in str(found.warnings)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.model.memory import Allocator
 from mpprof.model.trace import AllocationTable, Trace
@@ -59,12 +60,10 @@ def is_device(allocator: str) -> bool:
 
 def allocators(trace: Trace) -> tuple[tuple[Allocator, Int64], ...]:
     """Return every allocator that states what it has given out, with its rows of the allocation table:
-    devices' first, then by their peak."""
+    devices' first, then by their peak. Of more than `MOST_GPUS` those with most events."""
     table, found = trace.allocations, []
-    for name in np.unique(table.allocator).tolist():
-        rows = np.flatnonzero((table.allocator == name) & (table.live_bytes >= 0))
-        if name < 0 or not len(rows):
-            continue
+    for rows in _by_allocator(table):
+        name = int(table.allocator[rows[0]])
         live, available = table.live_bytes[rows], table.available_bytes[rows]
         text = trace.strings[name]
         found.append(
@@ -81,6 +80,15 @@ def allocators(trace: Trace) -> tuple[tuple[Allocator, Int64], ...]:
             )
         )
     return tuple(sorted(found, key=lambda each: (each[0].where, -each[0].peak_bytes, each[0].name)))
+
+
+def _by_allocator(table: AllocationTable) -> list[Int64]:
+    """The rows that state what was given out, of each allocator in the order of time."""
+    rows = np.flatnonzero((table.allocator >= 0) & (table.live_bytes >= 0))
+    rows = rows[np.argsort(table.allocator[rows], kind="stable")]
+    _, first, counts = np.unique(table.allocator[rows], return_index=True, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[: limits.MOST_GPUS].tolist()
+    return [rows[first[at] : first[at] + counts[at]] for at in sorted(most)]
 
 
 def _largest(values: Int64) -> int | None:

@@ -171,8 +171,8 @@ def launches_one_by_one(signals: Signals) -> bool:
     """Tell whether the trace shows launches of kernels, and neither graphs of them nor XLA's programs."""
     trace = signals.case.trace
     return (
-        has_host_events(signals)
-        and trace is not None
+        trace is not None
+        and bool((trace.host.kind == HostKind.LAUNCH).any())
         and not (replays_graphs(signals) or any(op.hlo is not None for op in trace.ops))
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model import limits
 from mpprof.model.device import DeviceFacts
 from mpprof.model.trace import (
     CopyKind,
@@ -33,9 +34,6 @@ from mpprof.traces.common.ops import Ops as XplaneOps
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
-
-_ABSOLUTE_NS = 10**17
-"""Times above it count from 1970, smaller ones from `baseTimeNanoseconds` or from nothing known."""
 
 
 def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> Trace:
@@ -81,8 +79,8 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
 def _origin(header: dict[str, Any], zero: int) -> int | None:
     base = whole(header.get("baseTimeNanoseconds"))
     if base > 0:
-        return base + zero
-    return zero if zero > _ABSOLUTE_NS else None
+        return limits.unix_ns(base + zero)
+    return limits.unix_ns(zero)
 
 
 def _thread_names(found: Collected) -> tuple[str, ...]:

@@ -270,12 +270,12 @@ def _driver(database: Database) -> str | None:
 def _owners(device: NDArray[np.integer], process: Int64, work: Work) -> tuple[int, ...]:
     """The number of the process that launched most of each device's work, the one of least id where two are
     even; -1 where nothing ran or older versions name none."""
-    owners = []
-    for row in range(len(work.devices)):
-        found, counts = np.unique(process[device == row], return_counts=True)
-        most = int(found[np.argmax(counts)]) if len(found) else -1
-        owners.append(work.processes[most] if most >= 0 else -1)
-    return tuple(owners)
+    pair, first = groups((device, process), len(process))
+    order = np.lexsort((process[first], -np.bincount(pair, minlength=len(first)), device[first]))
+    of, at = np.unique(device[first[order]], return_index=True)
+    owners = np.full(len(work.devices), -1, np.int64)
+    owners[of] = [work.processes[owner] if owner >= 0 else -1 for owner in process[first[order[at]]].tolist()]
+    return tuple(owners.tolist())
 
 
 def _streams(

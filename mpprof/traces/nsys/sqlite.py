@@ -70,11 +70,12 @@ class Database:
                     found.setdefault(id, self._shared(text))
         return found
 
-    def column(self, table: str, name: str) -> list[str]:
-        """A column of texts, row by row as `numbers` gives them; "" for none, empty where it is missing."""
+    def column(self, table: str, name: str, longest: int = _LONGEST) -> list[str]:
+        """A column of texts, row by row as `numbers` gives them; "" for none, empty where it is missing.
+        `longest`: characters of each that are read; a column's default may be long and take no room."""
         if name not in self.tables.get(table, frozenset()):
             return []
-        query = f"select ifnull({_text(name)}, '') from {_quote(table)}"
+        query = f"select ifnull({_text(name, longest)}, '') from {_quote(table)}"
         return [self._shared(row[0]) for rows in self._rows(table, query, _TEXT_BATCH) for row in rows]
 
     def _shared(self, text: str) -> str:
@@ -140,8 +141,8 @@ def _tables(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
     return found
 
 
-def _text(column: str) -> str:
-    return f"substr(cast({_quote(column)} as text), 1, {_LONGEST})"
+def _text(column: str, longest: int = _LONGEST) -> str:
+    return f"substr(cast({_quote(column)} as text), 1, {longest})"
 
 
 def _quote(name: str) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
+from mpprof.model import limits
 from mpprof.model.grouping import distinct
-from mpprof.model.limits import LONGEST_NS
 from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceDevice, TraceSource, WorkKind
 from mpprof.traces.chrome.kineto import Collected
 from mpprof.traces.chrome.kineto_host import Ops, host_table, nest
@@ -41,6 +41,8 @@ _TORCH_OP = re.compile(r"^(?P<name>[^,]{1,200}), (?:op_id|seq) = (?:-?\d+)")
 _SEQUENCE = re.compile(r", seq = (\d{1,18})")
 _HLO_OP = re.compile(r"#.*?hlo_op=([^,#]{1,200})")
 _HLO_NAME = re.compile(r"[#,]name=([^,#]{1,500})")
+_LONGEST_RANGE = 2000
+"""Characters of a range's text that are looked at: XLA's hold an op's name and its place in the source."""
 _VERSIONED = re.compile(r"_v\d+$")
 _PROCESS = ~0xFFFFFF
 """A global thread id without its lower 24 bits is its process' global id."""
@@ -155,7 +157,7 @@ def _origin(database: Database, zero: int) -> int | None:
     start = database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs", "systemClockNs"))
     if not len(start["utcEpochNs"]) or start["utcEpochNs"][0] <= 0:
         return None
-    return int(start["utcEpochNs"][0]) + zero - max(0, int(start["systemClockNs"][0]))
+    return limits.unix_ns(int(start["utcEpochNs"][0]) + zero - max(0, int(start["systemClockNs"][0])))
 
 
 # --- the host ----------------------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ def _add(found: Collected, what: str, tid: int, name: str, start: int, end: int)
 
 
 def _usable(start: Int64, end: Int64) -> NDArray[np.bool_]:
-    return np.asarray((start >= 0) & (start < LONGEST_NS) & (end >= start) & (end < LONGEST_NS))
+    return np.asarray((start >= 0) & (start < limits.LONGEST_NS) & (end >= start) & (end < limits.LONGEST_NS))
 
 
 def _calls(database: Database, found: Collected, processes: dict[int, int]) -> None:
@@ -229,7 +231,7 @@ def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, i
     """NVTX ranges: ops of PyTorch (`emit_nvtx`) and XLA, scopes of anybody; and the steps among them, as
     (start, end, number, thread)."""
     table = database.numbers("NVTX_EVENTS", ("start", "end", "eventType", "textId", "globalTid"))
-    own = database.column("NVTX_EVENTS", "text")
+    own = database.column("NVTX_EVENTS", "text", _LONGEST_RANGE)
     texts = database.texts("StringIds", "id", "value", set(table["textId"].tolist()))
     nested, crossing = table["eventType"] == _PUSH_POP, table["eventType"] == _START_END
     rows = np.flatnonzero((nested | crossing) & _usable(table["start"], table["end"]))
@@ -258,8 +260,8 @@ def _meaning(name: str) -> tuple[str, str]:
     """What a range is, and its name without numbers that only tell calls apart."""
     if match := _TORCH_OP.match(name):
         return "op", match["name"]
-    if hlo := _HLO_OP.search(name[:2000]):
-        stated = _HLO_NAME.search(name[:2000])
+    if hlo := _HLO_OP.search(name[:_LONGEST_RANGE]):
+        stated = _HLO_NAME.search(name[:_LONGEST_RANGE])
         return "range", stated[1] if stated else hlo[1]
     return "range", name[:500]
 
