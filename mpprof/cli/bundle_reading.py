@@ -13,9 +13,11 @@ from typing import Any
 
 from mpprof.cli.bundle_writing import MANIFEST, SCHEMA
 from mpprof.errors import TooNewError, UnreadableError
+from mpprof.model import limits
 
 MAX_BYTES = 4 << 30
-"""Of all files in a bundle together, unpacked; what is larger is not opened."""
+"""Of all files in a bundle together, unpacked; what is larger, or more than
+`limits.UNPACKED_RATIO` times the size of the bundle, is not opened."""
 _CHUNK = 1 << 20
 _UNPACK = "Unpack it and give what is in it"
 
@@ -24,7 +26,7 @@ _UNPACK = "Unpack it and give what is in it"
 def unpacked(path: Path) -> Iterator[Path]:
     """The directory that holds the bundle's run, for as long as the context lasts.
 
-    Raises UnreadableError for what is no bundle, is damaged, is larger than MAX_BYTES or names files outside
+    Raises UnreadableError for what is no bundle, is damaged, is larger than its bound or names files outside
     itself; TooNewError for one written by a newer mpprof.
     """
     with tempfile.TemporaryDirectory(prefix="mpprof-bundle-") as folder:
@@ -48,8 +50,20 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
         raise TooNewError(
             f"holds {schema}, this mpprof reads {SCHEMA}", where=str(path), next="Install a newer mpprof"
         )
-    if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:
-        raise UnreadableError(f"unpacks to more than {MAX_BYTES >> 30} GiB", where=str(path))
+    if sum(member.file_size for member in archive.infolist()) > _most_bytes(path):
+        raise _too_large(path)
+
+
+def _most_bytes(path: Path) -> int:
+    return min(MAX_BYTES, path.stat().st_size * limits.UNPACKED_RATIO + _CHUNK)
+
+
+def _too_large(path: Path) -> UnreadableError:
+    return UnreadableError(
+        f"unpacks to more than {limits.UNPACKED_RATIO} times its size or {MAX_BYTES >> 30} GiB",
+        where=str(path),
+        next=_UNPACK,
+    )
 
 
 def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
@@ -65,7 +79,7 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
 
 def _extract(archive: zipfile.ZipFile, folder: Path, path: Path) -> None:
     """Every file under `folder`; sizes are counted while writing, because a zip's own table may lie."""
-    total = 0
+    total, most = 0, _most_bytes(path)
     for member in archive.infolist():
         if member.is_dir() or member.filename == MANIFEST:
             continue
@@ -77,6 +91,6 @@ def _extract(archive: zipfile.ZipFile, folder: Path, path: Path) -> None:
         with archive.open(member) as source, target.open("wb") as out:
             while chunk := source.read(_CHUNK):
                 total += len(chunk)
-                if total > MAX_BYTES:
-                    raise UnreadableError(f"unpacks to more than {MAX_BYTES >> 30} GiB", where=str(path))
+                if total > most:
+                    raise _too_large(path)
                 out.write(chunk)

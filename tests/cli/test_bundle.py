@@ -229,3 +229,15 @@ def test_a_bomb_is_not_unpacked(mpprof: Mpprof, tmp_path: Path, monkeypatch: pyt
     done = mpprof("report", a_zip(tmp_path / "x.zip", {"run/x": "z" * 5000}))
     assert done.code == 2
     assert "unpacks to more" in done.err
+
+
+def test_a_bundle_is_refused_that_unpacks_to_too_many_times_its_size(
+    mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle_reading, "_CHUNK", 1 << 12)
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(a_zip(path, {}), "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("run/x", bytes(4 << 20))
+    done = mpprof("report", path)
+    assert done.code == 2
+    assert "200 times its size" in done.err

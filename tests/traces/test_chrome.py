@@ -434,6 +434,21 @@ def test_more_events_than_can_be_held_are_left_out_and_that_is_said(
     assert "more than 20 events" in trace.warnings[0]
 
 
+def test_events_of_a_packed_file_are_bounded_by_its_packed_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpprof.model.limits.EVENTS_OF_SMALL_PACKED", 20)
+    event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "ts": 1, "dur": 2}'
+    text = f'{{"traceEvents": [{",".join([event] * 2000)}]}}'.encode()
+    path = tmp_path / "w.pt.trace.json"
+    path.write_bytes(text)
+    assert len(traces.read(path, strict=True).kernels) == 2000
+    path.write_bytes(packed := gzip.compress(text))
+    trace = traces.read(path)
+    assert len(trace.kernels) == len(packed) // 4
+    assert f"more than {len(packed) // 4:,} events" in trace.warnings[0]
+
+
 def test_hostile_values_are_left_out_or_bounded(tmp_path: Path) -> None:
     kineto = small()
     kineto.work("no time", 0, 1)

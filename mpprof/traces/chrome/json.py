@@ -21,8 +21,8 @@ from mpprof.traces.common import gzip_recovery
 from mpprof.traces.common.file_head import GZIP
 
 MAX_UNPACKED = 1 << 32
-MAX_RATIO = 200
-"""A gzip file that unpacks to more than this many times its size is taken for a bomb (traces reach 40)."""
+MAX_RATIO = limits.UNPACKED_RATIO
+"""A gzip file that unpacks to more than this many times its size is taken for a bomb."""
 
 MAX_EVENTS = 10_000_000
 """Events that are read; each takes up to 700 bytes of memory, in whatever file."""
@@ -64,7 +64,8 @@ class ChromeFile:
     def events(self) -> Iterator[Event]:
         """Every whole event in the order of the file. Raises UnreadableError for what is no trace at all."""
         with self.path.open("rb") as file:
-            yield from _Parse(self, _Window(_chunks(file, self.path, self.damages))).run()
+            most = _most_events(file, self.path.stat().st_size)
+            yield from _Parse(self, _Window(_chunks(file, self.path, self.damages)), most).run()
 
 
 def nanoseconds(value: object) -> int | None:
@@ -86,6 +87,15 @@ def nanoseconds(value: object) -> int | None:
 
 
 # --- bytes -------------------------------------------------------------------------------------------------
+
+
+def _most_events(file: BinaryIO, size: int) -> int:
+    """How many events of the file are read: of a packed one in proportion to its packed bytes."""
+    packed = file.read(len(GZIP)) == GZIP
+    file.seek(0)
+    if not packed:
+        return MAX_EVENTS
+    return min(MAX_EVENTS, max(limits.EVENTS_OF_SMALL_PACKED, size // limits.PACKED_BYTES_OF_EVENT))
 
 
 def _chunks(file: BinaryIO, path: Path, damages: list[str]) -> Iterator[bytes]:
@@ -218,6 +228,7 @@ def _may_go_on(error: Exception, size: int) -> bool:
 class _Parse:
     file: ChromeFile
     window: _Window
+    most: int
     seen: int = 0
     holes: int = 0
     tries: int = 0
@@ -303,9 +314,9 @@ class _Parse:
                 continue
             if isinstance(value, dict):
                 self.seen += 1
-                if self.seen > MAX_EVENTS:
+                if self.seen > self.most:
                     self.file.damages.append(
-                        f"more than {MAX_EVENTS:,} events: those from byte {window.byte} on are left out"
+                        f"more than {self.most:,} events: those from byte {window.byte} on are left out"
                     )
                     self.given_up = True
                     return

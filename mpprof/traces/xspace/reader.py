@@ -40,8 +40,8 @@ SLOW_BYTES = 4 << 20
 """From here on it is said if the walk is not compiled."""
 
 MAX_UNPACKED = 1 << 32
-MAX_RATIO = 50
-"""A gzip file that unpacks to more than this many times its size is taken for a bomb (xplanes reach 30). What
+MAX_RATIO = limits.XPLANE_UNPACKED_RATIO
+"""A gzip file that unpacks to more than this many times its size is taken for a bomb. What
 it unpacks to is held in memory: with a larger ratio that alone could break the bound stated above."""
 
 _VENDORS: dict[str, Vendor] = {"nvidia": "nvidia", "amd": "amd", "google": "google", "intel": "intel"}
