@@ -115,8 +115,8 @@ def test_what_rests_on_one_step_is_a_possibility() -> None:
         found["confidence"] = "low" if found["code"] == code else found["confidence"]
     document["verdict"] = "x " * 200
     possible = " ".join(brief.render(document).split())
-    assert ("Possible cause: " in possible, "up to " in possible) == (True, True)
-    assert "Possible cause: " not in certain
+    assert ("Possible loss: " in possible, "up to " in possible) == (True, True)
+    assert "Possible loss: " not in certain
     assert "up to " not in certain
 
 
