@@ -298,8 +298,20 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     shown = [(cause, ns) for cause, ns in causes if step_ns and ns >= SMALL_RATIO * step_ns]
     if part["ratio"] < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
         return []
+    if len(shown) == 1 and part["class"] == "idle_launch" and shown[0][1] >= 0.995 * part["ns_per_step"]:
+        return []  # the row above has that number
     shown.sort(key=lambda item: -item[1])
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
+
+
+def has_matrix_work(document: doc.Report) -> bool:
+    """Whether any was seen in the step, or in the whole window."""
+    return any(part["class"] == "matmul" for part in slices_of(document))
+
+
+def shows_work(document: doc.Report) -> bool:
+    """Whether a window holds enough kernels for what it lacks to tell something."""
+    return "window" in document and document["window"]["kernels"] >= FEW_WORKS
 
 
 def unattributed_idle_ratio(document: doc.Report) -> float:
