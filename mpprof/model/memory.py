@@ -14,8 +14,9 @@ Kind = Literal[
 ]  # fmt: skip
 """What a block of memory is for. `parameters` and `optimizer slots` are what the optimizer keeps from step to
 step; `16-bit weight copies` what a layer computes with; `other activations` die before the backward pass
-begins; `workspaces` are an op's scratch space; `held before the window` was allocated before the profiler
-started, by whom no event tells; `other` is of an op that is none of these."""
+begins, or are of a trace that tells of no such pass; `workspaces` are an op's scratch space; `held before the
+window` was allocated before the profiler started, by whom no event tells; `other` is of an op that is none of
+these, and an operand of a gradient's op in another layout."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 By = Literal["dtype", "op", "layer", "kind"]

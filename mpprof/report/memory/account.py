@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
+from mpprof.report.content import BEFORE, UNOWNED
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -77,7 +78,22 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
         room = width - len(line) - 2
         owners = words.shorten(_owners(memory, item["name"]), room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
-    return ["At the peak", *lines]
+    return ["At the peak", *lines, *_older(items)]
+
+
+def _older(items: list[doc.MemoryItem]) -> list[str]:
+    """Why what was held before the window is not told apart further, and what tells it."""
+    if BEFORE not in (item["name"] for item in items):
+        return []
+    if any(item.get("estimated") for item in items):
+        return [
+            "  Held before the window is what the recorded parameters and optimizer slots leave of it: no",
+            "  event tells who allocated before the profiler started.",
+        ]
+    return [
+        "  No event tells who allocated what was held before the window. In a run recorded with mpprof's",
+        "  callback its parameters and optimizer slots are told apart, estimated from the model.",
+    ]
 
 
 def _owners(memory: doc.Memory, kind: str) -> str:
@@ -95,7 +111,7 @@ def _divisions(document: doc.Report, most: int) -> list[str]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
         items = _of(document["memory"], by)
-        if [item["name"] for item in items] in ([], ["unknown"]):
+        if all(item["name"] in UNOWNED for item in items):
             continue
         shown = [
             f"{words.shorten(words.plain(i['name']), 32)} {words.size(i['bytes'])}" for i in items[:most]
