@@ -147,6 +147,30 @@ class Cause:
 
 
 @frozen
+class DriverSaving:
+    """The driver's figure (nvidia-smi's) of this run and of the baseline, in bytes.
+
+    `peak_saved_bytes` is what the allocator's recorded peak fell by, `unused_bytes` what this run's figure
+    holds beyond that peak. `code` is the finding that says why the figure hardly fell though the peak did;
+    None where it fell too."""
+
+    bytes: int
+    baseline_bytes: int
+    peak_saved_bytes: int
+    unused_bytes: int
+    code: str | None
+
+    @property
+    def saved_bytes(self) -> int:
+        return self.baseline_bytes - self.bytes
+
+    @property
+    def hidden_bytes(self) -> int:
+        """What was saved and the driver's figure does not show."""
+        return max(0, self.peak_saved_bytes - self.saved_bytes)
+
+
+@frozen
 class PeakParts:
     """What a comparison needs of the peak, in bytes that were asked for (rounding left out).
 
@@ -170,7 +194,7 @@ class MemoryAccount:
     `rounding_bytes` is what the blocks live at the peak hold beyond what was asked for; `fragmentation_ratio`
     the share of the free memory outside its largest block then. `saved_bytes` is the baseline's peak less
     this run's; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
-    and `unexplained_bytes`."""
+    and `unexplained_bytes`. `driver` is None where either run's driver figure or peak is not recorded."""
 
     peak_bytes: int
     at_peak: tuple[MemoryItem, ...]
@@ -189,6 +213,7 @@ class MemoryAccount:
     unexplained_bytes: int | None = None
     why_no_expectation: str | None = None
     parts: PeakParts | None = None
+    driver: DriverSaving | None = None
 
     @property
     def whole_bytes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import BEFORE, UNOWNED
+from mpprof.report.content import BEFORE, UNOWNED, drivers_figure
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -185,7 +185,13 @@ def saving(document: doc.Report) -> list[str]:
     memory = document["memory"]
     if memory is None or memory["saved_bytes"] is None:
         return []
-    saved, expected = memory["saved_bytes"], memory.get("expected_saving_bytes")
+    told = drivers_figure(memory)
+    lines = _saving(document, memory, memory["saved_bytes"])
+    return [*lines, f"{told[0].upper()}{told[1:]}"] if told else lines
+
+
+def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
+    expected = memory.get("expected_saving_bytes")
     line = (
         f"Saved against the baseline {words.size(saved)}"
         if saved >= 0
