@@ -6,7 +6,7 @@ from mpprof.diagnosis.verdict import PAYING_RATIO, cause
 from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed, precisions
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
 from mpprof.model.finding import Diagnosis
-from mpprof.model.quantities import format_after, format_ns, format_quantity, format_ratio
+from mpprof.model.quantities import format_after, format_ns, format_ratio
 
 NOTABLE_RATIO = 0.01
 """Parts of the step below a hundredth are left out of a sentence."""
@@ -15,12 +15,13 @@ MOST_PARTS = 3
 _NO_CAUSE = "for no recorded cause"
 _ROOM = "MP303"
 """Whether a larger batch fits, where the first thing to do is to make it larger."""
+_LARGER = "; a larger batch"
 _CEILINGS = "MP8"
 """What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
 
 
 def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """One to three sentences, each with its numbers; empty where the run has no account. Of a window without
+    """Up to three sentences, each with its numbers; empty where the run has no account. Of a window without
     steps the last says how to have steps."""
     account = diagnosis.account or diagnosis.window
     if account is None:
@@ -88,17 +89,11 @@ def _on_units(share: TensorCoreShare | None) -> str:
 
 
 def _why(diagnosis: Diagnosis, account: Account) -> str:
-    """Against a baseline where the difference lies; without one, the cause with its evidence."""
+    """Against a measured baseline, where the difference lies."""
     speedup = diagnosis.speedup
     if speedup is not None and speedup.baseline == "measured" and speedup.gap_ns is not None:
         return _against(speedup, account) if speedup.slices else ""
-    found = cause(diagnosis)
-    if found is None:
-        return ""
-    known = [e for e in found.evidence if e.value is not None]
-    shown = [e for e in known if e.unit != "text"][:2] or known[:1]  # words say it in the verdict already
-    held = [f"{e.name} {_value(e.value, e.unit)}" for e in shown]
-    return f"evidence of {found.code} {found.slug}: {'; '.join(held)}" if held else ""
+    return ""
 
 
 def _against(speedup: Speedup, account: Account) -> str:
@@ -133,7 +128,8 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     first = cause(diagnosis) or next(iter(paying), None)
     if first is None:
         return ""
-    said = f"first: {first.remedy} ({first.code})"
+    remedy = first.remedy.replace(_LARGER, "")  # which makes no step shorter
+    said = f"first: {remedy} ({first.code})"
     if first in paying:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)
         said += f", which gives {after}"
@@ -142,6 +138,8 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
         limit = ", where the host is the floor" if plan.floor == "host" else ""
         best = format_after(plan.best_step_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
+    if remedy != first.remedy:
+        said += "; a larger batch raises examples per second"
     if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
         said += f"; {room}" if "batch" in first.remedy else ""
     return said
@@ -151,7 +149,3 @@ def _to_have_steps(diagnosis: Diagnosis) -> str:
     """What to record, or to say, so that times can be told per step."""
     how = "; ".join(remedy.text for remedy in diagnosis.how_to_mark)
     return f"for an account of a step, {how}" if how else ""
-
-
-def _value(value: object, unit: str) -> str:
-    return format_quantity(value, unit) if isinstance(value, (int, float, str, bool)) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 
 from mpprof.diagnosis import rules
 from mpprof.diagnosis.outcomes import Rule
@@ -56,7 +57,15 @@ def _rule_of(cause: str) -> Rule:
 
 def page(rule: Rule) -> str:
     """The page as it is printed: the code, the slug, and the rule's docstring."""
-    return f"{rule.CODE} {rule.SLUG}\n\n{inspect.cleandoc(rule.__doc__ or '').strip()}\n"
+    text = rule.__doc__ or _docstring(rule)
+    return f"{rule.CODE} {rule.SLUG}\n\n{inspect.cleandoc(text).strip()}\n"
+
+
+def _docstring(rule: Rule) -> str:
+    """What the rule's source says of it: `python -OO` keeps no docstrings."""
+    import ast  # only here
+
+    return ast.get_docstring(ast.parse(inspect.getsource(sys.modules[rule.__name__]))) or ""
 
 
 def _nearest(wanted: str) -> list[Rule]:

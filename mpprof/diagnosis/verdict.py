@@ -349,8 +349,8 @@ def _ceiling(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
 
 def _left(best: Finding, signals: Signals) -> str:
     return (
-        f"the finding with most to gain: {best.summary} ({best.code} {best.slug}), and remedied it would "
-        f"take {_without(best, signals)}"
+        f"the finding with most to gain: {best.summary} ({best.code} {best.slug}), and remedied, a step "
+        f"takes {_without(best, signals)}"
     )
 
 
@@ -365,14 +365,15 @@ def _cause(top: Finding, signals: Signals) -> str:
     cause = "a possible cause" if top.confidence == "low" else "the main cause"
     if account is None or top.gain_ns_per_step < PAYING_RATIO * account.step_ns:
         return f"{cause} is that {summary} ({label})"
-    return f"{cause} is that {summary} ({label}), without which it would take {_without(top, signals)}"
+    return f"{cause} is that {summary} ({label}); remedied, a step takes {_without(top, signals)}"
 
 
 def _without(found: Finding, signals: Signals) -> str:
-    """The step with the remedy of this finding."""
+    """The step with the remedy of this finding: "70.0 ms at best"."""
     assert signals.case.account is not None
     now = signals.case.account.step_ns
-    return format_after(now - (found.gain_ns_per_step or 0.0), now, one_step=signals.one_step)
+    after = format_after(now - (found.gain_ns_per_step or 0.0), now, one_step=signals.one_step)
+    return after.replace(" a step", "")
 
 
 def _step(signals: Signals) -> str | None:

@@ -18,7 +18,10 @@ CLASS_WORDS: dict[Class, str] = {
     "idle_between_steps": "the loop between steps", "idle_other": "other idling",
     "profiling": "the profiler",
 }  # fmt: skip
-ON_HOST: dict[Class, str] = {"idle_launch": "the executor between ops", "idle_sync": "waits of the executor"}
+ON_HOST: dict[Class, str] = {
+    "idle_launch": "the time in which no op runs",
+    "idle_sync": "waits of the executor",
+}
 """On a CPU nothing is launched."""
 LOW_SPEEDUP = 2.0
 """An attainable speedup below it wants an explanation: 16 bits are known for more."""
@@ -107,4 +110,4 @@ def attainable_range(found: AttainableRange, *, one_step: bool, units: str) -> s
     rests = "a range, from one profiled step" if one_step else "a range: nothing was recorded in 16 bits"
     said = f"{share}, and {span} is attainable ({rests})"
     why = limiting(found.limits, "the step") if found.high < LOW_SPEEDUP else ""
-    return f"{said}, because {why}" if why else said
+    return f"{said}, no more because {why}" if why else said

@@ -25,7 +25,7 @@ from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.reading import Schedule
 from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
-from mpprof.record.run_with_timeout import FAILURES
+from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
 from mpprof.record.session import FitSession
 from mpprof.record.sinks import Sink
 from mpprof.record.tensorboard_sink import EventFile
@@ -104,7 +104,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     callback, is left out.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
-    of its own. Raises `UsageError` where an argument is none of these.
+    of its own, as a `fit` in a forked process does. Raises `UsageError` where an argument is none of these.
     """
 
     def __init__(
@@ -184,6 +184,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             elif self._session is not None and not self._failed:
                 self._session.begin(batch)
         except FAILURES as error:  # no failure of ours may stop the user's training
+            raise_if_signalled(error)
             self._give_up(error)
 
     if keras.backend.backend() not in ASYNCHRONOUS:
@@ -197,6 +198,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
                 elif self._session is not None and not self._failed:
                     self._session.end(logs)
             except FAILURES as error:  # as above
+                raise_if_signalled(error)
                 self._give_up(error)
 
     # Keras 2 (tf_keras) takes this callback, too, and asks it these. Its logs then are plain numbers.
@@ -226,6 +228,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         try:
             work(*arguments)
         except FAILURES as error:  # as above
+            raise_if_signalled(error)
             self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
@@ -237,26 +240,24 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._session.recorder.attempt("closing", self._session.abandon)
 
     def _train_begin(self) -> None:
-        first = self._session is None
-        if self._session is None:
+        session = self._session
+        if session is None or session.recorder.pid != os.getpid():  # a forked child's run is one of its own
             settings = self._settings
             recorder = Recorder(settings.logdir, hardware=settings.hardware, clock=settings.clock)
             plan = Plan.of(settings.profile_steps)
             probe = probe_for(keras.backend.backend())
-            self._session = FitSession(recorder, probe, plan, settings.read_every, settings.stop_on)
-            self._calls = self._session.calls
-            self._session.observer.stop = self._session.stop_training
+            session = FitSession(recorder, probe, plan, settings.read_every, settings.stop_on)
+            session.observer.stop = session.stop_training
+            session.opened = self._open_sinks
             if settings.window_signal is not None:
-                wish = self._session.profiling.wish
-                self._session.signalled = SignalledWish(settings.window_signal, wish)
+                session.signalled = SignalledWish(settings.window_signal, session.profiling.wish)
+            self._session, self._calls, self._judged_steps = session, session.calls, 0
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
-        if first:
-            self._session.opened = self._open_sinks
-        self._session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
+        session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
         if self._settings.audit and self._settings.verbose and self._audited() is not self._model:
             self._audited = weakref.ref(self._model)
-            tell(audit_lines(self._model, self._session.batch_size))
+            tell(audit_lines(self._model, session.batch_size))
 
     def _open_sinks(self, recorder: Recorder) -> None:
         own = [EventFile(recorder.folder)] if self._settings.tensorboard else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.model.shell import quoted
-from mpprof.record.run_with_timeout import FAILURES, aside, in_own_process
+from mpprof.record.run_with_timeout import FAILURES, aside, in_own_process, raise_if_signalled
 from mpprof.store import find_runs, formats
 
 log = logging.getLogger("mpprof")
@@ -51,6 +50,7 @@ def verdict(announce: Announce | str | None, root: Path) -> str | None:
             sentence = aside(announce, root, deadline_s=PATIENCE_SECONDS)
         return sentence
     except FAILURES as error:  # see above; `mpprof report` will say what is wrong
+        raise_if_signalled(error)
         log.debug("no verdict", exc_info=error)
         return None
 
@@ -67,6 +67,7 @@ def audit_lines(model: Any, batch_size: int | None) -> list[str]:
     try:
         return list(aside(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
     except FAILURES as error:  # see above
+        raise_if_signalled(error)
         log.debug("no audit", exc_info=error)
         return []
 
@@ -82,7 +83,8 @@ def command(root: Path) -> str:
     lie below it, the directory of its records is named, which holds no other."""
     try:
         found = aside(find_runs, root)
-    except FAILURES:  # it cannot be looked through now
+    except FAILURES as error:  # it cannot be looked through now
+        raise_if_signalled(error)
         found = ()
     several = root in found and len(found) > 1
     return f"mpprof report {quoted(_near(formats.folder_of(root) if several else root))}"
@@ -104,6 +106,8 @@ def _in_one_line(parts: Iterable[str]) -> str:
 
 def tell(lines: Iterable[str]) -> None:
     """Print; where nobody can read it any more (stdout is closed), nothing."""
-    with contextlib.suppress(OSError, ValueError):
+    try:
         for line in lines:
             print(line, flush=True)
+    except (OSError, ValueError) as error:
+        raise_if_signalled(error)

@@ -17,7 +17,7 @@ from mpprof.record.calls import CallLog
 from mpprof.record.keras_compat import counts_skipped_steps
 from mpprof.record.reading import Schedule, SkipCounter
 from mpprof.record.recorder import Recorder, warn_once
-from mpprof.record.run_with_timeout import FAILURES
+from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
 from mpprof.record.step_line import Line
 
 KEPT_INTERVALS = 4096
@@ -142,7 +142,8 @@ class Observer:
             return None
         try:
             reading = self._read()
-        except FAILURES:  # the state went with the call that failed
+        except FAILURES as error:  # the state went with the call that failed
+            raise_if_signalled(error)
             return None
         claimed = self._calls.step + covers - self._read_at
         settled = copy.copy(self._skips).settle(claimed, reading, covers)

@@ -6,7 +6,6 @@ Whatever fails here is said once, written into `absent`, and switched off; train
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import platform
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mpprof.record.hardware import HardwareSampler
-from mpprof.record.run_with_timeout import DEADLINE_SECONDS, FAILURES, aside
+from mpprof.record.run_with_timeout import DEADLINE_SECONDS, FAILURES, aside, raise_if_signalled
 from mpprof.record.sinks import Feed, Point, Series, Sink
 from mpprof.record.step_line import Recorded, record_of, text_of
 from mpprof.record.workers import Worker
@@ -48,6 +47,7 @@ class Recorder:
         self.root = self.logdir
         self.clock = clock
         self.on = False
+        self.pid = os.getpid()
         self.worker = 0
         self.facts: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
@@ -81,6 +81,7 @@ class Recorder:
         try:
             self.root, name = aside(self._place, name, worker, deadline_s=deadline_s)
         except FAILURES as error:
+            raise_if_signalled(error)
             warn_once("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
             return
         self._folder = formats.folder_of(self.root, self.worker)
@@ -109,6 +110,7 @@ class Recorder:
         try:
             aside(write_run, self._folder, {**facts, "absent": dict(self.absent)})
         except FAILURES as error:
+            raise_if_signalled(error)
             self._vanished(self._folder / formats.RUN_FILE, error)
 
     def attempt(self, part: str, work: Callable[..., T], *arguments: Any) -> T | None:
@@ -118,6 +120,7 @@ class Recorder:
         try:
             return work(*arguments)
         except FAILURES as error:  # whatever fails in the instrument must not stop training
+            raise_if_signalled(error)
             self.fail(part, error)
             return None
 
@@ -149,6 +152,7 @@ class Recorder:
                 self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA, self._feed, self._heed, text_of
             )
         except FAILURES as error:
+            raise_if_signalled(error)
             self._vanished(self._folder / formats.STEPS_FILE, error)
             return
         self.put, self.append = self._steps.put, self._steps.append
@@ -173,6 +177,11 @@ class Recorder:
         if unsampled is not None and not all_lost:
             warn_disabled("hardware", unsampled)
         _OPEN.discard(self)
+
+    @property
+    def writes(self) -> bool:
+        """Whether files are open and threads run: from `resume` to `pause`."""
+        return self._steps is not None
 
     def close(self) -> None:
         self.pause()
@@ -282,8 +291,10 @@ def warn_disabled(part: str, error: BaseException) -> None:
 
 def warn_once(message: str, *values: object) -> None:
     """Warn through the log; one that is broken must not stop training either."""
-    with contextlib.suppress(Exception):
+    try:
         log.warning(message, *values)
+    except Exception as error:  # noqa: BLE001 - handlers of a log are somebody else's
+        raise_if_signalled(error)
 
 
 _OPEN: weakref.WeakSet[Recorder] = weakref.WeakSet()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,7 +22,8 @@ DEADLINE_SECONDS = 5.0
 """Longer than a slow network file system takes to make a file, shorter than what one would call a hang."""
 
 FAILURES = (Exception, SystemExit)
-"""What counts as a failure of ours. An interrupt is not: it is meant for the training."""
+"""What counts as a failure of ours. An interrupt is not: it is meant for the training. Nor is what a
+signal's handler raises, see `is_signalled`."""
 
 _CHILD = """
 import importlib, json, pathlib, sys
@@ -25,6 +31,39 @@ module, _, name = sys.argv[1].partition(":")
 found = getattr(importlib.import_module(module), name)(pathlib.Path(sys.argv[2]))
 print(json.dumps(found))
 """
+
+
+def is_signalled(error: BaseException) -> bool:
+    """Whether the handler of a signal has raised it, e.g. to end a training whose machine is taken away: it
+    is meant for the training, wherever in our code the signal came."""
+    run = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+    return any(_code(signal.getsignal(number)) in run for number in signal.valid_signals())
+
+
+def raise_if_signalled(error: BaseException) -> None:
+    """Raise `error` again where the handler of a signal has raised it."""
+    if is_signalled(error):
+        raise error
+
+
+def _code(handler: Any) -> CodeType | None:
+    """What a signal runs; None where that is nothing of Python's."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    if not callable(handler):
+        return None
+    function = handler if hasattr(handler, "__code__") else type(handler).__call__
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+@contextlib.contextmanager
+def failures_suppressed() -> Iterator[None]:
+    """Leave a failure of ours at that: what fails is an extra, or is given up."""
+    try:
+        yield
+    except FAILURES as error:
+        raise_if_signalled(error)
 
 
 def aside(work: Callable[..., T], *arguments: Any, deadline_s: float | None = None) -> T:

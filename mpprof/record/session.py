@@ -6,7 +6,6 @@ state after the call before can be asked for without disturbing Keras' dispatch.
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import threading
 import weakref
@@ -40,7 +39,7 @@ from mpprof.record.profile.signals import SignalledWish
 from mpprof.record.profile.window import Plan
 from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
-from mpprof.record.run_with_timeout import FAILURES
+from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.step_line import Line
 
 WARM_CALLS = 8
@@ -143,7 +142,7 @@ class FitSession:
         for other in [*_IN_FIT.values()]:
             other.recorder.attempt("closing", other.make_way)
         first = not self.calls.fit
-        if first:
+        if first and not recorder.on:  # an interrupt may have ended the one before as it began
             recorder.open(recorder.attempt("worker", self.probe.worker, model))
         callbacks = recorder.attempt("profile_windows", callbacks_of_running_fit) or []
         fit = recorder.attempt("profile_windows", running_fit)
@@ -186,7 +185,7 @@ class FitSession:
         """Recording has failed: let go of the profiler, the signal and the files."""
         self._over()
         self._unsignal()
-        with contextlib.suppress(*FAILURES):  # may be what has failed; a step that has run keeps its line
+        with failures_suppressed():  # may be what has failed; a step that has run keeps its line
             self._emit_all(self.calls.close_epoch())
         self.profiling.close()
         self.recorder.close()
@@ -200,6 +199,8 @@ class FitSession:
         """A fit that is still open has ended otherwise than by its end."""
         if self.in_fit or self._within_ns is not None:
             self._end_fit("interrupted")
+        elif self.recorder.writes:  # its begin or its end was interrupted
+            self.recorder.pause()
 
     @property
     def model(self) -> Any:
@@ -283,21 +284,24 @@ class FitSession:
         self._awaited = None
         self._unsignal()
         self._ended = reason
-        if reason == "interrupted":
-            if "ended" not in self.recorder.facts:  # a loop's recorder is told
-                self.recorder.facts["ended"] = self.recorder.attempt("ended", self._how_it_ended)
-            if self.queues:
-                self._count_the_last()
-            self._emit_all(self.calls.close_epoch())
-        self.profiling.end_fit()
-        if self.recorder.on:
-            self.recorder.attempt("graph_rewrite_result", describe_rewrite, self.recorder)
-        if self.recorder.on and reason != "interrupted":
-            self.recorder.attempt("non_finite_weights", describe_weights, self.recorder, self.model)
-        rest = self.observer.rest() if reason != "interrupted" else {}
-        self.recorder.put({"kind": "fit_end", "reason": reason, **rest, **self._last_memory(reason)})
-        self.observer.explain_absences()
-        self.recorder.pause()
+        rest: Facts = {}
+        try:
+            if reason == "interrupted":
+                if "ended" not in self.recorder.facts:  # a loop's recorder is told
+                    self.recorder.facts["ended"] = self.recorder.attempt("ended", self._how_it_ended)
+                if self.queues:
+                    self._count_the_last()
+                self._emit_all(self.calls.close_epoch())
+            self.profiling.end_fit()
+            if self.recorder.on:
+                self.recorder.attempt("graph_rewrite_result", describe_rewrite, self.recorder)
+            if self.recorder.on and reason != "interrupted":
+                self.recorder.attempt("non_finite_weights", describe_weights, self.recorder, self.model)
+            rest = self._last_memory() if reason == "interrupted" else self.observer.rest()
+        finally:  # also where an interrupt comes meanwhile
+            self.recorder.put({"kind": "fit_end", "reason": reason, **rest})
+            self.observer.explain_absences()
+            self.recorder.pause()
 
     def _how_it_ended(self) -> Facts:
         return ended(exception_of(self._called_from))
@@ -312,9 +316,9 @@ class FitSession:
             self.profiling.after_call(line, self._calls_run)
             self.observer.note(line, found[1])
 
-    def _last_memory(self, reason: str) -> Facts:
+    def _last_memory(self) -> Facts:
         """The allocator's state when a fit has failed: of an out-of-memory error it is the first question."""
-        memory = self.observer.memory() if reason == "interrupted" else None
+        memory = self.observer.memory()
         return {} if memory is None else {"memory": memory}
 
     # --- epochs and validation -------------------------------------------------------------------------

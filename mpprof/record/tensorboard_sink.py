@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from mpprof.store.writing import open_above_standard
+
 _POLYNOMIAL = 0x82F63B78
 """Castagnoli's, bits reversed: RFC 3720, appendix B.4."""
 _MASK = 0xA282EAD8
@@ -107,6 +109,6 @@ class EventFile:
         self._files += 1
         now = time.time()
         name = f"events.out.tfevents.{int(now):010d}.{platform.node()}.{os.getpid()}.{self._files}.mpprof"
-        file = (self._folder / name).open("xb")
+        file = open(self._folder / name, "xb", opener=open_above_standard)  # noqa: SIM115 - `close` does
         file.write(record(_double(1, now) + _field(3, b"brain.Event:2")))
         return file

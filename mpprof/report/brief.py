@@ -13,6 +13,7 @@ from mpprof.diagnosis.wording import LOW_SPEEDUP, limiting
 from mpprof.model.account import Limit
 from mpprof.model.frozen import frozen
 from mpprof.report import comparing, content, headline, words
+from mpprof.report import limits as limited
 from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
 
 if TYPE_CHECKING:
@@ -98,13 +99,26 @@ def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
 def verdict(document: doc.Report, width: int) -> str:
     """What came of what was attainable, and the first cause, in two lines of `width` columns."""
     whole = document["verdict"] or "No verdict: see what could not be judged."
-    causes = list(dict.fromkeys(_cause(document, sized=sized) for sized in (True, False)))
+    causes = _causes(document)
     if causes[0].startswith((_OFF, _NO_STEP)):  # the result states that, too
         causes = [""]
     composed = [f"{result} {cause}".strip() for result in _results(document) for cause in causes]
     # The verdict itself, where it is that short; it does not name a card without matrix units.
     first = [] if headline.without_units(document) else [whole]
     return fitting([*first, *composed, *causes], width, LINES_OF_VERDICT)
+
+
+def _causes(document: doc.Report) -> list[str]:
+    """The headline with its size in time, as a share of the step, and without a size."""
+    long, short = (_cause(document, sized=sized) for sized in (True, False))
+    step, first = document["facts"]["step_ns"], next(iter(document["facts"]["causes"]), None)
+    gain = first["gain_ns_per_step"] if first else None
+    share = (
+        f"{short.removesuffix('.')}: {words.percent(gain / step)}."
+        if gain and step and long != short
+        else short
+    )
+    return list(dict.fromkeys((long, share, short)))
 
 
 def _cause(document: doc.Report, *, sized: bool) -> str:
@@ -116,7 +130,7 @@ def _cause(document: doc.Report, *, sized: bool) -> str:
     if first is None or first["confidence"] != "low" or not said.startswith(first["title"]):
         return said
     name = said.partition(" ")[0]
-    return f"Possible cause: {said if name.isupper() else said[0].lower() + said[1:]}"
+    return f"Possible loss: {said if name.isupper() else said[0].lower() + said[1:]}"
 
 
 def _results(document: doc.Report) -> list[str]:
@@ -148,7 +162,11 @@ def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange
     few = ", one step" if content.one_step(document) else ""
     said = f"{off} {span} is attainable (estimated{few})"
     why = _limiting(gain, "the step") if could["high"] < LOW_SPEEDUP else ""
-    return [*([f"{said}, because {why}."] if why else []), f"{said}.", f"{off} estimated {span}{few}."]
+    return [
+        *([f"{said}, no more because {why}."] if why else []),
+        f"{said}.",
+        f"{off} estimated {span}{few}.",
+    ]
 
 
 def _measured(document: doc.Report) -> list[str]:
@@ -204,7 +222,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
     if peak is None and memory:
         peak = content.most_held(memory)
     parts = [first, _share(document)]
-    wanted = skipped is not None or content.skips_arise(document)
+    wanted = skipped is not None or (content.skips_arise(document) and not headline.on_cpu(document))
     if wanted and skipped is None and peak is None:
         parts.append("skips and peak memory unknown")
     else:
@@ -448,7 +466,7 @@ def rest(document: doc.Report, warnings_left: int) -> str:
             (warnings_left, "warning"),
         ],
         [
-            (len(document["unable"]), "not judged"),
+            (len(limited.open_ones(document)), "not judged"),
             (len(document.get("not_applicable", [])), "not applicable"),
             (len(document["clear"]), "clear"),
         ],

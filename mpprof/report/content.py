@@ -31,6 +31,8 @@ MOST_BETWEEN = 4
 """So many things that lie between two steps are named."""
 MOSTLY_RATIO = 0.5
 """What is more than half of one kind goes by its name."""
+WORTH_RECORDING = 1.05
+"""Below it nothing is gained by recording the run in 16 bits."""
 HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
 NAMED_RATIO = 0.1
@@ -257,6 +259,8 @@ def _worth_saying(hidden_ns: float, step_ns: float) -> float:
 
 def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
     shares = sorted(part["by"], key=lambda share: -share["ns_per_step"])
+    if [_placed(share) for share in shares] == ["cpu"]:
+        return []  # all of it, where the rest of the step ran, too
     return [
         TimeRow(
             _placed(share),
@@ -297,8 +301,20 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     shown = [(cause, ns) for cause, ns in causes if step_ns and ns >= SMALL_RATIO * step_ns]
     if part["ratio"] < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
         return []
+    if len(shown) == 1 and part["class"] == "idle_launch" and shown[0][1] >= 0.995 * part["ns_per_step"]:
+        return []  # the row above has that number
     shown.sort(key=lambda item: -item[1])
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
+
+
+def has_matrix_work(document: doc.Report) -> bool:
+    """Whether any was seen in the step, or in the whole window."""
+    return any(part["class"] == "matmul" for part in slices_of(document))
+
+
+def shows_work(document: doc.Report) -> bool:
+    """Whether a window holds enough kernels for what it lacks to tell something."""
+    return "window" in document and document["window"]["kernels"] >= FEW_WORKS
 
 
 def unattributed_idle_ratio(document: doc.Report) -> float:
@@ -320,8 +336,8 @@ def _helpers(share: doc.MatmulShare) -> str:
         return ""
     if transforms >= 0.995 * whole:
         return "of convolutions"
-    what = "of convolutions" if transforms >= MOSTLY_RATIO * whole else "transforms of convolutions"
-    return f"{transforms / whole:.0%} {what}".replace("%", " %")
+    what = "for convolutions" if transforms >= MOSTLY_RATIO * whole else "transforms of convolutions"
+    return f"{words.percent(transforms / whole)} of it {what}"
 
 
 def slices_of(document: doc.Report) -> list[doc.Slice]:
@@ -418,7 +434,8 @@ def speedup(document: doc.Report) -> list[str]:
     elif could := gain.get("attainable"):
         lines.append(f"mixed precision is off; estimated, not measured: {_range(could, document)}")
         lines.append(f"assumed: {'; '.join(could['assumptions'])}")
-        lines.append(document["absent"].get("speedup.observed", "no measured baseline"))
+        if could["high"] >= WORTH_RECORDING:
+            lines.append(document["absent"].get("speedup.observed", "no measured baseline"))
     if gain["ceiling"] is not None:
         lines.append(f"ceiling {words.speedup(gain['ceiling'])}, from peak rates")
     return lines or [f"not judged: {document['absent'].get('speedup.observed', 'no measured baseline')}"]
@@ -709,8 +726,9 @@ def whatif(finding: doc.Finding, report: doc.Report) -> str:
     """The step time once the finding is remedied; empty: not known."""
     now = step_ns(report)
     gained = gain(finding, now)
-    if gained is None or not now:
-        return ""
+    plan = report.get("whatif")
+    if gained is None or not now or (plan and [step["code"] for step in plan["order"]] == [finding["code"]]):
+        return ""  # of the only remedy What if says it
     if gained < HIDDEN_RATIO * now:
         return "no gain while something else limits the step, such as the host"
     best = now - gained
@@ -746,8 +764,10 @@ def plan(document: doc.Report) -> list[str]:
     need = f" (it needs {words.duration(host)} a step now)" if host is not None else ""
     if found["floor"]["by"] == "host":
         lines.append(f"after all remedies {best}, where the host is the floor{need}")
-    elif paying:
-        lines.append(f"after all remedies {best}, limited by the device's work")
+    elif len(paying) > 1:
+        # A single step's range reaches from no gain to all of it: nothing says what limits it.
+        limit = "" if one_step(document) else ", limited by the device's work"
+        lines.append(f"after all remedies {best}{limit}")
     if hidden:
         lines.append(f"nothing to gain before the host is relieved: {', '.join(hidden[:6])}")
     return lines
@@ -796,7 +816,9 @@ def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
     elif document["time"] and document["time"]["basis"] == "host":
         steps.append((f"mpprof ops {run}", "the costliest ops"))
     gain = document["speedup"]
-    if document["time"] and (gain is None or gain["baseline"] != "measured"):
+    could = gain.get("attainable") if gain else None
+    worth = not could or could["high"] >= WORTH_RECORDING
+    if document["time"] and worth and (gain is None or gain["baseline"] != "measured"):
         steps.append(_comparison(document["run"], run))
     if document["time"] is None and document["steps"] is not None:
         steps.append(('MPProfilerCallback(logdir, profile_steps="auto")', "records what the device ran"))

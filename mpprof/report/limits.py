@@ -95,6 +95,16 @@ def not_applicable(document: doc.Report) -> list[str]:
     return [f"{listed(codes)}: {reason}" for reason, codes in _grouped(pairs)]
 
 
+def open_ones(document: doc.Report) -> list[doc.Unable]:
+    """Return what could not be judged, without what stands where the speedup would."""
+    absent = document["absent"]
+    return [
+        unable
+        for unable in document["unable"]
+        if not (unable["code"] == COMPARED and _said_of_speedup(unable["reason"], absent))
+    ]
+
+
 def not_judged(document: doc.Report) -> list[str]:
     """Return what could not be judged, a line for each reason; that of the missing account stands above.
     What would settle several reasons follows them once."""
@@ -102,8 +112,7 @@ def not_judged(document: doc.Report) -> list[str]:
     why = absent.get("time") if "window" in document else None
     by_reason = _grouped(
         (unable["code"], "no step can be told apart" if unable["reason"] == why else unable["reason"])
-        for unable in document["unable"]
-        if not (unable["code"] == COMPARED and _said_of_speedup(unable["reason"], absent))
+        for unable in open_ones(document)
     )
     lines: list[str] = []
     wanting = [(reason, codes) for reason, codes in by_reason if _wants_records(reason)]

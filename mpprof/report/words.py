@@ -49,7 +49,7 @@ CLASS_TEXT = {
     "profiling": "unprofiled - profiled function",
 }
 """One short phrase for each class of the account."""
-_ON_HOST = {"idle_launch": "executor between ops", "idle_sync": "waits of the executor"}
+_ON_HOST = {"idle_launch": "no op runs", "idle_sync": "waits of the executor"}
 _CAUSES_ON_HOST = {"between launches": "between ops"}
 
 

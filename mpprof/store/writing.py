@@ -47,7 +47,7 @@ def replace_document(target: Path, record: Record) -> None:
     text = formats.document(record)
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        with open(beside, "w", encoding="utf-8", opener=open_above_standard) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -55,6 +55,17 @@ def replace_document(target: Path, record: Record) -> None:
     except OSError:
         beside.unlink(missing_ok=True)
         raise
+
+
+def open_above_standard(path: str | os.PathLike[str], flags: int) -> int:
+    """As `os.open`, but never as one of the first three: where a process has closed its standard error, what
+    it writes there would go into the file that got its number."""
+    files = [os.open(path, flags, 0o666)]
+    while files[-1] <= 2:
+        files.append(os.dup(files[-1]))
+    for file in files[:-1]:
+        os.close(file)
+    return files[-1]
 
 
 class LineWriter:
@@ -89,7 +100,7 @@ class LineWriter:
         self._broken = False
         self._pid = os.getpid()
         new = os.O_CREAT | os.O_EXCL if schema else 0
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | new, 0o666)
+        self._file = open_above_standard(path, os.O_WRONLY | os.O_APPEND | new)
         if schema:
             self._write(formats.line({"schema": schema}) + "\n")
         self._thread = threading.Thread(target=self._run, name=f"mpprof {path.name}", daemon=True)

@@ -54,6 +54,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
         (FLOAT32.name, "--format", "html"),
     ),
     "ls": ((".",), ("missing",)),
+    "survey": ((".",), ("missing",)),
     "check": ((MIXED.name, "--bounds", "missing.toml"),),
     "compare": (("a", "b"), (FLOAT32.name, MIXED.name), ("lone.xplane.pb", MIXED.name, "--format", "json")),
     **dict.fromkeys(("ops", "kernels", "layers", "memory"), ((MIXED.name,), ("missing",))),

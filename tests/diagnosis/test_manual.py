@@ -63,3 +63,10 @@ def test_only_causes_with_a_rule_are_listed() -> None:
 def test_pages_refer_only_to_causes_that_can_be_looked_up(rule) -> None:
     mentioned = set(re.findall(r"\bMP\d{3}\b", explain(rule.CODE)))
     assert mentioned <= {other.CODE for other in rules.ALL}
+
+
+def test_every_page_is_there_where_python_keeps_no_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = {rule.CODE: explain(rule.CODE) for rule in rules.ALL}
+    for rule in rules.ALL:
+        monkeypatch.setattr(rule, "__doc__", None)
+    assert {code: explain(code) for code in pages} == pages

@@ -27,7 +27,7 @@ def test_expected_observed_and_the_cause_with_its_cost() -> None:
     )
     assert "waits 30.0 ms a step for input (30.0 %)" in said
     assert "MP301 input-bound" in said
-    assert said.endswith("without which it would take 70.0 ms a step at best.")
+    assert said.endswith("remedied, a step takes 70.0 ms at best.")
 
 
 def test_what_keeps_the_expectation_low_comes_first() -> None:
@@ -72,7 +72,7 @@ def test_of_a_float32_run_what_mixed_precision_could_make_of_it() -> None:
     said = sentence(c.case(records=c.facts("float32"), account=account, speedup=speedup))
     assert (
         "mixed precision is off: 40.0 % of the device's time could use Tensor Cores, and 1.25 to 1.54x is "
-        "attainable (a range, from one profiled step), because 60.0 % of the step is the optimizer, which stays "
+        "attainable (a range, from one profiled step), no more because 60.0 % of the step is the optimizer, which stays "
         "in float32"
     ) in said
 

@@ -174,8 +174,8 @@ LAYOUT = (
     Row("MP405", ANY, "no permuting of axes between convolutions", case="convolutions"),
     Row(
         "MP405", ANY,
-        "a larger batch spreads them over more images; 16 bits halve them at best (they turn the convolutions' own "
-        "filters round at every use, which the layout of the images does not change)",
+        "16 bits halve these transposes at best; a larger batch spreads them over more images (the convolutions' "
+        "own filters are transposed at every use, whatever the layout of the images)",
         case="filters",
     ),
     *fused("MP405", "fuses them into their neighbours", "products"),

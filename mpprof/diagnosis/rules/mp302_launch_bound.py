@@ -49,7 +49,7 @@ from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP302", "launch-bound", "The device waits for launches"
-ABOUT = "waits for launches"
+ABOUT = "launches too slow for the device"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

@@ -54,7 +54,7 @@ from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
-ABOUT = "work that XLA would fuse"
+ABOUT = "norms and elementwise work that XLA would fuse"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -37,7 +37,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP311", "empty-queue", "The device idles until its queue fills"
-ABOUT = "an empty queue"
+ABOUT = "idling that is over once the queue has filled"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

@@ -31,7 +31,7 @@ from mpprof.diagnosis.remedies import conditions
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP904", "steps-per-execution", "One callback covers several steps"
-ABOUT = "several steps per call"
+ABOUT = "several steps timed as one call"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

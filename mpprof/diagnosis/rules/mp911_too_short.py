@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
@@ -43,6 +43,10 @@ FEW_STEPS = 10
 
 
 def judge(signals: Signals) -> Outcome:
+    account = signals.case.account
+    if known(signals.summary) is None and account is not None and 0 < len(account.steps) < ENOUGH_STEPS:
+        # What follows from so few is said where it stands; whether the run had more, records would tell.
+        return Unable(f"{format_count(len(account.steps))} in the window, and no step log was recorded")
     steady = need(signals.summary).steady
     if steady >= ENOUGH_STEPS:
         return Clear(f"{steady} steady steps")

@@ -6,13 +6,14 @@ them, and must not be compiled again because of them.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.nn.modules import module as modules
+
+from mpprof.record.run_with_timeout import failures_suppressed
 
 LAYER = "nn.Module: "
 """As Kineto's tracer of Python frames names modules; it goes on with a class, ours with a layer's name."""
@@ -44,7 +45,7 @@ class Ranges:
         if torch.compiler.is_compiling():  # what is compiled while a window is open must not hold our ranges
             return
         stack: list[_Call] = self._stack()
-        with contextlib.suppress(Exception):  # no failure of ours may end the model's call
+        with failures_suppressed():  # no failure of ours may end the model's call
             call = _Call(module, stack[-1] if stack else None)
             if not stack:
                 self._optimizers.attach(getattr(module, "optimizer", None))
@@ -59,7 +60,7 @@ class Ranges:
             return  # it was entered before we were attached
         while stack:
             left = stack.pop()
-            with contextlib.suppress(Exception):  # as above
+            with failures_suppressed():  # as above
                 left.close()
             if left.module is module:
                 return
@@ -141,7 +142,7 @@ class OptimizerRanges:
     def _switch(self, names: list[Any]) -> None:
         """End the range that is set, and set that of the last of `names`."""
         self._open = names
-        with contextlib.suppress(Exception):  # as above
+        with failures_suppressed():  # as above
             before, self._range = self._range, None
             if before is not None:
                 before.__exit__(None, None, None)

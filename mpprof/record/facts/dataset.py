@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from mpprof.record.backends.base import Absent
+from mpprof.record.run_with_timeout import raise_if_signalled
 
 UNCHANGED = "UnaryUnchangedStructureDataset"
 """TensorFlow's own base class of what hands elements on as they are: prefetch, cache, shuffle, repeat, take,
@@ -95,7 +96,8 @@ def batch_size_of_pipeline(dataset: Any) -> int | None:
     another size. The last batch of an epoch may hold fewer, as it may with arrays."""
     try:
         sizes = _sizes(dataset, DEEPEST)
-    except Exception:  # noqa: BLE001 - what TensorFlow keeps in a data set is its own: then nothing is known
+    except Exception as error:  # noqa: BLE001 - what TensorFlow keeps in a data set is its own
+        raise_if_signalled(error)
         return None
     return sizes[0] if sizes else None
 

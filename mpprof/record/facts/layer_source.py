@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mpprof.record.run_with_timeout import raise_if_signalled
+
 Json = Mapping[str, Any]
 
 KEYWORDS = frozenset({"name", "zero_output_for_mask"})
@@ -27,7 +29,8 @@ def arguments(layer: Any) -> dict[str, str]:
     inside a wrapper is left to `...`. Empty where it has no `get_config` of its own."""
     try:
         config = layer.get_config()
-    except Exception:  # noqa: BLE001 - Keras raises many kinds of errors for layers that state no config
+    except Exception as error:  # noqa: BLE001 - Keras raises many kinds for layers that state no config
+        raise_if_signalled(error)
         return {}
     if not isinstance(config, dict):
         return {}

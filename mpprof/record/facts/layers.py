@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpprof.record.facts.layer_source import arguments
+from mpprof.record.run_with_timeout import raise_if_signalled
 
 Facts = dict[str, Any]
 
@@ -258,7 +259,8 @@ def _ask(question: Callable[[], Any]) -> Any:
     layer cannot answer, and a layer of the user's own may raise any."""
     try:
         return question()
-    except Exception:  # noqa: BLE001 - see above; what is not stated is left out
+    except Exception as error:  # noqa: BLE001 - see above; what is not stated is left out
+        raise_if_signalled(error)
         return None
 
 

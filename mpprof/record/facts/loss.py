@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpprof.record.keras_compat import keras_of
+from mpprof.record.run_with_timeout import raise_if_signalled
 
 LONGEST = 200
 _DEFAULTS = (None, False, 0, -1, "sum_over_batch_size")
@@ -32,7 +33,8 @@ def _by_function(model: Any, loss: Any) -> Any:
         return loss
     try:
         return keras.losses.get(loss)
-    except Exception:  # noqa: BLE001 - a name that this Keras does not know is described as it is
+    except Exception as error:  # noqa: BLE001 - a name that this Keras does not know is described as it is
+        raise_if_signalled(error)
         return loss
 
 

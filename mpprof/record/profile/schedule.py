@@ -14,7 +14,7 @@ from mpprof.record.calls import CallLog
 from mpprof.record.profile.tensorboard_window import ForeignWindow, profile_of
 from mpprof.record.profile.window import STEPS, Plan, Window
 from mpprof.record.recorder import Recorder, warn_once
-from mpprof.record.run_with_timeout import FAILURES
+from mpprof.record.run_with_timeout import FAILURES, failures_suppressed, raise_if_signalled
 from mpprof.record.step_line import Line
 
 
@@ -162,6 +162,7 @@ class Profiling:
         try:
             self._try_to_open(first_step)
         except FAILURES as error:
+            raise_if_signalled(error)
             self._recorder.fail("profile_windows", error)
             self.close()  # the profiler may be running
 
@@ -184,16 +185,22 @@ class Profiling:
         window, self.window = self.window, None
         if window is None:
             return
-        self.plan, self._closed_within = None, window if within_call else None
-        if Profiling.running is self:
-            Profiling.running = None
-        failed_before = window.failure
-        self._recorder.attempt("markers", window.unmark)
-        self._recorder.attempt("waiting", self._settle)
         try:
-            window.stop()
-        except FAILURES as error:
-            self._recorder.fail("profile_windows", error)
+            self.plan, self._closed_within = None, window if within_call else None
+            if Profiling.running is self:
+                Profiling.running = None
+            failed_before = window.failure
+            self._recorder.attempt("markers", window.unmark)
+            self._recorder.attempt("waiting", self._settle)
+            try:
+                window.stop()
+            except FAILURES as error:
+                raise_if_signalled(error)
+                self._recorder.fail("profile_windows", error)
+        except BaseException:  # an interrupt
+            with failures_suppressed():
+                window.stop()
+            raise
         if not failed_before:
             self._warn_disabled(window)
         self._recorder.save()

@@ -20,7 +20,13 @@ from typing import Any, Literal
 
 from mpprof.errors import UsageError
 from mpprof.record.backends.base import Probe
-from mpprof.record.run_with_timeout import FAILURES, aside
+from mpprof.record.run_with_timeout import (
+    FAILURES,
+    aside,
+    failures_suppressed,
+    is_signalled,
+    raise_if_signalled,
+)
 
 STEPS = 5
 MOST_SECONDS = 30.0
@@ -131,15 +137,25 @@ class Window:
         begin = self._clock()
         try:
             aside(self._prepare)
-            self._probe.start_trace(self._gathering)
+            self._start_trace()
             self._running = True
         except FAILURES as error:  # profilers fail in their own ways; the status says how
+            raise_if_signalled(error)
             self._fail(error)
-            with contextlib.suppress(*FAILURES):
+            with failures_suppressed():
                 aside(self._gathering.rmdir)
         self._opened_ns = self._clock()
         self._rss = aside(_rss_bytes)
         self.facts["start_cost_ns"] = self._opened_ns - begin
+
+    def _start_trace(self) -> None:
+        try:
+            self._probe.start_trace(self._gathering)
+        except BaseException as error:
+            if not isinstance(error, FAILURES) or is_signalled(error):
+                with failures_suppressed():  # an interrupt may have come when it had started
+                    self._probe.stop_trace()
+            raise
 
     def mark(self, step: int) -> None:
         """A call begins that will have run `step` steps when it ends."""
@@ -164,11 +180,12 @@ class Window:
             return True
         try:
             return aside(_rss_bytes) - self._rss > MOST_GROWTH_BYTES
-        except FAILURES:
+        except FAILURES as error:
+            raise_if_signalled(error)
             return True
 
     def stop(self) -> None:
-        with contextlib.suppress(*FAILURES):  # the profiler must be stopped whatever becomes of a marker
+        with failures_suppressed():  # the profiler must be stopped whatever becomes of a marker
             self.unmark()
         begin = self._clock()
         if self._running:
@@ -176,13 +193,16 @@ class Window:
             try:
                 self._probe.stop_trace()
                 self.facts |= aside(self._keep, deadline_s=KEEPING_SECONDS)
-            except FAILURES as error:  # as above
+            except BaseException as error:
+                ours = isinstance(error, FAILURES) and not is_signalled(error)
+                if not ours:  # the user's Ctrl-C: it goes on, but the profiler must not
+                    with failures_suppressed():
+                        self._probe.stop_trace()
                 self._give_up(error)
-            except BaseException as error:  # the user's Ctrl-C: it goes on, but the profiler must not
-                with contextlib.suppress(*FAILURES):
-                    self._probe.stop_trace()
-                self._give_up(error)
-                raise
+                if not ours:
+                    raise
+        elif self.facts["status"] == "open":
+            self.facts["status"] = "failed: it was interrupted as it opened"
         self.facts["stop_cost_ns"] = self._clock() - begin
 
     @property
@@ -220,7 +240,7 @@ class Window:
 
     def _give_up(self, error: BaseException) -> None:
         self._fail(error)
-        with contextlib.suppress(*FAILURES):  # half a trace is none, and may be what fills the disk
+        with failures_suppressed():  # half a trace is none, and may be what fills the disk
             aside(shutil.rmtree, self._gathering, True)
 
     def _fail(self, error: BaseException) -> None:

@@ -107,7 +107,8 @@ def written(export: Export) -> dict[str, bytes]:
         db.execute(f"insert into {table} values (1, 5, 'x')")
     for table, rows in export.rows.items():
         if rows:
-            names, marks = ", ".join(COLUMNS[table]), ", ".join("?" * len(COLUMNS[table]))
+            known = COLUMNS[table][: len(rows[0])]  # older versions have fewer columns
+            names, marks = ", ".join(known), ", ".join("?" * len(known))
             db.executemany(f"insert into {table} ({names}) values ({marks})", rows)
     content = db.serialize()
     db.close()
