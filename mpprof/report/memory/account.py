@@ -87,12 +87,12 @@ def _older(items: list[doc.MemoryItem]) -> list[str]:
         return []
     if any(item.get("estimated") for item in items):
         return [
-            "  Held before the window is what the recorded parameters and optimizer slots leave of it: no",
-            "  event tells who allocated before the profiler started.",
+            "  Held before the window: the profiler started later, so no event states by whom. It was more by",
+            "  the recorded parameters and optimizer slots, whose bytes are estimated from the model.",
         ]
     return [
-        "  No event tells who allocated what was held before the window. In a run recorded with mpprof's",
-        "  callback its parameters and optimizer slots are told apart, estimated from the model.",
+        "  Held before the window: the profiler started later, so no event states by whom. For a run that",
+        "  mpprof's callback recorded, its parameters and optimizer slots are shown apart (estimated).",
     ]
 
 
