@@ -82,13 +82,13 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
 
 
 def _older(items: list[doc.MemoryItem]) -> list[str]:
-    """Why what was held before the window is not told apart further, and what tells it."""
+    """Why no more is known of what was held before the window, and what would show it."""
     if BEFORE not in (item["name"] for item in items):
         return []
     if any(item.get("estimated") for item in items):
         return [
-            "  Held before the window: the profiler started later, so no event states by whom. It was more by",
-            "  the recorded parameters and optimizer slots, whose bytes are estimated from the model.",
+            "  Allocated before the profiler started: the recorded parameters and optimizer slots, estimated",
+            "  from the model, and the rest, held before the window, whose owner no event states.",
         ]
     return [
         "  Held before the window: the profiler started later, so no event states by whom. For a run that",
