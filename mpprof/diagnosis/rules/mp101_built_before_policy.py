@@ -10,8 +10,8 @@ How we know
     matrices has the compute dtype float32. Single float32 layers are MP104.
 
 What it costs
-    The whole gain: matrix work at the rate of 16-bit matrix kernels, memory-bound work at half its bytes.
-    Named cells: matrix kernels that ran in float32 or TF32, elementwise and reduction kernels.
+    The whole gain: matrix work at the rate of 16-bit matrix kernels, memory-bound work at half its bytes. In
+    the account these are matrix kernels that ran in float32 or TF32, elementwise and reduction kernels.
 
 What to do
     Set the policy first, then build (or rebuild and load the weights only):

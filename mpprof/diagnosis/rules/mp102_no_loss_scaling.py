@@ -6,7 +6,7 @@ What it means
     (`Dense(..., dtype="mixed_float16")`) it does not, and small gradients silently vanish.
 
 How we know
-    At least one layer with parameters computes in float16; the optimizer recorded for the last `fit` is no
+    At least one layer with parameters computes in float16; the optimizer recorded for the last `fit` is not a
     LossScaleOptimizer and has no `loss_scale_factor`.
 
 What it costs

@@ -1,18 +1,18 @@
-"""A training loop of one's own undoes a loss scale that it never applied.
+"""A custom training loop divides gradients by a loss scale that it never applied.
 
 What it means
-    `LossScaleOptimizer.apply` divides every gradient by the loss scale, whoever computed it. A loop (or an
-    overridden `train_step`) that does not multiply the loss by the scale before it takes the gradients, or
-    that un-scales them itself as Keras 2 asked for, ends up with gradients that are 2^15 times too small, and
+    `LossScaleOptimizer.apply` divides every gradient by the loss scale. A loop (or an overridden
+    `train_step`) that does not multiply the loss by the scale before it takes the gradients, or that
+    un-scales them itself as Keras 2 asked for, ends up with gradients that are 2^15 times too small, and
     twice as small again after each growth of the scale. The weights hardly move.
 
 How we know
-    The steps came from a loop or a `train_step` of one's own; the recorded scale has only grown, growth by
-    growth, and not one step overflowed; and the loss has not fallen. Where it has fallen nothing is claimed:
-    small gradients look the same in the records, and those of the weights are not in them.
+    The steps came from a custom loop or `train_step`; the recorded scale has only grown, and no step
+    overflowed; and the loss has not fallen. Where the loss has fallen, nothing is claimed: the records hold
+    no gradients, so a loop that scales its loss and has small gradients looks the same.
 
 What it costs
-    No time: all of the training. The model does not learn, or learns as slowly as its optimizer allows.
+    No time, but the training itself: the model does not learn, or hardly learns.
 
 What to do
     Scale the loss, and leave the un-scaling to the optimizer (Keras 3; in Keras 2 the names were
@@ -25,7 +25,7 @@ What to do
         optimizer.apply(gradients, model.trainable_variables)
 
 When to ignore
-    When the loss is on its floor already, as in fine-tuning that has converged.
+    When the loss cannot fall any further, as in fine-tuning that has converged.
 
 Sources
     Read in Keras 3.15.1, `LossScaleOptimizer`: `apply` un-scales, `scale_loss` is for the caller; the scale

@@ -6,8 +6,8 @@ What it means
     XLA compiles, and says so only in the log.
 
 How we know
-    The run recorded the rewrite as on, and no layer computes in 16 bits by its policy. Then, whichever is
-    there: the graphs that TensorFlow saves before and after the rewrite (where
+    The run recorded the rewrite as on, and no layer computes in 16 bits by its policy. In addition one of
+    these: the graphs that TensorFlow saves before and after the rewrite (where
     `TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_LOG_PATH` names a directory), in which no matrix operation was
     converted; the training's log, put into the run as `mpprof/graph_rewrite.log`; that it was asked for by an
     environment variable that only NVIDIA's builds know; or a trace without any 16-bit matrix kernel.

@@ -5,20 +5,22 @@ What it means
     warning. Probabilities below 6e-8 become zero and the loss is computed from rounded values.
 
 How we know
-    The recorded type of each of the model's outputs is float16 or bfloat16. In records without them only the
-    last layer is seen, hence the medium confidence. A model whose class is the user's own states none.
+    The recorded type of each of the model's outputs is float16 or bfloat16. Records without these types show
+    only the last layer, hence the medium confidence. A subclassed model does not state the types of its
+    outputs.
 
 What it costs
     No time: accuracy, and at times a loss that is not finite.
 
 What to do
     Give the last activation a layer and a policy of its own. The product before it stays in 16 bits: the
-    whole layer in float32 would take it off the 16-bit matrix units (MP104), which a vocabulary pays for.
+    whole layer in float32 would take it off the 16-bit matrix units (MP104), which is expensive for a large
+    vocabulary.
 
         x = keras.layers.Dense(classes)(x)
         outputs = keras.layers.Activation("softmax", dtype="float32")(x)
 
-    For a loss with `from_logits=True` the same with "linear".
+    For a loss with `from_logits=True`, use "linear" in place of "softmax".
 
 When to ignore
     Where the output is logits and the loss (`from_logits=True`) casts to float32 first, as Keras' own losses

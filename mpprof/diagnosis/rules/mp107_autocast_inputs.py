@@ -1,16 +1,16 @@
 """Layers are fed tensors of another type, and cast them each step.
 
 What it means
-    Ops outside layers (`a + b`, raw TensorFlow ops, a custom step) do not follow the policy. What they give
-    out in float32 is cast down by the next layer, each step, forward and backward; where nothing casts, types
-    clash.
+    Ops outside layers (`a + b`, raw TensorFlow ops, a custom step) do not follow the policy. Where their
+    result is float32, the next layer casts it down in each step, forward and backward; a raw op whose inputs
+    differ in type fails.
 
 How we know
     Cast kernels in the scope of a 16-bit layer, over another number of values than any of its weights has.
     The first layer is left out (it casts the data), and so are layers behind a float32 layer (MP104).
 
 What it costs
-    Those casts.
+    The time of those casts.
 
 What to do
     Put the op into a layer, or cast once where the tensor is made:

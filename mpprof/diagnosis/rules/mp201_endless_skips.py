@@ -2,17 +2,18 @@
 
 What it means
     A dynamic loss scale skips a step whose gradients overflow and halves itself. A few such steps at the
-    start are normal (MP204). When they go on, the infinity or NaN does not come from the scale: the model
-    stands still while it costs full price. In Keras 3 the scale has no floor and falls below 1 towards 0.
+    start are normal (MP204). When they go on, the infinity or NaN does not come from the scale: the weights
+    do not change, and every step takes its full time. In Keras 3 the scale has no floor and falls below 1
+    towards 0.
 
 How we know
     The exact count of skipped updates (steps that ran less the growth of the optimizer's own counter), after
-    the first 20 steps; updates skipped in a row, of which readings every 16 steps tell at least how many
-    there were; a loss scale below 1.
+    the first 20 steps; updates skipped in a row (a lower bound, since the counter is read every 16 steps); a
+    loss scale below 1.
 
 What it costs
-    Every skipped step is a step thrown away: the skipped share of the step time. It is not part of the
-    account of a step, so it claims none of its cells.
+    Every skipped step is wasted: the cost is the skipped share of the step time. No part of the account of a
+    step is attributed to it.
 
 What to do
     Find the first value that is not finite, then put that layer in float32, lower the learning rate, or

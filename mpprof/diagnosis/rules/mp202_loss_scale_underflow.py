@@ -1,24 +1,26 @@
 """The fixed loss scale is too small to save small gradients.
 
 What it means
-    float16 has nothing between 0 and 6e-8. A loss scale moves gradients up out of that hole; a fixed scale of
-    1 or a few moves nothing, and small gradients become zero: the model stops learning in part, quietly.
+    float16 has no values between 0 and 6e-8. A loss scale lifts small gradients above that gap. A fixed scale
+    of 1 or a little more does not, so that small gradients become zero and parts of the model stop learning,
+    without a warning.
 
 How we know
-    The recorded optimizer: float16 with a fixed scale below 128. A dynamic scale looks after itself.
+    The recorded optimizer: float16 with a fixed scale below 128. A dynamic scale adjusts itself.
 
 What it costs
     No time: it costs quality. Compare the loss with that of the float32 run.
 
 What to do
-    Let the scale find its own size, or take a larger one:
+    Use a dynamic scale, or a larger fixed one:
 
         keras.mixed_precision.LossScaleOptimizer(optimizer)
         model.compile(
             optimizer=keras.optimizers.Adam(loss_scale_factor=1024.0), loss=loss, auto_scale_loss=False
         )
 
-    Without `auto_scale_loss=False`, `compile` puts a LossScaleOptimizer around it, and the factor is ignored.
+    Without `auto_scale_loss=False`, `compile` wraps the optimizer in a LossScaleOptimizer, and the factor is
+    ignored.
 
 When to ignore
     When the loss follows that of the float32 run.

@@ -3,11 +3,12 @@
 What it means
     A dynamic scale doubles after every 2000 steps without overflow. In a healthy float16 model an overflow
     stops it somewhere below 2^24. If nothing can overflow (the backward pass is all float32, or the loss is
-    zero) it doubles on until it is infinite, and from there it never comes back: infinity times a half is
+    zero) it keeps doubling until it is infinite. It then stays infinite, because half of infinity is
     infinity, and every gradient divided by it is zero.
 
 How we know
-    The recorded loss scale: above 2^24 a warning, infinite or beyond float32's last doublings an error.
+    The recorded loss scale: above 2^24 is a warning; infinite, or within eight doublings of float32's largest
+    number, is an error.
 
 What it costs
     No time. When the scale is infinite the weights stop changing.
@@ -23,7 +24,7 @@ When to ignore
 
 Sources
     Executed with Keras 3.15.1: 2^126 becomes infinite in two growths, after which the weights do not change;
-    113 doublings of 2000 steps from the default lead there. No user's report of it was found.
+    113 doublings of 2000 steps from the default reach that. No report of it by a user was found.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 What it means
     The dynamic loss scale starts at 2^15 and halves itself on every overflow, and a step that overflows does
-    not update the weights. A handful of skipped steps at the start is how it finds its place. It is normal.
+    not update the weights. A handful of skipped steps at the start is normal: the scale falls until gradients
+    fit.
 
 How we know
     Updates were skipped within the first 20 steps, and hardly any later.

@@ -1,9 +1,9 @@
 """One step is skipped each time the loss scale tries to grow.
 
 What it means
-    After every 2000 steps without overflow the loss scale doubles; if that is too much, the next step
-    overflows, is skipped, and the scale halves again. That is how it stays as large as it can be. It is
-    normal.
+    After every 2000 steps without overflow the loss scale doubles; if the new scale is too large, the next
+    step overflows, is skipped, and the scale halves again. The scale thus stays as large as it can be. This
+    is normal.
 
 How we know
     Updates were skipped after the first 20 steps, fewer than one in a hundred.
@@ -12,7 +12,7 @@ What it costs
     Less than 0.1 % of the steps when they come once in 2000.
 
 What to do
-    Nothing. If it disturbs, let the scale try less often:
+    Nothing. To skip fewer steps, let the scale grow less often:
 
         keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps=20_000)
 

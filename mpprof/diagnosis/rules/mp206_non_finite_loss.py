@@ -5,10 +5,10 @@ What it means
     diverged. With a dynamic loss scale the step is skipped; without one the weights are lost.
 
 How we know
-    The recorded loss, from the first step on which it is not finite; and the weights, which are looked at
-    when `fit` ends: a loss may stay finite over weights that are lost. What Keras hands to its callbacks is
-    the running mean of the epoch: one step that is not finite leaves it so until the epoch ends. Later
-    steps of the same epoch are then not reported.
+    The recorded loss, from the first step on which it is not finite; and the weights, which are checked when
+    `fit` ends, because a loss may stay finite while weights are not. Keras hands its callbacks the running
+    mean of the epoch: once one step's loss is not finite, the mean is not finite until the epoch ends, so
+    later steps of that epoch are not reported.
 
 What it costs
     Every step from there on, if it stays so.
@@ -21,7 +21,7 @@ What to do
         scores = keras.ops.where(mask, scores, -3e4)
 
 When to ignore
-    When a single step is meant (a loss that is undefined for one batch).
+    When the loss is undefined for some single batch, and you know why.
 
 Sources
     keras#17571, google/flax#982, huggingface/transformers#382 (masks); keras#11832 (epsilon 1e-4); pt#40497.

@@ -10,10 +10,11 @@ How we know
     host event explains (`idle_other`) is not counted, and where there is much of it nothing is claimed.
 
 What it costs
-    The wait itself. A faster device, a wider batch or any remedy on the device gains nothing below it.
+    The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device
+    gains time.
 
 What to do
-    Overlap and parallelise the pipeline, and do what is cheap on the device there:
+    Overlap and parallelise the pipeline, and move work that is cheap on the device there:
 
         data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
         data = data.batch(256, drop_remainder=True).prefetch(tf.data.AUTOTUNE)

@@ -2,14 +2,14 @@
 
 What it means
     Larger batches give longer kernels, which fill the device better. Mixed precision needs less memory for
-    activations: where the batch stays as it was, that is saved and not used.
+    activations: where the batch stays the same, the memory saved is not used.
 
 How we know
-    The allocator's peak against the device's memory: by the step log, else the allocator's own count in the
-    trace, since the process began.
+    The allocator's peak against the device's memory. The peak is taken from the step log, else from the
+    allocator's count in the trace, which runs since the process began.
 
 What it costs
-    Nothing that one run can tell: what twice the batch would bring must be measured.
+    One run cannot tell: what twice the batch would gain must be measured.
 
 What to do
     Double the batch and the learning rate's warm-up with it, and compare examples per second:
@@ -57,6 +57,7 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("memory free at the peak", free, FREE_RATIO),
             evidence.size("peak", peak),
+            evidence.size("free at the peak", total - peak),
             evidence.text("memory at hand", format_bytes(total)),
         ),
         confidence="medium",

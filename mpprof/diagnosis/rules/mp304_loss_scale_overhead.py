@@ -1,20 +1,20 @@
 """The bookkeeping of the loss scale takes a noticeable part of the step.
 
 What it means
-    A dynamic loss scale checks every gradient for infinities, divides every one, and asks the result on the
-    host before it updates: several small kernels per variable and a wait.
+    A dynamic loss scale checks every gradient for infinities, divides each by the scale, and waits for the
+    result on the host before the update: several small kernels per variable and a wait.
 
 How we know
     The time of such kernels in the account (`loss_scale`), and the idle time in which the device waited for
     their launches: they are short, so that the host often falls behind.
 
 What it costs
-    Their time and that of those waits, less what the profiler added to launches where unprofiled steps tell.
-    Where the device waits as well for the launches of other kernels, the run is launch-bound as a whole, and
-    MP302 counts them all.
+    The time of these kernels and waits, less what the profiler added to launches, where unprofiled steps show
+    that. Where the device waits for the launches of other kernels, too, the run is launch-bound as a whole,
+    and MP302 counts them all.
 
-    The wait for the flag is part of `idle_sync`: with a baseline, what the run waits longer than that is
-    counted; without one the trace cannot tell it from the wait for the logs.
+    The wait for the flag is part of `idle_sync`: with a baseline, the time that this run waits longer than
+    the baseline is counted; without one the trace cannot tell it from the wait for the logs.
 
 What to do
     Let XLA fuse them, use bfloat16, which needs no scaling, or fix the scale:
@@ -23,7 +23,7 @@ What to do
         keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)   # with compile(auto_scale_loss=False)
 
 When to ignore
-    Below some percent: it is the price of float16.
+    Below a few percent of the step: float16 needs it.
 
 Sources
     Executed with Keras 3.15.1: 5.5 to 7.6 more graph ops per variable. NVIDIA/apex#977 (1.9 -> 1.0 s a step

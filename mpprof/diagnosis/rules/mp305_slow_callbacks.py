@@ -12,7 +12,7 @@ What it costs
     That gap, in every step.
 
 What to do
-    Do it every so many steps, or at the end of an epoch:
+    Do that work every hundred steps, or at the end of an epoch:
 
         if step % 100 == 0:
             writer.add_scalar("loss", loss, step)

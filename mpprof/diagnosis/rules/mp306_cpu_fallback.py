@@ -2,19 +2,19 @@
 
 What it means
     TensorFlow puts an op that has no kernel for the type on the device (16 bits, above all bfloat16) on the
-    CPU, without a word. The device waits while the tensor travels, the CPU computes, and the result comes
+    CPU, without a warning. The device waits while the tensor travels, the CPU computes, and the result comes
     back: slowdowns of 10 to 500 times were reported.
 
 How we know
-    In the trace an op of the executor holds the host for long, right after a copy from the device and right
-    before one to it, and no kernel of the device is of that op.
+    In the trace an op of the executor keeps the host busy for long, right after a copy from the device and
+    right before one to it, and no kernel on the device belongs to that op.
 
 What it costs
     The op's time on the host, in which nothing can be launched, and its copies.
 
 What to do
-    Keep that layer in float32, where its kernel exists, or use a newer TensorFlow, or XLA, which compiles its
-    own:
+    Keep that layer in float32, where its kernel exists, or use a newer TensorFlow, or XLA, which compiles a
+    kernel of its own:
 
         keras.layers.Lambda(f, dtype="float32")
         tf.debugging.set_log_device_placement(True)

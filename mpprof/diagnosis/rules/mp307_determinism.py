@@ -1,14 +1,14 @@
 """Deterministic ops are switched on.
 
 What it means
-    `enable_op_determinism` forbids fast kernels whose sums change order, and makes Keras' automatic XLA
-    decision "no".
+    `enable_op_determinism` forbids fast kernels whose sums change order, and keeps Keras from choosing XLA
+    (`jit_compile="auto"`).
 
 How we know
     The switch, as the run recorded it.
 
 What it costs
-    Not known without a run that has it off; users report from 6 % to more than 7 times.
+    Not known without a run that has it off. Users report steps from 6 % to more than 7 times longer.
 
 What to do
     Leave it off where speed is measured:

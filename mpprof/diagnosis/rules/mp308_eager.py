@@ -5,8 +5,8 @@ What it means
     Python.
 
 How we know
-    `run_eagerly` of the compiled model, as recorded; without a record the trace, where each step is one
-    call of a compiled function.
+    `run_eagerly` of the compiled model, as recorded. Without a record, a trace in which each step is one call
+    of a compiled function shows that it is not so.
 
 What it costs
     With a trace: the device's idle time in launch code. Without one it is not known.

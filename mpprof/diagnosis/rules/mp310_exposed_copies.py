@@ -4,18 +4,18 @@ What it means
     Each batch travels to the device. Where it is sent ahead, the copy runs beside the step before; where it
     is not, the device waits for it. Mixed precision shortens the work and leaves the copy as it is. Copies
     within the device are of another kind: tensors that are put together, cloned or made contiguous. And where
-    one op's tensor goes to the host and comes back, the op runs on the CPU (MP306 tells where the host's ops
-    are in the trace).
+    one op's tensor goes to the host and comes back, the op runs on the CPU (MP306, where the trace holds the
+    host's ops).
 
 How we know
-    Time in which a copy runs and no kernel does, in the account's class `copy`. Of the largest copies to or
-    from the device the rate is stated, from its bytes and its time. Where the collector names the kind of
-    memory, that decides; else a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
-    speaks for pageable memory, which the driver copies twice.
+    Time in which a copy runs and no kernel does, in the account's class `copy`. For the largest copies to or
+    from the device the rate is stated, computed from bytes and time. Whether host memory was pageable is
+    taken from the collector where it names the kind of memory; else a rate below 4 GB/s, a third of what
+    pinned memory reaches over PCIe 3.0 x16, indicates pageable memory, which the driver copies twice.
 
 What it costs
-    Those instants. A float32 run has the same: below a fifth of the step they are a ceiling that explains why
-    little can be gained, and no loss.
+    The time of these copies. A float32 run has the same copies: below a fifth of the step they are reported
+    as a ceiling, which explains why little can be gained, and not as a loss.
 
 What to do
     Send fewer bytes, and send them ahead: images as uint8, scaled on the device, and a prefetch to it:
@@ -24,7 +24,7 @@ What to do
         dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))
 
     For copies within the device: find the ops that issue them (`mpprof ops RUN`), and let a compiler fuse
-    them away (jit_compile=True), or build the tensor in its place.
+    them away (jit_compile=True), or write the tensor where it is needed.
 
 When to ignore
     When the copies are logs read once in many steps.

@@ -1,4 +1,4 @@
-"""Sizes that are not multiples of 8 keep matrix work off the Tensor Cores, or badly fed.
+"""Sizes that are not multiples of 8 keep matrix work off the Tensor Cores, or slow it down there.
 
 What it means
     16-bit matrix instructions read operands in groups of 8 values. With M, N, K or channels that are not
@@ -7,7 +7,7 @@ What it means
 
 How we know
     A 16-bit matrix kernel that ran on ordinary arithmetic, or whose name states an alignment below 8
-    (`align1`, `align2`, `align4`), and of which a size that matters (by the recorded shapes, else by the
+    (`align1`, `align2`, `align4`), and one of whose sizes that matter (by the recorded shapes, else by the
     layer's units or filters) is not a multiple of 8. A size alone is not enough: libraries since cuBLAS 11
     and cuDNN 7.6.3 often reach Tensor Cores anyway.
 
@@ -27,7 +27,7 @@ When to ignore
 Sources
     NVIDIA "Matrix Multiplication Background" and "Convolutional Layers" guides (multiples of 8 in 16 bits).
     NVIDIA/nvtx-plugins#20: a bad shape alone no longer prevents Tensor Cores. allenai/allennlp#4929: padding
-    brought nothing on a Titan V, so that the kernel has to show it.
+    gained nothing on a Titan V, so the kernel itself must show the cause.
 """
 
 from __future__ import annotations

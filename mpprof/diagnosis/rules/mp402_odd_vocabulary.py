@@ -6,8 +6,8 @@ What it means
 
 How we know
     A layer with 8192 or more outputs, not a multiple of 8. With a trace: its kernels ran on ordinary
-    arithmetic or state a narrow alignment. Without one it is stated as a mere possibility; a
-    layer left in float32 (MP104) counts, too, for when it is not.
+    arithmetic or state a narrow alignment. Without a trace it is reported as a possibility only. A layer left
+    in float32 (MP104) is reported, too, because its size matters as soon as it computes in 16 bits.
 
 What it costs
     The layer's matrix time against that of aligned 16-bit kernels.

@@ -1,4 +1,4 @@
-"""Matrix kernels on Tensor Cores that wait for memory.
+"""Matrix kernels on Tensor Cores are memory-bound.
 
 What it means
     With few channels or a small batch a matrix kernel does little work on each byte. It runs on Tensor Cores
@@ -16,7 +16,7 @@ What to do
         model.compile(..., jit_compile=True)
 
 When to ignore
-    When the sizes are the model's own.
+    When the model needs these sizes.
 
 Sources
     NVIDIA, Matrix Multiplication Background (arithmetic intensity); tf#40397 (channels 16, 32, 32 on a

@@ -11,7 +11,7 @@ What it costs
     Its matrix time against that of 16-bit kernels on Tensor Cores.
 
 What to do
-    A newer cuDNN (8 or later), and the other layout as a try:
+    A newer cuDNN (8 or later); try the other layout, too:
 
         keras.layers.Conv3D(64, 3, data_format="channels_first")
 
@@ -19,7 +19,7 @@ When to ignore
     When the layer is a small part of the step.
 
 Sources
-    tf#39985 (mended by cuDNN 8; NCDHW 1.67 times faster), tf#33672 (Conv3D needs cuDNN 7.6.2), pt#24082.
+    tf#39985 (fixed by cuDNN 8; NCDHW 1.67 times faster), tf#33672 (Conv3D needs cuDNN 7.6.2), pt#24082.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 What it means
     The library tried out its algorithms and took, or was left with, one without Tensor Cores (FFT, Winograd,
-    plain): because the fast one wanted more workspace than it got, or because the try-out went wrong.
+    plain): because the fast one wanted more workspace than it got, or because the trial gave a wrong time.
 
 How we know
-    A kernel with 16-bit operands that ran on ordinary arithmetic, whose sizes are known and all multiples
-    of 8. Where another cause is known for it (MP104, MP401 to MP408), that one has it.
+    A kernel with 16-bit operands that ran on ordinary arithmetic, whose sizes are known and all multiples of
+    8. Where another cause explains the kernel (MP104, MP401 to MP408), it is reported there.
 
 What it costs
     Its time against that of 16-bit kernels on Tensor Cores.

@@ -2,14 +2,13 @@
 
 What it means
     The run computes in 16 bits, and part of its matrix work still ran on ordinary arithmetic, or in TF32.
-    What keeps it there is none of the known causes (MP104, MP401 to MP410), or what would tell was not
-    recorded.
+    None of the known causes (MP104, MP401 to MP410) keeps it there, or the evidence for one was not recorded.
 
 How we know
-    The kernels' placement and precision, less all that other causes claim: three percent of the step or more.
-    Each is given the best explanation there is: from the types and sizes of its op's inputs, the policy of
-    its layer, and the kernel's own name. The commonest: a layer that computes in float16 by its policy, and a
-    kernel that multiplies float32, because something cast its inputs.
+    The kernels' placement and precision, less all that other causes claim, where three percent of the step or
+    more remains. Each kernel is given the best explanation available, from the types and sizes of its op's
+    inputs, the policy of its layer, and the kernel's own name. The most common one: the layer's policy is
+    float16, but its kernel multiplies float32, because something cast its inputs.
 
 What it costs
     Its time against that of 16-bit kernels on Tensor Cores, where such a rate is known; else no cost is
@@ -26,7 +25,7 @@ When to ignore
     products with a vector).
 
 Sources
-    Seen in a 16-bit run with 63 % of its step in float32 kernels, of which no narrower cause was true.
+    Seen in a 16-bit run with 63 % of its step in float32 kernels, to which no narrower cause applied.
 """
 
 from __future__ import annotations

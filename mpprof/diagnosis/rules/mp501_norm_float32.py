@@ -5,14 +5,14 @@ What it means
     casts back. Under mixed precision a norm gets no cheaper and gains two casts each way.
 
 How we know
-    The layers that the run recorded as norms, or that the trace's scopes show to be some (`moments`,
+    The layers that the run recorded as norms, or that scopes in the trace show to be norms (`moments`,
     `batchnorm`, their names), and the time of their kernels and casts in the trace.
 
 What it costs
     Their casts, and half of the rest: what it would be with 16-bit tensors in fused kernels.
 
 What to do
-    Let XLA fuse them, which is where the most lies:
+    Let XLA fuse them, which gains the most:
 
         model.compile(..., jit_compile=True)
 

@@ -6,12 +6,13 @@ What it means
     over memory of its own.
 
 How we know
-    The time of cast kernels in the account (`cast`), those of a named cause (MP104, MP501) excepted.
+    The time of cast kernels in the account (`cast`), without those that another cause explains (MP104,
+    MP501).
 
 What it costs
     Their time, less the cast of every weight once a step, which mixed precision needs: 6 bytes per parameter
     at the device's bandwidth, where both are known. Without the model's layers the needed casts cannot be
-    told from the others: then their share is stated, and no cost.
+    told from the others: then their share is stated without a cost.
 
 What to do
     Let XLA fuse them into the kernels around them, and leave fewer float32 islands:
@@ -21,7 +22,7 @@ What to do
     A larger batch spreads the cast of the weights over more samples.
 
 When to ignore
-    Below some percent: casts are part of mixed precision.
+    Below a few percent of the step: casts are part of mixed precision.
 
 Sources
     Executed with Keras 3.15.1 on TensorFlow: a step of two convolutions, two batch norms and one dense layer

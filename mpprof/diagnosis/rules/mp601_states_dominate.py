@@ -8,7 +8,7 @@ How we know
     What was live at the peak by kind: parameters, slots, and what was there before the profiler started.
 
 What it costs
-    Nothing that precision could give back; the bytes stated are those that stay as they are.
+    Nothing that 16 bits could save; the bytes stated are those that stay in float32.
 
 What to do
     Raise the batch, so that activations weigh more; an optimizer with fewer slots; 16-bit or factored slots:

@@ -2,13 +2,13 @@
 
 What it means
     TensorFlow takes nearly all GPU memory when it starts, and keeps it. `nvidia-smi` shows the same number
-    for float32 and mixed precision: nothing can be seen of what was saved.
+    for float32 and mixed precision: the number does not show what was saved.
 
 How we know
     The driver's figure is close to the device's memory while the allocator's own peak is far below.
 
 What it costs
-    Nothing: it is a matter of reading.
+    Nothing: only the figure misleads.
 
 What to do
     Read the allocator, as mpprof does, or let it grow:
@@ -66,6 +66,7 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.size("used by the driver's figure", int(taken)),
             evidence.size("allocator's peak", peak),
+            evidence.size("taken in advance and not needed", int(taken) - peak),
             evidence.size("device memory", total),
         ),
         severity="info",

@@ -5,14 +5,14 @@ What it means
     kernel, but counts at the peak: mixed precision may then run out of memory where float32 did not.
 
 How we know
-    What ops allocated as temporary and is live at the peak. With a baseline, what that is beyond its own;
-    without one, only where it is most of the peak.
+    What ops allocated as temporary and is live at the peak. With a baseline, the bytes beyond the baseline's
+    count; without one, it is reported only where it is most of the peak.
 
 What it costs
     The bytes of the workspace beyond the baseline's.
 
 What to do
-    Limit it: TF_CUDNN_WORKSPACE_LIMIT_IN_MB; a newer cuDNN; another batch:
+    Limit it with TF_CUDNN_WORKSPACE_LIMIT_IN_MB, or use a newer cuDNN or another batch:
 
         TF_CUDNN_WORKSPACE_LIMIT_IN_MB=256 python train.py
 

@@ -1,15 +1,15 @@
-"""The peak is not where activations are kept, so that saving them does not lower it.
+"""The memory peak does not come from activations, so smaller activations do not lower it.
 
 What it means
     Memory is highest in the optimizer's update, in the loss-scale bookkeeping, or in the first steps, when
-    kernels are tried out. Smaller activations do not show there.
+    kernels are tried out. Smaller activations do not change it.
 
 How we know
     The phase of the op whose allocation made the peak, and how much was live when most activations were. From
     records alone: the peak before warm-up against that after it.
 
 What it costs
-    What the peak lies above the moment with most activations.
+    The bytes by which the peak exceeds the moment with most activations.
 
 What to do
     Reset the peak after warm-up to see what a step needs; jit_compile=True for the optimizer's temporaries:

@@ -1,8 +1,8 @@
-"""The allocator holds memory that nobody asked for.
+"""The allocator holds memory that no tensor uses.
 
 What it means
-    An allocator gives out whole blocks. What is left of them, and what lies free between them, cannot be
-    used by a large tensor, though it is not full.
+    An allocator gives out whole blocks. What is left of them, and what lies free between them, cannot be used
+    by a large tensor, although it is free.
 
 How we know
     The bytes of the blocks live at the peak beyond what was asked for, and the share of the free memory
@@ -20,8 +20,8 @@ When to ignore
     When most of the device's memory is free.
 
 Sources
-    XProf's documentation of memory profiles; TensorFlow's BFC allocator gives a block whole where what would
-    be left of it is less than what is asked for, up to 128 MiB.
+    XProf's documentation of memory profiles; TensorFlow's BFC allocator does not split a block where the
+    remainder would be smaller than the request, up to 128 MiB.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The GPU says compute capability 7.5 and still has no Tensor Cores.
+"""The GPU reports compute capability 7.5, but has no Tensor Cores.
 
 What it means
     The GTX 16xx cards and their mobile and workstation siblings (TU116 and TU117) are Turing without Tensor
-    Cores. Checks by compute capability alone, TensorFlow's and XProf's among them, take them for cards with.
+    Cores. Checks by compute capability alone, TensorFlow's and XProf's among them, take them for cards that
+    have some.
 
 How we know
-    Compute capability 7.5 and the device's name. The names other than GTX 16xx are by NVIDIA's product
-    lists; a Tesla T4 or a T4G is none of them. Without a name the number of multiprocessors tells: cards
-    with Tensor Cores have 30 or more, the others 24 at most.
+    Compute capability 7.5 and the device's name. Names other than GTX 16xx are taken from NVIDIA's product
+    lists; Tesla T4 and T4G are not among them. Without a name the number of multiprocessors tells: cards with
+    Tensor Cores have 30 or more, the others 24 at most.
 
 What it costs
     Nothing that could be had back on this card: it is a ceiling.

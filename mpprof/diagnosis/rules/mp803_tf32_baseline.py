@@ -5,8 +5,8 @@ What it means
     told otherwise. 16 bits are then up to 2 times faster than that, not 8 or 16.
 
 How we know
-    The baseline's own kernels, best; else its recorded TF32 switch; without a baseline the switch of this
-    run, which its float32 twin would have had.
+    The baseline's own kernels, else its recorded TF32 switch; without a baseline the switch of this run,
+    since a float32 run of the same script would have the same.
 
 What it costs
     Nothing: it is the right ceiling.

@@ -1,12 +1,12 @@
 """A GeForce card runs 16-bit matrix work with float32 sums at half rate.
 
 What it means
-    On GeForce cards of the RTX 30 and 40 series Tensor Cores add up in float32 at half the rate of float16
-    sums, and frameworks add up in float32. The ceiling is half of what the largest figure in the data sheet
-    promises.
+    On GeForce cards of the RTX 30 and 40 series Tensor Cores accumulate in float32 at half the rate of
+    float16, and frameworks accumulate in float32. The ceiling is half of the largest figure in the data
+    sheet.
 
 How we know
-    The device's name; without one the cards that its number of multiprocessors and its memory leave.
+    The device's name; without one its number of multiprocessors and its memory.
 
 What it costs
     Nothing that could be had back: it is the right ceiling.

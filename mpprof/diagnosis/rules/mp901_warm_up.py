@@ -18,8 +18,8 @@ What to do
 
         MPProfilerCallback("logs/run", profile_steps=(40, 44))
 
-    "auto" opens its window once the last few steps were alike; that they all were still longer than those to
-    come, only the whole run shows.
+    "auto" opens its window once the last few steps took equally long. Only the whole run shows whether later
+    steps were shorter still.
 
 When to ignore
     When only the start-up itself is of interest.

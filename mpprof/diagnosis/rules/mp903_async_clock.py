@@ -5,8 +5,9 @@ What it means
     time of dispatch, except where something waits.
 
 How we know
-    The recorded step is less than half as long as the device was busy per step in the trace; of the profiled
-    steps themselves, where their times were recorded, because others may have been longer or shorter.
+    The recorded step is less than half as long as the device was busy per step in the trace. The times of the
+    profiled steps themselves are used where they were recorded, because others may have been longer or
+    shorter.
 
 What it costs
     Nothing: the step times are wrong, not slow.

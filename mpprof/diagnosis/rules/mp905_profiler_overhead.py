@@ -5,9 +5,9 @@ What it means
     most of all the idle time in a launch-bound step.
 
 How we know
-    The step in the window, without what it was compiled anew, against the median of steady steps outside it
-    (the class `profiling` of the account is the difference). The unprofiled steps just before and after the
-    window tell whether the profiler made it longer, or the load of the machine did, or it lies in warm-up.
+    The step in the window, less the time in which it was compiled anew, against the median of steady steps
+    outside it (the class `profiling` of the account is the difference). The unprofiled steps just before and
+    after the window tell whether the profiler, the load of the machine or warm-up made it longer.
 
 What it costs
     Nothing in training. The step time shown is the unprofiled one.

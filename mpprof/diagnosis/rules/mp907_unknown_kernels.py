@@ -2,7 +2,7 @@
 
 What it means
     Kernel names change with every library and card. Where a kernel's name, op and types say nothing, mpprof
-    answers *unknown* and not "no Tensor Core": every share has that much room.
+    answers *unknown* and not "no Tensor Core": every share is uncertain by that much.
 
 How we know
     The time of kernels whose placement is unknown, as a share of the device's kernel time.

@@ -2,7 +2,7 @@
 
 What it means
     The profiler could not reach CUPTI, the driver's tracing interface, or was not permitted to. The trace
-    holds the host alone, and kernels cannot be judged. It is the commonest first failure.
+    holds the host alone, and kernels cannot be judged. It is the most common failure of a first profile.
 
 How we know
     The run recorded a GPU; the trace has no device plane with kernels. An export of Nsight Systems has a

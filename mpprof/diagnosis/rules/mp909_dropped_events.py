@@ -1,4 +1,4 @@
-"""The trace says itself that it is not whole.
+"""The trace itself states that it is incomplete.
 
 What it means
     A collector that runs out of buffer drops events, and a file can be cut off. What is missing looks like

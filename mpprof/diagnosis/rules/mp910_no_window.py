@@ -19,7 +19,7 @@ When to ignore
     When no window was wanted (`profile_steps=None`).
 
 Sources
-    mpprof's own records. Keras: `TensorBoard(profile_batch=...)` has the same condition.
+    mpprof's own records. Keras: `TensorBoard(profile_batch=...)` has the same limitation.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ What it costs
     Knowledge, not time: graphs usually make a step faster.
 
 What to do
-    One extra run for the profile, never compared unlabelled with one that has graphs:
+    Record one extra run for the profile, and do not compare its times with those of a run that has graphs:
 
         XLA_FLAGS=--xla_gpu_enable_command_buffer= python train.py
         torch.compile(model)     # without mode="reduce-overhead", which replays CUDA graphs

@@ -228,11 +228,11 @@ def _may_go_on(error: Exception, size: int) -> bool:
 class _Parse:
     file: ChromeFile
     window: _Window
-    most: int
     seen: int = 0
     holes: int = 0
     tries: int = 0
     given_up: bool = False  # there is more, but it is not read
+    most: int = MAX_EVENTS
 
     def run(self) -> Iterator[Event]:
         window = self.window
