@@ -65,7 +65,7 @@ class ChromeFile:
         """Every whole event in the order of the file. Raises UnreadableError for what is no trace at all."""
         with self.path.open("rb") as file:
             most = _most_events(file, self.path.stat().st_size)
-            yield from _Parse(self, _Window(_chunks(file, self.path, self.damages)), most).run()
+            yield from _Parse(self, _Window(_chunks(file, self.path, self.damages)), most=most).run()
 
 
 def nanoseconds(value: object) -> int | None:
