@@ -46,6 +46,9 @@ MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
 """Where all but a hundredth is in one layer, naming the rest divides nothing."""
 _SMALLER = re.compile(r"\d+ smaller ones")
+BEFORE = "held before the window"
+UNOWNED = ("unknown", BEFORE)
+"""Parts of memory of which no event tells the op, layer or type."""
 
 
 @frozen
@@ -592,17 +595,34 @@ def memory(document: doc.Report) -> list[str]:
     if (causes := account.get("gap")) and (expected := account.get("expected_saving_bytes")) is not None:
         parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
         lines.append(f"of {words.size(expected)} that could be saved, in the way: {', '.join(parts)}")
+    if told := drivers_figure(account):
+        lines.append(told)
     # Whether the backward pass keeps a result is not known of a window without a whole step.
     divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
     divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
     return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
 
 
+def drivers_figure(account: doc.Memory) -> str:
+    """Why the driver's figure hardly fell though memory was saved; "" where it fell, or is not known."""
+    driver = account.get("driver")
+    if not driver or "code" not in driver:
+        return ""
+    saved = driver["saved_bytes"]
+    fell = f"fell by only {words.size(saved)}" if saved > 0 else "did not fall"
+    now, before = words.size(driver["bytes"]), words.size(driver["baseline_bytes"])
+    return (
+        f"the driver's number {fell} ({now} in use, {before} in the baseline), though the allocator's peak "
+        f"did by {words.size(driver['peak_saved_bytes'])}: the framework reserves "
+        f"{words.size(driver['unused_bytes'])} ahead ({driver['code']})"
+    )
+
+
 def _divided(items: list[doc.MemoryItem], by: str) -> str:
     """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
     layer: that is the whole model."""
     named = sorted((i for i in items if not _SMALLER.fullmatch(i["name"])), key=lambda i: -i["bytes"])
-    known = [item["bytes"] for item in named if item["name"] != "unknown"]
+    known = [item["bytes"] for item in named if item["name"] not in UNOWNED]
     if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
         return ""
     shown = named[:MOST_PARTS_OF_MEMORY]
