@@ -189,3 +189,25 @@ def test_what_scales_no_loss_has_no_scale_to_run_away(dtype: str, tmp_path: Path
     assert {"MP201", "MP203", "MP304"} <= {each.code for each in found.not_applicable}
     assert "MP206" in {each.code for each in found.unable}
     assert "skips" not in " ".join(brief.figures(documents.document(found), 80))
+
+
+@pytest.mark.parametrize(
+    ("python", "op", "infers"),
+    [
+        ("$lax.py:3378 full", "jit(dot)/dot_general", True),
+        ("$lax.py:3378 full", "jit(update)/transpose(jvp(f))/dot_general", False),
+        ("$api.py:520 value_and_grad_f", "jit(dot)/dot_general", False),
+        ("$lax.py:3378 full", "", False),
+        ("PjitFunction(dot)", "jit(dot)/dot_general", False),
+    ],
+)
+def test_of_jax_names_of_products_and_pythons_calls_tell_an_inference(
+    python: str, op: str, infers: bool, tmp_path: Path
+) -> None:
+    """A product without a name, or a window without Python's calls, may hide the gradients."""
+    step = keras2.Step()
+    step.host("python", python, 1_000, 500)
+    step.host("python", "PjitFunction(dot)", 1_010, 100)
+    step.kernel(keras2.GEMM, 1_020, 1_040, 4_000, op=op, thread="main")
+    found = of_keras(step, tmp_path)
+    assert ("MP206" in {each.code for each in found.not_applicable}) is infers

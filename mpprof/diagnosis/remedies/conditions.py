@@ -57,7 +57,8 @@ def of_a_cpu_alone(signals: Signals) -> bool:
 def only_infers(signals: Signals) -> bool:
     """Tell whether the trace shows products by torch or JAX, and nothing of a backward pass or an optimizer.
 
-    Of JAX only with the calls of Python's functions: else nothing names its eager gradients.
+    Of JAX only where each product has the name of its function, and with the calls of Python's functions:
+    compiled gradients are named by the former, eager ones by the latter alone.
     """
     if signals.case.run.facts is not None or not _would_name_gradients(signals):
         return False
@@ -70,7 +71,9 @@ def only_infers(signals: Signals) -> bool:
 def _would_name_gradients(signals: Signals) -> bool:
     """Tell whether the framework's gradients, if there were any, would be named in the trace, and none is."""
     if signals.framework == "jax":
-        return signals.named(".py:") and not signals.named(*_OF_JAX_GRADIENTS)
+        products = [cell.op for cell in signals.cells if cell.category == "matmul"]
+        named = all(op is not None and "jit(" in op for op in products)
+        return named and signals.named(".py:") and not signals.named(*_OF_JAX_GRADIENTS)
     return signals.named(*_OF_TORCH)
 
 
