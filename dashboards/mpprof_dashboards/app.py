@@ -321,7 +321,7 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
             redact = flask.request.args.get("redacted") == "1"
             text = run_html(source, context.run, chosen.baseline, redact=redact)
         except MpprofError as error:
-            return flask.Response(f"{error}\n", 404, mimetype="text/plain")
+            return routes.refusal(error)
         response = flask.Response(text, mimetype="text/html")
         response.headers["Content-Disposition"] = 'attachment; filename="mpprof-report.html"'
         return response
@@ -332,7 +332,7 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
         try:
             document = Context(source, entries, chosen).report()
         except MpprofError as error:
-            return flask.Response(f"{error}\n", 404, mimetype="text/plain")
+            return routes.refusal(error)
         return flask.Response(markdown.render(document), mimetype="text/markdown")
 
     def not_found(_: DependencyException) -> flask.Response:

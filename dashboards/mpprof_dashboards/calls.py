@@ -36,7 +36,7 @@ def is_call(app: dash.Dash) -> bool:
     if not isinstance(changed, list) or not all(isinstance(each, str) for each in changed):
         return False
     known = app.callback_map[output]
-    if "outputs" in body and _named(body["outputs"]) != _outputs(output):
+    if _named(body.get("outputs")) != _outputs(output):
         return False
     return _fit(body.get("inputs"), known["inputs"]) and _fit(body.get("state", []), known["state"])
 
@@ -69,5 +69,16 @@ def _fits(given: Any, taken: dict[str, str]) -> bool:
         return False
     value, known = given.get("value"), _VALUES.get(f"{taken['id']}.{taken['property']}", str)
     if isinstance(value, list):
-        return known is list and all(isinstance(each, str) for each in value)
+        return known is list and all(isinstance(each, str) and _is_name(each) for each in value)
+    if isinstance(value, str) and not _is_name(value):
+        return False
     return value is None or (isinstance(value, known) and not isinstance(value, bool))
+
+
+def _is_name(text: str) -> bool:
+    """Whether it can be written into a link: half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

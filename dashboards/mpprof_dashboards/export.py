@@ -127,6 +127,7 @@ def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comp
 def _json(document: doc.Report | doc.Comparison) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, as JSON escapes it
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -12,6 +12,7 @@ import flask
 from mpprof.errors import MpprofError, NotFoundError
 from mpprof.model.source import RunSource
 from mpprof.report import json as documents
+from mpprof.report import words
 from mpprof_dashboards import rows, runs, work
 from mpprof_dashboards.components.context import listed
 
@@ -55,7 +56,7 @@ def register(app: dash.Dash, source: RunSource) -> None:
         try:
             text = rows.to_csv(*_rows_of())
         except MpprofError as error:
-            return flask.Response(f"{error}\n", 404, mimetype="text/plain")
+            return refusal(error)
         response = flask.Response(text, mimetype="text/csv")
         response.headers["Content-Disposition"] = 'attachment; filename="mpprof-rows.csv"'
         return response
@@ -63,7 +64,7 @@ def register(app: dash.Dash, source: RunSource) -> None:
     def listed_runs() -> flask.Response:
         found, problem = listed(source)
         if problem is not None:
-            return flask.Response(f"{problem}\n", 404, mimetype="text/plain")
+            return refusal(problem)
         known = runs.listing(found, time_ns())
         return _answer(lambda: None if flask.request.args.get("version") == known["version"] else known)
 
@@ -79,6 +80,11 @@ def register(app: dash.Dash, source: RunSource) -> None:
     app.server.add_url_rule("/kernel.json", view_func=kernel)
 
 
+def refusal(error: MpprofError) -> flask.Response:
+    """Why there is no answer; a name in it may be no text."""
+    return flask.Response(f"{words.plain(str(error))}\n", 404, mimetype="text/plain")
+
+
 def _whole(text: str | None) -> int | None:
     """A whole number; None for what is none, or far too large."""
     if text is None or len(text) > _MOST_DIGITS or not text.removeprefix("-").isdecimal():
@@ -90,7 +96,7 @@ def _answer(ask: Callable[[], Any]) -> flask.Response:
     try:
         found = ask()
     except MpprofError as error:
-        return flask.Response(f"{error}\n", 404, mimetype="text/plain")
+        return refusal(error)
     if found is None:
         return flask.Response(status=204)  # nothing to show is no error
     return flask.Response(documents.dumps(found, indent=None), mimetype="application/json")

@@ -20,6 +20,7 @@ from mpprof.model.run import Run
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
+from mpprof.report import words
 from mpprof.report.redact import Redactor, hosts_of
 from mpprof.runs.loading import closed_beside, lone_beside
 from mpprof.runs.state import state_of
@@ -58,7 +59,7 @@ class LogDirectory:
         if not path.exists():
             raise NotFoundError("no such file or directory", where=str(path), next="Give a log directory")
         self.path = path
-        self.title = path.resolve().name
+        self.title = words.plain(path.resolve().name)
         self._lock = RLock()
         self._refresh = refresh
         self._step_range = step_range
@@ -188,13 +189,13 @@ class LogDirectory:
         at = workflows.places(self.path)
         for place in (*at, *lone_beside(self.path, at)):
             signature = _signature(place.files)
-            known = self._runs.get(place.name)
+            name = _sayable(place.name)
+            known = self._runs.get(name)
             if known is None or known[0] != signature:
                 known = signature, _attempt(place.read)
-            found[place.name] = known
+            found[name] = known
         for refused in closed_beside(self.path, at):
-            name = os.path.relpath(refused.where, self.path)
-            found[name] = ((), refused)
+            found[_sayable(os.path.relpath(refused.where, self.path))] = ((), refused)
         self._runs, self._scanned_s = found, monotonic()
         return found
 
@@ -231,6 +232,11 @@ def _attempt(read: Callable[[], _T]) -> _T | MpprofError:
         return read()
     except MpprofError as error:
         return error
+
+
+def _sayable(name: str) -> str:
+    """A name that can be written into a link: bytes of a path that are no UTF-8 are written out."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewhere: bool) -> RunEntry:

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TextIO
 
 from mpprof._version import __version__
 from mpprof.cli import output
@@ -84,6 +84,7 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
     """Run one command; return its exit code. `argv` without the program's name. `before` is called once the
     command line is understood, so that `--version` and `--help` do not wait for it."""
     # Names from foreign files may hold characters that this terminal has no code for.
+    sys.stdout, sys.stderr = sys.stdout or _nobody(), sys.stderr or _nobody()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -102,6 +103,9 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            output.complain("the working directory is gone. Change into one that exists")
+            return MpprofError.exit_code
         if error.filename is None:  # no file of the user's: a bug, which keeps its traceback
             raise
         output.complain(f"{error.filename}: {error.strerror}. Check the path and its permissions")
@@ -110,6 +114,20 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
         output.complain("interrupted")
         return INTERRUPTED
     return code
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory was removed: it still answers to `.`, and has no path."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _nobody() -> TextIO:
+    """Where output goes in a process that was started without it (`>&-`)."""
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import textwrap
 
 from mpprof.diagnosis import rules
 from mpprof.diagnosis.outcomes import Rule
+from mpprof.diagnosis.remedies.choosing import beyond_keras
 from mpprof.errors import NotFoundError
 
 HEADINGS = (
@@ -56,9 +58,19 @@ def _rule_of(cause: str) -> Rule:
 
 
 def page(rule: Rule) -> str:
-    """The page as it is printed: the code, the slug, and the rule's docstring."""
-    text = rule.__doc__ or _docstring(rule)
-    return f"{rule.CODE} {rule.SLUG}\n\n{inspect.cleandoc(text).strip()}\n"
+    """The page as it is printed: the code, the slug, and the rule's docstring, with the table's remedies for
+    other frameworks and cards at the end of what to do."""
+    text = inspect.cleandoc(rule.__doc__ or _docstring(rule)).strip()
+    others = [
+        textwrap.fill(
+            f"{names}: {remedies}.", 110, initial_indent="    ", subsequent_indent="        ",
+            break_long_words=False, break_on_hyphens=False,
+        )
+        for names, remedies in beyond_keras(rule.CODE)
+    ]  # fmt: skip
+    before, heading, after = text.partition("\n\nWhen to ignore\n")
+    to_do = "\n".join([before, *([""] if others else []), *others])
+    return f"{rule.CODE} {rule.SLUG}\n\n{to_do}{heading}{after}\n"
 
 
 def _docstring(rule: Rule) -> str:

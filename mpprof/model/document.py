@@ -562,6 +562,9 @@ class Memory(TypedDict):
         ]
     ]
     unexplained_bytes: NotRequired[int | None]
+    driver: NotRequired[
+        Annotated[DriverSaving | None, "The driver's figures beside the saving; null: not recorded of both."]
+    ]
 
 
 class MemoryItem(TypedDict):
@@ -609,6 +612,16 @@ class Course(TypedDict):
         dict[str, dict[str, list[int]]],
         'By "kind" and "dtype": the parts of one division sum to total_bytes at every moment.',
     ]
+
+
+class DriverSaving(TypedDict):
+    bytes: int
+    baseline_bytes: int
+    saved_bytes: Annotated[int, "baseline_bytes - bytes."]
+    peak_saved_bytes: Annotated[int, "What the allocator's recorded peak fell by."]
+    hidden_bytes: Annotated[int, "Of peak_saved_bytes, what the driver's figure does not show."]
+    unused_bytes: Annotated[int, "In use by the driver's figure beyond the allocator's recorded peak."]
+    code: NotRequired[Annotated[Code, "Why the driver's figure hardly fell. Left out where it fell too."]]
 
 
 class MemoryCause(TypedDict):

@@ -14,8 +14,9 @@ Kind = Literal[
 ]  # fmt: skip
 """What a block of memory is for. `parameters` and `optimizer slots` are what the optimizer keeps from step to
 step; `16-bit weight copies` what a layer computes with; `other activations` die before the backward pass
-begins; `workspaces` are an op's scratch space; `held before the window` was allocated before the profiler
-started, by whom no event tells; `other` is of an op that is none of these."""
+begins, or are of a trace that tells of no such pass; `workspaces` are an op's scratch space; `held before the
+window` was allocated before the profiler started, by whom no event tells; `other` is of an op that is none of
+these, and an operand of a gradient's op in another layout."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 By = Literal["dtype", "op", "layer", "kind"]
@@ -146,6 +147,30 @@ class Cause:
 
 
 @frozen
+class DriverSaving:
+    """The driver's figure (nvidia-smi's) of this run and of the baseline, in bytes.
+
+    `peak_saved_bytes` is what the allocator's recorded peak fell by, `unused_bytes` what this run's figure
+    holds beyond that peak. `code` is the finding that says why the figure hardly fell though the peak did;
+    None where it fell too."""
+
+    bytes: int
+    baseline_bytes: int
+    peak_saved_bytes: int
+    unused_bytes: int
+    code: str | None
+
+    @property
+    def saved_bytes(self) -> int:
+        return self.baseline_bytes - self.bytes
+
+    @property
+    def hidden_bytes(self) -> int:
+        """What was saved and the driver's figure does not show."""
+        return max(0, self.peak_saved_bytes - self.saved_bytes)
+
+
+@frozen
 class PeakParts:
     """What a comparison needs of the peak, in bytes that were asked for (rounding left out).
 
@@ -169,7 +194,7 @@ class MemoryAccount:
     `rounding_bytes` is what the blocks live at the peak hold beyond what was asked for; `fragmentation_ratio`
     the share of the free memory outside its largest block then. `saved_bytes` is the baseline's peak less
     this run's; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
-    and `unexplained_bytes`."""
+    and `unexplained_bytes`. `driver` is None where either run's driver figure or peak is not recorded."""
 
     peak_bytes: int
     at_peak: tuple[MemoryItem, ...]
@@ -188,6 +213,7 @@ class MemoryAccount:
     unexplained_bytes: int | None = None
     why_no_expectation: str | None = None
     parts: PeakParts | None = None
+    driver: DriverSaving | None = None
 
     @property
     def whole_bytes(self) -> int:

@@ -46,6 +46,9 @@ MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
 """Where all but a hundredth is in one layer, naming the rest divides nothing."""
 _SMALLER = re.compile(r"\d+ smaller ones")
+BEFORE = "held before the window"
+UNOWNED = ("unknown", BEFORE)
+"""Parts of memory of which no event tells the op, layer or type."""
 
 
 @frozen
@@ -298,8 +301,20 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     shown = [(cause, ns) for cause, ns in causes if step_ns and ns >= SMALL_RATIO * step_ns]
     if part["ratio"] < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
         return []
+    if len(shown) == 1 and part["class"] == "idle_launch" and shown[0][1] >= 0.995 * part["ns_per_step"]:
+        return []  # the row above has that number
     shown.sort(key=lambda item: -item[1])
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
+
+
+def has_matrix_work(document: doc.Report) -> bool:
+    """Whether any was seen in the step, or in the whole window."""
+    return any(part["class"] == "matmul" for part in slices_of(document))
+
+
+def shows_work(document: doc.Report) -> bool:
+    """Whether a window holds enough kernels for what it lacks to tell something."""
+    return "window" in document and document["window"]["kernels"] >= FEW_WORKS
 
 
 def unattributed_idle_ratio(document: doc.Report) -> float:
@@ -580,6 +595,8 @@ def memory(document: doc.Report) -> list[str]:
     if (causes := account.get("gap")) and (expected := account.get("expected_saving_bytes")) is not None:
         parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
         lines.append(f"of {words.size(expected)} that could be saved, in the way: {', '.join(parts)}")
+    if told := drivers_figure(account):
+        lines.append(told)
     # Whether the backward pass keeps a result is not known of a window without a whole step.
     divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
     items = _without_backward(account["at_peak"]) if only_infers(document) else account["at_peak"]
@@ -596,11 +613,26 @@ def _without_backward(items: list[doc.MemoryItem]) -> list[doc.MemoryItem]:
     ]
 
 
+def drivers_figure(account: doc.Memory) -> str:
+    """Why the driver's figure hardly fell though memory was saved; "" where it fell, or is not known."""
+    driver = account.get("driver")
+    if not driver or "code" not in driver:
+        return ""
+    saved = driver["saved_bytes"]
+    fell = f"fell by only {words.size(saved)}" if saved > 0 else "did not fall"
+    now, before = words.size(driver["bytes"]), words.size(driver["baseline_bytes"])
+    return (
+        f"the driver's number {fell} ({now} in use, {before} in the baseline), though the allocator's peak "
+        f"did by {words.size(driver['peak_saved_bytes'])}: the framework reserves "
+        f"{words.size(driver['unused_bytes'])} ahead ({driver['code']})"
+    )
+
+
 def _divided(items: list[doc.MemoryItem], by: str) -> str:
     """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
     layer: that is the whole model."""
     named = sorted((i for i in items if not _SMALLER.fullmatch(i["name"])), key=lambda i: -i["bytes"])
-    known = [item["bytes"] for item in named if item["name"] != "unknown"]
+    known = [item["bytes"] for item in named if item["name"] not in UNOWNED]
     if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
         return ""
     shown = named[:MOST_PARTS_OF_MEMORY]

@@ -111,6 +111,8 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
             "The two runs differ in more than their precision: no speedup to state.",
         )
     step, first = facts["step_ns"], facts["causes"][0] if facts["causes"] else None
+    if kind == "window" and not content.has_matrix_work(document) and content.shows_work(document):
+        return "The window holds no matrix work: profile a later step."
     if document.get("cause") is None and (idle := content.unattributed_idle_ratio(document)) >= IDLE_RATIO:
         of = "the step" if document["time"] else "the window"
         return f"The device idles {words.percent(idle)} of {of}; the trace does not show what for."

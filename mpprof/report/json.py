@@ -28,7 +28,7 @@ from mpprof.model.account import (
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
 from mpprof.model.learning import Applied, Learning, LossPoint
-from mpprof.model.memory import Advice, MemoryAccount, OutOfMemory
+from mpprof.model.memory import Advice, DriverSaving, MemoryAccount, OutOfMemory
 from mpprof.model.promises import Promises, RemedyOutcome
 from mpprof.model.steps import StepSummary
 from mpprof.report import window, windows
@@ -556,7 +556,24 @@ def _memory(memory: MemoryAccount | None) -> doc.Memory | None:
         "expected_saving_bytes": memory.expected_saving_bytes,
         "gap": [{"code": part.code, "bytes": part.bytes} for part in memory.gap],
         "unexplained_bytes": memory.unexplained_bytes,
+        "driver": _driver(memory.driver),
     }
+
+
+def _driver(driver: DriverSaving | None) -> doc.DriverSaving | None:
+    if driver is None:
+        return None
+    body: doc.DriverSaving = {
+        "bytes": driver.bytes,
+        "baseline_bytes": driver.baseline_bytes,
+        "saved_bytes": driver.saved_bytes,
+        "peak_saved_bytes": driver.peak_saved_bytes,
+        "hidden_bytes": driver.hidden_bytes,
+        "unused_bytes": driver.unused_bytes,
+    }
+    if driver.code:
+        body["code"] = driver.code
+    return body
 
 
 def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
@@ -797,6 +814,8 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     leaf = field.rpartition(".")[2]
     if leaf in reasons:
         return reasons[leaf]
+    if field == "memory.driver":
+        return "the driver's figure and the allocator's peak are not on record for this run and a baseline"
     if field == "cause":
         return "the verdict names no finding"
     if field == "tensor_core" and _on_host(diagnosis):

@@ -17,6 +17,7 @@ NARROW_PAIR = (
     "schedP2x1x2x3_biasM_bN_tmaOpt_clmp_dynBatch_sm100f"
 )
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::Half>, std::array<char*, 3ul>)"
+NO_PRODUCT = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_mul<c10::Half>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_mul<c10::Half>, std::array<char*, 3ul>)"
 REDUCE = "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 BATCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 

@@ -602,3 +602,25 @@ def test_a_table_in_a_pipe_is_not_cut(mpprof: Mpprof, monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", "80")
     cut = mpprof("ops", MIXED, "--limit", "0").out
     assert longest not in cut
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_started_without_its_streams_it_ends_as_it_would(closed: str) -> None:
+    for path, code in ((MIXED, 0), ("/nope", 2)):
+        said = subprocess.run(
+            ["sh", "-c", f'"$0" -m mpprof report "$1" {closed}', sys.executable, str(path)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert said.returncode == code
+        assert "Traceback" not in said.stderr
+
+
+def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
+    said = subprocess.run(
+        ["sh", "-c", 'rmdir "$1" && "$0" -m mpprof ls .', sys.executable, str(gone)],
+        cwd=gone, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 2
+    assert said.stderr == "mpprof: the working directory is gone. Change into one that exists\n"

@@ -58,7 +58,19 @@ def test_json_rows_sum_to_the_peak_in_every_division(mpprof: Mpprof, trace: Path
     for by in ("kind", "dtype", "layer", "op"):
         assert sum(row["bytes"] for row in rows if row["by"] == by) == 28 * MIB
     table = mpprof("memory", trace, "--by", "dtype")
-    assert [line.split()[-1] for line in table.out.splitlines()[1:]] == ["half", "unknown", "float"]
+    assert [line.split()[-1] for line in table.out.splitlines()[1:]] == ["half", "window", "float"]
+
+
+def test_the_text_says_why_the_rest_is_not_told_apart(mpprof: Mpprof, trace: Path) -> None:
+    done = mpprof("memory", trace)
+    assert (
+        "Held before the window: the profiler started later, so no event states by whom. For a run"
+        in done.out
+    )
+    assert re.search("^Types .*held before the window 10.0 MiB", done.out, re.MULTILINE)
+    assert (
+        "unknown" not in done.out.partition("Largest tensors")[0].partition("Types")[2].partition("Layers")[0]
+    )
 
 
 def test_a_host_allocator_is_shown_as_the_hosts(mpprof: Mpprof, tmp_path: Path) -> None:

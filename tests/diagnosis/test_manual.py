@@ -70,3 +70,24 @@ def test_every_page_is_there_where_python_keeps_no_docstrings(monkeypatch: pytes
     for rule in rules.ALL:
         monkeypatch.setattr(rule, "__doc__", None)
     assert {code: explain(code) for code in pages} == pages
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        ("MP102", "PyTorch: scale the loss with torch.amp.GradScaler."),
+        ("MP106", "JAX: compute the loss from outputs.astype(jnp.float32)"),
+        ("MP307", "JAX: leave --xla_gpu_deterministic_ops=true out of XLA_FLAGS where speed is measured."),
+        ("MP409", "AMD: MIOPEN_FIND_ENFORCE=3, which tries algorithms out once; a newer MIOpen."),
+        ("MP501", "PyTorch: torch.compile(model) fuses norms and their casts."),
+    ],
+)
+def test_what_to_do_with_other_frameworks_and_cards_follows_that_for_keras(cause, said) -> None:
+    page = " ".join(explain(cause).split())
+    assert page.index("What to do") < page.index(said) < page.index("When to ignore")
+
+
+@pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
+def test_no_page_shows_a_value_that_only_a_run_has(rule) -> None:
+    told = re.findall(r"^    (?:PyTorch|JAX|AMD)[^:]*: .*(?:\n {8}.*)*", explain(rule.CODE), re.MULTILINE)
+    assert not any("{" in text for text in told)

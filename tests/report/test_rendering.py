@@ -181,7 +181,9 @@ def test_nothing_is_launched_on_a_cpu() -> None:
     assert time is not None
     waits: doc.Slice = {
         "class": "idle_launch", "ns_per_step": 6e6, "ratio": 0.15, "hidden_ns_per_step": 0.0, "by": [],
-        "causes": [{"cause": "between launches", "ns_per_step": 6e6}],
+        "causes": [
+            {"cause": "between launches", "ns_per_step": 4e6}, {"cause": "calling the function", "ns_per_step": 2e6},
+        ],
     }  # fmt: skip
     on_cpu: doc.Time = {**time, "basis": "host", "slices": [*time["slices"], waits]}
     rows = {row.label: row.text for row in content.time_rows(on_cpu)}

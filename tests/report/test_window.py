@@ -13,6 +13,7 @@ from mpprof.model import document as doc
 from mpprof.report import brief, markdown, text
 from mpprof.report import json as documents
 from tests.builders.windows import (
+    NO_PRODUCT,
     WIDE,
     Request,
     memory_from_the_driver,
@@ -169,4 +170,11 @@ def test_waiting_for_the_drivers_memory_is_no_op_on_the_cpu(tmp_path: Path) -> N
     idle = next(part for part in found["window"]["slices"] if part["class"] == "idle_other")
     causes = {each["cause"]: each["ns"] for each in idle["causes"]}
     assert causes["memory allocated by the driver"] == pytest.approx(60e6, rel=0.01)
-    assert "ops on the CPU" not in causes
+    assert "ops busy on the host" not in causes
+
+
+def test_a_window_without_matrix_work_sends_to_a_later_step(tmp_path: Path) -> None:
+    """What a step does before its products says nothing of how the training runs."""
+    k = serving(each=Request(kernel=NO_PRODUCT))
+    said = " ".join(brief.render(report(k.write(tmp_path / "early.pt.trace.json"))).split())
+    assert "The window holds no matrix work: profile a later step." in said

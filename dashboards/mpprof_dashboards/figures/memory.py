@@ -27,7 +27,7 @@ def at_peak(memory: doc.Memory, by: str) -> go.Figure | None:
     peak = memory["peak_bytes"]
     shown = [
         Bar(item["name"], item["bytes"], _words(item["bytes"], peak),
-            theme.class_colour("unknown") if item["name"] == "unknown" else theme.MEASURED,
+            theme.class_colour("unknown") if item["name"] in _UNKNOWN else theme.MEASURED,
             pattern=theme.UNKNOWN_PATTERN if item["name"] == "unknown" else "", key=item["name"])
         for item in items[:_LIMIT]
     ]  # fmt: skip

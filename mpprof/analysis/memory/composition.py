@@ -57,8 +57,9 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
     """Return what was live when the fullest allocator held most, within the trace, and the course until then.
 
     A device's allocator goes before the host's. None where there are no events (`why_not` says which). The
-    items of each `by` sum to `peak_bytes`; what no event tells is `unknown`. What is older than the trace is
-    split by the parameters and slots that `run` recorded, marked as estimated.
+    items of each `by` sum to `peak_bytes`; what no event tells is `unknown`, what is older than the trace
+    `held before the window`: by kind it is split by the parameters and slots that `run` recorded, marked as
+    estimated.
     """
     if why_not(trace) is not None:
         return None
@@ -143,12 +144,8 @@ def _items(
         for code in np.unique(codes).tolist():
             sums[labels.texts[by][code]] += int(blocks.bytes[live][codes == code].sum())
         sums[UNKNOWN] += total - before - sum(sums.values())
-        estimated: list[MemoryItem] = []
-        if by == "kind":
-            estimated, rest = _split(before, recorded)
-            sums[BEFORE] += rest
-        else:
-            sums[UNKNOWN] += before
+        estimated, rest = _split(before, recorded) if by == "kind" else ([], before)
+        sums[BEFORE] += rest
         items += _largest(by, sums, estimated)
     return tuple(items)
 

@@ -24,8 +24,8 @@ def course(
     """Return the course of an allocator's live bytes. `time_ns` has its events' times.
 
     `names[by]` are a code for each block and the name of each code. Of each of POINTS stretches with events
-    the fullest moment is kept, so the peak is among them. What no block accounts for is "unknown"; by "kind",
-    what is older than the trace is "held before the window".
+    the fullest moment is kept, so the peak is among them. What is older than the trace is
+    "held before the window"; what no block accounts for is "unknown".
     """
     places = fullest(time_ns, blocks.live_bytes)
     total = blocks.live_bytes[places]
@@ -35,9 +35,7 @@ def course(
         rows = {texts[code]: _live(blocks, codes == code, places) for code in np.unique(codes).tolist()}
         named = np.sum(list(rows.values()), axis=0) if rows else np.zeros(len(places), np.int64)
         room = np.clip(total - named, 0, None)
-        rows[BEFORE if by == "kind" else UNKNOWN] = np.clip(older, 0, room) + rows.get(
-            BEFORE if by == "kind" else UNKNOWN, 0
-        )
+        rows[BEFORE] = np.clip(older, 0, room)
         lost = named > total  # frees were lost: nothing can be said of what was live there
         rows = {name: np.where(lost, 0, values) for name, values in rows.items()}
         known = np.sum(list(rows.values()), axis=0)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.memory.blocks import NEVER, Blocks
-from mpprof.model.account import Phase
+from mpprof.model.account import PHASES, Phase
 from mpprof.model.grouping import groups
 from mpprof.model.memory import KINDS, Kind
 from mpprof.model.run import Run
@@ -28,13 +28,25 @@ _RECEIVED = re.compile(
 """Ops that place a batch on the device; TensorFlow calls the copies themselves `SameWorkerRecvDone`."""
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
 _UNDECIDED = -1  # of the forward pass: kept for backward or not, which only its life tells
+_OPERAND = -2  # an operand of a gradient's op in another layout
+_TRANSPOSED = re.compile(r"(?:^|/)(\w+?)(?:_\d+)?-(\d+)-Transpose\w+-LayoutOptimizer$")
+_NO_GRADIENTS = {
+    "Conv2DBackpropFilter": "0", "Conv2DBackpropInput": "1", "Conv3DBackpropFilterV2": "0",
+    "Conv3DBackpropInputV2": "1", "DepthwiseConv2dNativeBackpropFilter": "0",
+    "DepthwiseConv2dNativeBackpropInput": "1", "MaxPoolGrad": "01", "FusedBatchNormGrad": "1",
+    "FusedBatchNormGradV2": "1", "FusedBatchNormGradV3": "1", "ReluGrad": "1", "Relu6Grad": "1",
+    "SigmoidGrad": "0", "TanhGrad": "0",
+}  # fmt: skip
+"""Of ops of the backward pass the operands that are no gradients, by place (TensorFlow's op definitions):
+inputs, filters and results of the forward pass. Grappler names a transposed operand by op and place."""
 
 
 def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> Int8:
     """Return for each block the place of its kind in KINDS.
 
     An activation is kept for backward if it outlives the first allocation of the backward pass after it;
-    where the trace ends before that pass, it counts as kept.
+    where the trace ends before that pass, it counts as kept. Where neither the trace nor the records tell of
+    a training, nothing is.
     """
     table, rows = trace.allocations, blocks.row
     op, region, dtype, shape = table.op[rows], table.region[rows], table.dtype[rows], table.shapes[rows]
@@ -49,7 +61,9 @@ def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -
         np.int8,
     )[group] if len(rows) else np.empty(0, np.int8)  # fmt: skip
     phases = _phases(ownership, op)
-    kept = _kept(blocks, phases)
+    phases[found == _OPERAND] = "other"  # allocated as the forward pass runs, whatever pass it is named after
+    found[found == _OPERAND] = _CODE["other"]
+    kept = _kept(blocks, phases, _trains(ownership, run))
     undecided = found == _UNDECIDED
     found[undecided & kept] = _CODE["activations kept for backward"]
     passing = np.where(phases == "forward", _CODE["other activations"], _CODE["other"])
@@ -72,10 +86,16 @@ def _kind(
     if phase == "input" or (named is not None and _RECEIVED.search(named.name)):
         return _CODE["input"]
     if phase == "backward":
-        return _CODE["gradients"]
+        return _OPERAND if named is not None and _transposes_an_operand(named.name) else _CODE["gradients"]
     if phase in ("optimizer", "loss_scale"):
         return _CODE["optimizer temporaries"]
     return _CODE["unknown"] if named is None else _UNDECIDED
+
+
+def _transposes_an_operand(name: str) -> bool:
+    """Whether an op puts what is no gradient into another layout, for an op of the backward pass."""
+    found = _TRANSPOSED.search(name)
+    return found is not None and found[2] in _NO_GRADIENTS.get(found[1], "")
 
 
 def _copies_a_weight(op: Op, dtype: str, shape: str, phase: Phase, batch: int | None) -> bool:
@@ -114,12 +134,19 @@ def _phases(ownership: Ownership, op: NDArray[np.int32]) -> NDArray[np.object_]:
     return np.array([ownership.phase_of(at) for at in values.tolist()], object)[inverse]
 
 
-def _kept(blocks: Blocks, phases: NDArray[np.object_]) -> Bool:
-    """Which blocks are still there when the backward pass after their allocation begins."""
+def _trains(ownership: Ownership, run: Run | None) -> bool:
+    """Whether a backward pass is known of: by the records, or by any op of the trace."""
+    fits = run is not None and run.facts is not None and bool(run.facts.fits)
+    return fits or bool((ownership.phase == PHASES.index("backward")).any())
+
+
+def _kept(blocks: Blocks, phases: NDArray[np.object_], trains: bool) -> Bool:
+    """Which blocks are still there when the backward pass after their allocation begins; without one after
+    them, those of a training."""
     backward = blocks.born[phases == "backward"]  # blocks are in order of time
     at = np.searchsorted(backward, blocks.born, side="right")
     begins = np.append(backward, NEVER)[at]
-    return (begins == NEVER) | (blocks.died > begins) if len(backward) else np.ones(len(blocks), np.bool_)
+    return np.where(begins == NEVER, trains, blocks.died > begins)
 
 
 def _text(trace: Trace, row: int) -> str:

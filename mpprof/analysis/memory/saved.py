@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from mpprof.model.memory import Cause, Kind, MemoryAccount, PeakParts
+from mpprof.model.memory import Cause, DriverSaving, Kind, MemoryAccount, PeakParts
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 
@@ -14,6 +14,10 @@ WIDE = frozenset(("float", "float32"))
 _STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
 _ELSEWHERE: tuple[Kind, ...] = ("gradients", "other activations", "optimizer temporaries", "input", "other")
 _BACKWARD = ("forward", "backward")
+_TOLD_RATIO = 0.05
+"""Less of the baseline's peak is within what two runs of one program differ by."""
+_HARDLY_RATIO = 0.1
+"""Of what was saved: a driver's figure that falls by less does not show it."""
 
 
 def against(
@@ -28,7 +32,21 @@ def against(
 
     Where both traces tell what was live at the peak, of those peaks, with what could have been saved and
     where the rest went. Else of the recorded peaks; where the trace gave no account, one of the peak alone;
-    unchanged where either run recorded no peak."""
+    unchanged where either run recorded no peak. With the driver's figures of both where they are recorded."""
+    account = _peaks(memory, mine, baseline, base, run, base_run)
+    if account is None or account.saved_bytes is None:
+        return account
+    return replace(account, driver=_by_the_driver(mine, baseline))
+
+
+def _peaks(
+    memory: MemoryAccount | None,
+    mine: StepSummary | None,
+    baseline: StepSummary | None,
+    base: MemoryAccount | None,
+    run: Run | None,
+    base_run: Run | None,
+) -> MemoryAccount | None:
     if memory is not None and base is not None and memory.parts and base.parts:
         return _compared(memory, base, memory.parts, base.parts, _why_not(memory, base, run, base_run))
     before = baseline.peak_memory_bytes if baseline else None
@@ -41,6 +59,28 @@ def against(
         saved_bytes=before - after,
         why_no_expectation="the traces do not tell what was live at both peaks",
     )
+
+
+def _by_the_driver(mine: StepSummary | None, baseline: StepSummary | None) -> DriverSaving | None:
+    """What the driver's figure says of the saving. What it holds beyond the allocator's peak is what the
+    framework took in advance (MP602), as far as that hides the saving."""
+    now, before = (each.memory if each else None for each in (mine, baseline))
+    if now is None or before is None or now.driver_bytes is None or before.driver_bytes is None:
+        return None
+    if now.peak_bytes is None or before.peak_bytes is None:
+        return None
+    found = DriverSaving(
+        bytes=now.driver_bytes,
+        baseline_bytes=before.driver_bytes,
+        peak_saved_bytes=before.peak_bytes - now.peak_bytes,
+        unused_bytes=max(0, now.driver_bytes - now.peak_bytes),
+        code=None,
+    )
+    if found.peak_saved_bytes < _TOLD_RATIO * before.peak_bytes:
+        return found
+    if found.saved_bytes > _HARDLY_RATIO * found.peak_saved_bytes or found.unused_bytes < found.hidden_bytes:
+        return found
+    return replace(found, code="MP602")
 
 
 def _why_not(memory: MemoryAccount, base: MemoryAccount, run: Run | None, base_run: Run | None) -> str | None:

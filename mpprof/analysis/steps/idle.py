@@ -33,8 +33,9 @@ LAUNCH_NS = 1_000_000
 CALL_NS = 5_000_000
 """Python needs 0.3 to 1.4 ms for a call of the training function in recorded steps, until the executor
 runs."""
-OP_NS = 20_000
-"""An op that runs on the CPU for less is gone before a launch would be."""
+OP_NS = 100_000
+"""Launching an op takes some 10 µs; ten times that is work. Eager dispatch has many ops that only make views
+or empty tensors, which belong to launching."""
 
 Part = tuple[Class, str | None]
 """A class of idle time, and what is known of it beyond that."""
@@ -50,7 +51,7 @@ CHECKING: Part = ("idle_launch", "between launches of the loss scale")
 LEAVING: Part = ("idle_launch", "leaving the function")
 ALLOCATING: Part = ("idle_other", "memory allocated by the driver")
 BLOCKED: Part = ("idle_other", "blocked driver calls")
-HOST_OPS: Part = ("idle_other", "ops on the CPU")
+HOST_OPS: Part = ("idle_other", "ops busy on the host")
 QUEUED: Part = ("idle_other", "gaps in the queue")
 UNKNOWN: Part = ("idle_other", None)
 _DISPATCH: Part = ("idle_launch", "ops that launch")  # LAUNCHING, or HOST_OPS where one takes too long

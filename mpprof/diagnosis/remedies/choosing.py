@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from mpprof.diagnosis.remedies import conditions as its
+from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.diagnosis.remedies.row import Row
+from mpprof.diagnosis.remedies.shared_rows import AMD
 from mpprof.diagnosis.remedies.table import ROWS
 from mpprof.model.finding import Remedy
 
@@ -15,6 +18,10 @@ if TYPE_CHECKING:
 _BY_CODE: dict[str, list[Row]] = {}
 for _row in ROWS:
     _BY_CODE.setdefault(_row.code, []).append(_row)
+
+_WITHOUT_KERAS: tuple[tuple[str, Framework], ...] = (("PyTorch", "torch"), ("JAX", "jax"))
+_IN_MANUAL = {"run": "RUN", "recorder": "StepRecorder"}
+"""What stands for the values of a run where there is none."""
 
 
 def choose(
@@ -28,6 +35,30 @@ def choose(
         for row in _BY_CODE.get(code, ())
         if row.fits(signals, case)
     )
+
+
+def beyond_keras(code: str) -> tuple[tuple[str, str], ...]:
+    """Return (names, remedies) for PyTorch, JAX and AMD, where they differ from those for Keras on TensorFlow
+    and NVIDIA. Remedies for particular evidence in a run are left out."""
+    rows = [row for row in _BY_CODE.get(code, ()) if set(row.when) <= {its.eager_jax}]
+    rows = [row for row in rows if not row.case] or rows
+    texts = {
+        name: _joined(
+            row for row in rows
+            if framework in row.on and "keras on tensorflow" not in row.on and "nvidia" in row.vendors
+        )
+        for name, framework in _WITHOUT_KERAS
+    }  # fmt: skip
+    texts["AMD"] = _joined(row for row in rows if row.vendors == AMD)
+    names: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        names.setdefault(text, []).append(name)
+    return tuple((" and ".join(of), text) for text, of in names.items() if text)
+
+
+def _joined(rows: Iterable[Row]) -> str:
+    texts = dict.fromkeys(_filled(row.text, _IN_MANUAL) for row in rows)
+    return "; ".join(text.removeprefix("or ") for text in texts if "{" not in text and text != "none needed")
 
 
 def sentence(remedies: Collection[Remedy]) -> str:

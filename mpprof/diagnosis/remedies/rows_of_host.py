@@ -142,12 +142,12 @@ INPUT = (
 LAUNCHES = (
     *fused("MP302", "(fuses kernels)"),
     Row(
-        "MP302", TORCH, 'mode="reduce-overhead" of torch.compile replays CUDA graphs',
+        "MP302", TORCH, 'torch.compile(model, mode="reduce-overhead") replays CUDA graphs',
         'model = torch.compile(model, mode="reduce-overhead")', vendors=NVIDIA, unless=(its.replays_graphs,),
         loop=True,
     ),
     Row(
-        "MP302", TORCH, 'mode="reduce-overhead" of torch.compile replays graphs of launches',
+        "MP302", TORCH, 'torch.compile(model, mode="reduce-overhead") replays graphs of launches',
         'model = torch.compile(model, mode="reduce-overhead")', vendors=NOT_NVIDIA, unless=(its.replays_graphs,),
         loop=True,
     ),

@@ -250,7 +250,7 @@ REST = (
         "MP602", ON_JAX, "or set XLA_PYTHON_CLIENT_PREALLOCATE=false",
         "XLA_PYTHON_CLIENT_PREALLOCATE=false python train.py",
     ),
-    Row("MP602", ON_TORCH, "or torch's own", "torch.cuda.max_memory_allocated()"),
+    Row("MP602", ON_TORCH, "or torch.cuda.max_memory_allocated()", "torch.cuda.max_memory_allocated()"),
     *fused("MP603"),
     Row("MP603", ANY, "or cast the weight once, before the loop or the calls that share it"),
     *fused("MP604"),

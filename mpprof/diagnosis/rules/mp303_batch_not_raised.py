@@ -57,6 +57,7 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("memory free at the peak", free, FREE_RATIO),
             evidence.size("peak", peak),
+            evidence.size("free at the peak", total - peak),
             evidence.text("memory at hand", format_bytes(total)),
         ),
         confidence="medium",

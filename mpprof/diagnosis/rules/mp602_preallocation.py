@@ -66,6 +66,7 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.size("used by the driver's figure", int(taken)),
             evidence.size("allocator's peak", peak),
+            evidence.size("taken in advance and not needed", int(taken) - peak),
             evidence.size("device memory", total),
         ),
         severity="info",

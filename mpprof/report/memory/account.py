@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
+from mpprof.report.content import BEFORE, UNOWNED, drivers_figure
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -77,7 +78,22 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
         room = width - len(line) - 2
         owners = words.shorten(_owners(memory, item["name"]), room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
-    return ["At the peak", *lines]
+    return ["At the peak", *lines, *_older(items)]
+
+
+def _older(items: list[doc.MemoryItem]) -> list[str]:
+    """Why no more is known of what was held before the window, and what would show it."""
+    if BEFORE not in (item["name"] for item in items):
+        return []
+    if any(item.get("estimated") for item in items):
+        return [
+            "  Allocated before the profiler started: the recorded parameters and optimizer slots, estimated",
+            "  from the model, and the rest, held before the window, whose owner no event states.",
+        ]
+    return [
+        "  Held before the window: the profiler started later, so no event states by whom. For a run that",
+        "  mpprof's callback recorded, its parameters and optimizer slots are shown apart (estimated).",
+    ]
 
 
 def _owners(memory: doc.Memory, kind: str) -> str:
@@ -95,7 +111,7 @@ def _divisions(document: doc.Report, most: int) -> list[str]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
         items = _of(document["memory"], by)
-        if [item["name"] for item in items] in ([], ["unknown"]):
+        if all(item["name"] in UNOWNED for item in items):
             continue
         shown = [
             f"{words.shorten(words.plain(i['name']), 32)} {words.size(i['bytes'])}" for i in items[:most]
@@ -169,7 +185,13 @@ def saving(document: doc.Report) -> list[str]:
     memory = document["memory"]
     if memory is None or memory["saved_bytes"] is None:
         return []
-    saved, expected = memory["saved_bytes"], memory.get("expected_saving_bytes")
+    told = drivers_figure(memory)
+    lines = _saving(document, memory, memory["saved_bytes"])
+    return [*lines, f"{told[0].upper()}{told[1:]}"] if told else lines
+
+
+def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
+    expected = memory.get("expected_saving_bytes")
     line = (
         f"Saved against the baseline {words.size(saved)}"
         if saved >= 0

@@ -195,7 +195,7 @@ def test_what_is_launched_between_two_steps_is_in_no_share() -> None:
     assert found.device_ns == 200
     assert found.between is not None
     assert [(part.name, part.host_ns, part.device_ns) for part in found.between] == [
-        ("no event on the thread that trains (Python)", 595, 0), ("launch", 5, 100),
+        ("no events recorded (Python)", 595, 0), ("launch", 5, 100),
     ]  # fmt: skip
 
 
@@ -409,7 +409,7 @@ def test_an_op_on_the_cpu_is_no_launching() -> None:
     b.kernel("b", 4_400 * US, 9_990 * US, launch=(4_390 * US, 4_395 * US), thread="executor", op="x/Add")
     b.event(HostKind.OP, 4_320 * US, 4_398 * US, thread="executor", name="add", op="x/Add")  # it launches
     found = causes(b)
-    assert found["idle_other", "ops on the CPU"] == 4_000 * US
+    assert found["idle_other", "ops busy on the host"] == 4_000 * US
     assert found["idle_launch", "between launches"] == 50 * US + 100 * US
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import composition
 from mpprof.model.memory import MemoryAccount
+from tests.builders import cases as c
 from tests.builders.trace import TraceBuilder
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "traces"
@@ -55,9 +56,12 @@ def test_the_live_set_at_the_peak() -> None:
         "held before the window": 700, "workspaces": 400, "gradients": 200,
         "activations kept for backward": 100,
     }  # fmt: skip
-    assert items(found, "dtype") == {"unknown": 1100, "float": 200, "half": 100}
-    assert items(found, "op") == {"unknown": 1100, "g": 200, "d/Relu": 100}
-    assert items(found, "layer") == {"unknown": 1300, "d": 100}
+    older = {"held before the window": 700}
+    assert items(found, "dtype") == {"unknown": 400, "float": 200, "half": 100} | older
+    assert items(found, "op") == {"unknown": 400, "g": 200, "d/Relu": 100} | older
+    assert items(found, "layer") == {"unknown": 600, "d": 100} | older
+    assert found.course is not None
+    assert found.course.parts["dtype"]["held before the window"] == (1000,) * 4 + (700,) * 3
     assert (found.saved_bytes, found.reachable_bytes) == (None, None)
 
 
@@ -123,9 +127,72 @@ def test_casts_of_weights_are_told_from_casts_of_activations_by_the_batch() -> N
     b.allocation(2, 400, 1200, address=2, dtype="half", shape="[64,64]", op="d/Cast", **where)  # type: ignore[arg-type]
     b.allocation(3, 300, 1500, address=3, dtype="half", shape="[32,64]", op="d/Cast_1", **where)  # type: ignore[arg-type]
     b.allocation(4, 200, 1700, address=4, dtype="float", shape="[64,64]", op="d/Cast_2", **where)  # type: ignore[arg-type]
+    b.allocation(5, 0, 1700, address=5, op="g", phase="backward")
     assert items(at_peak(b), "kind") == {
         "activations kept for backward": 1300, "16-bit weight copies": 400,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "kind"),
+    [
+        ("g/Conv2DBackpropFilter-0-TransposeNHWCToNCHW-LayoutOptimizer", "other"),
+        ("g/Conv2DBackpropFilter_3-0-TransposeNHWCToNCHW-LayoutOptimizer", "other"),
+        ("g/Conv2DBackpropFilter-2-TransposeNHWCToNCHW-LayoutOptimizer", "gradients"),
+        ("g/Conv2DBackpropInput-1-TransposeHWIOToOIHW-LayoutOptimizer", "other"),
+        ("g/SigmoidGrad-1-TransposeNHWCToNCHW-LayoutOptimizer", "gradients"),
+        ("g/Conv2DBackpropFilter", "gradients"),
+    ],
+)
+def test_an_operand_in_another_layout_is_a_gradient_only_where_it_holds_one(op: str, kind: str) -> None:
+    b = TraceBuilder()
+    b.allocation(1, 96, 96, address=1, op=op, phase="backward")
+    assert items(at_peak(b), "kind") == {kind: 96}
+
+
+def test_an_input_transposed_for_the_gradient_does_not_begin_the_backward_pass() -> None:
+    """Grappler has the batch transposed before the forward pass and names the copy after the gradient's op."""
+    b, transposed = TraceBuilder(), "g/Conv2DBackpropFilter-0-TransposeNHWCToNCHW-LayoutOptimizer"
+    b.allocation(1, 40, 40, address=1, op="d/Cast", layer="d", phase="forward")
+    b.allocation(2, 96, 136, address=2, op=transposed, phase="backward")
+    b.allocation(3, 500, 636, address=3, op="d/Conv2D", layer="d", phase="forward")
+    b.allocation(4, 40, 596, address=1, free=True)  # lived while the copy was made, not into the gradients
+    b.allocation(5, 30, 626, address=4, op="g/Conv2DBackpropFilter", phase="backward")
+    assert items(at_peak(b), "kind") == {
+        "activations kept for backward": 500, "other": 96, "other activations": 40,
+    }  # fmt: skip
+
+
+def test_without_a_backward_pass_nothing_is_kept_for_it_unless_a_training_was_recorded() -> None:
+    b = TraceBuilder()
+    b.allocation(1, 100, 100, address=1, op="d/dropout/Cast", layer="d", phase="forward")
+    assert items(at_peak(b), "kind") == {"other activations": 100}
+    recorded = composition.at_peak(b.build(), b.ownership(), c.run(c.facts()))
+    assert items(recorded, "kind") == {"activations kept for backward": 100}
+
+
+@pytest.mark.parametrize(
+    ("before", "split"),
+    [
+        (
+            13_000_000,
+            {"parameters": 4_000_000, "optimizer slots": 8_000_000, "held before the window": 10**6},
+        ),
+        (9_000_000, {"parameters": 4_000_000, "optimizer slots": 5_000_000}),
+    ],
+)
+def test_what_is_older_than_the_window_is_split_by_the_records(before: int, split: dict[str, int]) -> None:
+    """A million recorded parameters in float32, and Adam's two slots for each."""
+    b = TraceBuilder()
+    b.allocation(1, 50, before + 50, address=1, op="g", phase="backward")
+    found = composition.at_peak(b.build(), b.ownership(), c.run(c.facts()))
+    assert found is not None
+    closes(found)
+    assert items(found, "kind") == {"gradients": 50, **split}
+    estimated = {item.name for item in found.at_peak if item.estimated}
+    assert estimated == {"parameters", "optimizer slots"}
+    bare = at_peak(b)
+    assert items(bare, "kind") == {"gradients": 50, "held before the window": before}
 
 
 def test_blocks_that_outlive_the_next_step_are_named() -> None:
