@@ -155,8 +155,9 @@ def _xla_alone(text: str) -> OutOfMemory | None:
     """The message without the list of buffers: what an argument or an output did not find room for, or a
     program compiled with TensorFlow's `jit_compile`."""
     asked = re.findall(
-        rf"(?i)Resource[_ ]exhausted:[^\n]{{0,200}}?\b"
-        rf"(?:Out of memory (?:while )?(?:trying to allocate|allocating)|Failed to allocate request for) {_SIZE}",
+        r"(?i)Resource[_ ]exhausted:[^\n]{0,200}?\b"
+        r"(?:Out of memory (?:while )?(?:trying to allocate|allocating)|Failed to allocate request for) "
+        + _SIZE,
         text,
     )
     size = _bytes(*asked[-1]) if asked else 0
