@@ -35,6 +35,10 @@ BANNED = {
     r"\b(?:shelf|wing|wings|doorway|voice|drawer)\b": "the name of the package",
     r"\bdispatch(?:es)? alike\b|\bthe short way\b|\ba call like any other\b": "the fast path",
     r"\bthereby\b|\bthereof\b|\bwhereof\b|\bwherein\b|\bhitherto\b|\blikewise\b": "plain words",
+    r"\bat the least\b|\bat the most\b": "at least, at most; or the smallest and the largest value",
+    r"\bwithout a word\b": "without a warning",
+    r"\bcommonest\b": "most common",
+    r"\bkeep(?:s)? (?:its|their) word\b|\blooks? after (?:itself|themselves)\b": "what happens",
     r"\b(?:AMD|ROCm|MI\d{3}\w?)'?s? Tensor Cores?|Tensor Cores? (?:of|on) (?:an? )?(?:AMD|ROCm|MI\d{3})": "matrix core",
 }
 """By pattern: what to write."""

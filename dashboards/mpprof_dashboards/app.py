@@ -144,9 +144,9 @@ def _share() -> html.Details:
 
 
 _KEYS = (
-    ("?", "these keys"), ("j k", "the next cause, the one before"), ("[ ]", "the run before, the next run"),
+    ("?", "these keys"), ("j k", "next cause, previous cause"), ("[ ]", "previous run, next run"),
     ("/", "search, or the first filter"), ("w s + -", "zoom the timeline"), ("a d ← →", "move the timeline"),
-    ("Home 0", "the whole step"), ("Esc", "close, or let go"),
+    ("Home 0", "the whole step"), ("Esc", "close, or clear the selection"),
 )  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def _content(page: Page | None, context: Context) -> Any:
     if not context.entries:
         return cards.empty(
             "No runs yet",
-            f"Nothing under {context.source.title} holds records of mpprof or a trace.",
+            f"Nothing under {context.source.title} contains a trace or records by mpprof.",
             "Train with MPProfilerCallback(logdir), or serve another directory.",
         )
     try:

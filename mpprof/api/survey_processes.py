@@ -136,7 +136,7 @@ def _ended(code: int) -> str:
         return f"its process ended with exit code {code}"
     with suppress(ValueError):
         name = signal.Signals(-code).name
-        more = ", as where memory runs out" if name == "SIGKILL" else ""
+        more = ", for example for lack of memory" if name == "SIGKILL" else ""
         return f"its process was ended by {name}{more}"
     return f"its process was ended by signal {-code}"
 

@@ -54,7 +54,7 @@ class Survey:
         )  # fmt: skip
         parser.add_argument(
             "--time-limit", metavar="SECONDS", type=float, default=600.0,
-            help="give a run up that takes longer (default: 600)",
+            help="give up a run that takes longer (default: 600)",
         )  # fmt: skip
         output.add_output(parser)
 

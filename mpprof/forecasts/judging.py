@@ -31,7 +31,7 @@ from mpprof.traces.common.hlo_program import Launch, launches
 
 NOT_INCLUDED = (
     "the workspaces of cuDNN's convolutions, which it chooses on the card",
-    "what the framework's allocator and the CUDA context take beside the step",
+    "what the framework's allocator and the CUDA context take in addition to the step",
 )
 _ALWAYS_UNKNOWN = (
     "the input pipeline and the host: a step that waits for them gains less from a faster card, or nothing",
@@ -351,10 +351,10 @@ def _unknown(result: Mapping[str, Any], kernels: Sequence[ForecastKernel]) -> tu
         said.insert(
             0,
             f"{names}: on the card cuDNN may run it in place of the loop that was compiled; its time is left "
-            "out of the bound, no speedup is stated, memory is the loop's, and no largest batch is searched",
+            "out of the bound, no speedup is stated, memory is the loop's, no largest batch is searched for",
         )
     if any(kernel.count is None for kernel in kernels):
-        said.append("a loop whose number of turns the program does not state: counted once")
+        said.append("a loop whose number of iterations the program does not state: counted once")
     return tuple(said)
 
 

@@ -110,7 +110,7 @@ class Feed:
             self._thread.start()
         self._points.put(point)
         if self._points.qsize() > MOST_QUEUED:
-            self._give_up(TimeoutError("it does not take the points"))
+            self._give_up(TimeoutError("it does not accept the values"))
 
     def close(self, timeout_s: float) -> None:
         """No more points for now. Returns when the sink has taken them all, or after the timeout."""
@@ -120,7 +120,7 @@ class Feed:
         self._points.put(None)
         thread.join(timeout_s)
         if thread.is_alive():
-            self._give_up(TimeoutError(f"it has not taken its points within {timeout_s:g} s"))
+            self._give_up(TimeoutError(f"it has not accepted its values within {timeout_s:g} s"))
 
     def finish(self, summary: Mapping[str, float | str], report: Path | None, deadline_s: float) -> None:
         """What is known at the end, where the sink takes it."""

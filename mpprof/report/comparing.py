@@ -18,7 +18,7 @@ NOTABLE_LOSS = 0.10
 MOST_ROWS = 12
 MOST_OPS = 3
 _WITHOUT = "-"
-REMEDIES = "What the earlier report promised, and what came"
+REMEDIES = "What the earlier report predicted, and what was obtained"
 
 
 @frozen
@@ -76,7 +76,7 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     if rung["labels"]:
         labels = "; ".join(words.plain(label) for label in rung["labels"])
         said.append(
-            f"unlike in more than precision, so that the difference is not precision's alone: {labels}"
+            f"the runs differ in more than precision, so it is not the only cause of the difference: {labels}"
         )
     said += [words.plain(note) for note in rung.get("notes") or []]
     if cards := rung.get("cards"):
@@ -148,7 +148,7 @@ def _remedy(found: doc.RemedyOutcome) -> str:
 def _obtained(found: doc.RemedyOutcome | doc.RemediesTotal) -> str:
     ns, interval = found["obtained_ns"], found["interval_ns"]
     if ns is None:
-        return "what it gave is not known"
+        return "its gain is not known"
     ends = f" (95 %: {_signed(interval[0])} to {_signed(interval[1])})" if interval else ""
     return f"obtained {_signed(ns)}{ends}"
 

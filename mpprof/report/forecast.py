@@ -227,10 +227,10 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
         yield "  nothing"
     yield ""
     yield "How to read it:"
-    yield "  no faster than: a bound from bytes and operations, kernel after kernel; no estimate of the time."
+    yield "  no faster than: a bound from bytes and operations, kernel by kernel; not an estimate."
     yield from _about_speedups(runs)
     if any(run.typical_ns for run in runs):
-        yield "  typical: drawn around four published V100 steps of ResNet-50; for no other kind or card."
+        yield "  typical: a range around four published V100 steps of ResNet-50; for nothing else."
     yield "  can: types, sizes and compiled kernels allow it; which kernel runs is chosen on the card."
     yield "  open: decided on the card."
     yield "  peak memory: of the programs that were compiled; the card may mix them."
@@ -251,7 +251,7 @@ def _alive(runs: Sequence[CardForecast]) -> Iterable[str]:
     """The layers whose tensors fill memory at the peak."""
     if not any(run.memory.alive for run in runs):
         return
-    yield "What fills memory at the peak, beside weights, optimizer and batch:"
+    yield "What fills memory at the peak, in addition to weights, optimizer and batch:"
     for run in runs:
         whole = quantities.format_bytes(sum(one.bytes for one in run.memory.alive))
         sums: dict[str, int] = {}

@@ -67,7 +67,7 @@ def _statements(found: Windows) -> list[str]:
     said = [f"{kernels}, and {span}: {_decides(found)}"]
     said.append(_work(found))
     said.append(
-        "these are windows, not steps: whatever the profiler saw is in them, and no speedup per step follows"
+        "these are windows, not steps: they hold all that the profiler saw, and give no speedup per step"
     )
     return said
 
@@ -108,7 +108,7 @@ def _work(found: Windows) -> str:
     if found.same_work is None:
         return "neither ran a matrix kernel: whether they did the same amount of work is not known"
     if found.same_work:
-        return f"assumed to be the same amount of work: as many matrix kernels of each kind ({listed})"
+        return f"assumed to be the same amount of work: equally many matrix kernels of each kind ({listed})"
     return f"not the same amount of work, so their ratio is not a speedup: matrix kernels {listed}"
 
 

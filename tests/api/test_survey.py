@@ -139,7 +139,10 @@ def test_a_process_that_is_killed_takes_one_run_with_it(trapped: Path) -> None:
     rows = by_name(mpprof.survey(trapped, workers=1))
     assert sorted(rows) == ["a", "kills", "prints", "z"]
     assert {name for name, row in rows.items() if row["problem"]} == {"kills"}
-    assert rows["kills"]["problem"] == "given up: its process was ended by SIGKILL, as where memory runs out"
+    assert (
+        rows["kills"]["problem"]
+        == "given up: its process was ended by SIGKILL, for example for lack of memory"
+    )
 
 
 def test_a_run_that_takes_too_long_is_given_up_and_tried_again(trapped: Path, tmp_path: Path) -> None:

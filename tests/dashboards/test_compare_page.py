@@ -67,7 +67,7 @@ def test_the_losses_of_both_runs_are_on_the_page() -> None:
 def test_what_was_promised_and_what_came_is_on_the_page() -> None:
     document = documents.compare_document(comparison())
     shown = texts(compare.content(document))
-    assert "What the earlier report promised, and what came" in shown
+    assert "What the earlier report predicted, and what was obtained" in shown
     assert "MP301 input-bound: predicted 9.10 ms to 9.40 ms a step at best, obtained 9.20 ms" in shown
     assert "In all: predicted 11.1 ms to 11.4 ms a step at best, obtained 10.9 ms" in shown
     assert "Not seen in" in shown

@@ -1,4 +1,4 @@
-"""The model as a tree of scopes: sums hold at every level, equal siblings are drawn once."""
+"""The model as a tree of scopes: sums hold at every level, identical neighbours are drawn once."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_a_sink_that_hangs_holds_up_nobody(
     assert steps is not None
     assert len(steps) == 40
     assert [record.getMessage() for record in caplog.records if "sink.Hanging" in record.getMessage()] == [
-        "mpprof no longer records sink.Hanging: TimeoutError: it has not taken its points within 5 s"
+        "mpprof no longer records sink.Hanging: TimeoutError: it has not accepted its values within 5 s"
     ]
     assert "within" in json.loads((tmp_path / "mpprof" / "run.json").read_text())["absent"]["sink.Hanging"]
 
@@ -186,7 +186,7 @@ def test_a_sink_that_is_far_behind_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     feed = Feed(hanging, lambda name, error: failed.append((name, str(error))))
     for step in range(9):
         feed.put(Point(step, 0.0, {}))
-    assert failed == [("sink.Hanging", "it does not take the points")]
+    assert failed == [("sink.Hanging", "it does not accept the values")]
     hanging.released.set()
     feed.close(5)
     assert len(failed) == 1

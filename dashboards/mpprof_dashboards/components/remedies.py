@@ -35,7 +35,7 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     if not rows:
         body = html.P(_others(document, told), className="mp-note", id="notes")
         return cards.section(
-            "What to change", html.Div(body, className="mp-card"), note="nothing with a cost"
+            "What to change", html.Div(body, className="mp-card"), note="no finding with a cost"
         )
     heads = ("On", "Cause", "Change", "Gains", "Step after", "Proof")
     table = html.Table(
@@ -49,7 +49,7 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
         ],
         className="mp-table mp-remedies",
     )
-    note = "switch one off to see the step without it; computed, at best" if paying else ""
+    note = "switch a remedy off to see the step without it; computed, at best" if paying else ""
     if paying and one_step(document):
         note += "; from a single step, which may not be representative"
     combos = combinations(document)
@@ -116,7 +116,7 @@ def _row(
     """One remedy. `planned`: its place in the plan and its step; None: to be settled before all others."""
     code = found["code"]
     switch: Any = html.Span(
-        "first", className="mp-chip", title="To be settled first: until then a gain may mean something else."
+        "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
     )
     gains, after = "—", "—"
     if planned is not None:

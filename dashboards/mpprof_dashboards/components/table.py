@@ -25,7 +25,7 @@ def table(
             "bar": each.bar,
             "dot": each.dot,
             "hint": each.hint
-            or (f"filter by what is shown, or {EXAMPLES[each.unit]}" if each.number else ""),
+            or (f"filter by the unit shown, or {EXAMPLES[each.unit]}" if each.number else ""),
         }
         for each in columns
     ]
@@ -50,7 +50,9 @@ def plain(id: str, known: Table, *, most: int = 40) -> html.Div:
     )
     body = [html.Tr(_cells(known, row)) for row in shown]
     left = len(known.rows) - len(shown)
-    more = html.P(f"{left:,} more rows are on the page.", className="mp-note") if left > 0 else None
+    more = (
+        html.P(f"{left:,} more rows: see the page (mpprof serve).", className="mp-note") if left > 0 else None
+    )
     made = html.Table([html.Thead(head), html.Tbody(body)], className="mp-table mp-rows-table", id=id)
     return html.Div([made, more], className="mp-card mp-scroll")
 

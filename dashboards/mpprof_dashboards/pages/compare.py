@@ -37,7 +37,7 @@ def layout(context: Context) -> list[Any]:
     chooser = dmc.MultiSelect(
         id="compare-runs",
         label="Runs, in the order they are compared",
-        description="The first is the baseline; every further run is compared with the one before.",
+        description="The first is the baseline; each further run is compared with the previous one.",
         data=[{"value": entry.id, "label": entry.name} for entry in readable],
         value=[run for run in runs if run in {entry.id for entry in readable}],
         searchable=True,
@@ -143,7 +143,7 @@ def _ladder(rungs: list[doc.Rung], reports: list[doc.Report]) -> html.Section:
         if ladder or text != _FIRST
     ]
     table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="mp-table", id="ladder")
-    note = "a dot for each step, a tick where its card could be"
+    note = "dot: one step; tick: the step attainable on its card"
     said = [f"{reports[row]['run']['name']}: {reason}" for row, reason in struck.items()]
     return cards.section(
         "All runs", html.Div(table, className="mp-card mp-scroll"), cards.remarks(said), note=note
@@ -196,7 +196,7 @@ def _causes(reports: list[doc.Report], struck: dict[int, str]) -> html.Section |
     more = (
         html.P(f"{words.plural(left, 'smaller cause')} left out.", className="mp-note") if left > 0 else None
     )
-    note = "what its remedy gains of a step, after those before it; ? could not be judged"
+    note = "gain per step of its remedy, applied after those before it in the plan; ?: could not be judged"
     return cards.section("Causes by run", html.Div([table, more], className="mp-card mp-scroll"), note=note)
 
 
@@ -357,7 +357,7 @@ def _learning(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> A
     doubts = cards.warnings(said) if found["severity"] in ("warning", "error") else cards.remarks(said)
     parts: list[Any] = [html.Div(doubts, id=f"learning-{row}")]
     if drawn is not None:
-        note = "Means of stretches of steps. Shaded: where the two are compared."
+        note = "Means over stretches of steps. Shaded: the part that is compared."
         parts.append(graph(drawn, f"losses-{row}", title="Loss against applied updates", note=note))
     return html.Div(parts)
 
@@ -380,12 +380,12 @@ def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
     figure = waterfall.gap(slices, end_ns, step_ns(start), reachable=known) if end_ns is not None else None
     if figure is None:
         return cards.empty(
-            "No gap to split", "It needs a trace of both runs and a rate that this device can reach."
+            "No gap to split", "This needs a trace of both runs, and the rates that this device can reach."
         )
     note = (
-        "From the step within reach to the one observed. Hatched: computed, not measured."
+        "From the attainable step to the observed one. Hatched: computed, not measured."
         if known
-        else "From the first run's step to the second's: what could be reached is not known."
+        else "From the first run's step to the second's; the attainable step is not known."
     )
     return graph(figure, f"gap-{row}", title="Where the gap lies", note=note)
 
@@ -399,7 +399,7 @@ def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | N
     if not same:
         return None
     figure = figures.changes(same)
-    note = "The largest differences per step; to the left less time than before, to the right more."
+    note = "The largest differences per step. Left: less time than before; right: more."
     return cards.section(
         _TITLES[by],
         graph(figure, f"{id}-figure", title="Change per step", note=note) if figure is not None else None,

@@ -127,12 +127,12 @@ def _roofline(document: doc.Report, ops: list[doc.OpRow], context: Context) -> h
         return None
     figure = roofline.figure(ops, roofs, work.per(document))
     if figure is None:
-        reason = "No op has known shapes and a rate, or the card's peaks are not known."
+        reason = "No op's shapes and rate are known, or the card's peak rates are not known."
         return cards.section("Roofline", html.P(reason, className="mp-note"))
     card = roofs["card"] if roofs else ""
     note = (
-        f"Each dot is an op, larger where it takes longer; the roofs are what {card} can do at its peaks. "
-        "Drag over dots to see them alone in the table above."
+        f"Each dot is an op, larger where it takes longer; the roofs are the peak rates of {card}. "
+        "Drag over dots to filter the table above by them."
     )
     drawn = graph(figure, "roofline", title="Operations a byte against operations a second", note=note)
     return cards.section("Roofline", drawn)

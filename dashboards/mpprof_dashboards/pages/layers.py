@@ -39,7 +39,7 @@ def layout(context: Context) -> list[Any]:
         sort=work.SORT,
         version=context.source.version(context.run),
     )
-    note = f"{each.text}, by where it ran; a scope of the drawing above filters it"
+    note = f"{each.text}, by where it ran; click a scope in the drawing above to filter the table"
     return [drawn, cards.section("Layer by layer", html.Div(rows, className="mp-card mp-flush"), note=note)]
 
 
@@ -59,7 +59,9 @@ def icicles(source: RunSource, run: str, document: doc.Report, baseline: str | N
     parts = [_line("This run", mine, whole, "layers-run", each)]
     if other is not None:
         parts.append(_line("Baseline", other, whole, "layers-baseline", each))
-    note = f"width is time {each.text}, on one scale; equal siblings are drawn once{work.over(document)}"
+    note = (
+        f"width is time {each.text}, on one scale; identical neighbours are drawn once{work.over(document)}"
+    )
     head = html.Div(
         [
             html.H2("Layers", className="mp-section-title"),

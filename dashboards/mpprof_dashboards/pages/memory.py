@@ -24,7 +24,7 @@ _BY = (("kind", "By kind"), ("dtype", "By type"), ("layer", "By layer"), ("op", 
 
 _NO_EVENTS = "The trace holds no allocator events, so what was live is not known."
 _SWITCH_ON = (
-    "TensorFlow writes them while it profiles a GPU: open a window with "
+    "TensorFlow writes allocator events while it profiles a GPU: open a window with "
     'MPProfilerCallback(logdir, profile_steps="auto").'
 )
 
@@ -93,7 +93,7 @@ def _map(document: doc.Report) -> html.Section | None:
     figure = figures.treemap(memory) if memory else None
     if figure is None:
         return None
-    note = "Areas are bytes; within a kind its largest tensors."
+    note = "Areas show bytes: each kind, and within it the largest tensors."
     return cards.section("At the peak", graph(figure, "peak-map", title="What is live", note=note))
 
 
@@ -156,7 +156,7 @@ def _course(document: doc.Report, steps: StepTable | None) -> html.Section | Non
     if not step_figures.changes(steps, "memory"):
         said = "; ".join(text for text in step_figures.steady_texts(steps, None) if "memory" in text)
         return cards.section("Over the run", html.P(f"Never changed: {said}.", className="mp-note"))
-    note = "As the allocator reported it at the steps where it was read."
+    note = "As reported by the allocator, at the steps where it was read."
     return cards.section(
         "Over the run", graph(figure, "memory-steps", title="Peak and live memory", note=note)
     )

@@ -78,11 +78,11 @@ def _panels(document: doc.Report, steps: StepTable, hardware: HardwareTable | No
 
 
 def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
-    said = ["Drag over a stretch to zoom into all of them; a double click shows the whole run."]
+    said = ["Drag over a stretch to zoom all charts; double-click to show the whole run."]
     if any(title == "Time" for title, _ in panels):
         said.append("Step time is from batch begin to the next; profiled steps are slower and do not count.")
     if len(steps) > figures.MOST_POINTS:
-        said.append("The slowest and the fastest of each stretch are drawn.")
+        said.append("Of each stretch of steps, only the slowest and the fastest are drawn.")
     return " ".join(said)
 
 

@@ -514,7 +514,7 @@ def _findings(document: doc.Report) -> html.Section | None:
     return cards.section(
         "Evidence",
         *(cards.folded(item) for item in findings),
-        note="of each finding, in the order to mend them",
+        note="by finding, in the order of the plan",
         id="findings",
     )
 
@@ -540,7 +540,9 @@ def _unable(document: doc.Report) -> html.Section | None:
         return None
     parts: list[Any] = []
     if table is not None:
-        title = f"{words.plural(len(document['unable']), 'check')} not possible, and why: open, not clear"
+        title = (
+            f"{words.plural(len(document['unable']), 'check')} not possible, and why (not the same as clear)"
+        )
         parts.append(html.Details([html.Summary(title), table]))
     if clear:
         codes = html.Ul([html.Li(limits.about(code), title=code) for code in clear], className="mp-codes")

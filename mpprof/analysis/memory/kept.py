@@ -178,7 +178,7 @@ class _Builder:
         given = self.operations[at]
         rule = _ACTIVATIONS.get(text)
         if rule is None:
-            self.unknown.append(f"{layer.name}: the activation {name} is taken to keep its input")
+            self.unknown.append(f"{layer.name}: the activation {name} is assumed to keep its input")
             rule = ("input", 0)
         needs, between = rule
         if text in ("relu", "relu6"):
@@ -355,7 +355,7 @@ class _Builder:
         if rule is None:
             if layer.module not in ("keras", "tf_keras") or kind == "Lambda":
                 self.unknown.append(
-                    f"{layer.name} ({layer.class_name}): taken to keep its input, and no more"
+                    f"{layer.name} ({layer.class_name}): assumed to keep its input, and nothing else"
                 )
             rule = "keeps"
         return self._add(
@@ -378,7 +378,7 @@ class _Builder:
         shapes = layer.output_shape
         if not isinstance(shapes, list | tuple) or not shapes:
             raise UnableError(
-                f"the layer {layer.name} does not state the shape of what it gives",
+                f"the layer {layer.name} does not state the shape of its output",
                 next="mpprof forecast compiles the train step, which needs no stated shapes",
             )
         several = shapes if isinstance(shapes[0], list | tuple) else [shapes]

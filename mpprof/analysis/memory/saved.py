@@ -57,7 +57,7 @@ def _peaks(
     return replace(
         account,
         saved_bytes=before - after,
-        why_no_expectation="the traces do not tell what was live at both peaks",
+        why_no_expectation="the traces do not show what was live at both peaks",
     )
 
 
@@ -90,7 +90,7 @@ def _why_not(memory: MemoryAccount, base: MemoryAccount, run: Run | None, base_r
         for account in (memory, base)
     ]
     if where[0] != where[1]:
-        return "one run's allocator events are of a device, the other's of the host"
+        return "one run has allocator events of a device, the other of the host"
     batch = [one.last_fit.batch_size if one and one.last_fit else None for one in (run, base_run)]
     if None not in batch and batch[0] != batch[1]:
         return f"the batches differ: {batch[1]} in the baseline, {batch[0]} in this run"
