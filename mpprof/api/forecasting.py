@@ -55,7 +55,7 @@ def forecast(
     """
     wanted = [targets.card(name) for name in dict.fromkeys(cards)]
     if not wanted:
-        raise UsageError("no card was named", next='Name one or more: cards=["h100", "a100"]')
+        raise UsageError("no card was named", next="Name one or more, such as h100 or a100")
     if batch_size < 1:
         raise UsageError(f"a batch of {batch_size} examples")
     if not time_limit_s > 0:

@@ -88,9 +88,9 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Attainable | Absent:
     claims: list[Claim] = []
     sources: dict[str, Confidence] = {}
     known_of = _Known(signals)
-    for row in rows:
-        if _launch_limited(signals.cells[row]):
-            continue
+    rows = tuple(rows)
+    long = [row for row in rows if not _launch_limited(signals.cells[row])]
+    for row in long:
         for name, trust, way in _WAYS:
             best_ns = way(known_of, row)
             if best_ns is not None:
@@ -98,13 +98,31 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Attainable | Absent:
                 claims.append(Claim(row, min(best_ns, signals.cells[row].ns_per_step)))
                 sources[name] = trust
                 break
+    if not claims and rows and not long:
+        return Absent("each kernel of this matrix work is so short that its launch bounds it")
     if not claims:
-        return Absent(
-            "what this matrix work could reach is not known: no 16-bit matrix kernel of its kind ran, "
-            "there is no baseline, and the device's peaks are not known"
-        )
+        return Absent(_why_unknown(signals, long))
     order: tuple[Confidence, ...] = ("low", "medium", "high")
     return Attainable(tuple(claims), " and ".join(sorted(sources)), min(sources.values(), key=order.index))
+
+
+def _why_unknown(signals: Signals, rows: Iterable[int]) -> str:
+    """Why none of the ways to what matrix work could reach is open."""
+    in_16_bits = all(
+        signals.cells[row].placement in ACCELERATED and signals.cells[row].precision in HALF_PRECISIONS
+        for row in rows
+    )
+    ran = (
+        "it ran in 16 bits on matrix units, and no kernel of its kind with full loads and known "
+        "FLOPs and bytes did"
+        if in_16_bits
+        else "no 16-bit matrix kernel of its kind with known FLOPs and bytes ran"
+    )
+    peaks = "are not known" if known(signals.peaks) is None else "give no higher rate than that of what ran"
+    return (
+        f"what this matrix work could reach is not known: {ran}; there is no baseline, and the device's "
+        f"peaks {peaks}"
+    )
 
 
 def _launch_limited(cell: Cell) -> bool:

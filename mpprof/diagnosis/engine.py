@@ -12,6 +12,7 @@ from mpprof.diagnosis import window
 from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
+    ONLY_INFERS,
     REMAINDER,
     Claim,
     Clear,
@@ -235,6 +236,8 @@ def _ranked(
 
 def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> Outcome:
     try:
+        if getattr(rule, "OF_TRAINING", False) and signals.only_infers:
+            return ONLY_INFERS
         answer = rule.judge(signals)
         if signals.in_window and isinstance(answer, Clear) and signals.busy_ratio < MOSTLY_IDLE_RATIO:
             return _clear_of_steps(rule, signals, answer)

@@ -145,6 +145,7 @@ class NotApplicable:
 NO_MATRIX_UNITS = NotApplicable("the device has no matrix units to miss")
 NOT_IN_16_BITS = NotApplicable("the run does not compute in 16 bits")
 NOT_NVIDIA = NotApplicable("the device is not NVIDIA's")
+ONLY_INFERS = NotApplicable("the trace shows an inference: no gradients and no optimizer")
 NO_GPU = NotApplicable("the run used no GPU")
 
 
@@ -160,7 +161,8 @@ Outcome = Found | Clear | NotApplicable | Unable
 
 class Rule(Protocol):
     """One cause: a module of `rules/`, whose docstring is its manual page. `ABOUT` names in a list what it
-    looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`)."""
+    looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`). One
+    with `OF_TRAINING = True` asks of gradients, updates or the loss: it does not apply to an inference."""
 
     __name__: str
     __doc__: str | None

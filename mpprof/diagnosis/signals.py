@@ -131,6 +131,11 @@ class Signals:
         said = self.advice(cause)
         return f"; {said}" if said else ""
 
+    @cached_property
+    def only_infers(self) -> bool:
+        """The trace shows an inference: nothing is scaled, updated or skipped."""
+        return conditions.only_infers(self)
+
     @property
     def how_to_compare(self) -> str:
         """Why there is no speedup, and how to record the run that is missing for one."""
@@ -141,7 +146,7 @@ class Signals:
         if self.computes.kind == "unknown":
             return "no other run to compare with"
         if self.computes.narrow:
-            kind = "other" if conditions.only_infers(self) else "float32"
+            kind = "other" if self.only_infers else "float32"
             return f"no {kind} run to compare with"
         return f"this run computes in {self.computes.words}: it is a baseline itself"
 

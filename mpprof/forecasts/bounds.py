@@ -28,6 +28,10 @@ card was busy)."""
 HELD_BACK = 3.0
 """The same of cards that their power holds below the clock at which their peak is stated. Published on T4:
 2.59 (ResNet-50 with a new head, 756 ms a step of 64 images)."""
+BETWEEN_KERNELS_NS = 1000.0
+"""Ideal time of a kernel below which no ratio to it is assumed of a float32 step: what lies between a kernel
+and the next is of that size (NVIDIA, "Getting Started with CUDA Graphs": kernels of 2.9 microseconds on V100
+took 3.8 each one after the other, 3.4 in a graph)."""
 _HELD_BACK_CARDS = ("Tesla T4", "NVIDIA L4", "NVIDIA A2")  # 60 to 75 W
 
 

@@ -450,13 +450,11 @@ def _kept_or_compiled(
     told = hashlib.sha256(source)
     told.update(json.dumps([request["target"], _plugin_version(), PROGRAMS, _KEPT_VERSION]).encode())
     entry = Path(request["cache"]) / told.hexdigest() if request["cache"] else None
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        if entry is not None:
-            kept: dict[str, Any] = json.loads((entry / "programs.json").read_text())
-            for name in kept:
-                shutil.copyfile(entry / f"{name}.hlo", folder / f"{name}.hlo")
-            os.utime(entry)
+    if entry is not None and entry.is_dir():
+        kept = _kept(entry, folder)
+        if kept is not None:
             return kept
+        shutil.rmtree(entry, ignore_errors=True)  # damaged: what is compiled now takes its place
     programs: dict[str, Any] = {}
     for name, options in PROGRAMS.items():
         if programs and not _has_own_products(folder / "own.hlo"):
@@ -469,13 +467,32 @@ def _kept_or_compiled(
     return programs
 
 
+def _kept(entry: Path, folder: Path) -> dict[str, Any] | None:
+    """The programs of an entry, their files copied to `folder`; None where any is not as it was kept."""
+    try:
+        kept = json.loads((entry / "programs.json").read_text())
+        for name, digest in kept["sha256"].items():
+            program = (entry / f"{name}.hlo").read_bytes()
+            if hashlib.sha256(program).hexdigest() != digest:
+                return None
+            (folder / f"{name}.hlo").write_bytes(program)
+        programs: dict[str, Any] = kept["programs"]
+        os.utime(entry)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return programs
+
+
 def _keep(entry: Path, programs: dict[str, Any], folder: Path) -> None:
     """Place an entry whole or not at all, and let the oldest go."""
     part = entry.with_name(f"part-{os.getpid()}-{entry.name}")
     part.mkdir(parents=True, exist_ok=True)
+    digests: dict[str, str] = {}
     for name in programs:
-        shutil.copyfile(folder / f"{name}.hlo", part / f"{name}.hlo")
-    (part / "programs.json").write_text(json.dumps(programs))
+        program = (folder / f"{name}.hlo").read_bytes()
+        (part / f"{name}.hlo").write_bytes(program)
+        digests[name] = hashlib.sha256(program).hexdigest()
+    (part / "programs.json").write_text(json.dumps({"programs": programs, "sha256": digests}))
     try:
         part.rename(entry)
     except OSError:  # another process was first
@@ -486,7 +503,7 @@ def _keep(entry: Path, programs: dict[str, Any], folder: Path) -> None:
 
 
 _MOST_KEPT = 100  # some megabytes each
-_KEPT_VERSION = 1  # another one where what is kept changes
+_KEPT_VERSION = 2  # another one where what is kept changes
 
 
 def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> dict[str, Any]:

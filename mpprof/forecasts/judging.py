@@ -96,7 +96,7 @@ def card_forecast(
         executed_flops=sum(kernel.executed_flops or 0.0 for kernel in kernels),
         kernels=kernels,
         obstacles=_obstacles(kernels, model_flops),
-        unknown=_unknown(result, kernels),
+        unknown=_unknown(result, kernels, too_short=not recurrent and _too_short(own, card)),
         compile_ns=sum(int(one["compile_ns"]) for one in result["programs"].values()),
     )
 
@@ -214,11 +214,19 @@ def _speedup(
         return None
     source = launches(float32.programs["source"])
     programs = [judged for judged in _both(float32, source, card, model) if judged is not None]
+    if all(_too_short(judged, card) for judged in programs):
+        return None
     slowest = max(_ideal(judged, card, slowest=True) for judged in programs)
     before, after = _typical(programs[0], card, "float32"), _typical(own, card, policy)
     typical = Band(before.low / after.high, before.high / after.low) if before and after else None
     assumed = bounds.float32_over_ideal(card)
     return ForecastSpeedup("float32", assumed * slowest / at_least, assumed, typical)
+
+
+def _too_short(judged: _Judged, card: Card) -> bool:
+    """Whether the kernels' ideal times are on average below what lies between one kernel and the next."""
+    times = sum(1 if work.count is None else work.count for work in judged.program.launches)
+    return _ideal(judged, card, slowest=True) < times * bounds.BETWEEN_KERNELS_NS
 
 
 def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
@@ -272,19 +280,24 @@ def _memory(result: Mapping[str, Any]) -> ForecastMemory:
 
 
 def _alive(program: Program, result: Mapping[str, Any]) -> tuple[AliveBytes, ...]:
-    """The temporaries at the peak by layer, phase and type; none where XLA's account names a loop's values
-    more than once, so that they sum to more than it assigned."""
+    """The temporaries at the peak by layer, phase and type; none where XLA's account does not sum to what it
+    assigned: it names a loop's values more than once, and values of gigabytes can be missing."""
     own = result["programs"]["own"]
-    if sum(size for *_, size in own.get("alive", ())) > own["temporaries_bytes"]:
+    whole = sum(size for *_, size in own.get("alive", ()))
+    if not _LEAST_TOLD * own["temporaries_bytes"] <= whole <= own["temporaries_bytes"]:
         return ()
     rows = {work.hlo.name: at for at, work in enumerate(program.launches)}
     sums: dict[tuple[str, Phase, str], int] = defaultdict(int)
     for name, dtype, size in own.get("alive", ()):
         at = rows.get(name)
         layer, phase = ("", "other") if at is None else program.part(at)
+        if dtype == "s8" and at is not None and program.launches[at].hlo.opcode == "custom-call":
+            dtype = "workspace"  # a call of cuBLAS declares it as bytes
         sums[layer, cast(Phase, phase), dtype] += size
     return tuple(AliveBytes(*key, size) for key, size in sorted(sums.items(), key=lambda one: -one[1]))
 
+
+_LEAST_TOLD = 0.5
 
 _RECOMPUTED = b".remat"
 """In the name of each instruction that XLA's rematerialisation made (hlo_rematerialization.cc)."""
@@ -344,8 +357,16 @@ def _obstacles(kernels: Sequence[ForecastKernel], whole: float) -> tuple[Obstacl
     return tuple(sorted(found, key=lambda one: -one.flops_ratio))
 
 
-def _unknown(result: Mapping[str, Any], kernels: Sequence[ForecastKernel]) -> tuple[str, ...]:
+def _unknown(
+    result: Mapping[str, Any], kernels: Sequence[ForecastKernel], *, too_short: bool
+) -> tuple[str, ...]:
     said = list(_ALWAYS_UNKNOWN)
+    if too_short:
+        said.insert(
+            0,
+            "what launches cost: at this batch kernels are so short that launching them can take most of the "
+            "step, which 16 bits do not shorten; a larger batch tells more",
+        )
     if result["recurrent_layers"]:
         names = ", ".join(result["recurrent_layers"])
         said.insert(

@@ -51,7 +51,7 @@ class ForecastKernel:
 @frozen
 class AliveBytes:
     """Temporaries of one layer, phase and type that are alive at the peak; layer "": of no layer, or too
-    small to be listed. Types as HLO names them ("f16")."""
+    small to be listed. Types as HLO names them ("f16"); "workspace" for what a library's call works in."""
 
     layer: str
     phase: Phase

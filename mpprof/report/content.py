@@ -599,8 +599,18 @@ def memory(document: doc.Report) -> list[str]:
         lines.append(told)
     # Whether the backward pass keeps a result is not known of a window without a whole step.
     divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
-    divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
+    items = _without_backward(account["at_peak"]) if only_infers(document) else account["at_peak"]
+    divided = {by: _divided([i for i in items if i["by"] == by], by) for by in divisions}
     return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
+
+
+def _without_backward(items: list[doc.MemoryItem]) -> list[doc.MemoryItem]:
+    """The same parts of the peak, of a run that has no backward pass to keep anything for."""
+    kept = "activations kept for backward"
+    return [
+        {**item, "name": "activations"} if item["by"] == "kind" and item["name"] == kept else item
+        for item in items
+    ]
 
 
 def drivers_figure(account: doc.Memory) -> str:
@@ -642,10 +652,21 @@ def most_held(account: doc.Memory) -> int:
     return max(account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0)
 
 
+def only_infers(document: doc.Report) -> bool:
+    """Whether the trace shows an inference: else every run has a loss that may cease to be finite."""
+    return any(each["code"] == _LOSS for each in document.get("not_applicable", []))
+
+
 def skips_arise(document: doc.Report) -> bool:
-    """Whether steps may be skipped: not in a float32 run, which scales no loss."""
+    """Whether steps may be skipped: not where nothing scales the loss (float32, bfloat16, an inference)."""
     computes = document["run"].get("computes_in")
+    if any(each["code"] == _SKIPS for each in document.get("not_applicable", [])):
+        return False
     return computes is None or computes["kind"] not in ("float32", "float64")
+
+
+_SKIPS, _LOSS = "MP201", "MP206"
+"""The rules that do not apply where no update can be skipped, and where there is no loss."""
 
 
 def _beside_the_peak(account: doc.Memory) -> str:

@@ -156,7 +156,7 @@ def _table(runs: Sequence[CardForecast]) -> list[str]:
     lines = [_padded(heads, widths)]
     for at, run in enumerate(runs):
         if at == 0 or run.card != runs[at - 1].card:
-            lines.append(f"{run.card}, {quantities.format_bytes(run.card_memory_bytes)}")
+            lines.append(f"{run.card}, sold with {run.card_memory_bytes >> 30} GB")
         lines.append(_padded(cells[at + 1], widths))
     return lines
 

@@ -8,8 +8,8 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
+from mpprof.report import brief, limits, text
 from mpprof.report import json as documents
-from mpprof.report import limits, text
 from tests.builders import keras2, windows
 from tests.builders import precision_oddities as oddities
 from tests.traces import kineto
@@ -145,3 +145,69 @@ def test_a_float32_inference_is_recorded_in_16_bits_as_inference(tmp_path: Path)
     each = windows.Request(kernel=windows.WIDE, dtype="float")
     found = diagnosed(windows.serving(each=each).write(tmp_path / "host.pt.trace.json"))
     assert "record the same inference in 16 bits" in reasons(found)["MP906"]
+
+
+OF_TRAINING = {
+    "MP102",
+    "MP201",
+    "MP203",
+    "MP204",
+    "MP205",
+    "MP206",
+    "MP304",
+    "MP504",
+    "MP506",
+    "MP507",
+    "MP911",
+}
+
+
+@pytest.mark.parametrize("optimizer", [False, True])
+def test_what_trains_nothing_is_not_asked_of_its_loss_scale_updates_or_loss(
+    optimizer: bool, tmp_path: Path
+) -> None:
+    """Twins but for one kernel of an optimizer, which makes a training of the same window."""
+    trace = windows.serving()
+    if optimizer:
+        trace.launch("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>", 120, 700, 3)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    of_inference = {each.code for each in found.not_applicable if "an inference" in each.reason}
+    assert (of_inference >= OF_TRAINING) is not optimizer
+    assert bool(of_inference) is not optimizer
+    figures = " ".join(brief.figures(documents.document(found), 80))
+    assert ("skips" in figures) is optimizer  # in float16, whose loss is scaled
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_what_scales_no_loss_has_no_scale_to_run_away(dtype: str, tmp_path: Path) -> None:
+    each = windows.Request(kernel=windows.WIDE, dtype="float")
+    if dtype == "bfloat16":
+        each = windows.Request(kernel=windows.HALF.replace("f16f16", "bf16bf16"), dtype="c10::BFloat16")
+    trace = windows.serving(each=each)
+    trace.launch("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>", 120, 700, 3)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    assert {"MP201", "MP203", "MP304"} <= {each.code for each in found.not_applicable}
+    assert "MP206" in {each.code for each in found.unable}
+    assert "skips" not in " ".join(brief.figures(documents.document(found), 80))
+
+
+@pytest.mark.parametrize(
+    ("python", "op", "infers"),
+    [
+        ("$lax.py:3378 full", "jit(dot)/dot_general", True),
+        ("$lax.py:3378 full", "jit(update)/transpose(jvp(f))/dot_general", False),
+        ("$api.py:520 value_and_grad_f", "jit(dot)/dot_general", False),
+        ("$lax.py:3378 full", "", False),
+        ("PjitFunction(dot)", "jit(dot)/dot_general", False),
+    ],
+)
+def test_of_jax_names_of_products_and_pythons_calls_tell_an_inference(
+    python: str, op: str, infers: bool, tmp_path: Path
+) -> None:
+    """A product without a name, or a window without Python's calls, may hide the gradients."""
+    step = keras2.Step()
+    step.host("python", python, 1_000, 500)
+    step.host("python", "PjitFunction(dot)", 1_010, 100)
+    step.kernel(keras2.GEMM, 1_020, 1_040, 4_000, op=op, thread="main")
+    found = of_keras(step, tmp_path)
+    assert ("MP206" in {each.code for each in found.not_applicable}) is infers

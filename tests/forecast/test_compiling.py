@@ -255,6 +255,20 @@ def test_a_model_that_cannot_be_forecast(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("file", ["own.hlo", "programs.json"])
+@pytest.mark.parametrize("damage", [b"", b"[]", b"\x0a\x03abc"])
+def test_a_damaged_entry_of_the_cache_is_not_used(tmp_path: Path, file: str, damage: bytes) -> None:
+    made, entry, again = tmp_path / "made", tmp_path / "cache" / "entry", tmp_path / "again"
+    made.mkdir()
+    again.mkdir()
+    (made / "own.hlo").write_bytes(b"a compiled program")
+    child_module._keep(entry, {"own": {"compile_ns": 1}}, made)
+    assert child_module._kept(entry, again) == {"own": {"compile_ns": 1}}
+    assert (again / "own.hlo").read_bytes() == b"a compiled program"
+    (entry / file).write_bytes(damage)
+    assert child_module._kept(entry, again) is None
+
+
 @needed
 def test_a_saved_model_is_the_same_as_the_function_that_built_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,30 @@ def test_what_is_alive_at_the_peak_is_told_by_layer_and_type() -> None:
     assert not forecast("recurrent-a100-mixed_float16-16").memory.alive
 
 
+def test_an_account_of_the_peak_that_misses_most_of_it_is_not_told() -> None:
+    """XLA's account can leave out values of gigabytes."""
+    compiled = stored(CASE["transfer-t4-mixed_float16-64"])
+    own = compiled.result["programs"]["own"]
+    programs = {**compiled.result["programs"], "own": {**own, "alive": own["alive"][-3:]}}
+    cut = replace(compiled, result={**compiled.result, "programs": programs})
+    assert not judging.card_forecast(cut, targets.card("t4"), None, None).memory.alive
+
+
+def test_what_a_library_works_in_is_told_as_a_workspace() -> None:
+    """cuBLAS' calls declare it as int8, which no layer of the model computes in."""
+    compiled = stored(CASE["dense-a100-mixed_float16-64"])
+    call = next(w.hlo.name for w in launches(compiled.programs["library"]) if w.hlo.opcode == "custom-call")
+    held = {**compiled.result["programs"]["library"], "alive": [(call, "s8", 4 << 20)]}
+    held["temporaries_bytes"] = 4 << 20
+    alone = replace(
+        compiled,
+        result={**compiled.result, "programs": {"own": held}},
+        programs={"source": compiled.programs["source"], "own": compiled.programs["library"]},
+    )
+    (one,) = judging.card_forecast(alone, targets.card("a100"), None, None).memory.alive
+    assert (one.dtype, one.bytes) == ("workspace", 4 << 20)
+
+
 def test_float16_halves_the_temporaries_and_bfloat16_on_volta_saves_none() -> None:
     plain, narrow = (forecast(f"published_convnet-v100-{p}-128").memory for p in ("float32", "mixed_float16"))
     assert narrow.temporaries_bytes.high < 0.6 * plain.temporaries_bytes.low
@@ -276,6 +300,15 @@ def test_high_precision_may_use_tf32_and_highest_does_not() -> None:
         assert deciding._never(replace(work, hlo=hlo), "fp32", targets.card("a100"), "float32") == code
 
 
+def test_no_speedup_is_stated_where_launches_take_longer_than_kernels() -> None:
+    """No float32 step of kernels of half a microsecond takes only twice its roofline time."""
+    short, long = forecast("dense-a100-mixed_float16-64"), forecast("resnet-v100-mixed_float16-128")
+    assert short.speedup is None
+    assert any("launches" in line for line in short.unknown)
+    assert long.speedup is not None
+    assert not any("what launches cost" in line for line in long.unknown)
+
+
 def test_a_typical_range_is_given_for_calibrated_kinds_only() -> None:
     assert forecast("resnet-v100-mixed_float16-128").typical_ns is not None
     assert forecast("published_convnet-v100-mixed_float16-128").typical_ns is None  # filters of 11 x 11
@@ -303,7 +336,7 @@ def test_the_text_names_card_policy_bound_and_obstacle() -> None:
     runs = tuple(forecast(f"resnet-v100-{policy}-128") for policy in ("float32", "mixed_float16"))
     text = rendering.text(Forecast("resnet.keras", runs, {}))
     assert "resnet.keras, batch 128" in text
-    assert "Tesla V100-SXM2-16GB" in text
+    assert "Tesla V100-SXM2-16GB, sold with 16 GB" in text
     assert "100 % cannot" in text
     assert "mixed_float16  100 % can" in text
     assert "at most" in text

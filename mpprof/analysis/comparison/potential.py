@@ -5,9 +5,9 @@ at most and at least: matrix work in float32 on ordinary arithmetic half its tim
 the calibration of the card or the ratio of its peaks makes of it; that of Winograd and FFT convolutions all
 of its time at most, because a 16-bit convolution that multiplies every pair gives their saving back; matrix
 work in TF32, transforms and other work bound by memory all of its time at most and half at least; kernels
-that are bound by launching, the optimizer, copies, communication and idle time as long as they were. No
-kernel becomes shorter than two microseconds, and no step shorter than what the host needs for it. Where the
-card's peaks are not known, matrix work may take no time at all at the short end.
+that are bound by launching, the optimizer, FBGEMM's embedding tables, copies, communication and idle time as
+long as they were. No kernel becomes shorter than two microseconds, and no step shorter than what the host
+needs for it. Where the card's peaks are not known, matrix work may take no time at all at the short end.
 
 Of a single step that is more: its last launch comes no earlier than it did, and at the long end only that
 work becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
@@ -33,6 +33,11 @@ estimate of an unrecorded baseline takes for granted, too."""
 _FEWER_PRODUCTS = re.compile(r"winograd|fft\dd|cgemm|complex|float2\b", re.IGNORECASE)
 """Kernels of convolutions that save multiplications: 2.25 to 4 times fewer with Winograd (Lavin & Gray 2015,
 arXiv:1509.09308). Those of FFT multiply complex numbers."""
+_TABLES = re.compile(
+    r"fbgemm|embedding_codegen|split_embedding|SplitLookup|permute_pooled_embs|bounds_check_indices"
+)
+"""Ops and kernels of FBGEMM's embedding tables (torchrec): lookups, and backward passes with the optimizer's
+update fused in. Autocast reaches neither; their type is that of the table."""
 _STAYS: dict[Class, str] = {
     "optimizer": "the optimizer", "comm": "communication", "copy": "copies", "unknown": "unidentified work",
 }  # fmt: skip
@@ -99,6 +104,11 @@ def _saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
     )
 
 
+def _of_a_table(cell: Cell) -> bool:
+    """It looks up or updates FBGEMM's embedding tables, which no autocast narrows."""
+    return cell.category == "gather_scatter" and bool(_TABLES.search(f"{cell.op} {cell.kernel}"))
+
+
 def _saves(cell: Cell, saving: frozenset[str]) -> bool:
     return (cell.op or cell.kernel or "") in saving
 
@@ -113,11 +123,16 @@ def _assumed(cells: Sequence[Cell], saving: frozenset[str], peaks: DevicePeaks |
     halved = {
         "products in TF32": any(_in_tf32(cell) for cell in long),
         "transforms of convolutions": any(cell.reason_code in TRANSFORMS for cell in long),
-        "work that is bound by memory": any(cell.category in MEMORY_BOUND for cell in long),
+        "work that is bound by memory": any(
+            cell.category in MEMORY_BOUND and not _of_a_table(cell) for cell in long
+        ),
     }
     if any(halved.values()):
         yield f"{_listed([name for name, there in halved.items() if there])} at most 2x"
     stays = [name for category, name in _STAYS.items() if any(cell.category == category for cell in own)]
+    stays += (
+        ["FBGEMM's embedding lookups and the updates fused into them"] if any(map(_of_a_table, own)) else []
+    )
     stays += [f"kernels under {SHORTEST_NS / 1000:.0f} µs"] if len(long) < len(own) else []
     stays += ["idle time"] if any(cell.category.startswith("idle_") for cell in own) else []
     if stays:
@@ -155,7 +170,7 @@ def _longest_ns(cell: Cell, saving: frozenset[str]) -> float:
 
 
 def _shortest_ns(cell: Cell, peaks: DevicePeaks | None) -> float:
-    if _short(cell) or cell.precision == "fp64":
+    if _short(cell) or cell.precision == "fp64" or _of_a_table(cell):
         return cell.ns_per_step
     if _eligible(cell) and not _in_tf32(cell):
         return _floored(cell, cell.ns_per_step / _most(cell, peaks))

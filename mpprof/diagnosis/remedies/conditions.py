@@ -27,6 +27,8 @@ _OF_TRAINING = (
 """What a trace of a training holds at least one of, in the names of its kernels, ops, ranges or calls."""
 _OF_TORCH = ("aten::", "at::native::")
 """A trace with the names of torch's functions or kernels would name those of its autograd and optimizers."""
+_OF_JAX_GRADIENTS = ("grad", "vjp")
+"""What the calls of Python's functions hold where JAX derives: `value_and_grad`, `backward_pass`, `vjp`."""
 MOSTLY_RATIO = 0.9
 """So much of the bytes is nearly all of them: a loss is read through pageable memory beside the batches."""
 MANY_PROGRAMS = 8
@@ -53,13 +55,26 @@ def of_a_cpu_alone(signals: Signals) -> bool:
 
 
 def only_infers(signals: Signals) -> bool:
-    """Tell whether the trace shows products by torch, and nothing of a backward pass or an optimizer."""
-    if signals.case.run.facts is not None or not signals.named(*_OF_TORCH):
+    """Tell whether the trace shows products by torch or JAX, and nothing of a backward pass or an optimizer.
+
+    Of JAX only where each product has the name of its function, and with the calls of Python's functions:
+    compiled gradients are named by the former, eager ones by the latter alone.
+    """
+    if signals.case.run.facts is not None or not _would_name_gradients(signals):
         return False
     if not any(cell.category == "matmul" for cell in signals.cells):
         return False
     of_training = any(cell.category == "optimizer" or cell.phase == "backward" for cell in signals.cells)
     return not of_training and not signals.named(*_OF_TRAINING)
+
+
+def _would_name_gradients(signals: Signals) -> bool:
+    """Tell whether the framework's gradients, if there were any, would be named in the trace, and none is."""
+    if signals.framework == "jax":
+        products = [cell.op for cell in signals.cells if cell.category == "matmul"]
+        named = all(op is not None and "jit(" in op for op in products)
+        return named and signals.named(".py:") and not signals.named(*_OF_JAX_GRADIENTS)
+    return signals.named(*_OF_TORCH)
 
 
 def in_float16(signals: Signals) -> bool:

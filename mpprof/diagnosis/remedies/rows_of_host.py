@@ -173,7 +173,11 @@ LAUNCHES = (
     Row("MP311", ANY, "a larger batch"),
     Row(
         "MP303", ANY, "try twice the batch (and its learning rate), and compare examples per second",
-        "mpprof compare {run} RUN_WITH_TWICE_THE_BATCH",
+        "mpprof compare {run} RUN_WITH_TWICE_THE_BATCH", unless=(its.only_infers,),
+    ),
+    Row(
+        "MP303", ANY, "try twice the batch, and compare examples per second",
+        "mpprof compare {run} RUN_WITH_TWICE_THE_BATCH", when=(its.only_infers,),
     ),
     *fused("MP304"),
     *in_bfloat16("MP304"),

@@ -240,7 +240,7 @@ REST = (
     *fused("MP507"),
     Row("MP507", ANY, "a smaller vocabulary"),
     Row("MP601", ANY, "a larger batch, so that activations weigh more"),
-    Row("MP601", ANY, "an optimizer that keeps less for each parameter: SGD with momentum, Lion, Adafactor"),
+    Row("MP601", ANY, "an optimizer that keeps less for each parameter: SGD with momentum, Lion, Adafactor", unless=(its.only_infers,)),
     Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),
     Row(
         "MP602", ON_TENSORFLOW, "or set TF_FORCE_GPU_ALLOW_GROWTH=true",

@@ -41,6 +41,7 @@ CODE, SLUG, TITLE = "MP102", "no-loss-scaling", "float16 without loss scaling"
 ABOUT = "missing loss scaling"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_TRAINING = True
 ON_RECORDS = True
 
 

@@ -54,6 +54,7 @@ CODE, SLUG, TITLE = (
 ABOUT = "loss scaling in a loop of your own"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 FEWEST_GROWTHS = 2
 """One doubling above the default happens in healthy runs of small gradients; after two any element above 1/2

@@ -46,6 +46,7 @@ CODE, SLUG, TITLE = "MP201", "endless-skips", "Optimizer updates are skipped aga
 ABOUT = "endless skips"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 FEWEST_STEPS = 20
 """Fewer steps after the start say nothing about a rate of one percent."""

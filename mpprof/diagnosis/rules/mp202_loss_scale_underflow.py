@@ -43,6 +43,7 @@ CODE, SLUG, TITLE = "MP202", "loss-scale-underflow", "The fixed loss scale is sm
 ABOUT = "a loss scale that is too small"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 LEAST = 128.0
 """What the networks of the paper needed, the most tolerant apart (Micikevicius et al.)."""

@@ -34,11 +34,13 @@ import math
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.skips import without_loss_scale
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"
 ABOUT = "a loss scale that runs away"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 SUSPICIOUS_SCALE = 2.0**24
 """float16 spans 2^-24 to 2^16: a scale beyond 2^24 would lift its smallest number above 1."""
@@ -50,6 +52,8 @@ def judge(signals: Signals) -> Outcome:
     optimizer = known(signals.optimizer)
     if optimizer and not optimizer.dynamic and not (optimizer.inner and optimizer.dynamic is None):
         return NotApplicable("there is no dynamic loss scale")
+    if known(signals.scales) is None and (without := without_loss_scale(signals)) is not None:
+        return without
     scales = need(signals.scales)
     highest = max(scales.tolist(), key=lambda s: math.inf if math.isnan(s) else s)
     if highest <= SUSPICIOUS_SCALE:

@@ -36,6 +36,7 @@ CODE, SLUG, TITLE = "MP204", "startup-skips", "Steps skipped while the loss scal
 ABOUT = "skips at the start"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 
 def judge(signals: Signals) -> Outcome:

@@ -35,6 +35,7 @@ CODE, SLUG, TITLE = "MP205", "periodic-skips", "Single steps skipped as the loss
 ABOUT = "periodic skips"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 
 def judge(signals: Signals) -> Outcome:

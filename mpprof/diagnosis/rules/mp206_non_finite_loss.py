@@ -43,6 +43,7 @@ CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss is not finite"
 ABOUT = "a loss that is not finite"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 
 _EPOCHS = 1 << 32

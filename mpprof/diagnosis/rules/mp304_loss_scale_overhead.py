@@ -46,6 +46,7 @@ CODE, SLUG, TITLE = (
 ABOUT = "the cost of loss scaling"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_TRAINING = True
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25, normal=True)
 """A healthy small model without XLA spends a few percent so; a tenth is worth a change of the script."""
@@ -56,12 +57,15 @@ MOST = 0.5
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
+    without = without_loss_scale(signals)
+    if without is not None and signals.in_window:
+        return without
     need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.category == "loss_scale")
     claims = attainable.whole(rows) + _waits_for_launches(signals) + _waits_for_the_flag(signals)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
-        return without_loss_scale(signals) or Clear(
+        return without or Clear(
             f"the loss scale's kernels and their launches take {format_ratio(ratio)} of the step"
         )
     return Found(

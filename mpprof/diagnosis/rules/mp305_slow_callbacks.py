@@ -37,6 +37,7 @@ CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part
 ABOUT = "slow callbacks"
 SPECIFICITY = GENERAL
 BOUND = "host"
+OF_TRAINING = True
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.10, error_ratio=0.30)
 """Keras' loop itself takes up to 5 % of a step of some milliseconds; an error where a third is lost."""

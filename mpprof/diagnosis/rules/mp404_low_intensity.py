@@ -68,7 +68,12 @@ def judge(signals: Signals) -> Outcome:
     if not rows and signals.wide:
         return NOT_IN_16_BITS
     if rows and not stated:
-        return Unable("FLOPs and bytes of the matrix kernels are not known: the trace states no shapes")
+        counted = any(signals.cells[row].flops_per_step for row in rows)
+        return Unable(
+            "the bytes that the matrix kernels move are not known, though their FLOPs are"
+            if counted
+            else "FLOPs and bytes of the matrix kernels are not known: the trace states no shapes"
+        )
     ridge = rate / bandwidth
     below = [
         row

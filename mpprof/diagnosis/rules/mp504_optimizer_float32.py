@@ -37,6 +37,7 @@ CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes 
 ABOUT = "the optimizer's update"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 BYTES_PER_PARAMETER = 28
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50, normal=True)

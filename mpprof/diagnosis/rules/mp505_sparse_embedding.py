@@ -36,6 +36,7 @@ CODE, SLUG, TITLE = "MP505", "sparse-embedding", "A large embedding table is upd
 ABOUT = "embedding updates"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_TRAINING = True
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.40)
 """A change of the table or the optimizer changes the training: a tenth of the step is worth that thought."""

@@ -39,6 +39,7 @@ CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a not
 ABOUT = "gradient clipping"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_TRAINING = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.10, error_ratio=0.25)
 """Clipping is chosen for the training's sake: only a tenth of the step is worth a second thought."""

@@ -34,6 +34,7 @@ CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part o
 ABOUT = "the loss in float32"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_TRAINING = True
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True)
 """Every language model has some of it; a quarter of the step is worth a loss of one's own."""

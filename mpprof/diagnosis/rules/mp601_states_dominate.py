@@ -8,7 +8,7 @@ How we know
     What was live at the peak by kind: parameters, slots, and what was there before the profiler started.
 
 What it costs
-    Nothing that 16 bits could save; the bytes stated are those that stay in float32.
+    Nothing that mixed precision could save; the bytes stated are those that it leaves as they are.
 
 What to do
     Raise the batch, so that activations weigh more; an optimizer with fewer slots; 16-bit or factored slots:
@@ -48,13 +48,16 @@ def judge(signals: Signals) -> Outcome:
     share = states / max(1, account.peak_bytes)
     if share < DOMINANT_RATIO:
         return Clear(f"{format_ratio(share)} of the peak are weights, slots and what was held before")
+    of = f"{format_bytes(states)} of {format_bytes(account.peak_bytes)} at the peak are"
     return Found(
         summary=(
-            f"{format_bytes(states)} of {format_bytes(account.peak_bytes)} at the peak are weights, slots "
-            "and what else was held before the window, which 16 bits do not halve"
+            f"{of} weights and what else was held before the window"
+            if signals.only_infers
+            else f"{of} weights, slots and what else was held before the window, which mixed precision "
+            "does not halve"
         ),
         evidence=(
-            evidence.ratio("share of the peak that stays in float32", share, DOMINANT_RATIO),
+            evidence.ratio("share of the peak in weights and what was held before", share, DOMINANT_RATIO),
             evidence.size("peak", account.peak_bytes),
         ),
         confidence="medium",

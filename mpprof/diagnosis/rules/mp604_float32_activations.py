@@ -36,6 +36,7 @@ CODE, SLUG, TITLE = "MP604", "float32-activations", "Float32 activations are kep
 ABOUT = "float32 activations"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 
 def judge(signals: Signals) -> Outcome:

@@ -67,10 +67,10 @@ def judge(signals: Signals) -> Outcome:
         if device.vendor == "unknown":
             return NotApplicable("the vendor is not stated")
         summary = (
-            f"{device.name or device.vendor.upper()} is not an NVIDIA GPU: "
-            "its matrix cores go by their own name"
+            f"{device.name or device.vendor.upper()} is not an NVIDIA GPU: which 16-bit type is "
+            "the faster one differs by card and library"
         )
-        found = device.vendor
+        found = device.name or device.vendor.upper()
     return Found(
         summary=summary,
         cases=(accelerator,),

@@ -34,6 +34,7 @@ CODE, SLUG, TITLE = "MP904", "steps-per-execution", "One callback covers several
 ABOUT = "several steps timed as one call"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 
 def judge(signals: Signals) -> Outcome:

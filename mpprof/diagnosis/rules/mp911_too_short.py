@@ -36,6 +36,7 @@ CODE, SLUG, TITLE = "MP911", "too-short", "Too few steady steps to say"
 ABOUT = "too few steps"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_TRAINING = True
 
 ENOUGH_STEPS = 30
 FEW_STEPS = 10

@@ -39,6 +39,19 @@ def test_a_float32_run_has_a_range_and_its_share_of_matrix_work() -> None:
     ]  # fmt: skip
 
 
+def test_the_embedding_tables_of_fbgemm_stay_as_they_are() -> None:
+    """Autocast reaches neither their lookups nor the update fused into them; another gather's bytes it halves."""
+    update = "split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1"
+    gather = work("gather_scatter", 30)
+    table = replace(gather, kernel=update, op="SplitLookupFunction_rowwise_adagrad_Op")
+    plain, kept = (potential(account_of([fp32("dense", 40 * MS), one]), V100) for one in (gather, table))
+    assert plain.high == pytest.approx(70 / (40 / 7 + 15))
+    assert kept.high == pytest.approx(70 / (40 / 7 + 30))
+    assert "embedding lookups" in " ".join(kept.assumptions)
+    assert "embedding lookups" not in " ".join(plain.assumptions)
+    assert "bound by memory" not in " ".join(kept.assumptions)
+
+
 def test_launch_overhead_leaves_next_to_nothing_to_gain() -> None:
     """Of 11.4 ms the device works 0.8, in kernels of 4 µs."""
     short = replace(fp32("dense", 0.3 * MS), calls_per_step=75.0)
