@@ -2,6 +2,8 @@
 
 The forward pass leaves what the gradients need. The backward pass goes through the operations in reverse:
 each needs the gradient of what it gave, makes that of what it took, and lets go of what no other needs.
+Where much of a model is frozen little is kept, and most is there in the forward pass: what an operation takes
+and gives.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ class Kept:
 
 @frozen
 class Backward:
-    """Of one example. `peak_bytes` is the most that kept results and gradients of activations take at once;
-    `gradients_bytes` and `layer` what of it are gradients, and whose operation it is in."""
+    """Of one example. `peak_bytes` is the most that results and gradients of activations take at once, in the
+    backward pass or before it; `gradients_bytes` and `layer` what of it are gradients, and whose operation it
+    is in."""
 
     kept: tuple[Kept, ...]
     peak_bytes: int
@@ -98,6 +101,7 @@ class _Pass:
         ]
         for at, one in enumerate(operations):
             kept += [_of(one, held) for held in one.held] if self.needed[at] else []
+        forward, forward_layer = self._forward()
         self._live = sum(each.bytes for each in kept)
         self._due: dict[int, list[tuple[int, int]]] = defaultdict(list)  # until when results are needed
         for base, needers in self.needers.items():
@@ -112,7 +116,36 @@ class _Pass:
             for gradients in self._gradients_of(at):
                 if self._live + gradients > most:
                     most, of_gradients, where = self._live + gradients, gradients, operations[at].layer
+        if forward > most:
+            most, of_gradients, where = forward, 0, forward_layer
         return Backward(tuple(kept), most, of_gradients, where)
+
+    def _forward(self) -> tuple[int, str]:
+        """The most that results take in the forward pass, and whose operation that is in. A result is there
+        until its last user has run, and to the end where the backward pass needs it."""
+        operations, last = self.operations, list(range(len(self.operations)))
+        for at in reversed(
+            range(len(operations))
+        ):  # what is fused with its users reads its inputs as they run
+            for given in operations[at].inputs:
+                last[given] = max(last[given], at if self._is_there(at) else last[at])
+        live, most, where = 0, 0, ""
+        ends: defaultdict[int, int] = defaultdict(int)
+        for at, one in enumerate(operations):
+            if self._is_there(at):
+                live += one.bytes
+                if at not in self.needers:
+                    ends[last[at]] += one.bytes
+            live += sum(held.bytes for held in one.held) if self.needed[at] else 0
+            if live > most:
+                most, where = live, one.layer
+            live -= ends.pop(at, 0)
+        return most, where
+
+    def _is_there(self, at: int) -> bool:
+        """Whether the forward pass writes this result to memory of its own. The batch is counted as such."""
+        one = self.operations[at]
+        return bool(one.inputs) and not one.renamed and (at in self.needers or self._is_written(at))
 
     def _gradients_of(self, at: int) -> Iterator[int]:
         """Go back through one operation; yields the bytes of gradients at its two fullest moments: before its

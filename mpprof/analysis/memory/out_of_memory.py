@@ -1,7 +1,7 @@
 """What an out-of-memory error says: what was asked for, what filled the memory, and what to try first.
 
-Three texts are read: TensorFlow's BFC allocator (its summary and the error of the op), XLA's list of buffers,
-and PyTorch's message in both of its wordings.
+Three texts are read: TensorFlow's BFC allocator (its summary and the error of the op), XLA's list of buffers
+or its message alone, and PyTorch's message in both of its wordings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST = 4_000_000
 def read(text: str) -> OutOfMemory | None:
     """Return what the last out-of-memory error in `text` says; None where there is none."""
     text = text[-LONGEST:]
-    for reader in (_xla, _torch, _tensorflow):
+    for reader in (_xla, _torch, _tensorflow, _xla_alone):
         if (found := reader(text)) is not None:
             return found
     return None
@@ -77,10 +77,10 @@ def advise(found: OutOfMemory, batch_size: int | None = None) -> tuple[Advice, .
 
 
 def _torch(text: str) -> OutOfMemory | None:
-    start = text.rfind("CUDA out of memory. Tried to allocate")
-    if start < 0:
+    starts = [found.start() for found in re.finditer(r"(?:CUDA|HIP) out of memory\. Tried to allocate", text)]
+    if not starts:
         return None
-    said = text[start : start + 2000]
+    said = text[starts[-1] : starts[-1] + 2000]
     asked = _size(said, rf"Tried to allocate {_SIZE}")
     if asked is None:
         return None
@@ -151,6 +151,31 @@ def _xla(text: str) -> OutOfMemory | None:
     )
 
 
+def _xla_alone(text: str) -> OutOfMemory | None:
+    """The message without the list of buffers: what an argument or an output did not find room for, or a
+    program compiled with TensorFlow's `jit_compile`."""
+    asked = re.findall(
+        r"(?i)Resource[_ ]exhausted:[^\n]{0,200}?\b"
+        r"(?:Out of memory (?:while )?(?:trying to allocate|allocating)|Failed to allocate request for) "
+        + _SIZE,
+        text,
+    )
+    size = _bytes(*asked[-1]) if asked else 0
+    if not size:
+        return None
+    return OutOfMemory(
+        framework="xla",
+        asked_bytes=size,
+        limit_bytes=None,
+        used_bytes=None,
+        loose_bytes=None,
+        others_bytes=None,
+        device=None,
+        op=None,
+        filled=(),
+    )
+
+
 # --- TensorFlow --------------------------------------------------------------------------------------------
 
 
@@ -216,7 +241,7 @@ def _size(text: str, pattern: str) -> int | None:
 
 def _bytes(number: str, unit: str) -> int:
     """The bytes of "27.93", "GiB": frameworks print binary units by either name."""
-    factor = 1 if unit == "bytes" else _UNITS[unit.replace("i", "")]
+    factor = 1 if unit.lower() == "bytes" else _UNITS[unit.upper().replace("I", "")]
     try:
         return round(float(number.replace(",", "").rstrip(".")) * factor)
     except ValueError:

@@ -16,9 +16,11 @@ BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
 @frozen
 class States:
-    """In bytes. `slots` is None where it is not known what the optimizer keeps."""
+    """In bytes. `trained`: of the parameters that the optimizer updates, as much as their gradients take.
+    `slots` is None where it is not known what the optimizer keeps for them."""
 
     parameters: int
+    trained: int
     slots: int | None
     optimizer: str | None
 
@@ -34,8 +36,11 @@ def recorded(run: Run | None) -> States | None:
     size = sum(count * BYTES.get(dtype or "float32", 4) for count, dtype in by_layer) + 4 * rest
     if counted > (model.parameters or 0):  # shared layers stand several times
         size = 4 * (model.parameters or 0)
+    trained = size
+    if model.trainable_parameters is not None and model.parameters:
+        trained = size * min(model.trainable_parameters, model.parameters) // model.parameters
     fit = run.last_fit
     optimizer = (fit.optimizer.inner or fit.optimizer.class_name) if fit else None
     stated = fit.optimizer.slots if fit else None
     each = SLOTS.get(optimizer or "") if stated is None else stated
-    return States(size, None if each is None else each * size, optimizer)
+    return States(size, trained, None if each is None else each * trained, optimizer)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mpprof.analysis.layers import flops, kinds
 from mpprof.analysis.memory import backward, kept, states
-from mpprof.analysis.memory.kept import HALF, WIDTH, Machine
+from mpprof.analysis.memory.kept import HALF, Machine
 from mpprof.errors import UnableError, UsageError
 from mpprof.model.memory import KeptBytes, MemoryForecast, PolicyMemory
 from mpprof.model.run import LayerFacts, ModelFacts, Run
@@ -44,6 +44,8 @@ def forecast(
         unknown.update(dict.fromkeys(graph.unknown))
         found = backward.backward(graph, compiled=machine.compiled)
         runs.append(_policy(run, model, policy, batch_size, graph, found, card_bytes))
+    if any(one.slots_bytes is None for one in runs):
+        unknown["what the optimizer keeps: the peak and the largest batch leave it out"] = None
     return MemoryForecast(
         facts.model.name or run.name,
         batch_size,
@@ -108,10 +110,7 @@ def _policy(
             "the model is not built: its parameters are not known",
             next="Give it an Input, or call model.build()",
         )
-    trained = mine.parameters
-    if model.trainable_parameters is not None and model.parameters:
-        trained = model.trainable_parameters * WIDTH[_types(policy)[1]]
-    slots = None if mine.slots is None else mine.slots * trained // max(1, mine.parameters)
+    trained, slots = mine.trained, mine.slots
     copies = _copies(model)
     given = sum(one.bytes for one in graph.operations if not one.inputs)
     fixed = mine.parameters + trained + (slots or 0) + copies

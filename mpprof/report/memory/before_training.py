@@ -82,7 +82,7 @@ _ROWS: tuple[tuple[str, Callable[[PolicyMemory], int | None]], ...] = (
     ("16-bit weight copies *", lambda run: run.weight_copies_bytes),
     ("the batch", lambda run: run.input_bytes),
     ("activations kept for backward *", lambda run: run.kept_bytes),
-    ("with their gradients, at most *", lambda run: run.activations_bytes),
+    ("activations at the fullest moment *", lambda run: run.activations_bytes),
 )
 
 

@@ -97,12 +97,34 @@ def test_xlas_list_of_buffers() -> None:
     assert found.filled[1].name == "argument of the step"
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes.", 16 * GIB),
+        ("RuntimeError: Resource exhausted: Out of memory while trying to allocate 1048576 bytes.", MIB),
+        ("JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.50GiB.", 1536 * MIB),
+        (
+            "RESOURCE_EXHAUSTED: Error allocating device buffer: Failed to allocate request for 2.0GiB (9B) on",
+            2 * GIB,
+        ),
+    ],
+)
+def test_xlas_message_alone_says_what_did_not_fit(said: str, asked: int) -> None:
+    """As in onpix/LLNeRF#9, sokrypton/ColabFold#65 and google-deepmind/alphafold#1023; the last one counts."""
+    earlier = "RESOURCE_EXHAUSTED: Out of memory allocating 77 bytes.\n"
+    found = out_of_memory.read(f"{earlier}Traceback\n{said}\n")
+    assert found is not None
+    assert (found.framework, found.asked_bytes, found.limit_bytes, found.filled) == ("xla", asked, None, ())
+    assert out_of_memory.advise(found, 32) == ()
+
+
 def test_pytorchs_message_in_both_wordings() -> None:
     found = out_of_memory.read(TORCH)
     assert found is not None
     assert (found.asked_bytes, found.limit_bytes, found.used_bytes) == (2 * GIB, 24 * GIB, 12 * GIB)
     assert (found.loose_bytes, found.others_bytes, found.device) == (7 * GIB, 4 * GIB, "GPU 1")
     assert [each.cause for each in out_of_memory.advise(found)] == ["fragmentation", "other processes"]
+    assert out_of_memory.read(TORCH.replace("CUDA", "HIP")) == found
     old = out_of_memory.read(OLD_TORCH)
     assert old is not None
     assert (old.limit_bytes, old.used_bytes) == (6 * GIB, round(781.5 * MIB))
@@ -115,7 +137,8 @@ def test_a_tensor_larger_than_the_card_needs_another_shape() -> None:
     assert next(each.cause for each in out_of_memory.advise(found)) == "too large"
 
 
-@pytest.mark.parametrize("text", ["", "Epoch 1/10", "MemoryError", "CUDA out of memory. Tried to allocate"])
+@pytest.mark.parametrize("text", ["", "Epoch 1/10", "MemoryError", "CUDA out of memory. Tried to allocate",
+                                  "RESOURCE_EXHAUSTED: Out of memory allocating bytes"])  # fmt: skip
 def test_other_texts_are_none(text: str) -> None:
     assert out_of_memory.read(text) is None
 

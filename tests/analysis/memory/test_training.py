@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mpprof.analysis.memory import backward, kept, training
+from mpprof.analysis.memory import backward, kept, states, training
 from mpprof.errors import UnableError, UsageError
 from mpprof.forecasts import targets
 from mpprof.model.memory import PolicyMemory
-from mpprof.model.run import Run
+from mpprof.model.run import OptimizerFacts, Run
 from mpprof.store.facts import facts_of
 from tests.analysis.memory.models import BATCH
 from tests.forecast.make_programs import CASES, stored
@@ -191,6 +192,45 @@ def test_frozen_layers_before_the_first_trained_one_keep_nothing() -> None:
     frozen = [{**one, "trainable": False} for one in BLOCK[1:4]]
     found = keeps(chain(BLOCK[0], *frozen, BLOCK[4]))
     assert set(found) == {("relu", "relu"), ("next", "output")}  # the second is the loss's
+
+
+@pytest.mark.parametrize("jit", [False, "auto"])
+def test_of_a_frozen_model_the_fullest_moment_is_in_the_forward_pass(jit: object) -> None:
+    """ReLU's result of 4096 bytes waits for the other branch's, and both for their sum."""
+    fork = {**layer("fork", "Conv2D", [8, 8, 16], [8, 8, 16], 2320, kernel_size=[3, 3]), "inbound": ["relu"]}
+    both = {**layer("both", "Add", [8, 8, 16], [8, 8, 16]), "inbound": ["relu", "fork"],
+            "input_shape": [[None, 8, 8, 16], [None, 8, 8, 16]]}  # fmt: skip
+    before = ("in", "conv", "bn")
+    order = ({**one, "inbound": [name]} for one, name in zip(BLOCK[1:4], before, strict=True))
+    frozen = [{**one, "trainable": False} for one in (*order, fork, both)]
+    pool = {**layer("pool", "GlobalAveragePooling2D", [8, 8, 16], [16]), "inbound": ["both"]}
+    last = {**layer("last", "Dense", [16], [2], 34), "inbound": ["pool"]}
+    start = {**BLOCK[0], "inbound": []}
+    run = training.forecast(chain(start, *frozen, pool, last, backend="tensorflow", jit=jit), 1).runs[0]
+    assert run.activations_bytes == 3 * 4096
+    assert run.fullest_layer == "both"
+    assert sum(one.bytes for one in run.kept) == 4 * (16 + 2)
+
+
+def test_an_optimizer_keeps_nothing_for_what_is_not_trained() -> None:
+    run = chain(*BLOCK)
+    assert run.facts is not None
+    assert run.facts.model is not None
+    model = replace(run.facts.model, trainable_parameters=580)
+    found = states.recorded(replace(run, facts=replace(run.facts, model=model)))
+    assert found is not None
+    assert (found.parameters, found.trained, found.slots) == (4 * 1092, 4 * 580, 2 * 4 * 580)
+
+
+def test_unknown_slots_are_said_to_be_left_out_of_the_peak() -> None:
+    run = chain(*BLOCK)
+    assert run.facts is not None
+    optimizer = OptimizerFacts("Adafactor")
+    fits = tuple(replace(fit, optimizer=optimizer) for fit in run.facts.fits)
+    found = training.forecast(replace(run, facts=replace(run.facts, fits=fits)), 1)
+    assert found.runs[0].slots_bytes is None
+    assert any("optimizer" in each for each in found.unknown)
+    assert not training.forecast(run, 1).unknown
 
 
 def test_the_graph_is_followed_where_it_is_recorded() -> None:
