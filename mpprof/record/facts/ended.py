@@ -3,8 +3,8 @@
 Keras calls no hook of a callback when `fit` raises, and takes its own frames out of the traceback. So where
 `fit` was called is noted as it begins, the instruction of the caller's code. An exception seen later (handled
 at that moment, or the one that ended the script: `sys.last_value`) is this fit's if it passed there.
-Python keeps neither a `SystemExit` nor an exception that ended a thread: of those that nobody handles, nothing
-is known.
+Python keeps neither a `SystemExit` nor an exception that ended a thread: of those that nobody handles,
+nothing is known.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def exception_of(call: Call | None) -> BaseException | None:
 
 def ended(error: BaseException | None) -> dict[str, Any]:
     """run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "exit" (by `sys.exit`,
-    where it can be seen), "error", or "unknown" where nobody told. `error`: the text of an out-of-memory error, of any
-    other its type's name."""
+    where it can be seen), "error", or "unknown" where nobody told. `error`: the text of an out-of-memory
+    error, of any other its type's name."""
     if error is None:
         return {"reason": "unknown"}
     for one in _causes(error):
