@@ -15,7 +15,8 @@ MOST_PARTS = 3
 _NO_CAUSE = "for no recorded cause"
 _ROOM = "MP303"
 """Whether a larger batch fits, where the first thing to do is to make it larger."""
-_LARGER = "; a larger batch"
+_LARGER = "a larger batch"
+"""What makes no step shorter, but gives more examples a second."""
 _CEILINGS = "MP8"
 """What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
 
@@ -128,7 +129,8 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     first = cause(diagnosis) or next(iter(paying), None)
     if first is None:
         return ""
-    remedy = first.remedy.replace(_LARGER, "")  # which makes no step shorter
+    parts = first.remedy.split("; ")
+    remedy = "; ".join(part for part in parts if part != _LARGER) or first.remedy
     said = f"first: {remedy} ({first.code})"
     if first in paying:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)

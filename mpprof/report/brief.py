@@ -113,12 +113,10 @@ def _causes(document: doc.Report) -> list[str]:
     long, short = (_cause(document, sized=sized) for sized in (True, False))
     step, first = document["facts"]["step_ns"], next(iter(document["facts"]["causes"]), None)
     gain = first["gain_ns_per_step"] if first else None
-    share = (
-        f"{short.removesuffix('.')}: {words.percent(gain / step)}."
-        if gain and step and long != short
-        else short
-    )
-    return list(dict.fromkeys((long, share, short)))
+    sized = [] if long == short else [long]
+    if gain and step and "%" not in short:
+        sized.append(f"{short.removesuffix('.')}: {words.percent(gain / step)}.")
+    return [*sized, short]
 
 
 def _cause(document: doc.Report, *, sized: bool) -> str:
@@ -224,10 +222,10 @@ def figures(document: doc.Report, width: int) -> list[str]:
     parts = [first, _share(document)]
     wanted = skipped is not None or (content.skips_arise(document) and not headline.on_cpu(document))
     if wanted and skipped is None and peak is None:
-        parts.append("skips and peak memory unknown")
+        parts.append("skipped steps and peak memory unknown")
     else:
         if wanted:
-            parts.append("skips unknown" if skipped is None else f"skipped {words.percent(skipped)}")
+            parts.append("skipped steps unknown" if skipped is None else f"skipped {words.percent(skipped)}")
         parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak)}")
     return wrapped(", ".join(parts), width, hang=2)
 

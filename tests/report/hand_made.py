@@ -146,7 +146,7 @@ def account() -> Account:
         between_ns=250_000.0,
         between=(
             Between("TensorBoard's summary writer (WriteSummary, LogicalAnd)", 180_000.0, 2_900.0),
-            Between("no events recorded (Python)", 70_000.0, 0.0),
+            Between("other work of the host (Python)", 70_000.0, 0.0),
         ),
         numbered="keras",
     )

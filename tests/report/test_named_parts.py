@@ -152,4 +152,4 @@ def test_the_screens_peak_is_the_most_that_the_process_held_and_float32_skips_no
     memory["allocators"][0]["lifetime_peak_bytes"] = None
     assert "peak 51.0 MiB" in " ".join(brief.figures(document, 80))
     document["run"]["computes_in"] = {"kind": "16-bit", "text": "float16", "by": "kernels"}  # type: ignore[typeddict-item]
-    assert "skips unknown" in " ".join(brief.figures(document, 80))
+    assert "skipped steps unknown" in " ".join(brief.figures(document, 80))

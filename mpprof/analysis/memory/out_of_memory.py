@@ -1,7 +1,7 @@
 """What an out-of-memory error says: what was asked for, what filled the memory, and what to try first.
 
-Three texts are read: TensorFlow's BFC allocator (its summary and the error of the op), XLA's list of buffers
-or its message alone, and PyTorch's message in both of its wordings.
+Three texts are read: the BFC allocator's summary (TensorFlow's with the error of the op, or JAX's), XLA's
+list of buffers or its message alone, and PyTorch's message in both of its wordings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST = 4_000_000
 def read(text: str) -> OutOfMemory | None:
     """Return what the last out-of-memory error in `text` says; None where there is none."""
     text = text[-LONGEST:]
-    for reader in (_xla, _torch, _tensorflow, _xla_alone):
+    for reader in (_xla, _torch, _allocator, _xla_alone):
         if (found := reader(text)) is not None:
             return found
     return None
@@ -123,9 +123,7 @@ def _xla(text: str) -> OutOfMemory | None:
         ("arguments", "parameter allocation"), ("outputs", "maybe_live_out allocation"),
         ("temporaries", "preallocated temp allocation"), ("constants", "constant allocation"),
     )  # fmt: skip
-    parts = {
-        name: size for name, label in kinds if (size := _size(said, rf"(?m)^[^\w\n]*{label}:\s+{_SIZE}"))
-    }
+    parts = {name: size for name, label in kinds if (size := _size(said, rf"\b{label}:\s+{_SIZE}"))}
     filled = []
     for block in re.split(r"Buffer \d+:", said)[1:]:
         size = _size(block, rf"Size: {_SIZE}")
@@ -176,10 +174,13 @@ def _xla_alone(text: str) -> OutOfMemory | None:
     )
 
 
-# --- TensorFlow --------------------------------------------------------------------------------------------
+# --- TensorFlow, and JAX with the same allocator ------------------------------------------------------------
+
+_OF_JAX = re.compile(r"external/(?:org_tensorflow|xla|tsl)/|\b(?:Xla|Jax)RuntimeError\b")
+"""jaxlib's errors, and its sources as its log names them (TensorFlow's: `tensorflow/`, `external/local_`)."""
 
 
-def _tensorflow(text: str) -> OutOfMemory | None:
+def _allocator(text: str) -> OutOfMemory | None:
     tensors = list(
         re.finditer(r"OOM when allocating tensor with shape\s?(\[[\d,]*\])(?:\s+and type (\w+))?", text)
     )
@@ -203,8 +204,11 @@ def _tensorflow(text: str) -> OutOfMemory | None:
     if tensor:
         size = _of_shape(tensor[1], tensor[2])
         filled.append(Filled("the tensor that did not fit", tensor[2], tensor[1], 1, size))
+    of_jax = (
+        tensor is None and dump is not None and _OF_JAX.search(text, text.rfind("\n", 0, dump.start()) + 1)
+    )
     return OutOfMemory(
-        framework="tensorflow",
+        framework="xla" if of_jax else "tensorflow",
         asked_bytes=int(rounded[1]) if rounded else asked,
         limit_bytes=limit,
         used_bytes=used,

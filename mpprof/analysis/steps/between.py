@@ -41,7 +41,7 @@ _PLAIN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("saving a checkpoint", re.compile(r"^(Save(V2|Slices)?|MergeV2Checkpoints|ShardedFilename)$")),
     ("making the data's iterator", re.compile(r"^(Make|Anonymous|One|Multi)?\w*(Iterator|Dataset)(V\d)?$")),
 )  # fmt: skip
-_UNNAMED = "no events recorded (Python)"
+_UNNAMED = "other work of the host (Python)"
 _MOST_NAMES = 6
 
 

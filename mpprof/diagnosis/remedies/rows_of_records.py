@@ -336,12 +336,12 @@ RECORDS = (
     ),
     Row(
         "record other precision", ANY,
-        "train on a GPU or a TPU: of CPUs only those with AMX, AVX512-BF16 or AVX512-FP16 gain from 16 bits",
+        "train on a GPU or a TPU: of x86 CPUs only those with AMX, AVX512-BF16 or AVX512-FP16 gain from 16 bits",
         when=(its.of_a_cpu_alone,), unless=(its.in_float32, its.in_16_bits),
     ),
     Row(
         "record other precision", ANY,
-        "Train on a GPU or a TPU: of CPUs only those with AMX, AVX512-BF16 or AVX512-FP16 gain from 16 bits", case="how",
+        "Train on a GPU or a TPU: of x86 CPUs only those with AMX, AVX512-BF16 or AVX512-FP16 gain from 16 bits", case="how",
         when=(its.of_a_cpu_alone,), unless=(its.in_float32, its.in_16_bits),
     ),
     Row(

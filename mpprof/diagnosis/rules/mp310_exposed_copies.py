@@ -87,7 +87,7 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("exposed copies in {whole}", signals.cost_ratio(claims), SCALE.info_ratio),
             evidence.count("copies {per}", math.fsum(c.calls_per_step for c in cells if c.family in _COPIES)),
-            evidence.ratio("of them within the device", within / signals.time(rows)),
+            evidence.ratio("of their time, within the device", within / signals.time(rows)),
             *((evidence.rate("rate of the largest copies", largest.rate),) if largest else ()),
         ),
         cases=(case,),

@@ -195,7 +195,7 @@ def test_what_is_launched_between_two_steps_is_in_no_share() -> None:
     assert found.device_ns == 200
     assert found.between is not None
     assert [(part.name, part.host_ns, part.device_ns) for part in found.between] == [
-        ("no events recorded (Python)", 595, 0), ("launch", 5, 100),
+        ("other work of the host (Python)", 595, 0), ("launch", 5, 100),
     ]  # fmt: skip
 
 

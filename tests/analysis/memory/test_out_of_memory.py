@@ -1,5 +1,5 @@
-"""Out-of-memory errors of three frameworks, shortened: formats as in tensorflow/tensorflow#47820 and #3304,
-jax-ml/jax#13428 and pytorch/pytorch#16417; numbers of our own."""
+"""Out-of-memory errors of three frameworks, shortened: first formats as in tensorflow/tensorflow#47820 and #3304,
+jax-ml/jax#13428 and pytorch/pytorch#16417 with numbers of our own, then what machines printed, each with its source."""
 
 from __future__ import annotations
 
@@ -129,6 +129,144 @@ def test_pytorchs_message_in_both_wordings() -> None:
     assert old is not None
     assert (old.limit_bytes, old.used_bytes) == (6 * GIB, round(781.5 * MIB))
     assert old.loose_bytes == 1280 * MIB - round(781.5 * MIB)
+
+
+# What machines printed, shortened to the lines that matter. The source of each is the public issue named above it.
+
+# mozilla/DeepSpeech#1940 (2019-03-11, TensorFlow 1.12; the error of the op is the issue's title)
+REAL_TENSORFLOW = """\
+2019-03-11 09:52:43.509925: I tensorflow/core/common_runtime/bfc_allocator.cc:641] 10 Chunks of size 16777216 totalling 160.00MiB
+2019-03-11 09:52:43.509931: I tensorflow/core/common_runtime/bfc_allocator.cc:641] 2 Chunks of size 134217728 totalling 256.00MiB
+2019-03-11 09:52:43.509936: I tensorflow/core/common_runtime/bfc_allocator.cc:641] 2 Chunks of size 3576881152 totalling 6.66GiB
+2019-03-11 09:52:43.509942: I tensorflow/core/common_runtime/bfc_allocator.cc:645] Sum Total of in-use chunks: 7.09GiB
+2019-03-11 09:52:43.509950: I tensorflow/core/common_runtime/bfc_allocator.cc:647] Stats:\x20
+Limit:                 10925244416
+InUse:                  7613320960
+MaxInUse:               7613320960
+
+OOM when allocating tensor with shape[2048,436631]
+"""
+
+# patrickbryant1/SpeedPPI#1 (a 2080 Ti)
+REAL_XLA = """\
+jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 10228218416 bytes.
+BufferAssignment OOM Debugging.
+BufferAssignment stats:
+             parameter allocation:    2.86GiB
+              constant allocation:    38.7KiB
+        maybe_live_out allocation:  462.23MiB
+     preallocated temp allocation:    9.53GiB
+  preallocated temp fragmentation:  784.48MiB (8.04%)
+                 total allocation:   12.83GiB
+              total fragmentation:    1.17GiB (9.13%)
+Peak buffers:
+        Buffer 1:
+                Size: 1.57GiB
+                Operator: op_name="jit(apply_fn)/jit(main)/alphafold/layer_norm_input/jit(_var)/reduce_sum[axes=(2,)]" source_line=1446
+                XLA Label: fusion
+                Shape: f32[5120,1286,64]
+"""
+
+# alpa-projects/alpa#759: the same through another program's log, which sets its own name before each line
+_RAY = "\x1b[2m\x1b[36m(MeshHostWorker pid=489)\x1b[0m "
+REAL_XLA_IN_A_LOG = "BufferAssignment OOM Debugging.\n" + "".join(
+    f"{_RAY}{line}\n"
+    for line in (
+        "BufferAssignment stats:",
+        "             parameter allocation:    7.78GiB",
+        "              constant allocation:         0B",
+        "        maybe_live_out allocation:  301.25MiB",
+        "     preallocated temp allocation:    3.83GiB",
+        "                 total allocation:   11.90GiB",
+        "Peak buffers:",
+        "\tBuffer 1:",
+        "\t\tSize: 3.83GiB",
+        "\t\tXLA Label: convert",
+        "\t\tShape: f32[250880,4096]",
+    )
+)
+
+# google-research/t5x#870 (2022-10-25): JAX's allocator is the one that TensorFlow has
+REAL_JAX_ALLOCATOR = (
+    "2022-10-25 21:52:08.219469: W external/org_tensorflow/tensorflow/tsl/framework/bfc_allocator.cc:479] Allocator "
+    "(GPU_1_bfc) ran out of memory trying to allocate 27.93GiB (rounded to 29995136256)requested by op \n"
+    "2022-10-25 21:52:08.220328: W external/org_tensorflow/tensorflow/tsl/framework/bfc_allocator.cc:491] ****\n"
+)
+
+# murong-xu/CADS#4
+REAL_TORCH = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a total capacity of 31.47 GiB "
+    "of which 12.73 GiB is free. Including non-PyTorch memory, this process has 18.73 GiB memory in use. Of the "
+    "allocated memory 9.08 GiB is allocated by PyTorch, and 9.35 GiB is reserved by PyTorch but unallocated."
+)
+# wxian3/NeuroLens#2 (the misprint is torch's)
+REAL_TORCH_TOO_LARGE = (
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 55.57 GiB. GPU 0 has a total capacty of "
+    "12.00 GiB of which 9.02 GiB is free. Of the allocated memory 984.52 MiB is allocated by PyTorch, and 463.48 MiB "
+    "is reserved by PyTorch but unallocated."
+)
+
+
+def test_a_real_dump_of_tensorflow() -> None:
+    found = out_of_memory.read(REAL_TENSORFLOW)
+    assert found is not None
+    assert (found.framework, found.asked_bytes) == ("tensorflow", 2048 * 436631 * 4)
+    assert (found.limit_bytes, found.used_bytes) == (10925244416, 7613320960)
+    assert [(each.count, each.bytes) for each in found.filled] == [
+        (2, 2 * 3576881152), (1, 3576881152), (2, 2 * 134217728), (10, 10 * 16777216),
+    ]  # fmt: skip
+    assert next(each.text for each in out_of_memory.advise(found)).startswith("a batch of at most 87 %")
+
+
+def test_real_lists_of_xla() -> None:
+    found = out_of_memory.read(REAL_XLA)
+    assert found is not None
+    assert (found.framework, found.asked_bytes) == ("xla", 10228218416)
+    assert found.parts == {
+        "arguments": round(2.86 * GIB), "outputs": round(462.23 * MIB), "temporaries": round(9.53 * GIB),
+        "constants": round(38.7 * 1024),
+    }  # fmt: skip
+    assert [(each.dtype, each.shape, each.bytes) for each in found.filled] == [
+        ("f32", "[5120,1286,64]", round(1.57 * GIB))
+    ]
+    in_a_log = out_of_memory.read(REAL_XLA_IN_A_LOG)
+    assert in_a_log is not None
+    assert in_a_log.parts == {
+        "arguments": round(7.78 * GIB), "outputs": round(301.25 * MIB), "temporaries": round(3.83 * GIB),
+    }  # fmt: skip
+    assert [(each.name, each.shape) for each in in_a_log.filled] == [("convert", "[250880,4096]")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        REAL_JAX_ALLOCATOR,
+        REAL_JAX_ALLOCATOR.replace("org_tensorflow/tensorflow", "xla/xla"),
+        REAL_JAX_ALLOCATOR.replace("external/org_tensorflow/", "")
+        + "jaxlib.xla_extension.XlaRuntimeError: no room",
+    ],
+    ids=["as printed", "of a newer jaxlib", "told by the error alone"],
+)
+def test_jaxs_allocator_is_not_tensorflows(text: str) -> None:
+    found = out_of_memory.read(text)
+    assert found is not None
+    assert (found.framework, found.asked_bytes, found.device) == ("xla", 29995136256, "GPU_1_bfc")
+    of_tensorflow = out_of_memory.read(REAL_JAX_ALLOCATOR.replace("external/org_", "external/local_"))
+    assert of_tensorflow is not None
+    assert of_tensorflow.framework == "tensorflow"
+
+
+def test_real_messages_of_torch() -> None:
+    found = out_of_memory.read(REAL_TORCH)
+    assert found is not None
+    assert (found.asked_bytes, found.limit_bytes) == (round(22.78 * GIB), round(31.47 * GIB))
+    assert (found.used_bytes, found.loose_bytes) == (round(9.08 * GIB), round(9.35 * GIB))
+    assert found.others_bytes == pytest.approx(0.01 * GIB, abs=2)
+    assert [each.cause for each in out_of_memory.advise(found)] == ["batch"]
+    large = out_of_memory.read(REAL_TORCH_TOO_LARGE)
+    assert large is not None
+    assert (large.limit_bytes, large.used_bytes, large.others_bytes) == (12 * GIB, round(984.52 * MIB), None)
+    assert [each.cause for each in out_of_memory.advise(large)] == ["too large"]
 
 
 def test_a_tensor_larger_than_the_card_needs_another_shape() -> None:
