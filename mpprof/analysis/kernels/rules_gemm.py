@@ -304,15 +304,33 @@ def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said | None:
     """A word of the name is the instruction itself (`wmma`, `hmma`, `wgmma`, `imma`, `mma`).
 
     None where another word denies it (`no_mma`, `without`, `simt`) or says that operands are only prepared
-    for it (`pack_for_mma`, `to_m16n8k16_layout`): then the name leaves it open.
+    for it (`pack_for_mma`, `to_m16n8k16_layout`), and where no word is a product (`hmma_counter_probe`): the
+    name leaves it open.
     """
-    if _DENIED.search(name.head):
+    if _DENIED.search(name.head) or not (_PRODUCT.search(name.head) or _is_bare(name)):
         return None
     types = tuple(t for t in name.types() if t != "fp32")
     precision: Precision = operands(types)
     if precision == "unknown":
         precision = {"imma": "int8", "dmma": "fp64", "qgmma": "fp8"}.get(match["word"] or "", "unknown")  # type: ignore[assignment]
     return Said("tensor_core", precision, _template_family(name.text))
+
+
+_PRODUCT = re.compile(
+    r"gemm|gemv|(?<![a-z])b?mm(?![a-z])|mat_?mul|mul_?mat|matvec|mult|multiply|product|conv|wgrad|dgrad|fprop|bprop|attn"
+    r"|attention|mha|mqa|gqa|mla|flash|rnn|lstm|gru|moe|mlp|linear|dense|dot|einsum|fwd|bwd|forward|backward|syrk|trsm|wino"
+)
+"""Words for a matrix product, or for a layer or pass that is made of them."""
+
+_BARE = re.compile(
+    r"simple|naive|basic|base|test|example|compute|run|device|global|kernel|sync|op|tensor|cores?|[a-z]{0,3}mma|tcgen05|tensor(?:op|cores?)"
+    r"|half|float|double|[a-z]{0,3}\d[a-z0-9]*|[nt]{1,2}|"
+)
+"""Words of a function that is called after the instruction alone: the instruction, numbers, types, `kernel`."""
+
+
+def _is_bare(name: Name) -> bool:
+    return all(_BARE.fullmatch(word) for word in name.function.lower().split("_"))
 
 
 def _tile_gemm(name: Name, match: re.Match[str], card: Card) -> Said | None:

@@ -29,6 +29,12 @@ def _mlir(name: Name, match: re.Match[str], card: Card) -> Said | None:
     return Said("not_matmul", operands(types), family)
 
 
+def _by_width(name: Name, match: re.Match[str], card: Card) -> Said:
+    """These permute values of a width, not of a type: `float2` stands for any 8 bytes, `float4` and `double2` for 16."""
+    return Said("not_matmul", operands(types_in(_CARRIER.sub(" ", name.text))), "layout")
+
+
+_CARRIER = re.compile(r"\b(?:float[24]|double2)\b")
 _PRODUCT = re.compile(r"matmul|gemm|conv|einsum|attention|rnn|lstm|gru")
 _MLIR_OPS = ("Cast", "IsFinite", "IsInf", "IsNan", "ZerosLike", "OnesLike", "SelectV2", "AddV2", "Mul")
 
@@ -99,8 +105,13 @@ RULES: tuple[Rule, ...] = (
     ),
     family_rule("tf-optimizer", r"(?:resource_?|sparse_?)?apply_?(?:proximal_?)?(?:adam|momentum|kerasmomentum|rmsprop|adagrad|ftrl|gradient|adamax|adadelta)\w*", "optimizer",
                  "an optimizer's update", _TF + "/training_ops_gpu.cu.cc", "void tensorflow::functor::ApplyAdamKernel<float>(int, float*, float*, float*)"),
-    family_rule("tf-layout", r"swapdimension\w*|shuffleintensor\w*|padinput\w*|concat_(?:fixed|variable)_kernel\w*|concatkernel\w*|split\w*kernel_fixed|split_v_kernel|splitopkernel|\btilekernel\w*|\bs2b\b|\brollkernel|\bdiag(?:part)?gpukernel|\bmatrix(?:copyinputand)?setdiagkernel|\bdoparallelconcatopkernel|\bconcat_xh|stridedslice\w*|\bd2s_\w*|s2d_\w*|depthtospace\w*|spacetodepth\w*|spacetobatch\w*|reversekernel|transposekernel\w*|\btranspose_kernel\w*|matrixdiag\w*|matrixbandpart\w*", "layout",
-                 "moves values", _TF, "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 1024, 32, 32, false>()"),
+    Rule(
+        "tf-permute", r"swapdimension\w*|shuffleintensor\w*", _by_width, "permutes dimensions of values of a given width",
+        "tensorflow/tensorflow tensorflow/core/kernels/transpose_functor_gpu.cu.cc, conv_2d_gpu.h", "all",
+        "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 1024, 32, 32, false>()", whole=False,
+    ),
+    family_rule("tf-layout", r"padinput\w*|concat_(?:fixed|variable)_kernel\w*|concatkernel\w*|split\w*kernel_fixed|split_v_kernel|splitopkernel|\btilekernel\w*|\bs2b\b|\brollkernel|\bdiag(?:part)?gpukernel|\bmatrix(?:copyinputand)?setdiagkernel|\bdoparallelconcatopkernel|\bconcat_xh|stridedslice\w*|\bd2s_\w*|s2d_\w*|depthtospace\w*|spacetodepth\w*|spacetobatch\w*|reversekernel|transposekernel\w*|\btranspose_kernel\w*|matrixdiag\w*|matrixbandpart\w*", "layout",
+                 "moves values", _TF, "void tensorflow::functor::PadInputCustomKernelNHWC<Eigen::half, 4>(int, Eigen::half const*)"),
     family_rule("tf-reduce", r"columnreduce\w*|rowreduce\w*|blockreducekernel\w*|cleanupsegments|biasgrad\w*|segmentedreduce\w*|\bsortedsegmentreduction\w*|reducegeneric\w*|fullreduc\w*", "reduce",
                  "a reduction", _TF + "/reduction_gpu_kernels.cu.h", "void tensorflow::functor::ColumnReduceKernel<Eigen::half const*, Eigen::half*, cub::Sum>(Eigen::half const*)"),
     family_rule("tf-gather", r"gatherop\w*|gathernd\w*|scatternd\w*|scatterop\w*|unsortedsegment\w*|sortedsegment\w*|sparsesegment\w*|dynamicstitch\w*|dynamicpartition\w*|onehot\w*|gathersliceop\w*|batchgather\w*|topkkernel\w*|wherecuda\w*|propagatewhere\w*", "gather_scatter",

@@ -241,6 +241,9 @@ def test_a_foreign_card_contradicts_the_name() -> None:
         "void acme::ScatterWizardKernel<float>(float*)",
         "void acme::MatrixWizardKernel<__half>(half*)",
         "void xyz::fp8_thing<float>(float*)",
+        "void acme::matrix_whirl_m16n8k16_permuter<int>(int*)",
+        "xyz_tensor_core_inspector_128x64",
+        "void acme::hmma_counter_probe(unsigned int*)",
         "frobgemm_kernel",
         "DotProductKernel",
         "HTTPServer",
@@ -248,6 +251,11 @@ def test_a_foreign_card_contradicts_the_name() -> None:
 )
 def test_an_invented_function_stays_unknown_in_any_namespace(name: str) -> None:
     assert classify(name, (9, 0), "nvidia").placement == "unknown"
+
+
+@pytest.mark.parametrize("name", ["wmma_kernel", "simple_wmma_gemm", "mma_m16n8k16_f16_kernel", "void acme::tensor_core_kernel<float>(int)", "tcgen05_attn_fwd"])  # fmt: skip
+def test_a_kernel_called_after_the_instruction_or_its_product_runs_it(name: str) -> None:
+    assert classify(name, (10, 0), "nvidia").placement == "tensor_core"
 
 
 @pytest.mark.parametrize(
@@ -296,6 +304,9 @@ def test_a_sparse_product_by_index_is_ordinary_arithmetic() -> None:
         ("void vllm::paged_attention_v1_kernel<uint16_t, uint8_t, 128, 16, 128, (vllm::Fp8KVCacheDataType)1, false>(float*)", "fp16"),
         ("void flashinfer::BatchPrefillWithPagedKVCacheKernel<flashinfer::X, __half, __nv_fp8_e4m3>()", "fp16"),
         ("fused_bias_gelu_fp16", "fp16"),
+        ("void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<float2, 32, 32, 4, false>(float2 const*, float2*)", "unknown"),
+        ("void tensorflow::functor::ShuffleInTensor3Simple<double2, 2, 1, 0, false>(int, double2 const*, double2*)", "unknown"),
+        ("void tensorflow::functor::ShuffleInTensor3Simple<float, 2, 1, 0, false>(int, float const*, float*)", "fp32"),
         ("void half::scale_kernel<float>(float*)", "fp32"),
     ],
 )  # fmt: skip

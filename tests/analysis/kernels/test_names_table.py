@@ -265,7 +265,7 @@ not_matmul mixed cast eigen-cast | - | void Eigen::internal::EigenMetaKernel<Eig
 not_matmul fp32 reduce tf-reduce | - | void tensorflow::functor::ColumnReduceKernel<float const*, float*, cub::Sum>(float const*)
 not_matmul fp16 reduce tf-reduce | - | void tensorflow::BiasGradNHWC_SharedAtomics<Eigen::half>(int, Eigen::half const*)
 not_matmul fp16 gather_scatter tf-gather | - | void tensorflow::GatherOpKernel<Eigen::half, int, true>(Eigen::half const*)
-not_matmul unknown layout tf-layout | - | void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned short, 256, 32, 32, false>()
+not_matmul unknown layout tf-permute | - | void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned short, 256, 32, 32, false>()
 not_matmul fp32 optimizer tf-optimizer | - | void tensorflow::functor::ApplyAdamKernel<float>(int, float*, float*, float*)
 not_matmul fp32 random tf-random | - | void tensorflow::functor::FillPhiloxRandomKernelLaunch<tensorflow::random::UniformDistribution<tensorflow::random::PhiloxRandom, float>>()
 not_matmul fp16 elementwise torch-native | - | void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half>, at::detail::Array<char*, 3>>(int)
