@@ -128,7 +128,7 @@ def _card(product: Product, memory_bytes: int | None = None) -> Card | str:
             return f"it has no variant of {memory_bytes >> 30} GB"
         memory = memory_bytes
     return Card(
-        product.name,
+        re.sub(r"\b\d+GB\b", f"{memory >> 30}GB", product.name),  # the table names one variant
         capability,
         product.sm_count,
         product.sm_clock_khz,

@@ -199,7 +199,9 @@ class Run(TypedDict):
 
 
 class Ended(TypedDict):
-    reason: Annotated[str, "out_of_memory, interrupted (by the keyboard), error, or unknown."]
+    reason: Annotated[
+        str, "out_of_memory, interrupted (by the keyboard), exit (sys.exit), error, or unknown."
+    ]
     error: Annotated[str | None, "The error's first line; of others than out-of-memory errors its type."]
 
 

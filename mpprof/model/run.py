@@ -144,7 +144,7 @@ class Timing:
 @frozen
 class Ended:
     """How a training ended otherwise than by its end: "out_of_memory" (`error` is then the error's text),
-    "interrupted" by the keyboard, "error" (its type), or "unknown"."""
+    "interrupted" by the keyboard, "exit" (`sys.exit`), "error" (its type), or "unknown"."""
 
     reason: str
     error: str | None

@@ -296,13 +296,6 @@ def test_a_full_disk_behind_stdout_is_one_line(command: tuple[object, ...]) -> N
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_closed_stdout_is_one_line(mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
-    done = mpprof("report", MIXED)
-    assert done.code == 2
-    assert "standard output: cannot be written" in done.err
-
-
 def test_a_terminal_without_unicode_still_gets_a_report() -> None:
     done = in_a_process("report", MIXED, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.code == 0

@@ -61,6 +61,18 @@ def test_json_rows_sum_to_the_peak_in_every_division(mpprof: Mpprof, trace: Path
     assert [line.split()[-1] for line in table.out.splitlines()[1:]] == ["half", "window", "float"]
 
 
+def test_types_and_layers_go_on_below_where_the_terminal_is_full(
+    mpprof: Mpprof, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = mpprof("memory", trace).out
+    monkeypatch.setenv("COLUMNS", "68")
+    narrow = mpprof("memory", trace).out
+    of = [text[text.index("Types ") : text.index("Largest tensors")] for text in (wide, narrow)]
+    assert max(map(len, of[0].splitlines())) > 68 >= max(map(len, of[1].splitlines()))
+    assert of[0].split() == of[1].split()
+
+
 def test_the_text_says_why_the_rest_is_not_told_apart(mpprof: Mpprof, trace: Path) -> None:
     done = mpprof("memory", trace)
     assert (

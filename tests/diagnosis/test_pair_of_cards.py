@@ -38,7 +38,7 @@ def test_the_cards_are_told_apart_and_nothing_is_expected_of_the_other(compared)
 def test_neither_is_called_what_nobody_recorded(compared) -> None:
     for report in compared["runs"]:
         assert report["run"]["policy"] is None
-        assert "float32" not in report["verdict"]
+        assert "over float32" not in report["verdict"]  # parts of it may stay in float32: names tell that
     verdict = compared["runs"][1]["verdict"]
     assert "longer than in the baseline (0.66x)" in verdict
     assert "attainable" not in verdict

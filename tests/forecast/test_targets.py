@@ -31,7 +31,7 @@ def test_each_architecture_has_a_card() -> None:
 
 @pytest.mark.parametrize(
     ("name", "full", "gib"),
-    [("v100", "Tesla V100-SXM2-16GB", 16), ("V100 32GB", "Tesla V100-SXM2-16GB", 32),
+    [("v100", "Tesla V100-SXM2-16GB", 16), ("V100 32GB", "Tesla V100-SXM2-32GB", 32),
      ("a100", "NVIDIA A100-SXM4-40GB", 40), ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", 80),
      ("h100", "NVIDIA H100 80GB HBM3", 80)],
 )  # fmt: skip

@@ -66,6 +66,13 @@ def test_of_another_error_only_the_type_is_kept(tmp_path: Path) -> None:
     assert run_json(tmp_path)["ended"] == {"reason": "error", "error": "ZeroDivisionError"}
 
 
+def test_an_exit_is_no_error(tmp_path: Path) -> None:
+    mine = callback(tmp_path)
+    with pytest.raises(SystemExit), contextlib.closing(mine):
+        fit(small(), 8, mine, at(5, lambda: sys.exit(3)))
+    assert run_json(tmp_path)["ended"] == {"reason": "exit", "error": "SystemExit"}
+
+
 def test_an_error_that_nobody_can_see_any_more_is_unknown(tmp_path: Path) -> None:
     mine = callback(tmp_path)
     with pytest.raises(ZeroDivisionError):

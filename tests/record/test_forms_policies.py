@@ -89,8 +89,9 @@ class Form:
 
 DYNAMIC = {
     "class": "LossScaleOptimizer", "inner": "Adam", "dynamic": True, "initial_scale": 2.0**15, "growth_steps": 2000,
+    "slots": 2,
 }  # fmt: skip
-PLAIN = {"class": "Adam"}
+PLAIN = {"class": "Adam", "slots": 2}
 
 FORMS = {
     "a global policy": Form(
@@ -115,11 +116,11 @@ FORMS = {
         lambda: built("mixed_float16", optimizer=keras.optimizers.LossScaleOptimizer(
             keras.optimizers.SGD(0.1), initial_scale=1024.0, dynamic_growth_steps=5)),
         ("mixed_float16", "float16", "float32"),
-        {**DYNAMIC, "inner": "SGD", "initial_scale": 1024.0, "growth_steps": 5}, "mixed_float16", skips=1,
+        {**DYNAMIC, "inner": "SGD", "initial_scale": 1024.0, "growth_steps": 5, "slots": 0}, "mixed_float16", skips=1,
     ),
     "loss_scale_factor": Form(
         lambda: built("float32", hidden="mixed_float16", optimizer=keras.optimizers.Adam(loss_scale_factor=256.0)),
-        ("float32", "float32", "float32"), {"class": "Adam", "dynamic": False, "fixed_scale": 256.0}, "mixed_float16",
+        ("float32", "float32", "float32"), {"class": "Adam", "dynamic": False, "fixed_scale": 256.0, "slots": 2}, "mixed_float16",
     ),
 }  # fmt: skip
 

@@ -166,7 +166,7 @@ def check(folder: Path) -> str:
 def report(root: Path) -> str:
     """What `mpprof report` prints of it; all white space alike."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert main(["report", str(root)]) == 0
+        assert main(["report", str(root), "-v"]) == 0
     return re.sub(r"[ \t]*\n {2,}", " ", out.getvalue())
 
 

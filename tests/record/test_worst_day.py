@@ -55,9 +55,19 @@ def told(root: Path) -> tuple[list[int], list[str], list[str]]:
     return steps, ends, [window.status for window in read.facts.profile_windows]
 
 
+_BEFORE: set[int | None] = set()
+
+
+@pytest.fixture(autouse=True)
+def threads_before() -> None:
+    """Other tests of this process may have left some, such as a sink that hangs."""
+    _BEFORE.clear()
+    _BEFORE.update(thread.ident for thread in threading.enumerate())
+
+
 def our_threads() -> list[str]:
     """But for those that are left behind by name: what they do, nobody waits for."""
-    names = [thread.name for thread in threading.enumerate()]
+    names = [thread.name for thread in threading.enumerate() if thread.ident not in _BEFORE]
     return [name for name in names if name.startswith("mpprof") and name != "mpprof aside"]
 
 

@@ -3,6 +3,8 @@
 Keras calls no hook of a callback when `fit` raises, and takes its own frames out of the traceback. So where
 `fit` was called is noted as it begins, the instruction of the caller's code. An exception seen later (handled
 at that moment, or the one that ended the script: `sys.last_value`) is this fit's if it passed there.
+Python keeps neither a `SystemExit` nor an exception that ended a thread: of those that nobody handles,
+nothing is known.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|\bOOM\b|out of memory", re.IGNOR
 MOST_CHARACTERS = 60_000
 """Of an error's text that is kept: XLA lists the largest buffers first."""
 _MOST_CAUSES = 20
+_REASONS = ((KeyboardInterrupt, "interrupted"), (SystemExit, "exit"))
 
 
 def call_of_running_fit() -> Call | None:
@@ -43,15 +46,16 @@ def exception_of(call: Call | None) -> BaseException | None:
 
 
 def ended(error: BaseException | None) -> dict[str, Any]:
-    """run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "error", or "unknown"
-    where nobody told. `error`: the text of an out-of-memory error, of any other its type's name."""
+    """run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "exit" (by `sys.exit`,
+    where it can be seen), "error", or "unknown" where nobody told. `error`: the text of an out-of-memory
+    error, of any other its type's name."""
     if error is None:
         return {"reason": "unknown"}
     for one in _causes(error):
         name, text = type(one).__name__, str(one)
         if isinstance(one, MemoryError) or OUT_OF_MEMORY.search(name + " " + text):
             return {"reason": "out_of_memory", "error": f"{name}: {text}"[:MOST_CHARACTERS]}
-    reason = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
+    reason = next((told for kind, told in _REASONS if isinstance(error, kind)), "error")
     return {"reason": reason, "error": type(error).__name__}
 
 

@@ -22,7 +22,7 @@ def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bo
     parts = [
         _head(document),
         _kinds(document, width),
-        _divisions(document, most),
+        _divisions(document, width, most),
         _tensors(document, width, most),
     ]
     parts += [_across(document, most), _records(document), saving(document)]
@@ -107,7 +107,7 @@ def _owners(memory: doc.Memory, kind: str) -> str:
     return ", ".join(f"{words.op(words.plain(n), 40)} {words.size(b)}" for n, b in ordered if n != "unknown")
 
 
-def _divisions(document: doc.Report, most: int) -> list[str]:
+def _divisions(document: doc.Report, width: int, most: int) -> list[str]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
         items = _of(document["memory"], by)
@@ -116,8 +116,19 @@ def _divisions(document: doc.Report, most: int) -> list[str]:
         shown = [
             f"{words.shorten(words.plain(i['name']), 32)} {words.size(i['bytes'])}" for i in items[:most]
         ]
-        rest = f", {len(items) - most} more" if len(items) > most else ""
-        lines.append(f"{title:<8}{', '.join(shown)}{rest}")
+        rest = [f"{len(items) - most} more"] if len(items) > most else []
+        lines += _listed(f"{title:<8}", [*shown, *rest], width)
+    return lines
+
+
+def _listed(title: str, items: list[str], width: int) -> list[str]:
+    """The items after the title, separated by commas; a line that is full goes on below its first item."""
+    lines = [title]
+    for at, item in enumerate(items):
+        item += "," if at < len(items) - 1 else ""
+        if len(lines[-1]) > len(title) and len(lines[-1]) + 1 + len(item) > width:
+            lines.append(" " * len(title))
+        lines[-1] += item if len(lines[-1]) == len(title) else f" {item}"
     return lines
 
 
