@@ -44,8 +44,10 @@ def forecast_memory(
     Returns a `MemoryForecast`. Raises `UsageError`, `NotFoundError` (an unknown card, a missing
     file), `UnreadableError`, and `UnableError` where the model does not state its layers' shapes.
     """
+    from mpprof.record.facts import slots
+
     device = card_facts(card) if card is not None else None
-    run = _run(model, imports)
+    run, built = _run(model, imports)
     fit = run.last_fit
     batch = batch_size if batch_size is not None else (fit.batch_size if fit and fit.batch_size else 32)
     found = training.forecast(
@@ -55,6 +57,7 @@ def forecast_memory(
         card=device.name if device else None,
         card_bytes=device.memory_bytes if device else None,
         capability=device.compute_capability if device else None,
+        counted_slots=lambda: slots.counted_slots_bytes(built),
     )
     if not compile:
         return found
@@ -79,21 +82,23 @@ def card_facts(name: str) -> DeviceFacts:
         return replace(found, memory_bytes=min(product.memory_bytes, default=None))
 
 
-def _run(model: Any, imports: Sequence[str]) -> Run:
+def _run(model: Any, imports: Sequence[str]) -> tuple[Run, Any]:
+    """The run, and the model that it describes; None where there are only records of it."""
     from mpprof.record.facts import saved_model, untrained
 
     if isinstance(model, Run):
-        return model
+        return model, None
     if isinstance(model, str | os.PathLike):
-        if isinstance(model, str) and compiling.is_function(model):
-            return untrained.run_of(_called(model))
         path = Path(model)
-        if path.is_dir() and not (path / "saved_model.pb").is_file():
+        if isinstance(model, str) and compiling.is_function(model):
+            model = _called(model)
+        elif path.is_dir() and not (path / "saved_model.pb").is_file():
             from mpprof.runs import loading
 
-            return loading.load(path)
-        return untrained.run_of(saved_model.load_model(path, imports))
-    return untrained.run_of(model)
+            return loading.load(path), None
+        else:
+            model = saved_model.load_model(path, imports)
+    return untrained.run_of(model), model
 
 
 def _called(name: str) -> Any:

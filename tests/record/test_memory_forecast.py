@@ -57,6 +57,32 @@ def test_the_same_is_said_of_a_model_its_file_its_function_and_its_record(
     assert numbers(mpprof.forecast_memory(tmp_path / "run", card="a100")) == numbers(at_hand)
 
 
+@pytest.mark.parametrize("kind", ["Adafactor", "Muon"])
+def test_slots_that_depend_on_the_shapes_are_counted_on_a_copy(kind: str) -> None:
+    model = build()
+    model.compile(getattr(keras.optimizers, kind)(), "mse")
+    found = mpprof.forecast_memory(model, batch_size=8, policies=("mixed_float16", "float32", "float16"))
+    assert not model.optimizer.built
+    model.optimizer.build(model.trainable_variables)
+    numbers = [np.asarray(one) for one in model.optimizer.variables]
+    kept = sum(each.nbytes for each in numbers[2:])  # after the count of steps and the learning rate
+    assert [run.slots_bytes for run in found.runs] == [kept, kept, None]
+    assert found.runs[1].fixed_bytes == 2 * 4 * model.count_params() - 4 * 16 + kept
+    assert any("optimizer" in each for each in found.unknown)
+
+
+def test_an_optimizer_that_cannot_be_made_again_stays_unknown() -> None:
+    class Own(keras.optimizers.Adafactor):  # type: ignore[misc]  # keras has no types
+        def get_config(self) -> dict[str, Any]:
+            raise NotImplementedError
+
+    model = build()
+    model.compile(Own(), "mse")
+    found = mpprof.forecast_memory(model, batch_size=8, policies=("float32",))
+    assert found.runs[0].slots_bytes is None
+    assert any("optimizer" in each for each in found.unknown)
+
+
 def test_gradients_and_slots_are_those_of_the_optimizer() -> None:
     model = build()
     run = mpprof.forecast_memory(model, batch_size=8).runs[0]

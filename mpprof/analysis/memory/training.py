@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mpprof.analysis.layers import flops, kinds
@@ -26,8 +26,11 @@ def forecast(
     card: str | None = None,
     card_bytes: int | None = None,
     capability: tuple[int, int] | None = None,
+    counted_slots: Callable[[], int | None] = lambda: None,
 ) -> MemoryForecast:
-    """Return the memory of a training of the model that `run` recorded, under each policy.
+    """Return the memory of a training of the model that `run` recorded, under each policy. `counted_slots` is
+    asked for the bytes of the optimizer's slots, for parameters of their own types, where its kind does not
+    tell.
 
     Raises `UsageError` for an unknown policy or a batch below one, `UnableError` where the records hold no
     model, or one that does not state its layers' shapes."""
@@ -37,13 +40,18 @@ def forecast(
     if batch_size < 1:
         raise UsageError(f"a batch of {batch_size} examples")
     machine = machine_of(run, capability)
+    own = states.recorded(run)
+    counted = counted_slots() if own is not None and own.slots is None else None
     runs, unknown = [], {}
     for policy in dict.fromkeys(policies):
         model = under(facts.model, policy)
         graph = kept.graph(model, machine)
         unknown.update(dict.fromkeys(graph.unknown))
         found = backward.backward(graph, compiled=machine.compiled)
-        runs.append(_policy(run, model, policy, batch_size, graph, found, card_bytes))
+        mine = states.recorded(replace(run, facts=replace(facts, model=model)))
+        if mine is not None and own is not None and mine.slots is None and mine.trained == own.trained:
+            mine = replace(mine, slots=counted)  # of another type they would take another size
+        runs.append(_policy(mine, model, policy, batch_size, graph, found, card_bytes))
     if any(one.slots_bytes is None for one in runs):
         unknown["what the optimizer keeps: the peak and the largest batch leave it out"] = None
     return MemoryForecast(
@@ -95,7 +103,7 @@ def _under(layer: LayerFacts, compute: str, variable: str) -> LayerFacts:
 
 
 def _policy(
-    run: Run,
+    mine: states.States | None,
     model: ModelFacts,
     policy: str,
     batch: int,
@@ -103,8 +111,6 @@ def _policy(
     found: backward.Backward,
     card_bytes: int | None,
 ) -> PolicyMemory:
-    assert run.facts is not None
-    mine = states.recorded(replace(run, facts=replace(run.facts, model=model)))
     if mine is None:
         raise UnableError(
             "the model is not built: its parameters are not known",
