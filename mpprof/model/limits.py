@@ -55,12 +55,15 @@ deep they may lie in one another."""
 MOST_THROTTLES = 32
 """Reasons for a lower clock in one sample; NVML knows nine."""
 
-UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 200, 50
+UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 200, 20
 """What a packed file may unpack to, as a multiple of its size: JSON and bundles, and xplanes. The largest
-measured of real traces: 21 for JSON, 5 for xplanes."""
+measured of real traces: 21 for JSON, 7 for xplanes."""
 EVENTS_OF_SMALL_PACKED, PACKED_BYTES_OF_EVENT = 1_000_000, 4
 """Events read of a packed JSON file: so many, or where that is more, one for each so many packed
 bytes; real traces have 15 and more for each."""
+FIELDS_OF_SMALL_PACKED, PACKED_BYTES_OF_FIELD = 2_000_000, 3
+"""Fields of the lines, events and names in a packed xplane: so many, or where that is more, one for each so
+many packed bytes; real ones have 4.7 and more for each."""
 
 MOST_LEVELS = 64
 """Directories below one another under a log directory; a run's own lie three or four levels down."""

@@ -106,6 +106,41 @@ def _packed_field(path: Path, size: int) -> None:
             file.write(bytes(min(1 << 20, unpacked - at)))
 
 
+def _packed_events(path: Path, size: int) -> None:
+    """As many events as a large file of its size may hold, in nearly as many bytes as the ratio allows."""
+    from mpprof.model import limits
+
+    count = int(0.95 * size / limits.PACKED_BYTES_OF_FIELD)
+    padding = 0.9 * size * limits.XPLANE_UNPACKED_RATIO / count - 16  # in a stat without a name
+    stat = tagged_bytes(4, tagged_bytes(5, b"x" * int(padding))) if padding > 0 else b""
+    event = tagged_bytes(4, tagged_varint(1, 1) + stat)
+    with gzip.open(path, "wb", 6) as file:
+        file.write(_plane(b"/device:GPU:0", event * count, _named(1, b"k")))
+        file.write(tagged_bytes(15, os.urandom(int(0.98 * size))))
+
+
+def _nested(size: int) -> bytes:
+    count = size // 14
+    line = b"".join(
+        tagged_bytes(
+            4, tagged_varint(1, 1) + tagged_varint(2, i * 1000) + tagged_varint(3, 10**15 - i * 2000)
+        )
+        for i in range(count)
+    )
+    return _plane(b"/host:CPU", line, _named(1, b"model/dense/MatMul:MatMul"))
+
+
+def _kernels(size: int) -> bytes:
+    numbers = range(1, size // 64)
+    line = b"".join(
+        tagged_bytes(4, tagged_varint(1, i) + tagged_varint(2, i * 2_000_000) + tagged_varint(3, 1_000_000))
+        for i in numbers
+    )
+    return _plane(
+        b"/device:GPU:0", line, b"".join(_named(i, b"volta_fp16_s884gemm_128x128_%x" % i) for i in numbers)
+    )
+
+
 # --- chrome ------------------------------------------------------------------------------------------------
 
 
@@ -188,6 +223,8 @@ def _table(path: Path, size: int) -> None:
 _STEP = '{{"kind":"step","step":{0},"fit":1,"t_ns":{0}}}'
 _KINETO = '{{"ph":"X","cat":"cpu_op","name":"n{0}","pid":1,"tid":1,"ts":{0},"dur":1}}'
 _NAMED = '{{"ph":"X","cat":"cpu_op","name":"{}","ts":{}}}'
+_NESTED = '{{"ph":"X","cat":"user_annotation","name":"m{0}","pid":1,"tid":1,"ts":{0},"dur":{1}}}'
+_KERNELS = '{{"ph":"X","cat":"kernel","name":"sgemm_{0}","tid":7,"ts":{0},"dur":1,"args":{{"device":0}}}}'
 _THREADS = '{{"ph":"X","cat":"cpu_op","name":"n","pid":{0},"tid":{0},"ts":1,"dur":1}}'
 _DEVICES = '{{"ph":"X","cat":"kernel","name":"n","pid":{0},"tid":{0},"ts":1,"dur":1,"args":{{"device":{0}}}}}'
 _NARROW = ("drop table CUPTI_ACTIVITY_KIND_KERNEL", "create table CUPTI_ACTIVITY_KIND_KERNEL (start integer)")
@@ -201,6 +238,9 @@ CASES = (
     Case("sparse ids", "xspace", _xspace(_sparse)),
     Case("many planes", "xspace", _xspace(_planes)),
     Case("one long name", "xspace", _xspace(_string)),
+    Case("nested events of a host", "xspace", _xspace(_nested)),
+    Case("distinct kernels", "xspace", _xspace(_kernels)),
+    Case("many events of an xplane in gzip", "xspace-gz", _packed_events),
     Case("a large field in gzip", "xspace-gz", _packed_field),
     Case("kineto names", "kineto", _events(_KINETO.format)),
     Case("kineto threads", "kineto", _events(_THREADS.format)),
@@ -209,6 +249,8 @@ CASES = (
     Case("kineto memory", "kineto", _events(lambda _: '{"ph":"i","name":"[memory]","ts":1,"args":{"Bytes":1}}')),
     Case("a large header", "kineto", _header),
     Case("one long string", "kineto", _events(lambda i: json.dumps({"ph": "X", "cat": "cpu_op", "name": "x" * (1 << 22), "ts": i}))),
+    Case("kineto nested annotations", "kineto", _events(lambda i: _NESTED.format(i, 10**9 - 2 * i))),
+    Case("kineto distinct kernels", "kineto", _events(_KERNELS.format)),
     Case("many events in gzip", "chrome-gz", _zipped),
     Case("tensorflow short events", "tensorflow", _events(lambda _: '{"ph":"X","ts":1}')),
     Case("nsys ranges", "nsys", _export("NVTX_EVENTS", _ranges, 30)),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import tracemalloc
+from bisect import bisect_left
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mpprof import traces
 from mpprof.errors import NotFoundError, UnreadableError
+from mpprof.model import limits
 from mpprof.model.trace import HloInstruction, Trace
-from mpprof.traces.xspace import reader
+from mpprof.traces.xspace import counting, reader
 from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
+from tests.fuzz import heavy
 from tests.traces.conftest import SHARED, needs_shared
 
 MEMORY_MULTIPLE, MEMORY_BASE = 64, 100 << 20
@@ -344,6 +349,33 @@ def test_what_follows_the_end_of_a_json_trace_is_said(tmp_path: Path) -> None:
         assert traces.read(path).warnings == (f"what follows the end at byte {len(text)} was left out",)
         with pytest.raises(UnreadableError, match="follows the end"):
             traces.read(path, strict=True)
+
+
+def test_a_packed_xplane_of_more_events_than_its_size_allows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, packed = tmp_path / "plain.xplane.pb", tmp_path / "packed.xplane.pb.gz"
+    heavy.BY_NAME["short events of a device"].write(plain, 40_000)
+    packed.write_bytes(gzip.compress(plain.read_bytes() + tagged_bytes(15, os.urandom(4_000))))
+    assert len(traces.read(packed).kernels) == len(traces.read(plain).kernels) > 9_000
+    monkeypatch.setattr(limits, "FIELDS_OF_SMALL_PACKED", 9_000)
+    with pytest.raises(UnreadableError, match="more than 9,000 events, names"):
+        traces.read(packed)
+    assert len(traces.read(plain).kernels) > 9_000  # what is not packed has its own size
+
+
+@pytest.mark.parametrize(
+    "case", ["short events of a device", "a name for each event", "many planes", "one long name"]
+)
+def test_fields_are_counted_the_same_in_small_pieces(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heavy.BY_NAME[case].write(tmp_path / "plain", 50_000)
+    buffer = np.fromfile(tmp_path / "plain", np.uint8)
+    count = bisect_left(range(50_000), True, key=lambda n: not counting.holds_more(buffer, n))
+    monkeypatch.setattr(counting, "PIECE_BYTES", 64)
+    assert counting.holds_more(buffer, count - 1)
+    assert not counting.holds_more(buffer, count)
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

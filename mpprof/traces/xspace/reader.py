@@ -30,7 +30,7 @@ from mpprof.traces.common.launches import Hosts, join_launches
 from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, HOST, is_read
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
-from mpprof.traces.xspace import cpu, hosts, profiles
+from mpprof.traces.xspace import counting, cpu, hosts, profiles
 from mpprof.traces.xspace.devices import DeviceReader, kernel_table
 from mpprof.traces.xspace.graphs import with_instructions
 
@@ -102,7 +102,7 @@ class XSpaceReader:
 
 
 def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
-    """The unpacked bytes, of a damaged file as far as they go."""
+    """The unpacked bytes, of a damaged file as far as they go. Raises UnreadableError for a bomb."""
     limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
     unpacked = bytearray()  # grows in place: parts that are joined would be held twice
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -113,11 +113,7 @@ def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
                 before = stream.copy()
                 unpacked += stream.decompress(packed, 1 << 20)
                 if len(unpacked) > limit:
-                    raise UnreadableError(
-                        f"unpacks to more than {MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB",
-                        where=str(path),
-                        next="If it is a profile, unpack it with gunzip and read the result.",
-                    )
+                    raise _bomb(path, f"{MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB")
                 packed = stream.unconsumed_tail or stream.unused_data or file.read(1 << 16)
                 if stream.eof and packed:  # several members in a row are one file
                     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -127,7 +123,19 @@ def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
             unpacked += gzip_recovery.before_damage(before, packed)
     if problem:
         notes.append(f"the compressed file is damaged after {len(unpacked)} unpacked bytes: {problem}")
-    return np.frombuffer(unpacked, np.uint8)
+    buffer = np.frombuffer(unpacked, np.uint8)
+    most = max(limits.FIELDS_OF_SMALL_PACKED, size // limits.PACKED_BYTES_OF_FIELD)
+    if counting.holds_more(buffer, most):
+        raise _bomb(path, f"{most:,} events, names and their fields")
+    return buffer
+
+
+def _bomb(path: Path, most: str) -> UnreadableError:
+    return UnreadableError(
+        f"unpacks to more than {most}",
+        where=str(path),
+        next="If it is a profile, unpack it with gunzip and read the result.",
+    )
 
 
 @dataclass
