@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mpprof
-from mpprof.errors import NotFoundError, UsageError
+from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.model.forecast import Band
 from mpprof.model.memory import MemoryForecast
 from mpprof.report.memory import before_training
@@ -69,6 +69,23 @@ def test_slots_that_depend_on_the_shapes_are_counted_on_a_copy(kind: str) -> Non
     assert [run.slots_bytes for run in found.runs] == [kept, kept, None]
     assert found.runs[1].fixed_bytes == 2 * 4 * model.count_params() - 4 * 16 + kept
     assert any("optimizer" in each for each in found.unknown)
+
+
+def test_of_a_model_without_stated_shapes_all_but_activations_is_said() -> None:
+    class Subclassed(keras.Model):  # type: ignore[misc]  # keras has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.only = keras.layers.Dense(4)
+
+        def call(self, given: Any) -> Any:
+            return self.only(given)
+
+    model = Subclassed()
+    model(np.zeros((1, 8), "float32"))
+    model.compile("adam", "mse")
+    with pytest.raises(UnableError, match=r"so activations are not known\. In float32 the parameters take 144 bytes, "
+                       "their gradients 144 bytes and the optimizer's slots 288 bytes"):  # fmt: skip
+        mpprof.forecast_memory(model, batch_size=8)
 
 
 def test_an_optimizer_that_cannot_be_made_again_stays_unknown() -> None:

@@ -269,7 +269,16 @@ def _tensorop_class(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _simt_class(name: Name, match: re.Match[str], card: Card) -> Said:
-    return Said("cuda_core", operands(name.types()), _template_family(name.text))
+    """`DefaultGemmUniversal<A, layout, complex, alignment, B, …>` says which type is whose; elsewhere the narrowest is."""
+    sides = _DEFAULT_GEMM.search(name.text)
+    types = {found for side in sides.groups() for found in types_in(side)} if sides else set()
+    precision: Precision = "mixed" if len(types) > 1 else operands(types or name.types())
+    return Said("cuda_core", precision, _template_family(name.text))
+
+
+_DEFAULT_GEMM = re.compile(
+    r"\bdefaultgemmuniversal<([\w:]+), ?[\w:]+, ?(?:\([\w:]+\))?\w+, ?\d+, ?([\w:]+), ?[\w:]+,"
+)
 
 
 def _gmma(name: Name, match: re.Match[str], card: Card) -> Said:

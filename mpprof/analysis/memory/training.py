@@ -45,12 +45,18 @@ def forecast(
     runs, unknown = [], {}
     for policy in dict.fromkeys(policies):
         model = under(facts.model, policy)
-        graph = kept.graph(model, machine)
-        unknown.update(dict.fromkeys(graph.unknown))
-        found = backward.backward(graph, compiled=machine.compiled)
         mine = states.recorded(replace(run, facts=replace(facts, model=model)))
         if mine is not None and own is not None and mine.slots is None and mine.trained == own.trained:
             mine = replace(mine, slots=counted)  # of another type they would take another size
+        try:
+            graph = kept.graph(model, machine)
+        except UnableError as error:
+            if mine is None or not mine.parameters:
+                raise
+            raise UnableError(f"{error.what}, so activations are not known. {_known(mine, policy)}",
+                              next=error.next) from error  # fmt: skip
+        unknown.update(dict.fromkeys(graph.unknown))
+        found = backward.backward(graph, compiled=machine.compiled)
         runs.append(_policy(mine, model, policy, batch_size, graph, found, card_bytes))
     if any(one.slots_bytes is None for one in runs):
         unknown["what the optimizer keeps: the peak and the largest batch leave it out"] = None
@@ -62,6 +68,15 @@ def forecast(
         tuple(runs),
         _assumed(machine),
         tuple(unknown),
+    )
+
+
+def _known(mine: states.States, policy: str) -> str:
+    """What follows from the parameters alone."""
+    slots = "an unknown size" if mine.slots is None else f"{mine.slots:,} bytes"
+    return (
+        f"In {policy} the parameters take {mine.parameters:,} bytes, their gradients {mine.trained:,} bytes "
+        f"and the optimizer's slots {slots}"
     )
 
 

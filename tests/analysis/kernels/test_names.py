@@ -304,6 +304,8 @@ def test_a_sparse_product_by_index_is_ordinary_arithmetic() -> None:
         ("void vllm::paged_attention_v1_kernel<uint16_t, uint8_t, 128, 16, 128, (vllm::Fp8KVCacheDataType)1, false>(float*)", "fp16"),
         ("void flashinfer::BatchPrefillWithPagedKVCacheKernel<flashinfer::X, __half, __nv_fp8_e4m3>()", "fp16"),
         ("fused_bias_gelu_fp16", "fp16"),
+        ("void cutlass::Kernel2<cutlass::gemm::kernel::DefaultGemmUniversal<float, cutlass::layout::RowMajor, (cutlass::ComplexTransform)0, 1, cutlass::bfloat16_t, cutlass::layout::RowMajor, (cutlass::ComplexTransform)0, 1, float, cutlass::layout::RowMajor, float, cutlass::arch::OpClassSimt>>(int)", "mixed"),
+        ("void cutlass::Kernel2<cutlass::gemm::kernel::DefaultGemmUniversal<cutlass::bfloat16_t, cutlass::layout::RowMajor, (cutlass::ComplexTransform)0, 1, cutlass::bfloat16_t, cutlass::layout::RowMajor, (cutlass::ComplexTransform)0, 1, float, cutlass::layout::RowMajor, float, cutlass::arch::OpClassSimt>>(int)", "bf16"),
         ("void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<float2, 32, 32, 4, false>(float2 const*, float2*)", "unknown"),
         ("void tensorflow::functor::ShuffleInTensor3Simple<double2, 2, 1, 0, false>(int, double2 const*, double2*)", "unknown"),
         ("void tensorflow::functor::ShuffleInTensor3Simple<float, 2, 1, 0, false>(int, float const*, float*)", "fp32"),
