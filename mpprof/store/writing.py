@@ -45,7 +45,7 @@ def write_run(folder: Path, record: Record) -> None:
 def replace_document(target: Path, record: Record) -> None:
     """Replace a whole JSON file atomically: write beside it, fsync, rename. Raises OSError."""
     text = formats.document(record)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    beside = _beside(target)
     try:
         with open(beside, "w", encoding="utf-8", opener=open_above_standard) as file:
             file.write(text)
@@ -55,6 +55,23 @@ def replace_document(target: Path, record: Record) -> None:
     except OSError:
         beside.unlink(missing_ok=True)
         raise
+    finally:
+        _WRITTEN.discard(beside)
+
+
+_WRITTEN: set[Path] = set()
+_NAMING = threading.Lock()
+
+
+def _beside(target: Path) -> Path:
+    """Where to write before the rename. Of two threads that write at once, as after an interrupt, each has a
+    file of its own."""
+    first = beside = target.with_name(f".{target.name}.{os.getpid()}")
+    with _NAMING:
+        while beside in _WRITTEN:
+            beside = first.with_name(f"{first.name}-{len(_WRITTEN)}-{time.monotonic_ns():x}")
+        _WRITTEN.add(beside)
+    return beside
 
 
 def open_above_standard(path: str | os.PathLike[str], flags: int) -> int:
