@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine:
 #
-#   make demo     set up, train a small model in float32 and mixed_float16 on the CPU, report, compare, serve
+#   make demo     set up what it needs, train small models on the CPU, report, find a slow input and mend it, serve
 #   make test     set up, lint, types, import contracts, tests, and a wheel in an environment of its own
 #
 # What is too long for that is `make full`.
@@ -12,32 +12,45 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
+# What the demo needs is installed first, and what else the tests need on top of it.
+DEMO_STAMP := $(VENV)/.mpprof-demo-installed
 STAMP := $(VENV)/.mpprof-installed
 
-.PHONY: help forecast-truth setup demo test full check lint types contracts unit wheel chromium bench soak versions test-torch samples clean
+.PHONY: help forecast-truth setup demo docs test full check lint types contracts unit wheel dist chromium bench soak versions test-torch test-sinks samples clean
 
 help:
 	@sed -n '3,8s/^# *//p' Makefile
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py mpprof/traces/common/_walk.pyx
+$(DEMO_STAMP): pyproject.toml setup.py mpprof/traces/common/_walk.pyx
 	@test -n "$(PYTHON)" || { echo "mpprof needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	# Keras 2 asks for the package tensorflow by name, which would put the GPU build over the CPU one.
-	$(BIN)/python -m pip install --quiet --no-deps tf_keras
-	$(BIN)/python -m compileall -q mpprof dashboards
+	@echo "Installing mpprof and TensorFlow for the CPU into $(VENV): 350 MB to download, 1.7 GB on disk, 2 to 5 minutes."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@$(BIN)/python -m compileall -q mpprof dashboards
 	@touch $@
 
-demo: setup
+$(STAMP): $(DEMO_STAMP)
+	@echo "Installing what the tests need besides: 330 MB to download, 1.3 GB on disk, 2 to 5 minutes."
+	@$(BIN)/python -m pip install --quiet 'mpprof[dev]'
+	@# Keras 2 asks for the package tensorflow by name, which would put the GPU build over the CPU one.
+	@$(BIN)/python -m pip install --quiet --no-deps tf_keras
+	@touch $@
+
+demo: $(DEMO_STAMP)
+	@echo "Training four times on the CPU and comparing: under two minutes."
 	$(BIN)/mpprof demo $(if $(NO_SERVE),--no-serve)
+
+# The site, into build/site: a link or an anchor that leads nowhere is an error. The tests build it, too.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 test: setup check chromium unit wheel
 
 # The long rest: pages, notebooks and other versions of the frameworks, sizes, long fuzzing, Keras on torch.
-full: test chromium soak versions test-torch
+full: test chromium soak versions test-torch test-sinks
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m full
 
 check: lint types contracts
@@ -55,13 +68,33 @@ contracts: setup
 unit: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not benchmark and not soak and not full"
 
-# The wheel for this Python, from tracked files alone, in an environment that has nothing else but what it asks for.
+# The wheel for this Python, from tracked files alone, in an environment that has nothing else but what it asks for;
+# then, in its place, the wheel for systems without a compiled one.
 wheel: setup
-	rm -rf build/source build/wheel && git checkout-index --all --prefix=build/source/
+	rm -rf build/source build/wheel build/plain && git checkout-index --all --prefix=build/source/
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel build/source
+	MPPROF_PLAIN=1 CC=/bin/false $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/plain build/source
 	$(BIN)/python -m venv --clear build/clean
 	build/clean/bin/python -m pip install --quiet build/wheel/*.whl
 	cd build && clean/bin/python ../tests/smoke.py
+	build/clean/bin/python -m pip install --quiet --no-deps --force-reinstall build/plain/*-py3-none-any.whl
+	cd build && clean/bin/python ../tests/smoke.py --plain
+
+# What a release holds besides the compiled wheels: the sdist, and the wheel for systems without a compiled one, made
+# from it. URL=... is the repository's address. Needs the packages build, setuptools and cython.
+dist:
+	rm -rf build/source dist && git checkout-index --all --prefix=build/source/
+	test -z "$(URL)" || printf '\n[project.urls]\nHomepage = "%s"\nDocumentation = "%s/tree/main/docs"\nChangelog = "%s/blob/main/CHANGELOG.md"\nIssues = "%s/issues"\n' \
+		$(URL) $(URL) $(URL) $(URL) >> build/source/pyproject.toml
+	test -z "$(URL)" || sed -i -E 's#\]\((docs/images/)#]($(URL)/raw/main/\1#; s#\]\((docs/|CONTRIBUTING)#]($(URL)/blob/main/\1#g' build/source/README.md
+	$(BIN)/python -m build --no-isolation --sdist --outdir dist build/source
+	MPPROF_PLAIN=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+
+# The sinks against the packages that they write to, in an environment of their own. In CI these tests skip.
+test-sinks:
+	$(PYTHON) -m venv .versions/sinks
+	.versions/sinks/bin/python -m pip install --quiet --editable . wandb mlflow 'pytest>=8.2'
+	.versions/sinks/bin/python -m pytest tests/record/test_tracking.py -k 'weights_and_biases or mlflow'
 
 # The browser tests drive Debian's chromium. Elsewhere they skip and say how to get it.
 chromium:
@@ -91,7 +124,7 @@ versions: setup
 		set -- $$v; $(PYTHON) -m venv .versions/$$1 && \
 		.versions/$$1/bin/pip install -q "$$2" keras "setuptools<81" || rm -rf .versions/$$1; done
 	$(BIN)/python -m pytest tests/traces/test_versions.py
-	$(BIN)/python -m tests.analysis.layers.layer_cases .versions/*/bin/python
+	$(BIN)/python -m tests.analysis.layers.layer_cases $(filter-out .versions/sinks/%,$(wildcard .versions/*/bin/python))
 
 # Keras on torch, in an environment of its own: a process has one Keras backend, and torch is a large download.
 # TORCH=... picks another version. The package itself is taken from here; in CI these tests skip.

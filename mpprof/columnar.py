@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -12,14 +13,14 @@ SHOWN_ROWS, SHOWN_COLUMNS = 10, 12
 """So much of a table is shown in a notebook."""
 
 
-class Columnar:
+class Columnar(ABC):
     """A table by its columns. Absent values are None in all that it is turned into, never -1 or NaN."""
 
     __slots__ = ()
 
+    @abstractmethod
     def to_dict(self) -> dict[str, list[Any]]:
         """The columns by name, as lists of equal length; empty lists of a table without rows."""
-        raise NotImplementedError
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame` of the columns, absent values null. Raises MpprofError without Polars."""
@@ -85,4 +86,8 @@ def html_table(columns: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:,.6g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.6g}" if isinstance(value, float) and abs(value) < 100_000 else f"{value:,.0f}"

@@ -1,21 +1,29 @@
-"""`mpprof demo`: a tiny real training in two policies on the CPU, its reports, the comparison, the page."""
+"""`mpprof demo`: real trainings on the CPU. Two policies compared, then a slow input found and mended."""
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mpprof.errors import MpprofError
-from mpprof.model.shell import quoted
+from mpprof.model.shell import program, quoted
 
 POLICIES = ("float32", "mixed_float16")
+SLOW, MENDED = "slow-input", "mended-input"
 STEPS = 120
+STEPS_OF_IMAGES = 60
+BATCH = 16
+IMAGES = 64
+A_SAMPLE = "v100-odd-vocabulary"
 Command = Callable[[list[str]], int]
 
 
@@ -26,52 +34,66 @@ def samples() -> Path | None:
 
 
 def run(directory: Path, command: Command, *, serve: bool, port: int) -> None:
-    """Trains, prints the reports, the comparison and what the samples say, then serves it all.
+    """Train, print the reports and comparisons, then serve it all.
 
     `command` runs one command line and returns its exit code. Everything goes into a new folder of
     `directory`, named after the time; nothing there is overwritten.
     """
     folder = directory / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
-    print(f"Training a small convolutional network on the CPU, {STEPS} steps in each policy.", flush=True)
+    _say(f"1. A small convolutional network on the CPU, {STEPS} steps in each policy.")
     for policy in POLICIES:
         train(policy, folder / policy)
     baseline, mixed = (str(folder / policy) for policy in POLICIES)
-    _show(command, "report", baseline)
-    _show(command, "report", mixed, "--baseline", baseline)
     _show(command, "compare", baseline, mixed)
-    _show_samples(folder / "samples")
+    _show_sample(command, folder / "samples")
+    _show_mended(command, folder)
     if serve:
         _show(command, "serve", str(folder), "--port", str(port))
     else:
-        print(f"\nThe same as a page: mpprof serve {quoted(folder)}")
+        _say(f"All of it as a page:\n\n$ {program()} serve {quoted(folder)}")
+
+
+def _show_sample(command: Command, folder: Path) -> None:
+    """What a report of a GPU says, by a sample; all of them are copied so that the page shows them, too."""
+    found = samples()
+    if found is None:
+        return
+    shutil.copytree(found, folder, ignore=shutil.ignore_patterns("*.py", "*.md", "__pycache__"))
+    _say("2. A GPU, from a synthetic sample (sample_traces/README.md lists them all).")
+    mixed, baseline = (str(folder / f"{A_SAMPLE}-{policy}") for policy in ("mixed-float16", "float32"))
+    _show(command, "report", mixed, "--baseline", baseline)
+
+
+def _show_mended(command: Command, folder: Path) -> None:
+    """A training that waits for its input: what the report says, the change, and what it brought."""
+    _say(f"3. The same network on JPEG files, {STEPS_OF_IMAGES} steps. Its input:\n\n{_code(slow_input)}")
+    train(SLOW, folder / SLOW)
+    _show(command, "report", str(folder / SLOW))
+    _say(f"Decoded once, as the first remedy says:\n\n{_code(mended_input)}")
+    train(MENDED, folder / MENDED)
+    _show(command, "compare", str(folder / SLOW), str(folder / MENDED))
+
+
+def _say(text: str) -> None:
+    print(f"\n{text}", flush=True)
 
 
 def _show(command: Command, *arguments: str) -> None:
-    """Runs a command as a reader could, and prints it first. Raises MpprofError where it fails."""
-    print(f"\n$ mpprof {' '.join(map(quoted, arguments))}\n", flush=True)
+    """Run a command as a reader could, and print it first. Raises MpprofError where it fails."""
+    _say(f"$ {program()} {' '.join(map(quoted, arguments))}\n")
     if command(list(arguments)) != 0:
         raise MpprofError(f"mpprof {arguments[0]} failed", next="see the message above")
 
 
-def _show_samples(folder: Path) -> None:
-    """One sentence on each sample run; they are copied so that the page shows them beside the training."""
-    found = samples()
-    if found is None:
-        print("\nThe sample runs are not part of an installation; a clone of the project has them.")
-        return
-    from mpprof.api import workflows
-
-    print("\nThe sample runs, one sentence each (made up or recorded: see sample_traces/README.md)\n")
-    for case in sorted(found.glob("*/origin.json")):
-        copy = Path(shutil.copytree(case.parent, folder / case.parent.name))
-        twin = case.parent.with_name(f"{case.parent.name.partition('-mixed')[0]}-float32")
-        baseline = workflows.load(twin) if twin.is_dir() and twin != case.parent else None
-        print(f"{copy.name}\n    {workflows.diagnose(workflows.load(copy), baseline).verdict}")
+def _code(function: Callable[..., Any]) -> str:
+    """The body of a function, indented, as its file has it."""
+    body = inspect.getsource(function).partition(":\n")[2]
+    return textwrap.indent(textwrap.dedent(body).rstrip(), "    ")
 
 
-def train(policy: str, directory: Path) -> None:
-    """Trains a small convolutional network in a process of its own, with the callback writing to `directory`.
+def train(name: str, directory: Path) -> None:
+    """Train in a process of its own, with the callback writing to `directory`.
 
     A process each, because Keras keeps its policy and TensorFlow its settings for as long as it lives.
     Raises MpprofError where TensorFlow is missing or the training fails.
@@ -79,7 +101,7 @@ def train(policy: str, directory: Path) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         raise MpprofError(
             "the demo trains with Keras on TensorFlow, which is not installed",
-            next="pip install 'mpprof[tensorflow]'",
+            next="pip install 'mpprof[demo]'",
         )
     environment = {
         **os.environ,
@@ -88,25 +110,24 @@ def train(policy: str, directory: Path) -> None:
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_ENABLE_ONEDNN_OPTS": "0",
     }
-    command = [sys.executable, "-m", "mpprof.demo", policy, str(directory)]
+    command = [sys.executable, "-m", "mpprof.demo", name, str(directory)]
     # TensorFlow prints to stderr even when all is well: shown only when it is not.
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise MpprofError(
-            f"the training in {policy} failed: {done.stderr.strip().splitlines()[-1:] or 'no message'}",
+            f"the training {name} failed: {done.stderr.strip().splitlines()[-1:] or 'no message'}",
             where=str(directory),
         )
 
 
-def train_here(policy: str, directory: Path) -> None:
-    """The training itself: the seed experiment's convnet in small, on random images."""
+def train_here(name: str, directory: Path) -> None:
+    """The training itself: a small convnet, on random images in memory or on JPEG files of random images."""
     import keras
-    import numpy as np
 
     from mpprof import MPProfilerCallback
 
     keras.utils.set_random_seed(1)
-    keras.config.set_dtype_policy(policy)
+    keras.config.set_dtype_policy(name if name in POLICIES else "float32")
     layers = keras.layers
     model = keras.Sequential(
         [
@@ -121,10 +142,50 @@ def train_here(policy: str, directory: Path) -> None:
         ]
     )
     model.compile("adam", "sparse_categorical_crossentropy")
+    callbacks = [MPProfilerCallback(directory, verbose=0)]
+    if name in POLICIES:
+        model.fit(*in_memory(), batch_size=BATCH, verbose=0, callbacks=callbacks)
+        return
+    data = {SLOW: slow_input, MENDED: mended_input}[name](files(), decoded)
+    model.fit(data, steps_per_epoch=STEPS_OF_IMAGES, verbose=0, callbacks=callbacks)
+
+
+def in_memory() -> tuple[Any, Any]:
+    """Random images and labels, as arrays."""
+    import numpy as np
+
     random = np.random.default_rng(1)
-    images = random.random((16 * STEPS, 48, 48, 3), dtype=np.float32)
-    labels = random.integers(0, 10, 16 * STEPS)
-    model.fit(images, labels, batch_size=16, verbose=0, callbacks=[MPProfilerCallback(directory)])
+    images = random.random((BATCH * STEPS, 48, 48, 3), dtype=np.float32)
+    return images, random.integers(0, 10, BATCH * STEPS)
+
+
+def files() -> Any:
+    """Random images as JPEG files of 768 x 768 pixels, with labels, as a dataset."""
+    import numpy as np
+    import tensorflow as tf
+
+    random = np.random.default_rng(1)
+    made = [
+        tf.io.encode_jpeg(random.integers(0, 256, (768, 768, 3), dtype=np.uint8)).numpy()
+        for _ in range(IMAGES)
+    ]
+    return tf.data.Dataset.from_tensor_slices((made, random.integers(0, 10, IMAGES)))
+
+
+def decoded(file: Any, label: Any) -> tuple[Any, Any]:
+    """One image, as small as the network takes it."""
+    import tensorflow as tf
+
+    image = tf.io.decode_jpeg(file, channels=3)
+    return tf.image.resize(image, (48, 48)) / 255.0, label
+
+
+def slow_input(data: Any, decode: Any) -> Any:
+    return data.map(decode).repeat().batch(BATCH)
+
+
+def mended_input(data: Any, decode: Any) -> Any:
+    return data.map(decode).cache().repeat().batch(BATCH)
 
 
 if __name__ == "__main__":

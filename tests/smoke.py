@@ -1,6 +1,7 @@
 """Every command and every page once, with nothing installed but mpprof: `python tests/smoke.py`, as `make wheel` does.
 
-Where a command needs what is not there (TensorFlow, Keras, Nsight Compute) it must say so in one line."""
+Where a command needs what is not there (TensorFlow, Keras, Nsight Compute) it must say so in one line. With --plain:
+a report by the wheel that holds no compiled walk."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from importlib.metadata import distributions
 from pathlib import Path
 
 from mpprof_dashboards.pages import PAGES
@@ -43,6 +45,8 @@ LINES: dict[str, tuple[list[str], int, str]] = {
 """By command: its arguments, the exit code, and what the output holds."""
 HELP = (["--help"], 0, "usage")
 """Of a command that has no line here, and of `serve`, whose pages are asked for one by one."""
+PLAIN = {**{name: LINES[name] for name in ("report", "compare")}, "doctor": ([], 0, "plain Python")}
+FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "keras", "jax", "torch")
 
 
 def main() -> None:
@@ -50,7 +54,15 @@ def main() -> None:
     assert not Path(mpprof.__file__).is_relative_to(CHECKOUT / "mpprof"), (
         "this is the checkout, not the package"
     )
-    assert walk.COMPILED, "the wheel holds no compiled walk"
+    there = [each.name for each in distributions() if each.name.lower() in FRAMEWORKS]
+    assert not there, f"installed besides: {there}"
+    plain = "--plain" in sys.argv[1:]
+    assert walk.COMPILED is not plain, f"compiled walk: {walk.COMPILED}"
+    if plain:
+        for command, line in PLAIN.items():
+            check(command, *line)
+        print(f"{len(PLAIN)} commands answer without the compiled walk")
+        return
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model.keras").touch()
         for command in (each.name for each in COMMANDS):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from mpprof.cli import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,14 +24,20 @@ def uncounted(report: str) -> str:
     return re.sub(r"\d+ (?=not judged|not applicable|clear)", "", report)
 
 
-def test_the_report_in_the_readme_is_the_report() -> None:
-    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
-    done = subprocess.run(
-        [sys.executable, "-m", "mpprof", "report", MIXED, "--baseline", FLOAT], cwd=ROOT, check=True,
-        env=environment | {"PYTHONIOENCODING": "utf-8"}, capture_output=True, encoding="utf-8",
-    )  # fmt: skip
+def test_the_report_in_the_readme_is_the_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["report", MIXED, "--baseline", FLOAT]) == 0
     assert len(shown().splitlines()) > 5
-    assert uncounted(done.stdout) == uncounted(shown())
+    assert uncounted(capsys.readouterr().out) == uncounted(shown())
+
+
+def test_it_is_short_and_what_was_never_run_on_a_gpu_stands_before_what_is_said_of_gpus() -> None:
+    assert 600 <= len(README.split()) <= 800
+    install, honest, report = map(README.index, ("pip install", "No part of this version", "<!-- report -->"))
+    assert install < honest < report
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dash
 import dash_mantine_components as dmc
 import flask
-from dash import Input, Output, State, dcc, html
+from dash import ClientsideFunction, Input, Output, State, dcc, html
 from dash.exceptions import DependencyException, PreventUpdate
 
 from mpprof.errors import MpprofError
@@ -20,9 +21,11 @@ from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, listed
+from mpprof_dashboards.components.graph import uirevision
 from mpprof_dashboards.compress import Packer
 from mpprof_dashboards.export import run_html
 from mpprof_dashboards.pages import PAGES, runs
+from mpprof_dashboards.rendered import Rendered
 
 _LOG = logging.getLogger("mpprof")
 _REFRESH_MS = 5000
@@ -57,14 +60,14 @@ def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
         index_string=_INDEX,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
     )
-    app.server.config["MPPROF_SOURCE"] = source
     app.layout = lambda: _frame(source)
-    _register(app, source)
+    rendered = Rendered()
+    _register(app, source, rendered)
     for page in PAGES:
         if page.register is not None:
-            page.register(app)
+            page.register(app, source)
     routes.register(app, source)
-    _guard(app, source, host)
+    _guard(app, source, rendered, host)
     return app
 
 
@@ -117,6 +120,7 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
         [
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="seen"),
+            dcc.Store(id="shown"),
             dcc.Interval(id="live", interval=_REFRESH_MS, disabled=True),
             header,
             html.Main(id="page", className="mp-page"),
@@ -146,6 +150,7 @@ def _share() -> html.Details:
 _KEYS = (
     ("?", "these keys"), ("j k", "next cause, previous cause"), ("[ ]", "previous run, next run"),
     ("/", "search, or the first filter"), ("w s + -", "zoom the timeline"), ("a d ← →", "move the timeline"),
+    ("n p", "next kernel, previous kernel"),
     ("Home 0", "the whole step"), ("Esc", "close, or clear the selection"),
 )  # fmt: skip
 
@@ -160,50 +165,60 @@ def _keys() -> Any:
     )  # fmt: skip
 
 
-def _register(app: dash.Dash, source: RunSource) -> None:
-    def choose(run: str | None, baseline: str | None, search: str | None, _: int | None) -> tuple[Any, ...]:
-        """The choosers write the URL, the URL sets the choosers; both learn of runs that begin."""
+def _register(app: dash.Dash, source: RunSource, rendered: Rendered) -> None:
+    def choose(search: str | None, _: int | None) -> tuple[Any, ...]:
+        """What the choosers offer and show. What is chosen there is written into the URL by choosers.js:
+        as an output of this callback it would keep the page waiting."""
         entries, _problem = listed(source)
         now = choices.read(search, entries)
-        written: Any = dash.no_update
-        if dash.ctx.triggered_id == "run" and run and run != now.run:  # another run is paired anew
-            now = Choice(run, choices.default_baseline(run, entries))
-        elif dash.ctx.triggered_id == "baseline":
-            now = Choice(now.run, baseline if baseline != now.run else None)
-        if dash.ctx.triggered_id in ("run", "baseline"):
-            written = now.query() if now.query() != search else dash.no_update
-        # A chooser clears a value that it does not list, which would come back here as a choice.
+        # A chooser clears a value that it does not list, which would be taken for a choice.
         known = {entry.id for entry in entries}
-        shown = [value if value in known else None for value in (now.run, now.baseline)]
-        return written, shown[0], _options(entries), shown[1], _options(entries)
+        run, baseline = (value if value in known else None for value in (now.run, now.baseline))
+        options = _options(entries)
+        return run, options, baseline, options, [run, baseline]
 
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
         """The page that the URL names; a refresh that changes nothing leaves the page alone."""
-        entries, problem = listed(source)
-        context = Context(source, entries, choices.read(search, entries), search or "")
-        page = next((page for page in PAGES if page.path == path), None)
-        live = not entries or (context.entry is not None and context.entry.live)
-        version = _version(context, problem)
+        page, context, problem, version = _asked(source, path, search)
+        live = not context.entries or (context.entry is not None and context.entry.live)
         if dash.ctx.triggered_id == "live" and version == seen:
             raise PreventUpdate  # answered with 204: nothing is read, computed or sent
-        content = cards.failure(problem) if problem else _content(page, context)
+        content = cards.failure(problem) if problem else _content(page, context, rendered, version)
         return content, _navigation(page, context.choice), not live, version
 
-    url, run, baseline = Input("url", "search"), Input("run", "value"), Input("baseline", "value")
+    url, live = Input("url", "search"), Input("live", "n_intervals")
     app.callback(
-        Output("url", "search"), Output("run", "value"), Output("run", "data"), Output("baseline", "value"),
-        Output("baseline", "data"), run, baseline, url, Input("live", "n_intervals"),
+        Output("run", "value"), Output("run", "data"), Output("baseline", "value"),
+        Output("baseline", "data"), Output("shown", "data"), url, live,
     )(choose)  # fmt: skip
+    app.clientside_callback(
+        ClientsideFunction("mpprof", "choose"), Input("run", "value"), Input("baseline", "value"),
+        State("run", "data"), State("shown", "data"), State("url", "search"),
+    )  # fmt: skip
     app.callback(
         Output("page", "children"), Output("nav", "children"), Output("live", "disabled"),
-        Output("seen", "data"), Input("url", "pathname"), url, Input("live", "n_intervals"),
-        State("seen", "data"),
+        Output("seen", "data"), Input("url", "pathname"), url, live, State("seen", "data"),
     )(draw)  # fmt: skip
+
+
+def _asked(
+    source: RunSource, path: str | None, search: str | None
+) -> tuple[Page | None, Context, MpprofError | None, str]:
+    """What an address names: the page, the run, why there is none, and what changes with what is shown."""
+    entries, problem = listed(source)
+    context = Context(source, entries, choices.read(search, entries), search or "")
+    page = next((page for page in PAGES if page.path == path), None)
+    return page, context, problem, _version(context, problem)
 
 
 def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:
     return [
-        {"value": entry.id, "label": _label(entry), "disabled": entry.problem is not None}
+        {
+            "value": entry.id,
+            "label": _label(entry),
+            "disabled": entry.problem is not None,
+            "query": Choice(entry.id, choices.default_baseline(entry.id, entries)).query(),
+        }
         for entry in entries
     ]
 
@@ -227,7 +242,7 @@ def _navigation(current: Page | None, choice: Choice) -> list[Any]:
     ]
 
 
-def _content(page: Page | None, context: Context) -> Any:
+def _content(page: Page | None, context: Context, rendered: Rendered, version: str) -> Any:
     if page is None:
         return cards.empty("There is no such page", "Choose one of the pages above.")
     if not context.entries:
@@ -236,10 +251,14 @@ def _content(page: Page | None, context: Context) -> Any:
             f"Nothing under {context.source.title} contains a trace or records by mpprof.",
             "Train with MPProfilerCallback(logdir), or serve another directory.",
         )
-    try:
+
+    def make() -> list[Any]:
         content = [*_heading(page, context), *page.layout(context)]
-        _keep_zoom(content, f"{page.path} {context.choice.query()}")
+        _keep_zoom(content, uirevision(page.path, context.choice))
         return content
+
+    try:
+        return rendered.get((page.path, context.search), (version, context.entries), make)
     except MpprofError as error:
         return cards.failure(error)
     except Exception:  # noqa: BLE001  a bug of ours: the traceback goes to the log, the reader gets one card
@@ -250,6 +269,14 @@ def _content(page: Page | None, context: Context) -> Any:
                 next="The traceback is in the server's log; please report it. The other pages still work.",
             )
         )
+
+
+def _draw_ahead(source: RunSource, rendered: Rendered, path: str, search: str) -> None:
+    """Draw and keep what the browser is going to ask for once it has loaded its scripts."""
+    with source.one_answer():
+        page, context, problem, version = _asked(source, path, search)
+        if problem is None:
+            _content(page, context, rendered, version)
 
 
 def _heading(page: Page, context: Context) -> list[Any]:
@@ -278,7 +305,7 @@ def _keep_zoom(content: Any, key: str) -> None:
             part.figure.update_layout(uirevision=key)
 
 
-def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
+def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> None:
     """Routes and headers of the server: Host check, choice in the URL, saved report, policy of contents."""
     policy = security.content_policy(app.csp_hashes())
     paths = {page.path for page in PAGES}
@@ -301,6 +328,9 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
                 chosen.run is not None and flask.request.path != runs.PAGE.path
             ):  # so that the address bar always holds a link worth sharing
                 return flask.redirect(flask.request.path + chosen.query())
+        elif flask.request.method == "GET" and flask.request.path in paths:
+            search = f"?{flask.request.query_string.decode('utf-8', 'replace')}"
+            rendered.ahead(partial(_draw_ahead, source, rendered, flask.request.path, search))
         if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
             text = "This request does not come from a page of mpprof.\n"
             return flask.Response(text, 400, mimetype="text/plain")
@@ -338,6 +368,13 @@ def _guard(app: dash.Dash, source: RunSource, host: str) -> None:
     def not_found(_: DependencyException) -> flask.Response:
         return flask.Response("There is no such file.\n", 404, mimetype="text/plain")
 
+    answer = app.server.wsgi_app
+
+    def one_answer(environ: Any, start_response: Any) -> Any:
+        with source.one_answer():
+            return answer(environ, start_response)
+
+    app.server.wsgi_app = one_answer
     app.server.config["MAX_CONTENT_LENGTH"] = calls.MOST_BYTES
     app.server.register_error_handler(DependencyException, not_found)
     app.server.before_request(check_host)

@@ -13,11 +13,10 @@ MOST_BYTES = 1 << 20
 _VALUES: dict[str, type] = {
     "url.search": str,
     "url.pathname": str,
-    "run.value": str,
-    "baseline.value": str,
     "compare-runs.value": list,
     "live.n_intervals": int,
     "seen.data": str,
+    "step-times.relayoutData": dict,
 }
 """What each property that a callback takes may hold, beside nothing."""
 
@@ -31,11 +30,12 @@ def is_call(app: dash.Dash) -> bool:
     if not isinstance(body, dict):
         return False
     output, changed = body.get("output"), body.get("changedPropIds")
-    if not isinstance(output, str) or output not in app.callback_map:
-        return False
-    if not isinstance(changed, list) or not all(isinstance(each, str) for each in changed):
-        return False
+    if not isinstance(output, str) or "callback" not in app.callback_map.get(output, ()):
+        return False  # none of ours, or one that runs in the browser
     known = app.callback_map[output]
+    taken = [f"{each['id']}.{each['property']}" for each in known["inputs"]]
+    if not isinstance(changed, list) or not all(each in taken for each in changed):
+        return False
     if _named(body.get("outputs")) != _outputs(output):
         return False
     return _fit(body.get("inputs"), known["inputs"]) and _fit(body.get("state", []), known["state"])

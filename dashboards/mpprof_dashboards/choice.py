@@ -5,22 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import parse_qs, urlencode
 
 from mpprof.model.source import RunEntry
 
 NO_BASELINE = "none"
+FIRST = "first"
 MOST_COMPARED = 16
 """Runs in a ladder: each holds a whole analysis, and a link can name any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`run` is None only where there is no run; `ladder` are the runs of the Compare page, in order."""
+    """`run` is None only where there is no run; `ladder` are the runs of the Compare page, in order, each
+    held against the one before it, or `against_first`."""
 
     run: str | None
     baseline: str | None = None
     ladder: tuple[str, ...] = ()
+    against_first: bool = False
 
     def query(self) -> str:
         """The URL's query, with its question mark; empty without a run."""
@@ -28,6 +32,7 @@ class Choice:
             return ""
         pairs = [("run", self.run), ("baseline", self.baseline or NO_BASELINE)]
         pairs += [("with", run) for run in self.ladder]
+        pairs += [("against", FIRST)] if self.against_first else []
         return f"?{urlencode(pairs)}"
 
 
@@ -40,7 +45,7 @@ def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
     if baseline in (NO_BASELINE, run):
         baseline = None
     ladder = tuple(values.get("with", [])[:MOST_COMPARED])
-    return Choice(run, baseline, ladder)
+    return Choice(run, baseline, ladder, values.get("against", [None])[0] == FIRST)
 
 
 def default_run(entries: Sequence[RunEntry]) -> str | None:
@@ -111,6 +116,7 @@ def _folder(name: str) -> str:
     return name.rpartition("/")[0]
 
 
+@lru_cache(8192)
 def _stem(name: str) -> str:
     """A run's name without what says its precision: "resnet-mixed_float16" -> "resnet-"."""
     return _PRECISION.sub("", name)

@@ -22,7 +22,7 @@ from mpprof_dashboards.redacted import Redacted
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
-    from mpprof.model.source import RunSource
+    from mpprof.model.source import RunTables
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
 _SWITCHES = Path(__file__).parent / "assets" / "why.js"
@@ -54,11 +54,12 @@ def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
     return _report(document, why.content(document), steps)
 
 
-def run_html(source: RunSource, run: str, baseline: str | None, *, redact: bool = False) -> str:
+def run_html(source: RunTables, run: str, baseline: str | None, *, redact: bool = False) -> str:
     """A run of `source` as one self-contained HTML file: Why, the shown step as a strip, layers, kernels, and
     what `report_html` holds. With `redact` hosts, users and paths are taken out. Raises MpprofError."""
     given: Any = Redacted(source, source.redactor(run)) if redact else source
-    document, name = given.report(run, baseline), baseline
+    document = given.report(run, baseline)
+    name = _baseline_name(document) or baseline
     if redact and name is not None:
         name = source.redactor(run)(name)
     parts = why.content(document, baseline=name, timeline=given.timeline(run, width=why.STRIP_WIDTH))
@@ -68,6 +69,12 @@ def run_html(source: RunSource, run: str, baseline: str | None, *, redact: bool 
     except MpprofError as error:
         parts.append(cards.section("Kernels", cards.empty("No trace to read kernels from", str(error.what))))
     return _report(document, parts, given.steps(run), given.hardware(run))
+
+
+def _baseline_name(document: doc.Report) -> str | None:
+    """What the report calls the run that it was measured against."""
+    speedup = document["speedup"]
+    return speedup["baseline_id"] if speedup and speedup["baseline"] == "measured" else None
 
 
 def _report(
@@ -169,9 +176,10 @@ def _text(part: Any) -> str:
 
 
 def _graph(part: dcc.Graph) -> str:
-    height = part.figure.layout.height or 320
+    height = part.figure.layout.height
     drawn = pio.to_html(
-        part.figure,
+        part.figure.to_plotly_json(),
+        validate=False,
         config=dict(CONFIG),
         full_html=False,
         include_plotlyjs=False,

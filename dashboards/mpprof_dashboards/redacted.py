@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpprof.model.source import RunSource
+from mpprof.model.source import RunTables
 
 _DOCUMENTS = frozenset(("report", "kernels", "ops", "layers", "timeline", "compare"))
 
@@ -13,7 +13,7 @@ _DOCUMENTS = frozenset(("report", "kernels", "ops", "layers", "timeline", "compa
 class Redacted:
     """`source` with every string of its documents redacted; what holds no strings passes as it is."""
 
-    def __init__(self, source: RunSource, redact: Callable[[Any], Any]) -> None:
+    def __init__(self, source: RunTables, redact: Callable[[Any], Any]) -> None:
         self._source, self._redact = source, redact
 
     def __getattr__(self, name: str) -> Any:

@@ -18,6 +18,8 @@ from mpprof_dashboards.components.context import listed
 
 _MOST_DIGITS = 18
 """Of a number in a query: nanoseconds fit into 64 bits."""
+_MOST_SEARCH = 200
+"""Characters of what is searched for."""
 _MOST_TEXT = 20_000
 """Characters of one argument: the rows that were picked in a figure are named in one."""
 
@@ -34,6 +36,8 @@ def register(app: dash.Dash, source: RunSource) -> None:
                 from_ns=_whole(asked.get("from")),
                 to_ns=_whole(asked.get("to")),
                 width=_whole(asked.get("width")) or 1,
+                colour=asked.get("colour", "placement"),
+                search=asked.get("search", "")[:_MOST_SEARCH],
             )
         )
 
@@ -41,6 +45,25 @@ def register(app: dash.Dash, source: RunSource) -> None:
         asked = flask.request.args
         row = _whole(asked.get("row"))
         return _answer(lambda: None if row is None else source.kernel(asked.get("run", ""), row))
+
+    def next_kernel() -> flask.Response:
+        asked = flask.request.args
+        return _answer(
+            lambda: source.next_kernel(
+                asked.get("run", ""),
+                row=_whole(asked.get("row")),
+                from_ns=_whole(asked.get("from")) or 0,
+                search=asked.get("search", "")[:_MOST_SEARCH],
+                back=asked.get("back") == "1",
+            )
+        )
+
+    def chrome_trace() -> flask.Response:
+        asked = flask.request.args
+        begin, end = _whole(asked.get("from")) or 0, _whole(asked.get("to")) or 0
+        response = _answer(lambda: source.chrome_trace(asked.get("run", ""), begin, end))
+        response.headers["Content-Disposition"] = 'attachment; filename="mpprof-trace.json"'
+        return response
 
     def _rows_of() -> tuple[rows.Table, rows.Asked]:
         query = {key: value[:_MOST_TEXT] for key, value in flask.request.args.items()}
@@ -78,6 +101,8 @@ def register(app: dash.Dash, source: RunSource) -> None:
     app.server.add_url_rule("/rows.csv", view_func=table_csv)
     app.server.add_url_rule("/timeline.json", view_func=timeline)
     app.server.add_url_rule("/kernel.json", view_func=kernel)
+    app.server.add_url_rule("/next.json", view_func=next_kernel)
+    app.server.add_url_rule("/trace.json", view_func=chrome_trace)
 
 
 def refusal(error: MpprofError) -> flask.Response:

@@ -13,7 +13,7 @@ from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
 from mpprof.report.headline import headline, hero
-from mpprof.report.listing import age, card
+from mpprof.report.runs.listing import age, card
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.figures.steps import step_ns, thin
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 SPARK_POINTS = 60
+SPARK_TOP = 2.0
+"""Of the median, at the top of a sparkline: a slow first step would press all others flat."""
 
 
 def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
@@ -31,13 +33,11 @@ def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
     for entry in sorted(entries, key=lambda entry: (entry.created_unix_ns or 0, entry.name)):
         groups.setdefault(choices.experiment(entry.name), []).append(entry)
     newest = sorted(groups.items(), key=lambda group: -max(e.created_unix_ns or 0 for e in group[1]))
-    shown = [
-        {
-            "name": words.plain(_title(name, same)),
-            "runs": [_entry(entry, entries, now_unix_ns) for entry in same],
-        }
-        for name, same in newest
-    ]
+    shown = []
+    for key, same in newest:
+        title = _title(key, same)
+        runs = [_entry(entry, entries, now_unix_ns, _within(title, entry.name)) for entry in same]
+        shown.append({"name": words.plain(title), "runs": runs})
     version = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
     return {"version": version, "groups": shown}
 
@@ -53,12 +53,18 @@ def _title(name: str, same: list[RunEntry]) -> str:
     return shared if len(same) > 1 and len(shared) > len(name) else name
 
 
-def _entry(entry: RunEntry, entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
+def _within(title: str, name: str) -> str:
+    """A run's name below its experiment's title: without what the title says already."""
+    return name.removeprefix(title).strip("/-_. ") or name
+
+
+def _entry(entry: RunEntry, entries: tuple[RunEntry, ...], now_unix_ns: int, short: str) -> dict[str, Any]:
     baseline = choices.default_baseline(entry.id, entries)
     written = entry.written_unix_ns
     return {
         "id": entry.id,
         "name": words.plain(entry.name),
+        "short": words.plain(short),
         "query": Choice(entry.id, baseline).query(),
         "baseline": baseline,
         "policy": words.plain(entry.policy or "—"),
@@ -73,7 +79,11 @@ def _entry(entry: RunEntry, entries: tuple[RunEntry, ...], now_unix_ns: int) -> 
 
 
 def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
-    """What a run's row says beside its records. Raises MpprofError where the run cannot be read."""
+    """What a run's row says beside its records: of a survey's row, where one is kept, else of its report.
+    Raises MpprofError where the run cannot be read."""
+    row = source.surveyed(run, baseline)
+    if row is not None and row["problem"] is None:
+        return _of_survey(row) | {"spark": spark(source, run)}
     document = source.report(run, baseline)
     facts, share, steps = document["facts"], document["tensor_core"], document["steps"]
     answer, alike = hero(document), not document["facts"].get("unlike")
@@ -96,14 +106,33 @@ def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]
     }
 
 
+def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
+    attainable = None if row["estimated"] else row["attainable_low"]
+    observed, share, skipped = row["speedup"], row["tensor_core_ratio"], row["skipped_ratio"]
+    peak = row["peak_memory_bytes"]
+    return {
+        "step_ns": row["step_ns"],
+        "step": "—" if row["step_ns"] is None else words.duration(row["step_ns"]),
+        "observed": observed,
+        "attainable": attainable,
+        "speedup": "—" if observed is None else words.speedup(observed),
+        "of": f"of {words.speedup(attainable)}" if attainable is not None else "",
+        "share_ratio": share,
+        "share": "—" if share is None else words.percent(share),
+        "skipped": "—" if skipped is None else words.percent(skipped),
+        "peak": "—" if peak is None else words.size(peak),
+        "cause": words.plain((row["cause_slug"] or "—").replace("-", " ")),
+    }
+
+
 def _cause(document: doc.Report) -> str:
     causes = document["facts"]["causes"]
     titles = {found["code"]: found["title"] for found in document["findings"]}
-    return words.plain(titles[causes[0]["code"]] if causes else headline(document))
+    return words.plain(titles[causes[0]["code"]] if causes else headline(document).removesuffix("."))
 
 
 def spark(source: RunSource, run: str) -> list[list[float]]:
-    """The step times as points of a square of side 1, as high as the slowest of most; of few steps none."""
+    """The step times as points of a square of side 1, cut at `SPARK_TOP` medians; of few steps none."""
     table = source.steps(run)
     if table is None or len(table) < 3:
         return []
@@ -112,7 +141,7 @@ def spark(source: RunSource, run: str) -> list[list[float]]:
     rows = rows[~np.isnan(ns[rows])]
     if len(rows) < 3:
         return []
-    top = float(np.nanquantile(ns, 0.995)) or 1.0
+    top = SPARK_TOP * float(np.nanmedian(ns)) or 1.0
     first, last = int(rows[0]), int(rows[-1])
     return [
         [round((int(row) - first) / max(last - first, 1), 3), round(min(float(ns[row]) / top, 1.0), 3)]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpprof.model.kernels import PRECISIONS
+
 FONT = (
     "Inter, 'Segoe UI Variable Text', 'Segoe UI', system-ui, -apple-system, Roboto, 'Helvetica Neue', "
     "'Liberation Sans', Arial, sans-serif"
@@ -74,21 +76,6 @@ PLACEMENT_LABELS: dict[str, str] = {
     "not_matmul": "No matrix work",
     "unknown": "Unknown",
 }
-PLACEMENT_COLOURS: dict[str, str] = {
-    "tensor_core": "#1F78B4",
-    "matrix_core": "#3E93A8",
-    "cuda_core": "#E69F00",
-    "cpu": "#7A9A3A",
-    "not_matmul": "#A9B8C4",
-    "unknown": CLASS_COLOURS["unknown"],
-}
-PRECISION_COLOURS: dict[str, str] = {  # of work on matrix units
-    "fp16": "#1F78B4",
-    "bf16": "#0B5A8A",
-    "tf32": "#56B4E9",
-    "fp8": "#6A5FC1",
-    "int8": "#9A8FD1",
-}
 TOTAL = "#64748B"  # a whole step
 MEASURED = "#64748B"  # a plain measured series
 ACCENT = "#E69F00"  # what deserves a look in a series
@@ -104,13 +91,6 @@ def class_colour(role: str) -> str:
 
 def class_label(role: str) -> str:
     return CLASS_LABELS.get(role, role)
-
-
-def part_colour(placement: str, precision: str) -> str:
-    """Of one part of the matrix work: by precision on matrix units, by placement elsewhere."""
-    if placement in ("tensor_core", "matrix_core"):
-        return PRECISION_COLOURS.get(precision, PLACEMENT_COLOURS[placement])
-    return PLACEMENT_COLOURS.get(placement, PLACEMENT_COLOURS["unknown"])
 
 
 # --- one meaning for each colour, on Why and on the timeline ---
@@ -135,8 +115,8 @@ LANE_LABELS: dict[str, str] = {
     "matrix_unit": "Tensor Cores", "off_matrix_unit": "matrix work off Tensor Cores", "other": "other work",
     "copy": "copies", "unknown": "unknown", "idle_input": "waiting for input",
     "idle_launch": "waiting for launches", "idle_sync": "waiting", "idle_compile": "waiting for compilation",
-    "idle_other": "idle", "input": "waits for input", "pipeline": "input pipeline", "launch": "launches",
-    "sync": "waits for the device", "compile": "compiles", "op": "ops", "host": "executor, other",
+    "idle_other": "idle", "input": "host waits for input", "pipeline": "input pipeline", "launch": "launches",
+    "sync": "host waits for the device", "compile": "compiles", "op": "ops", "host": "executor, other",
 }  # fmt: skip
 CLASS_KINDS: dict[str, str] = {
     "matmul": "unit", "unknown": "unknown", "idle_input": "wait", "idle_launch": "wait", "idle_sync": "wait",
@@ -147,6 +127,37 @@ PLACEMENT_KINDS: dict[str, str] = {
     "tensor_core": "unit", "matrix_core": "unit", "cuda_core": "off", "cpu": "off", "not_matmul": "other",
     "unknown": "unknown",
 }  # fmt: skip
+_SHADES: dict[str, dict[str, str]] = {
+    "unit": {"fp16": "#1F78B4", "bf16": "#0B5A8A", "tf32": "#56A3D4", "fp8": "#123F66", "fp4": "#0A2A47",
+             "int8": "#7FB8DC", "mixed": "#3B6E91"},
+    "off": {"fp32": "#D9480F", "fp64": "#8F2D05", "fp16": "#F08C5A", "bf16": "#E2703A", "mixed": "#B85C33"},
+}  # fmt: skip
+WORK_COLOURS: dict[str, str] = {
+    "precision/copy": LANE_COLOURS["copy"], "precision/other": KIND_COLOURS["other"], "no layer": "#C3CBD6",
+    "other layers": KIND_COLOURS["other"],
+}  # fmt: skip
+"""Of a device's work on the timeline, by precision, layer or class."""
+WORK_LABELS: dict[str, str] = {
+    "precision/copy": "copies", "precision/other": "other work", "no layer": "no layer",
+    "other layers": "other layers",
+}  # fmt: skip
+WORK_COLOURS |= {
+    f"precision/{place}/{precision}": _SHADES.get(kind, {}).get(precision, KIND_COLOURS[kind])
+    for place, kind in PLACEMENT_KINDS.items()
+    for precision in PRECISIONS
+}
+WORK_LABELS |= {
+    f"precision/{place}/{precision}": f"{precision} on {PLACEMENT_LABELS[place]}"
+    for place in PLACEMENT_KINDS
+    for precision in PRECISIONS
+}
+WORK_COLOURS |= {f"class/{key}": colour for key, colour in CLASS_COLOURS.items()}
+WORK_LABELS |= {f"class/{key}": label for key, label in CLASS_LABELS.items()}
+LAYER_COLOURS = (
+    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499",
+    "#6A5FC1", "#5B8C5A", "#B08CC7",
+)  # fmt: skip
+"""Of the layers that take the most time."""
 _WAITING = frozenset(("MP301", "MP302", "MP303", "MP305", "MP306", "MP308", "MP309", "MP311", "MP902"))
 _OFF_UNITS = frozenset(
     (

@@ -15,10 +15,10 @@ from mpprof_dashboards.rows import Column, Table
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
-    from mpprof.model.source import RunSource
+    from mpprof.model.source import RunTables
 
 NOT_ATTRIBUTED = "not attributed"
-_ELIGIBLE = {"did": "does", "could": "yes", "could_never": "no", "unknown": "unknown"}
+_ELIGIBLE = {"did": "already does", "could": "yes", "could_never": "no", "unknown": "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, .
 KINDS = ("kernel", "op", "layer")
 
 
-def table(source: RunSource, run: str, document: doc.Report, kind: str) -> Table:
+def table(source: RunTables, run: str, document: doc.Report, kind: str) -> Table:
     """The table `kind` of a run. Raises MpprofError where the run has no trace that can be read."""
     each = per(document)
     ops = source.ops(run, in_steps=True)
@@ -239,8 +239,8 @@ def layers(
                 "off_ns": each.ns(off), "cast_ns": each.ns(cast),
                 "rest_ns": each.ns(max(0.0, row["total_ns"] - unit - off - cast)),
                 "could_ns": each.ns(could[key]) if could.get(key) else None,
-                "forward_ns": each.ns(row.get("forward_ns", 0)),
-                "backward_ns": each.ns(row.get("backward_ns", 0)),
+                "forward_ns": each.ns(row["forward_ns"]),
+                "backward_ns": each.ns(row["backward_ns"]),
                 "calls": each.calls(row["calls"]), "device": row["device"],
                 "key": "", "keys": frozenset(of_layer.get(key, ())),
             }

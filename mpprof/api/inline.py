@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from mpprof.api import workflows
+from mpprof.api.one_run import OneRun
 from mpprof.report import json as documents
 
 
@@ -13,17 +14,14 @@ def page(path: str | Path) -> str:
     """The HTML that `mpprof report --format html` writes, of the run in this very directory.
 
     Raises MpprofError, or ImportError without plotly."""
-    run = workflows.load_at(Path(path))
-    export = import_module("mpprof_dashboards.export")
-    html: str = export.report_html(documents.document(workflows.diagnose(run)), steps=run.steps)
-    return html
+    return _page(_of(path))
 
 
 def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
     """What sinks are given when a training has ended: figures and the verdict by name, only what is known,
     and the page. Raises as `page` does."""
-    run = workflows.load_at(Path(path))
-    document = documents.document(workflows.diagnose(run))
+    source = _of(path)
+    document = source.document
     facts, steps, share = document["facts"], document["steps"], document["tensor_core"]
     cause = facts["causes"][0] if facts["causes"] else None
     step_ns = facts["step_ns"]
@@ -37,6 +35,15 @@ def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
         "tensor_core_ratio": share["ratio"] if share else None,
         "after_remedies_ms": after / 1e6 if (after := facts["after_remedies_ns"]) is not None else None,
     }
+    return {f"mpprof/{name}": value for name, value in values.items() if value is not None}, _page(source)
+
+
+def _of(path: str | Path) -> OneRun:
+    mine = workflows.analyse(workflows.load_at(Path(path)))
+    return OneRun(documents.document(workflows.judge(mine)), mine)
+
+
+def _page(source: OneRun) -> str:
     export = import_module("mpprof_dashboards.export")
-    html: str = export.report_html(document, steps=run.steps)
-    return {f"mpprof/{name}": value for name, value in values.items() if value is not None}, html
+    html: str = export.run_html(source, *source.ids)
+    return html

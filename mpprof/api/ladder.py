@@ -16,8 +16,7 @@ from mpprof.diagnosis.signals import DISTORTED_RATIO
 from mpprof.errors import MpprofError
 from mpprof.model.account import Account, Speedup
 from mpprof.model.finding import Comparison, Diagnosis, KernelChange, Matching, Rung, Windows
-from mpprof.model.learning import Learning
-from mpprof.model.promises import Promises
+from mpprof.model.outcome import Learning, Promises
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.runs.loading import Given, Several, load_all
 

@@ -98,7 +98,7 @@ def _run(model: Any, imports: Sequence[str]) -> tuple[Run, Any]:
             return loading.load(path), None
         else:
             model = saved_model.load_model(path, imports)
-    return untrained.run_of(model), model
+    return untrained.run_of(model, symbolic=True), model
 
 
 def _called(name: str) -> Any:

@@ -148,8 +148,8 @@ class Comparison(finding.Comparison):
         return documents.compare_document(self)
 
     def table(self) -> Table:
-        """A row for each run: its step, throughput, share on matrix units, peak memory, and its speedup over
-        the first and over the one before."""
+        """A row for each run: its step, throughput, GPU-hours per epoch, share on matrix units, peak memory,
+        and its speedup over the first and over the one before."""
         document = self.document()
         return Table("runs", [_row(document, at) for at in range(len(document["runs"]))])
 
@@ -203,6 +203,7 @@ def _row(document: doc.Comparison, at: int) -> dict[str, Any]:
         "batch_size": report["run"]["batch_size"],
         "step_ns": content.step_ns(report),
         "examples_per_s": rates["to" if at else "from"] if rates else None,
+        "gpu_hours_per_epoch": log.get("gpu_hours_per_epoch") if log else None,
         "speedup_over_first": report["facts"]["observed"] if at else None,
         "speedup_over_before": rung["observed"] if rung else None,
         "tensor_core_ratio": share["ratio"] if share else None,

@@ -5,24 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import RLock
+from threading import RLock, local
 from time import monotonic, time_ns
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mpprof.analysis.breakdown.tables import ALL_STEPS
-from mpprof.analysis.breakdown.timeline import Lanes
+from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
-from mpprof.api import workflows
-from mpprof.errors import MpprofError, NotFoundError
+from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.model.run import Run
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.report import dismissals, words
 from mpprof.report import json as documents
-from mpprof.report import words
 from mpprof.report.redact import Redactor, hosts_of
-from mpprof.runs.loading import closed_beside, lone_beside
+from mpprof.report.runs.journal import Journal, signature_of
+from mpprof.runs import watching
+from mpprof.runs.loading import Place, closed_beside, lone_beside
 from mpprof.runs.state import state_of
 from mpprof.traces import formats
 
@@ -35,13 +40,19 @@ KEPT_ANALYSES = 6
 ONE_ANSWER_S = 0.5
 """Within this time the parts of one answer see the same files."""
 
+KEPT_RUNS = 64
+"""Runs with their whole step logs."""
+
+LISTED_BYTES = 16 << 10
+"""Of a longer step log the list of runs reads the beginning and the end: whether there is one, and an end."""
+
 KEPT_REPORTS = 512
 """Documents of some 100 KB: as many as a page of some hundred runs asks for."""
 
 REFRESH_S = 30.0
 """How often a directory elsewhere is looked at again, at most."""
 
-Signature = tuple[tuple[str, int, int], ...]
+Signature = tuple[watching.Stated, ...]
 _T = TypeVar("_T")
 
 
@@ -50,11 +61,18 @@ class LogDirectory:
 
     Safe to use from several threads. What was read is kept until the files' sizes or times change. `refresh`
     brings `path` up to date where it is the copy of a directory elsewhere. `step_range` as for
-    `workflows.load`.
+    `workflows.load`. `ignore`: findings to show as dismissed, reason by code. `survey`: the file of rows that
+    a survey has kept (`--resume`). Raises UsageError for one that cannot be used.
     """
 
     def __init__(
-        self, path: Path, *, refresh: Callable[[], None] | None = None, step_range: str | None = None
+        self,
+        path: Path,
+        *,
+        refresh: Callable[[], None] | None = None,
+        step_range: str | None = None,
+        survey: Path | None = None,
+        ignore: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         if not path.exists():
             raise NotFoundError("no such file or directory", where=str(path), next="Give a log directory")
@@ -63,13 +81,30 @@ class LogDirectory:
         self._lock = RLock()
         self._refresh = refresh
         self._step_range = step_range
+        self._ignore = ignore
         self._refreshed_s = monotonic()
         self._scanned_s = float("-inf")
+        self._named: dict[str, workflows.Place] = {}
+        self._whole: OrderedDict[str, tuple[Signature, Run]] = OrderedDict()
+        self._journal = Journal(survey) if survey is not None else None
+        self._sight: watching.Sight | None = None
+        self._places: tuple[tuple[Place, ...], tuple[UnreadableError, ...]] = (), ()
+        self._answer = local()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
         self._reports: OrderedDict[tuple[str, str | None], tuple[str, doc.Report]] = OrderedDict()
-        self._lanes: dict[str, tuple[workflows.Analysis, Lanes | None]] = {}
+        self._timelines: dict[str, tuple[workflows.Analysis, timelines.Timeline | None]] = {}
         self._tables: dict[str, tuple[workflows.Analysis, dict[tuple[str, bool], Sequence[Any]]]] = {}
         self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
+
+    @contextmanager
+    def one_answer(self) -> Iterator[None]:
+        """Look at the files once at most in this thread: one page asks several times, and hundreds of runs
+        are thousands of files."""
+        self._answer.begun_s = monotonic()
+        try:
+            yield
+        finally:
+            self._answer.begun_s = float("inf")
 
     def entries(self) -> tuple[RunEntry, ...]:
         """Every run, oldest first; one that cannot be read is listed with its problem, and so is a directory
@@ -93,12 +128,28 @@ class LogDirectory:
             if kept is None or kept[0] != version:
                 mine = self._analysis(run)
                 against = self._analysis(baseline) if baseline else None
-                kept = version, documents.document(workflows.judge(mine, against))
+                document = documents.document(workflows.judge(mine, against))
+                kept = version, dismissals.applied(document, self._ignore)
             self._reports[run, baseline] = kept
             self._reports.move_to_end((run, baseline))
             while len(self._reports) > KEPT_REPORTS:
                 self._reports.popitem(last=False)
             return kept[1]
+
+    def surveyed(self, run: str, baseline: str | None = None) -> doc.SurveyRow | None:
+        """The row that a survey has kept of the run against this baseline; None where there is none, or a
+        file of either has changed since."""
+        if self._journal is None or self._step_range is not None:
+            return None
+        with self._lock:
+            self._scan()
+            places = self._named
+        mine, other = places.get(run), places.get(baseline or "")
+        if mine is None or (baseline and other is None):
+            return None
+        files = (*mine.files, *(other.files if other is not None else ()))
+        row = self._journal.row(signature_of(mine.root, other.root if other is not None else None, files))
+        return None if row is not None and row["cause"] in self._ignore else row
 
     def steps(self, run: str) -> StepTable | None:
         return self._run(run).steps
@@ -107,9 +158,13 @@ class LogDirectory:
         return self._run(run).hardware
 
     def version(self, run: str, baseline: str | None = None) -> str:
-        with self._lock:
-            found = self._scan()
         named = [name for name in (run, baseline) if name]
+        with (
+            self._lock
+        ):  # the directory is walked now and then, the files of these runs are looked at each time
+            found = self._scan(within_s=ONE_ANSWER_S)
+            if any(_signature(_files(found[name][0])) != found[name][0] for name in named if name in found):
+                found = self._scan()
         stated = [(name, found[name][0] if name in found else None) for name in named]
         return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
@@ -147,26 +202,42 @@ class LogDirectory:
         from_ns: int | None = None,
         to_ns: int | None = None,
         width: int = 1400,
+        colour: str = "placement",
+        search: str = "",
     ) -> doc.Timeline | None:
-        mine, known = self._lanes_of(run)
+        known = self._timeline_of(run)
         if known is None:
             return None
-        return timelines.window(mine, known, step=step, from_ns=from_ns, to_ns=to_ns, width=width)
+        return timelines.window(
+            known, step=step, from_ns=from_ns, to_ns=to_ns, width=width, colour=colour, search=search
+        )
 
     def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
-        mine, known = self._lanes_of(run)
-        return None if known is None else timelines.kernel(mine, known, row)
+        known = self._timeline_of(run)
+        return None if known is None else timelines.kernel(known, row)
 
-    def _lanes_of(self, run: str) -> tuple[workflows.Analysis, Lanes | None]:
-        """Its analysis, and its lanes, which are kept as long as the analysis is."""
+    def next_kernel(
+        self, run: str, *, row: int | None = None, from_ns: int = 0, search: str = "", back: bool = False
+    ) -> doc.KernelDetails | None:
+        known = self._timeline_of(run)
+        if known is None:
+            return None
+        return timelines.next_kernel(known, row=row, from_ns=from_ns, search=search, back=back)
+
+    def chrome_trace(self, run: str, from_ns: int, to_ns: int) -> dict[str, Any] | None:
+        known = self._timeline_of(run)
+        return None if known is None else chrome_trace.document(known, from_ns, to_ns)
+
+    def _timeline_of(self, run: str) -> timelines.Timeline | None:
+        """The lanes of a run, which are kept as long as its analysis is."""
         with self._lock:
             mine = self._analysis(run)
-            kept = self._lanes.get(run)
+            kept = self._timelines.get(run)
             if kept is None or kept[0] is not mine:
-                self._lanes[run] = kept = mine, timelines.lanes_of(mine)
-            for name in set(self._lanes) - set(self._analyses):
-                del self._lanes[name]
-            return kept
+                self._timelines[run] = kept = mine, timelines.timeline_of(mine)
+            for name in set(self._timelines) - set(self._analyses):
+                del self._timelines[name]
+            return kept[1]
 
     def redactor(self, run: str) -> Callable[[Any], Any]:
         return Redactor(hosts_of(self._run(run))).record
@@ -175,28 +246,47 @@ class LogDirectory:
         """The `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 
-        return documents.compare_document(compare_analyses([self._analysis(run) for run in runs]))
+        document = documents.compare_document(compare_analyses([self._analysis(run) for run in runs]))
+        return dismissals.applied_to_comparison(document, self._ignore)
 
     def _scan(self, within_s: float = 0.0) -> dict[str, tuple[Signature, Run | MpprofError]]:
         """Reads what is new or changed; forgets what is gone. Nothing is looked at again `within_s` of the
         last time: one answer asks several times, and hundreds of runs are thousands of files."""
-        if monotonic() - self._scanned_s < within_s:
+        begun_s = getattr(self._answer, "begun_s", float("inf"))
+        if self._scanned_s >= begun_s or monotonic() - self._scanned_s < within_s:
             return self._runs
         if self._refresh is not None and monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh()
             self._refreshed_s = monotonic()
+        sight = self._sight
+        changed = watching.changed(sight) if sight is not None else None
+        if (
+            sight is None
+            or changed is None
+            or not changed <= {file[0] for known, _ in self._runs.values() for file in known}
+        ):
+            sight = watching.look(str(self.path))
+            at = workflows.places(self.path)
+            self._places = (*at, *lone_beside(self.path, at)), closed_beside(self.path, at)
+        elif not changed:
+            self._scanned_s = monotonic()
+            return self._runs
         found: dict[str, tuple[Signature, Run | MpprofError]] = {}
-        at = workflows.places(self.path)
-        for place in (*at, *lone_beside(self.path, at)):
+        named: dict[str, workflows.Place] = {}
+        for place in self._places[0]:
             signature = _signature(place.files)
             name = _sayable(place.name)
+            named[name] = place
             known = self._runs.get(name)
             if known is None or known[0] != signature:
-                known = signature, _attempt(place.read)
+                known = signature, _attempt(partial(place.read, LISTED_BYTES))
             found[name] = known
-        for refused in closed_beside(self.path, at):
+        for refused in self._places[1]:
             found[_sayable(os.path.relpath(refused.where, self.path))] = ((), refused)
-        self._runs, self._scanned_s = found, monotonic()
+        files: dict[str, watching.Stated | None] = {}
+        files |= {file[0]: file for signature, _ in found.values() for file in signature}
+        self._sight = replace(sight, files=sight.files | files)
+        self._runs, self._named, self._scanned_s = found, named, monotonic()
         return found
 
     def _run(self, name: str) -> Run:
@@ -208,10 +298,20 @@ class LogDirectory:
                 where=str(self.path),
                 next="Choose one of the runs that are listed",
             )
-        read = known[1]
+        signature, read = known
         if isinstance(read, MpprofError):
             raise read
-        return read
+        if _is_whole(signature):
+            return read
+        with self._lock:
+            kept = self._whole.get(name)
+            if kept is None or kept[0] != signature:
+                kept = signature, self._named[name].read()
+            self._whole[name] = kept
+            self._whole.move_to_end(name)
+            while len(self._whole) > KEPT_RUNS:
+                self._whole.popitem(last=False)
+        return kept[1]
 
     def _analysis(self, name: str) -> workflows.Analysis:
         with self._lock:
@@ -274,12 +374,14 @@ def _no_trace(run: Run) -> str | None:
     return f"{run.traces[-1]}: {why[-1]}" if why and why[-1] else None
 
 
+def _files(signature: Signature) -> tuple[Path, ...]:
+    return tuple(Path(file) for file, _, _ in signature)
+
+
+def _is_whole(signature: Signature) -> bool:
+    """Whether the list of runs has read all of the logs among these files."""
+    return all(size <= LISTED_BYTES for path, size, _ in signature if path.endswith(".jsonl"))
+
+
 def _signature(files: tuple[Path, ...]) -> Signature:
-    signature = []
-    for file in files:
-        try:
-            stat = file.stat()
-        except OSError:  # gone between the listing and now: that is a change, too
-            continue
-        signature.append((str(file), stat.st_size, stat.st_mtime_ns))
-    return tuple(signature)
+    return tuple(stated for file in files if (stated := watching.stated(str(file))) is not None)

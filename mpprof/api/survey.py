@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from mpprof._version import __version__
 from mpprof.api import survey_dask, survey_processes
 from mpprof.api.results import Table
-from mpprof.api.survey_row import GIVEN_UP, SurveyRow, Task
+from mpprof.api.survey_row import Task
 from mpprof.errors import MpprofError, UsageError
+from mpprof.model.document import SurveyRow
 from mpprof.model.frozen import frozen
 from mpprof.report import json as documents
+from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import loading
 
 TIME_LIMIT_S = 600.0
@@ -51,14 +51,14 @@ def survey(
     """
     given = [path for each in paths for path in (each if isinstance(each, list | tuple) else [each])]
     wanted = tasks([loading.as_path(path) for path in given])
-    journal = _Journal(Path(resume) if resume is not None else None)
-    known = {task.signature: row for task in wanted if (row := journal.row(task)) is not None}
+    journal = Journal(Path(resume) if resume is not None else None)
+    known = {task.signature: row for task in wanted if (row := journal.row(task.signature)) is not None}
     rows = [{**row, "run": task.name} for task in wanted if (row := known.get(task.signature)) is not None]
     left = [task for task in wanted if task.signature not in known]
     problems = sum(row["problem"] is not None for row in rows)
     progress(len(rows), len(wanted), problems)
     for task, found in _analysed(left, workers, dask, time_limit_s):
-        journal.add(task, found)
+        journal.add(task.signature, found)
         rows.append(cast("dict[str, Any]", found))
         problems += found["problem"] is not None
         progress(len(rows), len(wanted), problems)
@@ -103,18 +103,20 @@ def tasks(paths: Sequence[Path]) -> list[Task]:
     for root, kind in sorted(kinds.items(), key=lambda item: item[1].created_unix_ns if item[1] else 0):
         if kind is not None and kind.policy == "float32":
             twins[kind.same] = root
+    files_at = {place.root: place.files for _, place in places}
     found = {}
     for path, place in places:
         kind = kinds[place.root]
         narrow = kind is not None and "16" in (kind.policy or "")
         baseline = twins.get(kind.same) if kind is not None and narrow else None
         name = place.name if len(paths) == 1 else f"{path}/{place.name}" if place.root != path else str(path)
-        files = (*place.files, *_files_of(baseline, places))
+        files = (*place.files, *(files_at[baseline] if baseline else ()))
         found[place.root] = Task(
             name,
             str(place.root),
             str(baseline) if baseline else None,
-            _signature(place.root, baseline, files),
+            signature_of(place.root, baseline, files),
+            files,
         )
     return sorted(found.values(), key=lambda task: (task.baseline or "", task.name))
 
@@ -150,64 +152,3 @@ def _kind(place: loading.Place) -> _Kind | None:
     card = documents.device_name(documents.accelerators_first(facts.devices))
     same = (facts.model.name, facts.model.parameters, len(facts.model.layers), card, fit.batch_size)
     return _Kind(fit.policy.name, facts.created_unix_ns, same)
-
-
-def _files_of(root: Path | None, places: Sequence[tuple[Path, loading.Place]]) -> tuple[Path, ...]:
-    return next((place.files for _, place in places if place.root == root), ()) if root else ()
-
-
-def _signature(root: Path, baseline: Path | None, files: Iterable[Path]) -> str:
-    """Of the files that a row rests on, by size and time, and of the version that makes it."""
-    import hashlib
-
-    digest = hashlib.sha256(f"{__version__}\0{root.resolve()}\0{baseline}".encode("utf-8", "surrogateescape"))
-    for file in files:
-        try:
-            stat = file.stat()
-        except OSError:
-            continue
-        digest.update(f"\0{stat.st_size}\0{stat.st_mtime_ns}".encode())
-    return digest.hexdigest()
-
-
-# --- what was done before ----------------------------------------------------------------------------------
-
-
-class _Journal:
-    """The rows of earlier surveys, one JSON line each, and where new ones are added. Without a file, none.
-
-    A torn last line is left out. A run whose process was killed or took too long is tried again."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._rows: dict[str, dict[str, Any]] = {}
-        if path is None:
-            return
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-            if text and not text.endswith("\n"):
-                path.write_text(text + "\n", encoding="utf-8")
-            else:
-                path.touch()
-        except OSError as error:
-            raise UsageError(
-                f"cannot be used ({error.strerror})", where=str(path), next="Give --resume another file"
-            ) from error
-        for line in text.splitlines():
-            try:
-                kept = json.loads(line)
-                self._rows[kept["signature"]] = dict(kept["row"])
-            except (ValueError, KeyError, TypeError):
-                continue
-
-    def row(self, task: Task) -> dict[str, Any] | None:
-        """The row of this very run, if it was worked out before."""
-        row = self._rows.get(task.signature)
-        return row if row is not None and set(row) == set(SurveyRow.__annotations__) else None
-
-    def add(self, task: Task, row: SurveyRow) -> None:
-        """Keep a row, unless its problem may be gone the next time."""
-        if self._path is None or (row["problem"] or "").startswith(GIVEN_UP):
-            return
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(documents.dumps({"signature": task.signature, "row": row}, indent=None).strip() + "\n")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mpprof.api.survey_row import GIVEN_UP, SurveyRow, Task, broken, row_of
+from mpprof.api.survey_row import Task, broken, row_of
 from mpprof.errors import MpprofError
+from mpprof.model.document import SurveyRow
+from mpprof.report.runs.journal import GIVEN_UP
 
 CONNECT_S = 30
 

@@ -17,8 +17,12 @@ from queue import Empty, Queue
 from threading import Event, Lock, Thread, Timer
 from typing import Any
 
-from mpprof.api.survey_row import GIVEN_UP, SurveyRow, Task, broken, row_of
+from mpprof.api.survey_row import Task, broken, row_of
+from mpprof.errors import MpprofError
+from mpprof.model.document import SurveyRow
 from mpprof.report import json as documents
+from mpprof.report.runs.journal import GIVEN_UP
+from mpprof.traces.common import lazy_fetch
 
 _FIELDS = ("name", "root", "baseline", "signature")
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -61,7 +65,7 @@ class _Worker(Thread):
                     task = self._waiting.get_nowait()
                 except Empty:
                     return
-                self._done.put((task, self._row(task)))
+                self._done.put((task, self._fetched(task) or self._row(task)))
         except Exception as error:  # noqa: BLE001  the survey must not wait for ever
             self._done.put(error)
         finally:
@@ -75,6 +79,16 @@ class _Worker(Thread):
         if process is not None:
             process.kill()
             _close(process)
+
+    def _fetched(self, task: Task) -> SurveyRow | None:
+        """Have the bytes of files that are still elsewhere: this process alone knows how. The row of a run
+        whose bytes cannot be had; None where all is there."""
+        try:
+            for file in task.files:
+                lazy_fetch.complete(file)
+        except MpprofError as error:
+            return broken(task, str(error))
+        return None
 
     def _row(self, task: Task) -> SurveyRow:
         process = self._running()
@@ -96,12 +110,15 @@ class _Worker(Thread):
             line = process.stdout.readline()
         finally:
             timer.cancel()
-        if line.endswith(b"\n"):
+            timer.join()  # it may be about to end the process
+        answered = line.endswith(b"\n")
+        if late.is_set() or not answered:  # the next task gets a process of its own
+            code = _close(process)
+            with self._lock:
+                self._process = None
+        if answered:
             row: SurveyRow = json.loads(line)
             return row
-        code = _close(process)
-        with self._lock:
-            self._process = None
         return broken(task, GIVEN_UP + (_too_long(self._limit_s) if late.is_set() else _ended(code)))
 
     def _running(self) -> subprocess.Popen[bytes]:

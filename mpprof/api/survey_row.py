@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import cast
 
 from mpprof.api import workflows
 from mpprof.errors import MpprofError
 from mpprof.model import document as doc
+from mpprof.model.document import SurveyRow
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
 from mpprof.report import content
@@ -16,57 +17,24 @@ from mpprof.report import json as documents
 from mpprof.runs import loading
 
 HOURS_PER_DAY = 24.0
-GIVEN_UP = "given up: "
-"""How the problem of a run begins whose process ended or took too long."""
 
 
 @frozen
 class Task:
     """One run to analyse: the directory of its records, or a lone trace; `baseline`: that of its float32
-    twin. `signature` changes with the files that the row rests on."""
+    twin. `signature` changes with the `files` that the row rests on."""
 
     name: str
     root: str
     baseline: str | None
     signature: str
-
-
-class SurveyRow(TypedDict):
-    """One run. Null: not known, or there is none; `problem` says why a run could not be analysed."""
-
-    run: str
-    path: str
-    id: str | None
-    baseline: str | None
-    policy: str | None
-    card: str | None
-    gpus: int | None
-    batch_size: int | None
-    step_ns: float | None
-    examples_per_s: float | None
-    speedup: float | None
-    attainable_low: float | None
-    attainable_high: float | None
-    estimated: bool
-    tensor_core_ratio: float | None
-    unknown_ratio: float | None
-    skipped_ratio: float | None
-    peak_memory_bytes: int | None
-    cause: str | None
-    cause_slug: str | None
-    cause_gain_ns: float | None
-    lost_ratio: float | None
-    lost_by: str | None
-    lost_gpu_hours_per_day: float | None
-    one_step: bool
-    warnings: int
-    problem: str | None
+    files: tuple[Path, ...] = ()
 
 
 def row_of(task: Task) -> SurveyRow:
     """Analyse one run. Whatever goes wrong is the row's `problem`."""
     try:
-        run = _load(task.root)
+        run = loading.load_at(Path(task.root))
         baseline = _baseline(task.baseline) if task.baseline is not None else None
         document = documents.document(workflows.judge(workflows.analyse(run), baseline))
         gpus = _gpus(run, document)
@@ -79,14 +47,9 @@ def row_of(task: Task) -> SurveyRow:
     return _row(task, document, gpus)
 
 
-def _load(root: str) -> Run:
-    path = Path(root)
-    return loading.load_at(path) if path.is_dir() else loading.load(path)
-
-
 @lru_cache(maxsize=1)
 def _baseline(root: str) -> workflows.Analysis:
-    return workflows.analyse(_load(root))
+    return workflows.analyse(loading.load_at(Path(root)))
 
 
 def _gpus(run: Run, document: doc.Report) -> int | None:

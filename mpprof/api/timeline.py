@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpprof.analysis.breakdown import timeline
+from mpprof.analysis.breakdown import timeline as lanes_
+from mpprof.analysis.breakdown.colouring import COLOURS_BY, ColourBy, Colouring, colouring
+from mpprof.analysis.layers.attribution import Ownership
 from mpprof.api.workflows import Analysis
-from mpprof.model.kernels import MATMUL_FAMILIES
+from mpprof.model.kernels import MATMUL_FAMILIES, Placements
 from mpprof.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -16,59 +19,115 @@ if TYPE_CHECKING:
 
 MOST_WIDE = 4000
 """Pixels: wider windows are merged as if they were so wide."""
+_MOST_NS = 1 << 60
 
 
-def lanes_of(mine: Analysis) -> timeline.Lanes | None:
-    """The lanes of the main device's steps; None without a trace, or where no step can be told apart."""
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The lanes of an analysis with a trace, and the colourings that were asked for so far."""
+
+    trace: Trace
+    placements: Placements
+    ownership: Ownership
+    lanes: lanes_.Lanes
+    colourings: dict[str, Colouring]
+
+    @property
+    def origin_ns(self) -> int:
+        return int(self.lanes.start_ns[0])
+
+    @property
+    def work(self) -> lanes_.Int64:
+        """The device's rows of the kernel table, in the order of their starts."""
+        rows = self.lanes.lanes[0].row
+        return rows[rows >= 0]
+
+
+def timeline_of(mine: Analysis) -> Timeline | None:
+    """The timeline of the main device's steps; None without a trace, or where no step can be told apart."""
     if mine.trace is None or mine.placements is None or mine.ownership is None or mine.account is None:
         return None
     plane = mine.account.main.device
     device = next((row for row, each in enumerate(mine.trace.devices) if each.plane == plane), 0)
-    return timeline.lanes(mine.trace, mine.placements, mine.ownership, mine.run, device)
+    found = lanes_.lanes(mine.trace, mine.placements, mine.ownership, mine.run, device)
+    return None if found is None else Timeline(mine.trace, mine.placements, mine.ownership, found, {})
 
 
 def window(
-    mine: Analysis,
-    known: timeline.Lanes,
+    known: Timeline,
     *,
     step: int | None = None,
     from_ns: int | None = None,
     to_ns: int | None = None,
     width: int = 1400,
+    colour: str = "placement",
+    search: str = "",
 ) -> doc.Timeline:
     """A window of the lanes: of one step (None: the one of median length), or between two times from the
     first step's start. What lies outside the steps is cut off."""
-    origin, until = int(known.start_ns[0]), int(known.end_ns[-1])
-    at = known.median if step is None or not 0 <= step < len(known.start_ns) else step
-    begin = int(known.start_ns[at]) if from_ns is None else origin + from_ns
-    end = int(known.end_ns[at]) if to_ns is None else origin + to_ns
+    lanes, origin = known.lanes, known.origin_ns
+    until = int(lanes.end_ns[-1])
+    at = lanes.median if step is None or not 0 <= step < len(lanes.start_ns) else step
+    begin = int(lanes.start_ns[at]) if from_ns is None else origin + from_ns
+    end = int(lanes.end_ns[at]) if to_ns is None else origin + to_ns
     begin = min(max(begin, origin), until - 1)
     end = min(max(end, begin + 1), until)
     width = min(max(width, 1), MOST_WIDE)
-    views = [timeline.view(lane, begin, end, width) for lane in known.lanes]
+    colours, searched = _colouring(known, colour), _searched(known, search)
+    views = [lanes_.view(lane, begin, end, width, colours, searched) for lane in lanes.lanes]
     names: dict[int, int] = {}
-    return {
+    made: doc.Timeline = {
         "steps": [
             {"number": number if number >= 0 else None, "start_ns": start - origin, "end_ns": end_ - origin}
             for number, start, end_ in zip(
-                known.number.tolist(), known.start_ns.tolist(), known.end_ns.tolist(), strict=True
+                lanes.number.tolist(), lanes.start_ns.tolist(), lanes.end_ns.tolist(), strict=True
             )
         ],
         "step": at,
-        "median": known.median,
-        "slowest": known.slowest,
+        "median": lanes.median,
+        "slowest": lanes.slowest,
         "from_ns": begin - origin,
         "to_ns": end - origin,
-        "keys": list(timeline.KEYS),
-        "lanes": [_lane(view, mine.trace, origin, names) for view in views],
-        "names": [mine.trace.strings[row] if mine.trace else "" for row in names],
+        "colour": colour if colours else "placement",
+        "keys": [*lanes_.KEYS, *(colours.keys if colours else ())],
+        "lanes": [_lane(view, known.trace, origin, names, tell=searched is not None) for view in views],
+        "names": [known.trace.strings[row] for row in names],
     }
+    if searched is not None:
+        made["found"] = int(searched[known.work].sum())
+    return made
 
 
-def _lane(view: timeline.Shown, trace: Trace | None, origin: int, names: dict[int, int]) -> doc.TimelineLane:
-    assert trace is not None
+def _colouring(known: Timeline, colour: str) -> Colouring | None:
+    """How to colour by anything but the placement, which is in the lanes; worked out once."""
+    by: ColourBy = next((by for by in COLOURS_BY if by == colour), "placement")
+    if by == "placement":
+        return None
+    if by not in known.colourings:
+        known.colourings[by] = colouring(known.trace, known.placements, known.ownership, by)
+    return known.colourings[by]
+
+
+def _searched(known: Timeline, search: str) -> lanes_.Bool | None:
+    """Return which kernels have `search` in their name, op or layer; None where nothing is sought."""
+    wanted, trace, table = search.strip().lower(), known.trace, known.trace.kernels
+    if not wanted:
+        return None
+    named = np.zeros(len(trace.strings) + 1, bool)
+    for row in np.flatnonzero(np.bincount(table.name[table.name >= 0], minlength=1)).tolist():
+        named[row] = wanted in trace.strings[row].lower()
+    of_op = np.zeros(len(trace.ops) + 1, bool)  # op -1 finds the last
+    for row in np.flatnonzero(np.bincount(table.op[table.op >= 0], minlength=1)).tolist():
+        layer = known.ownership.layer_of(row) or ""
+        of_op[row] = wanted in trace.ops[row].name.lower() or wanted in layer.lower()
+    return named[table.name] | of_op[table.op]
+
+
+def _lane(
+    view: lanes_.Shown, trace: Trace, origin: int, names: dict[int, int], *, tell: bool
+) -> doc.TimelineLane:
     name = np.where(view.row >= 0, trace.kernels.name[view.row], -1) if len(trace.kernels) else view.row
-    return {
+    made: doc.TimelineLane = {
         "name": view.name,
         "kind": view.kind,
         "start_ns": (view.start_ns - origin).tolist(),
@@ -78,12 +137,34 @@ def _lane(view: timeline.Shown, trace: Trace | None, origin: int, names: dict[in
         "row": view.row.tolist(),
         "count": view.count.tolist(),
     }
+    if tell:
+        made["found"] = view.found.tolist()
+    return made
 
 
-def kernel(mine: Analysis, known: timeline.Lanes, row: int) -> doc.KernelDetails | None:
+def next_kernel(
+    known: Timeline, *, row: int | None, from_ns: int, search: str, back: bool
+) -> doc.KernelDetails | None:
+    """The kernel after (`back`: before) `row`, or the time `from_ns` where that is None, of those that
+    `search` finds; after the last comes the first."""
+    rows, searched = known.work, _searched(known, search)
+    if searched is not None:
+        rows = rows[searched[rows]]
+    if not len(rows):
+        return None
+    if row is None:
+        sought = min(max(from_ns, 0), _MOST_NS) + known.origin_ns
+        at = int(np.searchsorted(known.trace.kernels.start_ns[rows], sought, side="left"))
+    else:  # the rows of one device are in the order of their starts
+        at = int(np.searchsorted(rows, row, side="left" if back else "right"))
+    at -= back
+    return kernel(known, int(rows[at % len(rows)]))
+
+
+def kernel(known: Timeline, row: int) -> doc.KernelDetails | None:
     """One row of the trace's kernel table in words; None where there is no such row."""
-    trace, placements, ownership = mine.trace, mine.placements, mine.ownership
-    if trace is None or placements is None or ownership is None or not 0 <= row < len(trace.kernels):
+    trace, placements, ownership = known.trace, known.placements, known.ownership
+    if not 0 <= row < len(trace.kernels):
         return None
     table, verdict = trace.kernels, placements.verdicts[placements.index[row]]
     op, launch, stream = int(table.op[row]), int(table.launch[row]), int(table.stream[row])
@@ -92,9 +173,11 @@ def kernel(mine: Analysis, known: timeline.Lanes, row: int) -> doc.KernelDetails
     def text(column: int) -> str | None:
         return trace.strings[column] if column >= 0 else None
 
+    launched_ns = int(host.start_ns[launch]) - known.lanes.shift_ns if launch >= 0 else None
     return {
+        "row": row,
         "name": trace.strings[table.name[row]],
-        "start_ns": int(table.start_ns[row] - known.start_ns[0]),
+        "start_ns": int(table.start_ns[row]) - known.origin_ns,
         "duration_ns": int(table.duration_ns[row]),
         "stream": trace.streams[stream].name if 0 <= stream < len(trace.streams) else None,
         "op": trace.ops[op].name if op >= 0 else None,
@@ -106,6 +189,6 @@ def kernel(mine: Analysis, known: timeline.Lanes, row: int) -> doc.KernelDetails
         "precision": verdict.precision,
         "reason": {"code": verdict.reason.code, "text": verdict.reason.text},
         "launched_by": trace.strings[host.name[launch]] if launch >= 0 else None,
-        "launch_to_start_ns": int(table.start_ns[row] - host.start_ns[launch]) if launch >= 0 else None,
+        "launch_to_start_ns": None if launched_ns is None else int(table.start_ns[row]) - launched_ns,
         "matrix": verdict.family in MATMUL_FAMILIES,
     }

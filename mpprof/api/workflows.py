@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from mpprof import traces
-from mpprof.analysis.breakdown import accounting, tensor_cores
+from mpprof.analysis.breakdown import accounting, communication, tensor_cores
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
@@ -20,12 +20,14 @@ from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import composition, records, saved
 from mpprof.analysis.steps import host_floor, host_path, validity
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError
 from mpprof.model.account import Account, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
+from mpprof.model.hosts import Collective, Hosts
 from mpprof.model.kernels import Placements
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_count
@@ -94,10 +96,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         run, trace = _with_steps_of(run, trace, run.step_range)
         steps = None
     run, counted = _counted(run, trace, strict)
-    placements = placement.place(trace, counted)
-    ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
-    placements = placement_host.by_layers(trace, placements, ownership)
-    placements = placement_norms.by_norms(trace, placements, ownership)
+    placements, ownership = _placed(trace, run, counted)
     account: Account | None = None
     try:
         account = accounting.account(trace, placements, ownership, run)
@@ -106,6 +105,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         )
     except UnableError as error:
         problem = error.what
+    hosts = _hosts(run, (trace, placements, ownership), account)
     window = None if account else window_of(run, trace, placements, ownership, problem or "")
     measured = account or window
     cells = measured.main.cells if measured else ()
@@ -124,7 +124,30 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         computes=compute_precision(run, cells),
         window=window,
         ranges=_may_be_steps(trace) if window else (),
+        hosts=hosts,
     )
+
+
+def _placed(trace: Trace, run: Run, counted: placement.Counters) -> tuple[Placements, attribution.Ownership]:
+    """Where each kernel ran, and whose op it is."""
+    placements = placement.place(trace, counted)
+    ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
+    placements = placement_host.by_layers(trace, placements, ownership)
+    return placement_norms.by_norms(trace, placements, ownership), ownership
+
+
+def _hosts(
+    run: Run, own: tuple[Trace, Placements, attribution.Ownership], account: Account | None
+) -> Hosts | None:
+    """What the run's other hosts did; None where there are none, or the own trace shows no step."""
+    if not run.hosts or account is None:
+        return None
+
+    def read(path: Path, its: Run) -> several.Placed:
+        trace = _trace(path, strict=False)
+        return trace, *_placed(trace, its, {})
+
+    return several.hosts_of(run, own, account, read)
 
 
 def _with_steps_of(run: Run, trace: Trace, step_range: str) -> tuple[Run, Trace]:
@@ -259,6 +282,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if (measured := mine.account or mine.window) else ()),
         *validity.doubts(mine.run),
+        *several.doubts(mine.hosts, mine.account, mine.run),
         *judgement.warnings,
     )
     absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
@@ -285,6 +309,9 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         how_to_mark=judgement.how_to_mark,
         unlike=judgement.unlike,
         ranges=mine.ranges,
+        hosts=mine.hosts,
+        devices=communication.loads(mine.account, mine.hosts) if mine.account else (),
+        collectives=_collectives(mine),
     )
     named = engine.cause(diagnosis)
     return replace(
@@ -293,6 +320,11 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         cause=named.code if named else None,
         explanation=engine.explanation(diagnosis),
     )
+
+
+def _collectives(mine: Analysis) -> tuple[Collective, ...]:
+    cells = mine.account.main.cells if mine.account is not None else ()
+    return communication.collectives(cells, mine.trace.ops if mine.trace is not None else ())
 
 
 def _saved(mine: Analysis, baseline: Analysis | None) -> MemoryAccount | None:
@@ -391,6 +423,11 @@ def _absent(mine: Analysis) -> dict[str, str]:
         absent["steps"] = "no step log"
     if mine.account is None:
         absent["time"] = mine.trace_problem or "no account"
+    if mine.hosts is None and mine.run.hosts:
+        absent["hosts"] = (
+            f"{len(mine.run.hosts)} hosts trained this run, and the trace of {mine.run.hosts[0].host} shows "
+            "no step"
+        )
     if mine.memory is None:
         absent["memory"] = _why_no_memory(mine)
     missing = mine.trace.missing if mine.trace else {}
@@ -405,7 +442,8 @@ def _why_no_memory(mine: Analysis) -> str:
 def announce(root: str | Path) -> str:
     """The verdict that the callback prints when `fit` ends, on the run of this very directory. It is that of
     `mpprof report`, or says of how many steps it is."""
-    run = load_at(Path(root), most_bytes=ANNOUNCED_BYTES)
+    # Of this host alone: others may still write their traces, and a `fit` is not to end the later for them.
+    run = replace(load_at(Path(root), most_bytes=ANNOUNCED_BYTES), hosts=())
     left_out = stepping.left_out(run.steps) if run.steps is not None else None
     said = diagnose(run).verdict
     if left_out is None:

@@ -16,12 +16,13 @@ from contextlib import ExitStack, contextmanager
 from typing import NoReturn, Protocol, TextIO
 
 from mpprof._version import __version__
-from mpprof.cli import output
+from mpprof.cli import output, progress
 from mpprof.cli.audit import Audit
 from mpprof.cli.bundle import Bundle
 from mpprof.cli.check import Check
 from mpprof.cli.classify import Classify
 from mpprof.cli.compare import Compare
+from mpprof.cli.completion import Completion
 from mpprof.cli.counters import Counters
 from mpprof.cli.demo import Demo
 from mpprof.cli.doctor import Doctor
@@ -70,7 +71,12 @@ COMMANDS: tuple[Command, ...] = (
     Forecast(),
     Doctor(),
     Bundle(),
+    Completion(),
 )
+
+
+TALK = ("demo", "serve", "verify")
+"""Commands that write while they run, or let another program write: no line of progress stands below that."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -90,7 +96,7 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
             stream.reconfigure(errors="backslashreplace")
     try:
         words = sys.argv[1:] if argv is None else argv
-        args = build_parser(words).parse_args(words, argparse.Namespace(main=main))
+        args = build_parser(words).parse_args(words, argparse.Namespace(main=main, build_parser=build_parser))
         if before is not None:
             before()
         code = _run(args)
@@ -139,6 +145,8 @@ def _run(args: argparse.Namespace) -> int:
             from mpprof.traces.cache import switch
 
             stack.enter_context(switch.switched_off())
+        quiet = args.quiet or getattr(args, "talks", False)
+        stack.enter_context(progress.shown(quiet=quiet, color=not args.no_color))
         code = args.run(args)
     return code
 
@@ -157,8 +165,9 @@ def _silent_log() -> Iterator[None]:
         log.setLevel(level)
 
 
-def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of a command line of these words: every command, with the options of those it names."""
+def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
+    """The parser of a command line of these words: every command, with the options of those it names; None:
+    with the options of all."""
     shared = _options(argparse.SUPPRESS)  # after the command: must not reset what stood before it
     parser = _Parser(
         prog="mpprof",
@@ -171,7 +180,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
     for command in COMMANDS:
         text = (command.__doc__ or "").strip()
-        named = command.name in words
+        named = words is None or command.name in words
         child = commands.add_parser(
             command.name,
             help=" ".join(text.partition("\n\n")[0].split()),
@@ -183,7 +192,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         )
         if named:
             command.prepare(child)
-            child.set_defaults(run=command.run)
+            child.set_defaults(run=command.run, talks=command.name in TALK)
     return parser
 
 

@@ -23,10 +23,7 @@ class Audit:
         parser.add_argument("model", metavar="MODEL.keras", type=Path, help="a saved Keras model")
         parser.add_argument("--batch-size", metavar="N", type=int, help="the global batch size it will have")
         parser.add_argument("--gpu", metavar="NAME|CC", help='the card it will train on: "A100" or "8.0"')
-        parser.add_argument(
-            "--import", metavar="MODULE", dest="imports", action="append", default=[],
-            help="a module that defines classes which the model is made of (again for more)",
-        )  # fmt: skip
+        paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
 

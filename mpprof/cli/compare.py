@@ -36,10 +36,11 @@ class Compare:
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import ladder, workflows
+        from mpprof.report import dismissals
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
-        wanted = gate.forbidden(args, compared=True)
+        wanted, ignore = gate.forbidden(args, compared=True), gate.ignored(args)
         with ExitStack() as stack:
             given = (args.baseline, *args.runs)
             folders = [stack.enter_context(paths.opened(args, path)) for path in given]
@@ -54,6 +55,7 @@ class Compare:
             document = documents.compare_document(ladder.compare(chosen, strict=args.strict))
             for folder, path in zip(folders, given, strict=True):
                 document = paths.renamed(document, folder, path)
+        document = dismissals.applied_to_comparison(document, ignore)
         output.write(_written(document, args), args.output, force=args.force)
         return gate.of_comparison(args, document, wanted)
 
@@ -80,7 +82,7 @@ def _written(document: Comparison, args: argparse.Namespace) -> str:
         return text.render_comparison(document, color=color, width=output.width(), ascii_only=ascii_only)
     from mpprof.report import brief
 
-    again = paths.again(args, "compare", [args.baseline, *args.runs], ["step_range"])
+    again = paths.again(args, "compare", [args.baseline, *args.runs], ["step_range", "bounds"])
     return brief.render_comparison(
         document, color=color, width=output.width(brief.WIDTH), ascii_only=ascii_only, again=f"{again} -v"
     )

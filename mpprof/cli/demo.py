@@ -9,10 +9,10 @@ from mpprof.cli.serve import port_number
 
 
 class Demo:
-    """Trains a tiny real model in float32 and in mixed_float16 on the CPU, prints what mpprof says of it
-    and of the sample traces, then serves the page.
+    """Train small real models on the CPU: two policies compared, then a slow input found and mended.
 
-    Needs TensorFlow (pip install 'mpprof[tensorflow]') for the training."""
+    Each command that it runs is printed first, to be copied. Needs TensorFlow (pip install 'mpprof[demo]')
+    and takes under two minutes; then it serves the page."""
 
     name = "demo"
 

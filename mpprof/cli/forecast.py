@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mpprof.cli import output, paths
+from mpprof.cli import output, paths, progress
 from mpprof.errors import UsageError
 
 FORMATS = ("text", "json")
@@ -42,10 +41,7 @@ class Forecast:
             "--input-shape", metavar="N,N,...", action="append", default=[],
             help="of an input without the batch, where the model does not state it (again for more inputs)",
         )  # fmt: skip
-        parser.add_argument(
-            "--import", metavar="MODULE", dest="imports", action="append", default=[],
-            help="a module that defines classes which a saved model is made of (again for more)",
-        )  # fmt: skip
+        paths.add_imports(parser)
         parser.add_argument(
             "--time-limit", metavar="SECONDS", type=float, default=900.0,
             help="for each card and policy (default: 900)",
@@ -69,9 +65,8 @@ class Forecast:
             input_shapes=[_shape(text) for text in args.input_shape] or None,
             imports=args.imports,
             time_limit_s=args.time_limit,
-            progress=_progress,
+            progress=progress.say,
         )
-        _progress("")
         if args.format == "json":
             text = documents.dumps(rendering.document(found))
         else:
@@ -94,10 +89,3 @@ def _shape(text: str) -> tuple[int, ...]:
     if any(size < 1 for size in sizes):
         raise UsageError(f"--input-shape {text!r}: sizes must be at least 1", next="Leave the batch out")
     return sizes
-
-
-def _progress(phase: str) -> None:
-    """One line on the terminal, replaced by the next and gone at the end."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write(f"\r\033[K{phase}")
-        sys.stderr.flush()

@@ -6,7 +6,8 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpprof.cli import output
@@ -33,6 +34,7 @@ def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "stands for the worse ones too (error, warning, info); of two runs also diverged-loss",
     )
     add_allow_unable(group)
+    add_ignore(group)
     return group
 
 
@@ -43,6 +45,26 @@ def add_allow_unable(parser: argparse._ActionsContainer) -> None:
         action="store_true",
         help="a check that cannot be judged passes; without it, it fails by name",
     )
+
+
+def add_ignore(parser: argparse._ActionsContainer) -> None:
+    """`--bounds`, of whose file [ignore] is read."""
+    parser.add_argument(
+        "--bounds",
+        metavar="FILE",
+        type=Path,
+        help="show the findings under [ignore] in this file (see docs/checks.md) as dismissed",
+    )
+
+
+def ignored(args: argparse.Namespace) -> Mapping[str, str]:
+    """The findings that are dismissed: reason by code; none without --bounds. Raises UsageError for a file
+    that is none of bounds."""
+    if args.bounds is None:
+        return {}
+    from mpprof.report import bounds_file
+
+    return bounds_file.ignored(args.bounds)
 
 
 def add_min_speedup(group: argparse._ArgumentGroup) -> None:
@@ -71,7 +93,8 @@ def forbidden(args: argparse.Namespace, *, compared: bool = False) -> Forbidden 
         return None
     from mpprof.report import checks
 
-    return checks.forbidden(args.fail_on.split(","), compared=compared, option="--fail-on")
+    wanted = checks.forbidden(args.fail_on.split(","), compared=compared, option="--fail-on")
+    return checks.without(wanted, ignored(args))
 
 
 def of_report(args: argparse.Namespace, document: doc.Report, wanted: Forbidden | None) -> int:

@@ -29,8 +29,8 @@ class Ls:
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import listing
         from mpprof.report import json as documents
-        from mpprof.report import listing as table
         from mpprof.report import tables
+        from mpprof.report.runs import listing as table
 
         output.check_output(args.output, force=args.force)
         now = time_ns()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpprof.cli import output, paths
@@ -37,10 +36,7 @@ class Memory(Table):
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         super().prepare(parser)
-        parser.add_argument("--baseline", metavar="PATH", type=Path, help="the float32 run to compare with")
-        parser.add_argument(
-            "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
-        )
+        paths.add_baseline(parser)
         parser.add_argument(
             "--programs",
             action="store_true",
@@ -55,10 +51,7 @@ class Memory(Table):
             "--dtype-policy", metavar="POLICY[,POLICY]", default="float32,mixed_float16,mixed_bfloat16",
             help="Keras policies (default: float32,mixed_float16,mixed_bfloat16)",
         )  # fmt: skip
-        before.add_argument(
-            "--import", metavar="MODULE", dest="imports", action="append", default=[],
-            help="a module that defines classes which a saved model is made of (again for more)",
-        )  # fmt: skip
+        paths.add_imports(before)
         before.add_argument(
             "--compile", action="store_true",
             help="take XLA's own buffer assignment, compiled for --card (needs mpprof[forecast])",
@@ -111,10 +104,14 @@ class Memory(Table):
 
 
 def _is_model(args: argparse.Namespace) -> bool:
+    asked = args.card is not None or args.batch is not None or args.compile
+    if asked or args.path.suffix in MODELS:
+        return True
+    if ":" not in str(args.path):  # no function, and a trace's page of text need not import the forecast
+        return False
     from mpprof.forecasts.compiling import is_function
 
-    asked = args.card is not None or args.batch is not None or args.compile
-    return asked or is_function(str(args.path)) or args.path.suffix in MODELS
+    return is_function(str(args.path))
 
 
 def _before_training(args: argparse.Namespace) -> str:

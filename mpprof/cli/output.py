@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import re
 import sys
 from pathlib import Path
 from time import time_ns
 
+from mpprof.cli import progress
 from mpprof.errors import MpprofError, UsageError
+from mpprof.model.shell import program
 from mpprof.report import words
 
 WIDTH_WITHOUT_TERMINAL = 100
 UNCUT = 1 << 20
+
+_COMMAND = re.compile(r"^((?:\x1b\[[\d;]*m)*)mpprof (?=[a-z]+(?: |$))", re.MULTILINE)
+"""A line that is a command to be copied."""
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +55,9 @@ def check_output(path: Path | None, *, force: bool) -> None:
 
 def write(text: str, path: Path | None, *, force: bool = False) -> None:
     """To `path`, or to stdout where it is None. Raises MpprofError; leaves nothing half-written."""
+    progress.clear()
     if path is None:
+        text = _COMMAND.sub(lambda match: f"{match[1]}{program()} ", text)
         _print(text if text.endswith("\n") else f"{text}\n")
         return
     write_bytes(text.encode("utf-8", "backslashreplace"), path, force=force)
@@ -131,9 +139,3 @@ def note(args: argparse.Namespace, text: str) -> None:
     """Something to know besides the result, on stderr; not with --quiet."""
     if not args.quiet:
         complain(text)
-
-
-def progress(args: argparse.Namespace, path: Path) -> None:
-    """Says what is being read where that takes long enough to wonder; only to someone who watches."""
-    if sys.stderr.isatty() and path.is_file() and path.stat().st_size > 64 << 20:
-        note(args, f"reading {path} ({path.stat().st_size / (1 << 20):,.0f} MiB) ...")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpprof.cli import output
+from mpprof.cli import output, progress
 from mpprof.errors import MpprofError, UsageError
 from mpprof.model.shell import quoted
 
@@ -35,6 +34,20 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_baseline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--baseline", metavar="PATH", type=Path, help="the float32 run to compare with")
+    parser.add_argument(
+        "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
+    )
+
+
+def add_imports(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--import", metavar="MODULE", dest="imports", action="append", default=[],
+        help="a module that defines classes which a saved model is made of (again for more)",
+    )  # fmt: skip
+
+
 def add_step_range(parser: argparse.ArgumentParser) -> None:
     """`--step-range`, as `args.step_range`."""
     parser.add_argument(
@@ -43,6 +56,11 @@ def add_step_range(parser: argparse.ArgumentParser) -> None:
         help="take these ranges of the trace as its steps (NVTX, record_function, TraceMe): a name, or a "
         "regular expression between slashes whose first group is the step's number",
     )
+
+
+def add_host(parser: argparse.ArgumentParser) -> None:
+    """`--host`, as `args.host`."""
+    parser.add_argument("--host", metavar="NAME", help="of a run on several hosts, this one alone")
 
 
 @contextmanager
@@ -54,7 +72,7 @@ def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
     watches, a long fetch says how far it is.
     """
     if _is_address(path):
-        with _watched(args), _fetched(args, path) as local:
+        with _watched(), _fetched(args, path) as local:
             yield local
         return
     if not _is_bundle(path):
@@ -93,13 +111,12 @@ def _named(folder: Path, given: Path) -> Iterator[None]:
         raise type(error)(what, where=where, next=next_) from error
 
 
-def _watched(args: argparse.Namespace) -> AbstractContextManager[None]:
-    if args.quiet or not sys.stderr.isatty():
+def _watched() -> AbstractContextManager[None]:
+    if (told := progress.fetching()) is None:
         return nullcontext()
-    from mpprof.cli.fetching import Fetching
     from mpprof.traces.common import lazy_fetch
 
-    return lazy_fetch.watched(Fetching())
+    return lazy_fetch.watched(told)
 
 
 @contextmanager
@@ -185,11 +202,16 @@ def refuse_address(path: Path, why: str) -> None:
         raise UsageError(f"lies elsewhere: {why}", where=shown(path), next="Copy it to this machine first")
 
 
-def load(args: argparse.Namespace, path: Path, run_id: str | None) -> Run:
-    """The one run at `path`; the errors are those of `workflows.load`."""
+def load(args: argparse.Namespace, path: Path, run_id: str | None, host: str | None = None) -> Run:
+    """The one run at `path`, of several hosts `host` alone; the errors are those of `workflows.load`."""
     from mpprof.api import workflows
 
     run = workflows.load(path, run=run_id, step_range=getattr(args, "step_range", None))
+    if host is not None:
+        from mpprof.runs import hosts
+
+        run = hosts.alone(run, host)
     if run.traces:
-        output.progress(args, run.traces[-1])
+        trace = run.traces[-1]
+        progress.say(f"reading {trace} ({trace.stat().st_size / (1 << 20):,.0f} MiB)")
     return run

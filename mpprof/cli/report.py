@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpprof.cli import gate, output, paths
 
 if TYPE_CHECKING:
+    from mpprof.api.workflows import Analysis
     from mpprof.model import document as doc
     from mpprof.model.run import Run
-    from mpprof.model.steps import StepTable
 
 FORMATS = ("text", "json", "markdown", "html")
 
@@ -27,36 +26,44 @@ class Report:
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         paths.add_path(parser)
-        parser.add_argument("--baseline", metavar="PATH", type=Path, help="the float32 run to compare with")
-        parser.add_argument(
-            "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
-        )
+        paths.add_host(parser)
+        paths.add_baseline(parser)
         paths.add_step_range(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+        parser.add_argument(
+            "--redact", action="store_true", help="take out hosts, users and paths, as `mpprof bundle` does"
+        )
         output.add_output(parser)
         output.add_verbose(parser)
         gate.add_fail_on(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import workflows
+        from mpprof.report import dismissals
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
-        wanted = gate.forbidden(args)
+        wanted, ignore = gate.forbidden(args), gate.ignored(args)
         with ExitStack() as stack:
             path = stack.enter_context(paths.opened(args, args.path))
-            run = paths.load(args, path, args.run_id)
+            run = paths.load(args, path, args.run_id, args.host)
             baseline: Run | None = None
             if args.baseline is not None:
                 folder = stack.enter_context(paths.opened(args, args.baseline))
                 baseline = paths.load(args, folder, args.baseline_run)
-            document = documents.document(workflows.diagnose(run, baseline, strict=args.strict))
-            document = paths.renamed(document, path, args.path)
-            output.write(_written(document, args, run.steps), args.output, force=args.force)
+            mine = workflows.analyse(run, strict=args.strict)
+            base = workflows.analyse(baseline, strict=args.strict) if baseline is not None else None
+            document = documents.document(workflows.judge(mine, base))
+            document = dismissals.applied(paths.renamed(document, path, args.path), ignore)
+            if args.redact:
+                from mpprof.report.redact import Redactor, hosts_of
+
+                document = Redactor(hosts_of(run)).record(document)
+            output.write(_written(document, mine, base, args), args.output, force=args.force)
         return gate.of_report(args, document, wanted)
 
 
-def _written(document: doc.Report, args: argparse.Namespace, steps: StepTable | None) -> str:
+def _written(document: doc.Report, mine: Analysis, base: Analysis | None, args: argparse.Namespace) -> str:
     if args.format == "json":
         from mpprof.report import json as documents
 
@@ -68,7 +75,10 @@ def _written(document: doc.Report, args: argparse.Namespace, steps: StepTable | 
     if args.format == "html":
         from mpprof_dashboards import export
 
-        page: str = export.report_html(document, steps=steps)
+        from mpprof.api.one_run import OneRun
+
+        source = OneRun(document, mine, base)
+        page: str = export.run_html(source, *source.ids, redact=args.redact)
         return page
     to_file = args.output is not None
     color, ascii_only = not to_file and output.color(args), not to_file and output.ascii_only()
@@ -80,7 +90,12 @@ def _written(document: doc.Report, args: argparse.Namespace, steps: StepTable | 
     from mpprof.report import brief
 
     width = output.width(brief.WIDTH)
-    again = paths.again(args, "report", [args.path], ["run_id", "baseline", "baseline_run", "step_range"])
+    again = paths.again(
+        args,
+        "report",
+        [args.path],
+        ["run_id", "host", "baseline", "baseline_run", "step_range", "bounds"],
+    )
     return brief.render(
         document, color=color, width=width, ascii_only=ascii_only, path=path, again=f"{again} -v"
     )

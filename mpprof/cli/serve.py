@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mpprof.cli import paths
+from mpprof.cli import gate, paths
 from mpprof.errors import MpprofError, UsageError
 
 
@@ -24,6 +24,11 @@ class Serve:
             help="a directory of runs, here or at https://, s3:// or gs://",
         )
         paths.add_step_range(parser)
+        parser.add_argument(
+            "--survey", metavar="FILE", type=Path,
+            help="the file that `mpprof survey --resume FILE` has kept: the list of runs takes its rows",
+        )  # fmt: skip
+        gate.add_ignore(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument("--port", type=port_number, default=8050, help="default: 8050; 0: any free one")
         parser.add_argument("--open", action="store_true", help="open a browser")
@@ -43,7 +48,11 @@ class Serve:
         from mpprof.api.source import LogDirectory
 
         source = LogDirectory(
-            folder, refresh=paths.refresher(args, args.logdir, folder), step_range=args.step_range
+            folder,
+            refresh=paths.refresher(args, args.logdir, folder),
+            step_range=args.step_range,
+            ignore=gate.ignored(args),
+            survey=args.survey,
         )
         import mpprof_dashboards
 

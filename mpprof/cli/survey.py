@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from mpprof.cli import output, paths
+from mpprof.cli import output, paths, progress
 from mpprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "csv", "json", "parquet")
 ROWS_OF_A_TABLE = 20
-EVERY_S = 0.5
 
 
 class Survey:
@@ -64,10 +63,9 @@ class Survey:
         _check(args)
         with ExitStack() as stack:
             folders = [stack.enter_context(paths.opened(args, path)) for path in args.paths]
-            watched = stack.enter_context(_Watched(args))
             table = survey.survey(
                 folders, workers=args.workers, dask=args.dask, resume=args.resume,
-                time_limit_s=args.time_limit, progress=watched.told,
+                time_limit_s=args.time_limit, progress=_told(),
             )  # fmt: skip
             rows = [dict(row) for row in table]
             for folder, path in zip(folders, args.paths, strict=True):
@@ -92,7 +90,8 @@ def _check(args: argparse.Namespace) -> None:
 def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -> None:
     from mpprof.api.results import Table as Rows
     from mpprof.report import json as documents
-    from mpprof.report import survey, tables
+    from mpprof.report import tables
+    from mpprof.report.runs import survey
 
     if args.format == "parquet":
         import tempfile
@@ -114,32 +113,17 @@ def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -
     output.write(text, args.output, force=args.force)
 
 
-class _Watched:
-    """How far a survey is, in one line on a terminal; nothing where nobody watches."""
+def _told(clock_s: Callable[[], float] = monotonic) -> Callable[[int, int, int], None]:
+    """What a survey tells after each run: how far it is, and how long it will take."""
+    began_s = clock_s()
 
-    def __init__(self, args: argparse.Namespace, clock_s: Callable[[], float] = monotonic) -> None:
-        self._on = sys.stderr.isatty() and not args.quiet
-        self._clock_s, self._began_s, self._shown_s = clock_s, clock_s(), 0.0
-
-    def __enter__(self) -> _Watched:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._on:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-    def told(self, done: int, of: int, problems: int) -> None:
-        """Write the line as it is now, twice a second at most."""
-        now_s = self._clock_s()
-        if not self._on or (now_s - self._shown_s < EVERY_S and done < of):
-            return
-        self._shown_s = now_s
-        rate = done / max(1e-9, now_s - self._began_s)
+    def told(done: int, of: int, problems: int) -> None:
+        rate = done / max(1e-9, clock_s() - began_s)
         left = f", {(of - done) / rate:,.0f} s left" if done and done < of else ""
         bad = f", {problems:,} with a problem" if problems else ""
-        sys.stderr.write(f"\r\x1b[Kmpprof: {done:,} of {of:,} runs, {rate:,.1f} a second{bad}{left}")
-        sys.stderr.flush()
+        progress.say(f"{done:,} of {of:,} runs, {rate:,.1f} a second{bad}{left}")
+
+    return told
 
 
 def _count(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from mpprof.cli import output, paths
@@ -26,6 +27,7 @@ class Table:
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         paths.add_path(parser)
+        paths.add_host(parser)
         parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
         parser.add_argument("--sort", metavar="COLUMN[:asc|:desc]", help="default: longest or largest first")
         parser.add_argument(
@@ -49,7 +51,11 @@ class Table:
 
         output.check_output(args.output, force=args.force)
         with paths.opened(args, args.path) as path:
-            mine = workflows.analyse(paths.load(args, path, args.run_id), strict=args.strict)
+            run = paths.load(args, path, args.run_id, args.host)
+            if run.hosts:
+                others = ", ".join(each.host for each in run.hosts[1:])
+                output.note(args, f"this is {run.hosts[0].host}; --host shows another one: {others}")
+            mine = workflows.analyse(replace(run, hosts=()), strict=args.strict)
             _say(mine, args)
             text = self._text(mine, args)
         output.write(text, args.output, force=args.force)

@@ -141,8 +141,9 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
 class _Weighed:
     """A finding's weight, before it is known what its remedy gains beside the others. `cost_ns` as claimed in
     the account (of a distorted window, too), `stated_ns` of a step without the profiler, `explained_ns` of
-    the gap; `ceiling`: what every healthy run of this kind has; `host`: its remedy relieves the host, too, as
-    the rule says or because the device waits for the launches of what it would remove."""
+    the gap, `work_ns` like `stated_ns` of the device's own work alone; `ceiling`: what every healthy run of
+    this kind has; `host`: its remedy relieves the host, too, as the rule says or because the device waits for
+    the launches of what it would remove."""
 
     rule: Rule
     claims: tuple[Claim, ...]
@@ -152,10 +153,13 @@ class _Weighed:
     explained_ns: float | None
     ceiling: bool
     host: bool
+    work_ns: float
 
     @property
     def remedy(self) -> whatif.Remedy:
-        return whatif.Remedy(self.rule.CODE, self.stated_ns or 0.0, host=self.host, ceiling=self.ceiling)
+        return whatif.Remedy(
+            self.rule.CODE, self.stated_ns or 0.0, host=self.host, ceiling=self.ceiling, work_ns=self.work_ns
+        )
 
 
 def _weighed(
@@ -172,7 +176,9 @@ def _weighed(
         severity = "warning"  # the window is to be mended first: MP905
     launching = any(signals.cells[claim.cell].category == "idle_launch" for claim in claims)
     host = rule.BOUND == "host" or launching
-    return _Weighed(rule, claims, severity, cost, stated, explained, ceiling, host)
+    of_work = [claim for claim in claims if signals.cells[claim.cell].category not in NO_WORK]
+    work_ns = cost_ns(of_work, signals.cells) * signals.undistorted
+    return _Weighed(rule, claims, severity, cost, stated, explained, ceiling, host, work_ns)
 
 
 def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
@@ -181,7 +187,12 @@ def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
     if account is None:
         return None
     remedies = [each.remedy for each in weighed if each.claims and each.remedy.gain_ns > 0]
-    return whatif.plan(account.step_ns, account.host_ns, remedies)
+    return whatif.plan(account.step_ns, account.host_ns, remedies, _work_ns(signals))
+
+
+def _work_ns(signals: Signals) -> float:
+    """What the device works in a step as it runs without the profiler."""
+    return sum(signals.cells[row].ns_per_step for row in signals.work) * signals.undistorted
 
 
 def _recovered(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], case: Case) -> dict[str, float]:
@@ -337,6 +348,7 @@ def _finding(
         cost_ns_per_step=None if weighed.ceiling or of_window else stated,
         cost_ns_in_window=stated if of_window and not weighed.ceiling else None,
         cost_bytes=outcome.cost_bytes,
+        spare_bytes=outcome.spare_bytes,
         gap_ratio=explained / shares.gap_ns
         if shares and explained is not None and shares.gap_ns > 0
         else None,
@@ -413,7 +425,7 @@ def _whatif(remedy: whatif.Remedy, step_ns: float, signals: Signals) -> float:
     """The step with this finding's cells at what they could be, and nothing else remedied."""
     account = signals.case.account
     host_ns = account.host_ns if account else None
-    return min(step_ns, whatif.step_after(step_ns, host_ns, [remedy]))
+    return min(step_ns, whatif.step_after(step_ns, host_ns, [remedy], _work_ns(signals)))
 
 
 def _of_the_baseline(signals: Signals) -> str | None:

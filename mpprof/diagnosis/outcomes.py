@@ -109,8 +109,9 @@ class Found:
     all rules have claimed. `{cost}` and `{share}` in the summary become that cost and its share of the step;
     there and in the names of evidence `{each}`, `{per}`, `{whole}` and `{span}` become "a step", "per step",
     "the step" and "step", or the like of a window without steps. `cost_ns` is for a cost that is no part of
-    the account (steps thrown away); with claims it is not used. `cases` choose among the table's remedies for
-    this cause, with `values` filled in; `remedy` takes the place of a row where the table has none.
+    the account (steps thrown away); with claims it is not used. `spare_bytes` is memory that nothing uses.
+    `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy`
+    takes the place of a row where the table has none.
     """
 
     summary: str
@@ -121,6 +122,7 @@ class Found:
     claims: tuple[Claim, ...] = ()
     cost_ns: float | None = None
     cost_bytes: int | None = None
+    spare_bytes: int | None = None
     layers: tuple[str, ...] = ()
     cases: tuple[str, ...] = ("",)
     values: Mapping[str, object] = field(default_factory=dict)

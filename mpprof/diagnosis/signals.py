@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.breakdown import communication
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.outcomes import (
@@ -41,6 +42,7 @@ from mpprof.model.account import (
 from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.finding import Remedy
 from mpprof.model.frozen import frozen
+from mpprof.model.hosts import Collective, DeviceLoad, Hosts
 from mpprof.model.kernels import ACCELERATED, Placements
 from mpprof.model.memory import MemoryAccount, PeakParts
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
@@ -82,6 +84,7 @@ class Case:
     computes: ComputePrecision | None = None  # None: by the run's records and the account's cells
     ladder: bool = False  # compared as one rung of several: runs differ by design
     window: Account | None = None
+    hosts: Hosts | None = None  # None: the run is on one host
 
     @property
     def measured(self) -> Account | None:
@@ -598,6 +601,26 @@ class Signals:
         return self.case.tensor_core or Absent(
             "there is no trace that shows where the matrix work ran", self.advice("record window")
         )
+
+    # ---- several devices
+
+    @cached_property
+    def devices(self) -> tuple[DeviceLoad, ...]:
+        """Every device of the run in a profiled step, of all hosts, the main one first."""
+        account = self.case.account
+        return communication.loads(account, self.case.hosts) if account is not None else ()
+
+    @cached_property
+    def collectives(self) -> tuple[Collective, ...]:
+        """The main device's communication by kind and precision."""
+        return communication.collectives(self.cells, self.case.trace.ops if self.case.trace else ())
+
+    @property
+    def replicas(self) -> int | None:
+        """How many devices train together, by the records or else by the traces; None: not known."""
+        facts = self.case.run.facts
+        recorded = facts.replicas if facts is not None else None
+        return max(recorded or 0, len(self.devices)) or None
 
     @property
     def unattributed_idle_ratio(self) -> float | Absent:

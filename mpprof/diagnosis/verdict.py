@@ -31,7 +31,8 @@ HIDDEN_IDLE_RATIO = 0.20
 NOTABLE_PART_RATIO, MOST_PARTS = 0.03, 3
 """Where so much of the step is none of its own work, and no finding is about it, a cause is open."""
 _JUDGED_BY: dict[Class, frozenset[str]] = {
-    "comm": frozenset(), "copy": frozenset(("MP306", "MP310")), "unknown": frozenset(("MP907",)),
+    "comm": frozenset(("MP701", "MP703", "MP704")), "copy": frozenset(("MP306", "MP310")),
+    "unknown": frozenset(("MP907",)),
     "idle_input": frozenset(("MP301",)), "idle_launch": frozenset(("MP302", "MP304", "MP308", "MP311")),
     "idle_sync": frozenset(("MP304",)), "idle_compile": frozenset(("MP902",)),
     "idle_between_steps": frozenset(("MP305",)), "idle_other": frozenset(("MP306",)),
@@ -297,13 +298,13 @@ def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
     if not parts:
         return "no cause of lost time was found"
     parts.sort(key=lambda part: -part.ns_per_step)
-    return f"no finding is about {listed([_lost(part) for part in parts[:MOST_PARTS]])}"
+    return f"no finding is about {listed([_lost(part, signals) for part in parts[:MOST_PARTS]])}"
 
 
-def _lost(part: Slice) -> str:
+def _lost(part: Slice, signals: Signals) -> str:
     """A part of the step that is none of its own work, and what is known of it."""
     said = f"{format_ns(part.ns_per_step)} ({format_ratio(part.ratio)}) of {_LOST_WORDS[part.category]}"
-    if part.category == "comm":
+    if part.category == "comm" and len(signals.devices) < 2:
         return f"{said} (one rank does not show whether it waited for others)"
     cause, ns = max(part.causes, key=lambda item: item[1], default=("", 0.0))
     return f"{said} (mostly {cause})" if 2 * ns > part.ns_per_step else said
@@ -372,8 +373,7 @@ def _without(found: Finding, signals: Signals) -> str:
     """The step with the remedy of this finding: "70.0 ms at best"."""
     assert signals.case.account is not None
     now = signals.case.account.step_ns
-    after = format_after(now - (found.gain_ns_per_step or 0.0), now, one_step=signals.one_step)
-    return after.replace(" a step", "")
+    return format_after(now - (found.gain_ns_per_step or 0.0), now, one_step=signals.one_step, each="")
 
 
 def _step(signals: Signals) -> str | None:

@@ -99,7 +99,7 @@ def _forecast(request: dict[str, Any], folder: Path, dump: Path) -> dict[str, An
     programs = _kept_or_compiled(lowered, source, request, folder, dump)
     return {
         "policy": request["policy"],
-        "model": _facts(model, batch),
+        "model": _facts(model),
         "versions": {"keras": keras.__version__, "jax": jax.__version__, "xla": _plugin_version()},
         "source_sha256": hashlib.sha256(source).hexdigest(),
         "build_ns": built - started,
@@ -212,7 +212,7 @@ def _model(keras: Any, request: dict[str, Any]) -> Any:
         ) from error
     keras.utils.set_random_seed(0)
     with _without_drawing(keras):
-        model = _called(request) if request["function"] else _loaded(keras, request)
+        model = _called(request) if request["function"] else _loaded(request)
     if not hasattr(model, "train_step"):
         raise Mendable(
             f"{request['model']} returned {type(model).__name__}, which is not a Keras model",
@@ -271,7 +271,7 @@ def _called(request: dict[str, Any]) -> Any:
         ) from error
 
 
-def _loaded(keras: Any, request: dict[str, Any]) -> Any:
+def _loaded(request: dict[str, Any]) -> Any:
     """A saved model, rebuilt under another policy: each layer that had the model's own policy gets the new
     one; a layer of another policy (a float32 output) keeps it."""
     from mpprof.errors import MpprofError
@@ -421,7 +421,7 @@ def _recurrent_layers(keras: Any, model: Any) -> list[str]:
     return [layer.name for layer in model._flatten_layers() if isinstance(layer, kinds)]
 
 
-def _facts(model: Any, batch: int) -> dict[str, Any]:
+def _facts(model: Any) -> dict[str, Any]:
     """The model as a run's record describes it."""
     from mpprof.record.facts.layers import model_facts
     from mpprof.store import formats

@@ -175,6 +175,9 @@ class Account:
     lengths_ns: tuple[float, ...] = ()  # of each of `steps`, per optimizer step
     of: Literal["step", "window"] = "step"
     host_path: HostPath | None = None  # None: no calls and launches tell
+    profiled: DeviceAccount | None = (
+        None  # the main device in the window's own time, as the other devices are
+    )
 
     @property
     def too_little(self) -> bool:

@@ -51,6 +51,10 @@ class AuditReport:
     memory: tuple[AuditMemory, ...] = ()  # empty: the batch is not known, or not every layer's shape
     set_policy: str = "keras.config.set_dtype_policy"  # what sets it, by the Keras of the model
 
+    def __repr__(self) -> str:
+        causes = ", ".join(dict.fromkeys(f"{note.code} {note.slug}" for note in self.notes))
+        return f"Audit of {_head(self)}: {causes or 'nothing found'}"
+
     def __str__(self) -> str:
         return "\n".join(lines(self))
 
@@ -62,9 +66,7 @@ class AuditReport:
 
 def lines(report: AuditReport) -> list[str]:
     """The report as text, notes of one cause under one heading."""
-    head = f"{report.model or 'model'}: policy {report.policy or 'not known'}, {report.layers} layers"
-    head += f", for {report.gpu}" if report.gpu else ", for any NVIDIA GPU with Tensor Cores"
-    said = [head, *(f"warning: {text}" for text in report.warnings)]
+    said = [_head(report), *(f"warning: {text}" for text in report.warnings)]
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
@@ -85,6 +87,13 @@ def lines(report: AuditReport) -> list[str]:
     if report.unable:
         said += ["", "Not judged:", *(f"  {unable.code}: {unable.reason}" for unable in report.unable)]
     return said
+
+
+def _head(report: AuditReport) -> str:
+    gpu = report.gpu or "any NVIDIA GPU with Tensor Cores"
+    return (
+        f"{report.model or 'model'}: policy {report.policy or 'not known'}, {report.layers} layers, for {gpu}"
+    )
 
 
 def _memory(report: AuditReport) -> str:

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from mpprof.model.account import Class, ComputeEvidence, ComputeKind, LimitKind, Phase
 from mpprof.model.finding import Confidence, Severity
 from mpprof.model.kernels import Family, Placement, Precision, Strength
-from mpprof.model.learning import LearningVerdict
-from mpprof.model.memory import Kind
-from mpprof.model.promises import CauseAfter, RemedyStatus
+from mpprof.model.memory import Kind, StatesFrom
+from mpprof.model.outcome import CauseAfter, LearningVerdict, RemedyStatus
 
 Number = float
 Reading = float | Literal["NaN", "Infinity", "-Infinity"]
@@ -78,6 +77,74 @@ class Report(TypedDict):
             "where `time` gives a step.",
         ]
     ]
+    hosts: NotRequired[Annotated[Hosts, "The hosts of a run on several; left out for a run on one."]]
+    communication: NotRequired[
+        Annotated[
+            Communication,
+            "Of a run on several devices, or with collectives; left out for others, and without steps.",
+        ]
+    ]
+
+
+class Hosts(TypedDict):
+    read: Annotated[list[Host], "Those whose trace was read, that of `time` first."]
+    missing: Annotated[list[MissingHost], "Those of which no trace could be read: nothing here is of them."]
+
+
+class Host(TypedDict):
+    host: str
+    worker: Annotated[int | None, "The number of its records; null: it has none."]
+    trace: Annotated[str, "The name of its file."]
+    step_ns: Annotated[Number, "The mean profiled step."]
+    wall_ns: Annotated[Number | None, "The recorded step: the median of the steady ones."]
+    window_steps: Annotated[list[int], "As in `time`."]
+    clock_skew: Annotated[
+        ClockSkew | None,
+        "How far its clock is ahead of the first host's, as estimated; applied to nothing. Null: not known, "
+        "see `absent`, and for the first host.",
+    ]
+
+
+class ClockSkew(TypedDict):
+    skew_ns: Annotated[Number, "The median of the differences."]
+    within_ns: Annotated[Number, "Half of the differences lie this close to the median."]
+    by: Annotated[Literal["collectives", "steps"], "Whose ends on both clocks were compared."]
+    count: Count
+
+
+class MissingHost(TypedDict):
+    host: str
+    worker: int | None
+    reason: str
+
+
+class Communication(TypedDict):
+    devices: Annotated[list[DeviceLoad], "Every device of all hosts, in profiled steps; the main one first."]
+    by: Annotated[list[Collective], "Of the main device, the longest first."]
+    stragglers: Annotated[list[DeviceName], "Devices that the others wait for, the slowest first."]
+
+
+class DeviceName(TypedDict):
+    host: Annotated[str | None, "Null: the run is on one host."]
+    device: str
+
+
+class DeviceLoad(DeviceName):
+    step_ns: Number
+    own_ns: Annotated[
+        Number, "The step without exposed communication: a device that others wait for has most of it."
+    ]
+    busy_ns: Annotated[Number, "Without communication."]
+    exposed_ns: Annotated[Number, "Communication while nothing else runs: transfers, and waiting."]
+    hidden_ns: Annotated[Number, "Communication behind other work."]
+
+
+class Collective(TypedDict):
+    kind: Annotated[Literal["reduce", "gather", "other"], "reduce: sums, as of gradients."]
+    precision: Annotated[Precision, "Of what is sent; unknown: neither name nor op states it."]
+    exposed_ns: Number
+    busy_ns: Annotated[Number, "With what is hidden."]
+    calls: Annotated[Number, "Per step."]
 
 
 class AccountOf(TypedDict):
@@ -355,6 +422,7 @@ class Device(TypedDict):
     step_ns: Number
     slices: list[Slice]
     busy_ns: Number
+    host: NotRequired[Annotated[str, "Of a run on several hosts."]]
 
 
 _Classed = TypedDict("_Classed", {"class": Class})  # `class` cannot be an attribute's name
@@ -564,8 +632,23 @@ class Memory(TypedDict):
         ]
     ]
     unexplained_bytes: NotRequired[int | None]
+    beside_gap: NotRequired[
+        Annotated[
+            list[MemoryCause],
+            "Findings about memory that the run does not use. They are no part of the gap, which is of the "
+            "bytes that the allocator gave out: MP602 is what the driver's figure holds beyond the "
+            "allocator's peak, MP303 what the card has left for a larger batch. Empty without a baseline.",
+        ]
+    ]
     driver: NotRequired[
         Annotated[DriverSaving | None, "The driver's figures beside the saving; null: not recorded of both."]
+    ]
+    states_from: NotRequired[
+        Annotated[
+            StatesFrom | None,
+            "What the estimated items follow from: the recorded model, the gradients that the optimizer's "
+            "updates free, or the 16-bit copies of the weights; null: nothing is estimated.",
+        ]
     ]
 
 
@@ -574,7 +657,7 @@ class MemoryItem(TypedDict):
     name: str
     bytes: int
     estimated: NotRequired[
-        Annotated[bool, "True: by the recorded model and optimizer, no event tells. Left out where measured."]
+        Annotated[bool, "True: no event tells, it follows from memory.states_from. Left out where measured."]
     ]
 
 
@@ -639,12 +722,18 @@ class Finding(TypedDict):
     confidence: Confidence
     cost_ns_per_step: Number | None
     cost_bytes: int | None
+    spare_bytes: NotRequired[
+        Annotated[int, "Memory that is free, or taken in advance and not used. Left out where it is neither."]
+    ]
     gap_ratio: Annotated[
         Number | None, "What it explains over gap_ns; above 1 where other parts gained time."
     ]
     evidence: list[Evidence]
     remedy: str
     remedies: NotRequired[Annotated[list[Remedy], "What `remedy` says, one by one."]]
+    dismissed: NotRequired[
+        Annotated[str, "Why the project dismisses it, by its bounds file; left out of any other finding."]
+    ]
     whatif_step_ns: Annotated[Number | None, "The step once it is remedied."]
     summary: Annotated[str, "One sentence with the numbers in it; may be empty."]
     layers: list[str]
@@ -981,6 +1070,8 @@ class Timeline(TypedDict):
     keys: Annotated[list[str], "What an instant was spent on."]
     names: Annotated[list[str], "Names of kernels."]
     lanes: list[TimelineLane]
+    colour: NotRequired[Annotated[str, "placement, precision, layer or class"]]
+    found: NotRequired[Annotated[int, "Events of the device in all steps that were searched for."]]
 
 
 class TimelineStep(TypedDict):
@@ -1000,11 +1091,13 @@ class TimelineLane(TypedDict):
     label: Annotated[list[int], "Row of `names`; -1: no kernel."]
     row: Annotated[list[int], "Of the kernel, for `kernel`; -1: no kernel."]
     count: Annotated[list[int], "How many events it stands for."]
+    found: NotRequired[Annotated[list[int], "How many of them were searched for."]]
 
 
 class KernelDetails(TypedDict):
     """One kernel as it ran once."""
 
+    row: NotRequired[Annotated[int, "Of the trace's kernel table."]]
     name: str
     start_ns: Annotated[int, "From the first step's start."]
     duration_ns: int
@@ -1117,3 +1210,35 @@ class LayerRow(_LayerClass):
     shared_ns: NotRequired[int]
     layers: NotRequired[list[str]]
     stream: NotRequired[str]
+
+
+class SurveyRow(TypedDict):
+    """One run. Null: not known, or there is none; `problem` says why a run could not be analysed."""
+
+    run: str
+    path: str
+    id: str | None
+    baseline: str | None
+    policy: str | None
+    card: str | None
+    gpus: int | None
+    batch_size: int | None
+    step_ns: float | None
+    examples_per_s: float | None
+    speedup: float | None
+    attainable_low: float | None
+    attainable_high: float | None
+    estimated: bool
+    tensor_core_ratio: float | None
+    unknown_ratio: float | None
+    skipped_ratio: float | None
+    peak_memory_bytes: int | None
+    cause: str | None
+    cause_slug: str | None
+    cause_gain_ns: float | None
+    lost_ratio: float | None
+    lost_by: str | None
+    lost_gpu_hours_per_day: float | None
+    one_step: bool
+    warnings: int
+    problem: str | None

@@ -17,9 +17,9 @@ from mpprof.model.account import (
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
-from mpprof.model.learning import Learning
+from mpprof.model.hosts import Collective, DeviceLoad, Hosts
 from mpprof.model.memory import MemoryAccount
-from mpprof.model.promises import Promises
+from mpprof.model.outcome import Learning, Promises
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges
@@ -72,6 +72,7 @@ class Finding:
     summary: str = ""  # one plain sentence with the numbers in it
     cost_ns_per_step: float | None = None
     cost_bytes: int | None = None
+    spare_bytes: int | None = None  # memory that is free, or taken in advance and not used: it costs nothing
     gap_ratio: float | None = None  # what it explains over the gap: above 1 where other parts gained time
     whatif_step_ns: float | None = None
     layers: tuple[str, ...] = ()
@@ -151,6 +152,9 @@ class Diagnosis:
     how_to_mark: tuple[Remedy, ...] = ()  # how to mark steps, where none is marked
     not_applicable: tuple[NotApplicable, ...] = ()
     ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
+    hosts: Hosts | None = None  # None: the run is on one host
+    devices: tuple[DeviceLoad, ...] = ()  # every device of all hosts in a profiled step, the main one first
+    collectives: tuple[Collective, ...] = ()  # of the main device
 
 
 @frozen

@@ -7,6 +7,7 @@ from typing import Literal
 from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Family, Placement, Precision
+from mpprof.model.quantities import format_ns
 
 Evidence = Literal["ptx", "library", "hlo", "decided on the card"]
 """What a placement rests on: the kernel's machine instructions; a library's documented rule for operands of
@@ -178,3 +179,10 @@ class Forecast:
     runs: tuple[CardForecast, ...]
     versions: dict[str, str]
     not_compiled: tuple[NotCompiled, ...] = ()
+
+    def __repr__(self) -> str:
+        runs = [
+            f"{one.policy} on {one.card} at least {format_ns(one.at_least_ns)} a step" for one in self.runs
+        ]
+        runs += [f"{one.policy} on {one.card} not compiled" for one in self.not_compiled]
+        return f"Forecast of {self.model}: {', '.join(runs)}"

@@ -24,6 +24,8 @@ def frozen(cls: type[C]) -> type[C]:
     object on. A field may have a default or a default factory and be `kw_only`; what else `field` takes, and
     `__post_init__`, raise `TypeError`. A class that derives from it is `frozen`, too.
     """
+    # Where there is none `dataclass` writes one, from a signature that takes a millisecond to find.
+    cls.__doc__ = cls.__doc__ or cls.__name__
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     if hasattr(cls, "__post_init__") or not all(
         each.init and each.repr and each.compare for each in fields(made)

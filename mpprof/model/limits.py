@@ -52,13 +52,15 @@ MOST_BAD_LINES = 100_000
 MOST_ENTRIES, DEEPEST_ENTRY = 10_000, 16
 """Entries of a list or an object whose content is not ours (a layer's config, versions, reasons), and how
 deep they may lie in one another."""
-MOST_THROTTLES = 32
-"""Reasons for a lower clock in one sample; NVML knows nine."""
+MOST_THROTTLES, MOST_THROTTLE_SETS = 32, 1_024
+"""Reasons for a lower clock in one sample, and sets of them in a run; NVML knows nine: 512 sets."""
+MOST_LINES = 2_000_000
+"""Lines read of a step log or of samples, before its end: the steps of five hours at 100 a second."""
 
-UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 200, 20
+UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 30, 20
 """What a packed file may unpack to, as a multiple of its size: JSON and bundles, and xplanes. The largest
 measured of real traces: 21 for JSON, 7 for xplanes."""
-EVENTS_OF_SMALL_PACKED, PACKED_BYTES_OF_EVENT = 1_000_000, 4
+EVENTS_OF_SMALL_PACKED, PACKED_BYTES_OF_EVENT = 1_000_000, 10
 """Events read of a packed JSON file: so many, or where that is more, one for each so many packed
 bytes; real traces have 15 and more for each."""
 FIELDS_OF_SMALL_PACKED, PACKED_BYTES_OF_FIELD = 2_000_000, 3
@@ -71,6 +73,8 @@ MOST_LEVELS = 64
 
 def sizes(column: NDArray[np.int64], largest: int) -> NDArray[np.int64]:
     """Sizes in bytes, -1 for those beyond any that there is."""
+    if column.max(initial=-1) <= largest:
+        return column
     return np.where(column <= largest, column, -1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_bytes
 from mpprof.model.trace import HloInstruction
 
 Kind = Literal[
@@ -14,9 +15,13 @@ Kind = Literal[
 ]  # fmt: skip
 """What a block of memory is for. `parameters` and `optimizer slots` are what the optimizer keeps from step to
 step; `16-bit weight copies` what a layer computes with; `other activations` die before the backward pass
-begins, or are of a trace that tells of no such pass; `workspaces` are an op's scratch space; `held before the
-window` was allocated before the profiler started, by whom no event tells; `other` is of an op that is none of
-these, and an operand of a gradient's op in another layout."""
+begins, or are of a trace that tells of no such pass; `workspaces` are what an op allocates and frees again;
+`held before the window` was allocated before the profiler started, by whom no event tells; `other` is of an
+op that is none of these, and an operand of a gradient's op in another layout."""
+
+StatesFrom = Literal["records", "updates", "weight_copies"]
+"""What tells how much of the memory that was held before the window are parameters and slots: the recorded
+model, the gradients that the optimizer's updates free, or the 16-bit copies of the weights."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 By = Literal["dtype", "op", "layer", "kind"]
@@ -24,7 +29,8 @@ By = Literal["dtype", "op", "layer", "kind"]
 
 @frozen
 class MemoryItem:
-    """Part of what was live at the peak. `estimated`: no event tells, it follows from the recorded model."""
+    """Part of what was live at the peak. `estimated`: no event tells, it follows from what
+    `MemoryAccount.states_from` names."""
 
     by: By
     name: str
@@ -194,7 +200,8 @@ class MemoryAccount:
     `rounding_bytes` is what the blocks live at the peak hold beyond what was asked for; `fragmentation_ratio`
     the share of the free memory outside its largest block then. `saved_bytes` is the baseline's peak less
     this run's; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
-    and `unexplained_bytes`. `driver` is None where either run's driver figure or peak is not recorded."""
+    and `unexplained_bytes`. `driver` is None where either run's driver figure or peak is not recorded.
+    `states_from` says what the estimated items follow from; None: nothing is estimated."""
 
     peak_bytes: int
     at_peak: tuple[MemoryItem, ...]
@@ -214,6 +221,7 @@ class MemoryAccount:
     why_no_expectation: str | None = None
     parts: PeakParts | None = None
     driver: DriverSaving | None = None
+    states_from: StatesFrom | None = None
 
     @property
     def whole_bytes(self) -> int:
@@ -283,6 +291,10 @@ class MemoryForecast:
     runs: tuple[PolicyMemory, ...]
     assumed: tuple[str, ...]
     unknown: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        runs = ", ".join(f"{format_bytes(run.peak_bytes)} in {run.policy}" for run in self.runs)
+        return f"Memory forecast of {self.model} at batch {self.batch_size:,}: {runs}"
 
     def saving_bytes(self, policy: str) -> int | None:
         """What a policy is expected to save of the peak in float32; None where either was not asked for."""

@@ -7,6 +7,7 @@ Values come in the units of the data (nanoseconds, bytes, ratios from 0 to 1) an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 NOT_KNOWN = "not known"
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
@@ -36,6 +37,17 @@ def _significant(value: float, digits: int = 3) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def _scaled(value: float | None, units: Sequence[tuple[float, str]], smallest: str) -> str:
+    """Three significant digits in the largest unit that the value fills; else whole ones of `smallest`."""
+    special = _special(value)
+    if special is not None or value is None:
+        return special or NOT_KNOWN
+    for scale, unit in units:
+        if abs(value) >= scale * 0.9995:
+            return f"{_significant(value / scale)} {unit}"
+    return f"{value:,.0f} {smallest}"
+
+
 def format_ns(value: float | None) -> str:
     """A duration of `value` nanoseconds with three significant digits: `1.23 ms`, `870 ns`, `2.50 s`."""
     special = _special(value)
@@ -50,25 +62,19 @@ def format_ns(value: float | None) -> str:
     return f"{_significant(value)} ns"
 
 
-def format_after(best_ns: float, now_ns: float, *, one_step: bool) -> str:
+def format_after(best_ns: float, now_ns: float, *, one_step: bool, each: str = " a step") -> str:
     """What a step takes once something is remedied: `70.0 ms a step at best`; as a range where all that is
-    known is one step: `70.0 to 100 ms a step`."""
+    known is one step: `70.0 to 100 ms a step`. `each`: what stands behind the time."""
     best, now = format_ns(best_ns), format_ns(now_ns)
     if not one_step or best == now:
-        return f"{best} a step at best"
+        return f"{best}{each} at best"
     number, _, unit = best.partition(" ")
-    return f"{number if now.endswith(f' {unit}') else best} to {now} a step"
+    return f"{number if now.endswith(f' {unit}') else best} to {now}{each}"
 
 
 def format_bytes(value: float | None) -> str:
     """A size in binary units with three significant digits: `1.50 GiB`, `512 bytes`."""
-    special = _special(value)
-    if special is not None or value is None:
-        return special or NOT_KNOWN
-    for scale, unit in _BYTE_UNITS:
-        if abs(value) >= scale * 0.9995:
-            return f"{_significant(value / scale)} {unit}"
-    return f"{value:,.0f} {'byte' if abs(value) == 1 else 'bytes'}"
+    return _scaled(value, _BYTE_UNITS, "byte" if value is not None and abs(value) == 1 else "bytes")
 
 
 def format_ratio(value: float | None) -> str:
@@ -93,24 +99,12 @@ def format_ratio(value: float | None) -> str:
 
 def format_flops_per_s(value: float | None) -> str:
     """A rate of arithmetic with three significant digits: `18.0 TFLOP/s`, `840 GFLOP/s`."""
-    special = _special(value)
-    if special is not None or value is None:
-        return special or NOT_KNOWN
-    for scale, unit in _RATE_UNITS:
-        if abs(value) >= scale * 0.9995:
-            return f"{_significant(value / scale)} {unit}"
-    return f"{value:,.0f} FLOP/s"
+    return _scaled(value, _RATE_UNITS, "FLOP/s")
 
 
 def format_bytes_per_s(value: float | None) -> str:
     """A rate of transfer in decimal units with three significant digits, as vendors state it: `1.80 GB/s`."""
-    special = _special(value)
-    if special is not None or value is None:
-        return special or NOT_KNOWN
-    for scale, unit in _TRANSFER_UNITS:
-        if abs(value) >= scale * 0.9995:
-            return f"{_significant(value / scale)} {unit}"
-    return f"{value:,.0f} B/s"
+    return _scaled(value, _TRANSFER_UNITS, "B/s")
 
 
 def format_speedup(value: float | None) -> str:

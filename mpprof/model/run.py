@@ -176,6 +176,17 @@ class RunFacts:
 
 
 @frozen
+class HostTrace:
+    """What one of several hosts left of the profiler window: its trace, or why there is none to read.
+    `worker`: the number of its records, where it has any."""
+
+    host: str
+    trace: Path | None
+    worker: int | None = None
+    reason: str = ""
+
+
+@frozen
 class Run:
     """Everything that a log directory (or a lone trace file) holds of one run.
 
@@ -194,6 +205,9 @@ class Run:
     finished: bool  # a fit_end line, or no step log at all
     warnings: tuple[str, ...] = ()
     workers: dict[int, StepTable] = field(default_factory=dict)  # step logs of the workers beside the first
+    hosts: tuple[
+        HostTrace, ...
+    ] = ()  # of the last trace's window, its own host first; empty: it has one host
     step_range: str | None = None  # which ranges of the trace make its steps, where the user named some
 
     @property

@@ -1,9 +1,28 @@
-"""Paths in commands that are printed to be copied into a shell."""
+"""Commands that are printed to be copied into a shell: how mpprof is called there, and paths."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
+from pathlib import Path
+
+NAME = "mpprof"
+
+
+def program() -> str:
+    """Return how a shell calls the mpprof of this process: `mpprof` where the shell finds this one by that
+    name, else as it was called; `mpprof` in any other process."""
+    called = Path(sys.argv[0] or NAME)
+    if called.stem == NAME:
+        found = shutil.which(NAME)
+        return NAME if found and os.path.realpath(found) == os.path.realpath(called) else quoted(called)
+    if called.name != "__main__.py" or NAME not in called.parts[-3:]:
+        return NAME
+    python = Path(sys.executable)
+    found = shutil.which(python.name)
+    return f"{python.name if found == sys.executable else quoted(python)} -m {NAME}"
 
 
 def quoted(path: str | os.PathLike[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mpprof.model.frozen import frozen
@@ -39,23 +40,15 @@ class RunEntry:
     parameters: int | None = None  # of its model
 
 
-class RunSource(Protocol):
-    """Runs under a directory. Every method may raise MpprofError; documents are those of the CLI's
-    `--format json`, so a page shows exactly what the commands print."""
-
-    title: str
-
-    def entries(self) -> tuple[RunEntry, ...]: ...
+class RunTables(Protocol):
+    """What a file of one run is made from. Every method may raise MpprofError; documents are those of the
+    CLI's `--format json`, so a page shows exactly what the commands print."""
 
     def report(self, run: str, baseline: str | None = None) -> doc.Report: ...
 
     def steps(self, run: str) -> StepTable | None: ...
 
     def hardware(self, run: str) -> HardwareTable | None: ...
-
-    def version(self, run: str, baseline: str | None = None) -> str:
-        """What changes when the files of either change: nothing is read or computed for it."""
-        ...
 
     def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
         """Rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
@@ -64,6 +57,34 @@ class RunSource(Protocol):
     def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]: ...
 
     def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]: ...
+
+    def timeline(self, run: str, *, width: int = 1400) -> doc.Timeline | None:
+        """The step of median length, merged to `width` pixels. None: no trace, or no step in it."""
+        ...
+
+    def redactor(self, run: str) -> Callable[[Any], Any]:
+        """A function that takes hosts, users and paths out of a JSON value, as `mpprof bundle` does."""
+        ...
+
+
+class RunSource(RunTables, Protocol):
+    """Runs under a directory."""
+
+    title: str
+
+    def entries(self) -> tuple[RunEntry, ...]: ...
+
+    def surveyed(self, run: str, baseline: str | None = None) -> doc.SurveyRow | None:
+        """The row of a survey, where one has kept it and no file of either run has changed since."""
+        ...
+
+    def one_answer(self) -> AbstractContextManager[None]:
+        """While it is held by a thread, that thread sees the files as they were at one time."""
+        ...
+
+    def version(self, run: str, baseline: str | None = None) -> str:
+        """What changes when the files of either change: nothing is read or computed for it."""
+        ...
 
     def roofs(self, run: str) -> doc.Roofs | None:
         """The peak rates of the run's main device; None where they are not known."""
@@ -77,17 +98,29 @@ class RunSource(Protocol):
         from_ns: int | None = None,
         to_ns: int | None = None,
         width: int = 1400,
+        colour: str = "placement",
+        search: str = "",
     ) -> doc.Timeline | None:
         """A window of what ran when, merged to `width` pixels: of a step (None: the one of median length), or
-        between two times from the first step's start. None: no trace, or no step in it."""
+        between two times from the first step's start. None: no trace, or no step in it.
+
+        `colour`: "placement", "precision", "layer" or "class". Kernels with `search` in their name, op or
+        layer are counted."""
+        ...
+
+    def next_kernel(
+        self, run: str, *, row: int | None = None, from_ns: int = 0, search: str = "", back: bool = False
+    ) -> doc.KernelDetails | None:
+        """The kernel of the timeline that follows `row`, or the time `from_ns` (`back`: that is before it)
+        among those that `search` finds, the first after the last; None where there is none."""
+        ...
+
+    def chrome_trace(self, run: str, from_ns: int, to_ns: int) -> dict[str, Any] | None:
+        """All events of a window of the timeline in the Trace Event Format, which Perfetto opens."""
         ...
 
     def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
         """One kernel of the timeline as it ran; None where there is no such row."""
-        ...
-
-    def redactor(self, run: str) -> Callable[[Any], Any]:
-        """A function that takes hosts, users and paths out of a JSON value, as `mpprof bundle` does."""
         ...
 
     def compare(self, runs: tuple[str, ...]) -> doc.Comparison: ...

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mpprof.diagnosis import manual
 from mpprof.errors import UsageError
 from mpprof.model.frozen import frozen
-from mpprof.report import checks, words
+from mpprof.regular import read_regular
+from mpprof.report import checks, dismissals, words
 from mpprof.report.checks import Forbidden, Outcome
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 NUMBERS: Final = (
     "min_tensor_core_ratio", "max_skipped_ratio", "max_peak_memory_bytes", "max_step_regression_ratio",
 )  # fmt: skip
+MOST_BYTES = 64 << 20
+"""Of a bounds file, and of the report that it names as the baseline."""
 KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 
 
@@ -49,23 +52,14 @@ class Bounds:
 def read(path: Path) -> Bounds:
     """Return the bounds of a file. Raises UsageError, which names the file and the key, for one that cannot
     be read, for keys and causes that do not exist, and for values of the wrong type."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"is not a readable bounds file: {error}", where=str(path)) from error
-    bounds, ignore = found.pop("bounds", {}), found.pop("ignore", {})
-    if found or not isinstance(bounds, dict) or not isinstance(ignore, dict):
-        raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
+    bounds, ignore = _tables(path)
     if unknown := sorted(set(bounds) - set(KEYS)):
         raise UsageError(f"{unknown[0]}: not a bound", where=str(path), next=f"There are: {', '.join(KEYS)}")
     if not bounds:
         raise UsageError("holds no bounds", where=str(path), next=f"There are: {', '.join(KEYS)}")
-    numbers = {key: _number(bounds[key], key, path) for key in NUMBERS if key in bounds}
+    numbers: dict[str, float] = {key: _number(bounds[key], key, path) for key in NUMBERS if key in bounds}
     if ("baseline" in bounds) != ("max_step_regression_ratio" in bounds):
         raise UsageError("max_step_regression_ratio and baseline need each other", where=str(path))
-    for code, reason in ignore.items():
-        if not isinstance(reason, str) or not reason.strip():
-            raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next="Write it as text")
     names = bounds.get("forbidden", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError("forbidden: not a list of causes", where=str(path))
@@ -74,8 +68,36 @@ def read(path: Path) -> Bounds:
         numbers=numbers,
         baseline_step=_stored_step(path.parent / str(bounds["baseline"])) if "baseline" in bounds else None,
         forbidden=checks.forbidden(names, compared=False, option=option) if names else Forbidden((), None),
-        ignore={manual.code_of(name): reason for name, reason in ignore.items()},
+        ignore=ignore,
     )
+
+
+def ignored(path: Path) -> Mapping[str, str]:
+    """Return the findings that a bounds file dismisses, reason by code; the file need not hold bounds. Raises
+    UsageError as `read` does."""
+    return _tables(path)[1]
+
+
+def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """[bounds] as it is, and [ignore] by code."""
+    try:
+        found = tomllib.loads(_text(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"is not a readable bounds file: {error}", where=str(path)) from error
+    bounds, ignore = found.pop("bounds", {}), found.pop("ignore", {})
+    if found or not isinstance(bounds, dict) or not isinstance(ignore, dict):
+        raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
+    for code, reason in ignore.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next="Write it as text")
+    return bounds, {manual.code_of(name): " ".join(reason.split()) for name, reason in ignore.items()}
+
+
+def _text(path: Path) -> str:
+    content = read_regular(path, MOST_BYTES)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it is larger than {words.size(MOST_BYTES)}")
+    return content.decode()
 
 
 def _number(value: Any, key: str, path: Path) -> float:
@@ -86,12 +108,12 @@ def _number(value: Any, key: str, path: Path) -> float:
 
 def _stored_step(path: Path) -> tuple[float, float, float]:
     try:
-        steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
+        steps = json.loads(_text(path))["steps"]
         low, high = steps["interval_ns"]
         return float(steps["median_ns"]), float(low), float(high)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         next_ = "Store one: mpprof report RUN --format json -o baseline.json"
         what = "is not a stored report with step times and their interval"
         raise UsageError(what, where=str(path), next=next_) from error
@@ -117,9 +139,8 @@ def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
     if bounds.baseline_step is not None:
         limit = bounds.numbers["max_step_regression_ratio"]
         yield _regression(steps, bounds.baseline_step, limit, _why(absent, "interval_ns"))
-    for outcome in checks.of_findings(report, bounds.forbidden):
-        if outcome.cause not in bounds.ignore:
-            yield outcome
+    wanted = checks.without(bounds.forbidden, bounds.ignore)
+    yield from checks.of_findings(dismissals.applied(report, bounds.ignore), wanted)
 
 
 def _why(absent: Mapping[str, str], field: str) -> str:

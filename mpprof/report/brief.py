@@ -59,7 +59,7 @@ def render(
     page.row("")
     taken = sum(1 for line in page.lines if line)
     _chart(page, bars(document, MOST_BARS - max(0, taken - 4)))
-    _remedies(page, document["facts"]["causes"], document["findings"])
+    _remedies(page, headline.to_change(document), document["findings"])
     _blank(page)
     page.paragraph(rest(document, _warn(page, _warnings(document))))
     _next(page, [*([(again, "all of it")] if again else []), *_one_step_on(document, path)])
@@ -309,7 +309,7 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
 
 def cause_label(found: doc.Finding) -> str:
     """A cause by code and slug, with its layers as far as whole names fit."""
-    name = f"{found['code']} {found['slug']}"
+    name = f"{found['code']} {found['slug']}{' (dismissed)' if 'dismissed' in found else ''}"
     layers = [words.plain(layer) for layer in found["layers"]]
     for shown in range(len(layers), 0, -1):
         more = f" and {len(layers) - shown} more" if shown < len(layers) else ""
@@ -390,9 +390,9 @@ def _blank(page: Page) -> None:
         page.row("")
 
 
-def _remedies(page: Page, causes: Iterable[doc.Cause], findings: Iterable[doc.Finding]) -> None:
+def _remedies(page: Page, codes: Iterable[str], findings: Iterable[doc.Finding]) -> None:
     by_code = {found["code"]: found for found in findings}
-    shown = [by_code[cause["code"]] for cause in causes][:MOST_REMEDIES]
+    shown = [by_code[code] for code in codes][:MOST_REMEDIES]
     if shown:
         _blank(page)
     for number, found in enumerate(shown, 1):
@@ -454,12 +454,12 @@ def _first_clauses(text: str, width: int) -> str:
 
 def rest(document: doc.Report, warnings_left: int) -> str:
     """How much is not shown, by kind."""
-    causes = document["facts"]["causes"]
-    codes = {cause["code"] for cause in causes}
+    codes = {cause["code"] for cause in document["facts"]["causes"]}
     notes = sum(found["code"] not in codes for found in document["findings"])
+    shown = headline.to_change(document)[:MOST_REMEDIES]
     return _counted(
         [
-            (max(0, len(causes) - MOST_REMEDIES), "cause"),
+            (len(codes.difference(shown)), "cause"),
             (notes, "note"),
             (warnings_left, "warning"),
         ],
@@ -539,7 +539,7 @@ def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
         page.row("")
         page.paragraph(promised[0], hang=2)
     told = {found["code"] for found in comparing.serious(rung)}
-    causes = [cause for cause in report["facts"]["causes"] if cause["code"] in told]
+    causes = [cause["code"] for cause in report["facts"]["causes"] if cause["code"] in told]
     _remedies(page, causes, rung["findings"])
 
 

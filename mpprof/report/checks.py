@@ -7,7 +7,7 @@ judged, which is not the same as passed.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mpprof.diagnosis import manual
@@ -49,6 +49,12 @@ class Forbidden:
         return SEVERITIES.index(severity) <= SEVERITIES.index(self.severity)
 
 
+def without(wanted: Forbidden, ignore: Collection[str]) -> Forbidden:
+    """Return what stays forbidden where these codes are dismissed."""
+    codes = tuple(code for code in wanted.codes if code not in ignore)
+    return Forbidden(codes, wanted.severity, wanted.diverged_loss)
+
+
 def forbidden(names: Sequence[str], *, compared: bool, option: str) -> Forbidden:
     """Return what codes ("MP104"), slugs ("float32-island") and severities stand for. `compared`: of a
     comparison, which can also judge `DIVERGED_LOSS`. Raises UsageError, which names `option`, for any other
@@ -78,11 +84,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def of_findings(report: doc.Report, wanted: Forbidden) -> Iterator[Outcome]:
-    """One failure for each forbidden finding of a report, worst first, and one outcome for each forbidden
-    cause that could not be judged. Severities are judged by the findings alone: what severity a cause would
-    have that could not be judged is not known."""
+    """One failure for each forbidden finding of a report that is not dismissed, worst first, and one outcome
+    for each forbidden cause that could not be judged. Severities are judged by the findings alone: what
+    severity a cause would have that could not be judged is not known."""
     run = report["run"]["name"]
     for finding in report["findings"]:
+        if "dismissed" in finding:
+            continue
         named = finding["code"] in wanted.codes
         if named or wanted.covers(finding["severity"]):
             says = finding["summary"] or finding["title"]

@@ -317,16 +317,21 @@ def shows_work(document: doc.Report) -> bool:
     return "window" in document and document["window"]["kernels"] >= FEW_WORKS
 
 
-def unattributed_idle_ratio(document: doc.Report) -> float:
-    """Share of the step, or of the whole window, that the device idled for what the trace does not show; 0
+def other_idle(document: doc.Report) -> tuple[float, str | None]:
+    """Share of the step, or of the whole window, that the device idled for neither input nor launches, and
+    for what: the largest part that the trace shows, or None and what it does not show, where that is more. 0
     without an account, and in a window with next to no work."""
     if "window" in document and document["window"]["kernels"] < FEW_WORKS:
-        return 0.0
+        return 0.0, None
     for part in slices_of(document):
-        if part["class"] == "idle_other" and part["ns_per_step"] > 0:
-            known = sum(cause["ns_per_step"] for cause in part.get("causes", []))
-            return part["ratio"] * max(0.0, 1.0 - known / part["ns_per_step"])
-    return 0.0
+        if part["class"] == "idle_other" and (idle_ns := part["ns_per_step"]) > 0:
+            by_cause = {cause["cause"]: cause["ns_per_step"] for cause in part.get("causes", [])}
+            hidden_ns = max(0.0, idle_ns - sum(by_cause.values()))
+            cause = max(by_cause, key=by_cause.__getitem__, default=None)
+            if cause is not None and by_cause[cause] > hidden_ns:
+                return part["ratio"] * by_cause[cause] / idle_ns, cause
+            return part["ratio"] * hidden_ns / idle_ns, None
+    return 0.0, None
 
 
 def _helpers(share: doc.MatmulShare) -> str:
@@ -599,18 +604,8 @@ def memory(document: doc.Report) -> list[str]:
         lines.append(told)
     # Whether the backward pass keeps a result is not known of a window without a whole step.
     divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
-    items = _without_backward(account["at_peak"]) if only_infers(document) else account["at_peak"]
-    divided = {by: _divided([i for i in items if i["by"] == by], by) for by in divisions}
+    divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
     return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
-
-
-def _without_backward(items: list[doc.MemoryItem]) -> list[doc.MemoryItem]:
-    """The same parts of the peak, of a run that has no backward pass to keep anything for."""
-    kept = "activations kept for backward"
-    return [
-        {**item, "name": "activations"} if item["by"] == "kind" and item["name"] == kept else item
-        for item in items
-    ]
 
 
 def drivers_figure(account: doc.Memory) -> str:
@@ -628,6 +623,11 @@ def drivers_figure(account: doc.Memory) -> str:
     )
 
 
+def held(item: doc.MemoryItem) -> str:
+    """The name of a part of the peak, which says so where it is estimated."""
+    return f"{item['name']} (estimated)" if item.get("estimated") else item["name"]
+
+
 def _divided(items: list[doc.MemoryItem], by: str) -> str:
     """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
     layer: that is the whole model."""
@@ -637,7 +637,7 @@ def _divided(items: list[doc.MemoryItem], by: str) -> str:
         return ""
     shown = named[:MOST_PARTS_OF_MEMORY]
     rest = sum(item["bytes"] for item in items) - sum(item["bytes"] for item in shown)
-    parts = [f"{words.op(words.allocated_by(i['name']), 48)} {words.size(i['bytes'])}" for i in shown]
+    parts = [f"{words.op(words.allocated_by(held(i)), 48)} {words.size(i['bytes'])}" for i in shown]
     return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
 
 
@@ -652,11 +652,6 @@ def most_held(account: doc.Memory) -> int:
     return max(account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0)
 
 
-def only_infers(document: doc.Report) -> bool:
-    """Whether the trace shows an inference: else every run has a loss that may cease to be finite."""
-    return any(each["code"] == _LOSS for each in document.get("not_applicable", []))
-
-
 def skips_arise(document: doc.Report) -> bool:
     """Whether steps may be skipped: not where nothing scales the loss (float32, bfloat16, an inference)."""
     computes = document["run"].get("computes_in")
@@ -665,8 +660,8 @@ def skips_arise(document: doc.Report) -> bool:
     return computes is None or computes["kind"] not in ("float32", "float64")
 
 
-_SKIPS, _LOSS = "MP201", "MP206"
-"""The rules that do not apply where no update can be skipped, and where there is no loss."""
+_SKIPS = "MP201"
+"""The rule that does not apply where no update can be skipped."""
 
 
 def _beside_the_peak(account: doc.Memory) -> str:

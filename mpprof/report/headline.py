@@ -24,6 +24,7 @@ IDLE_RATIO = 0.2
 """Where the verdict names no cause, so much idle time that the trace does not explain comes first."""
 
 _WITHOUT_UNITS = ("MP801", "MP802")
+_EMULATED = "MP806"
 
 Kind = Literal["measured", "unlike", "not comparable", "float32", "cpu", "no trace", "window", "alone"]
 
@@ -113,9 +114,11 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
     step, first = facts["step_ns"], facts["causes"][0] if facts["causes"] else None
     if kind == "window" and not content.has_matrix_work(document) and content.shows_work(document):
         return "The window holds no matrix work: profile a later step."
-    if document.get("cause") is None and (idle := content.unattributed_idle_ratio(document)) >= IDLE_RATIO:
+    idle, known = content.other_idle(document)
+    if document.get("cause") is None and idle >= IDLE_RATIO and (known is None or not on_cpu(document)):
         of = "the step" if document["time"] else "the window"
-        return f"The device idles {words.percent(idle)} of {of}; the trace does not show what for."
+        why = f": {known}" if known else "; the trace does not show what for"
+        return f"The device idles {words.percent(idle)} of {of}{why}."
     findings = {found["code"]: found for found in document["findings"]}
     if first is not None:
         found = findings[first["code"]]
@@ -123,9 +126,11 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
         if not sized and (gain is not None or not on_cpu(document)):
             return _first_that_fits(f"{title}.", title)
         if gain is not None and step and gain >= PAYING_RATIO * step:
+            wasted, of = words.duration(gain), words.duration(step)
             return _first_that_fits(
-                f"{title}: {words.duration(gain)} of each {words.duration(step)} step.", f"{title}.", title
-            )
+                f"{title}: {wasted} of each {of} step.", f"{title}: {wasted} of {of}.", f"{title}: {wasted}.",
+                f"{title}.", title,
+            )  # fmt: skip
         if not on_cpu(document):
             size = next(
                 (e for e in found["evidence"] if e["unit"] == "ratio" and e["value"] is not None), None
@@ -177,6 +182,17 @@ def _first_that_fits(*texts: str) -> str:
     """The first of at most fifteen words; else the last, cut there."""
     fits = next((text for text in texts if len(text.split()) <= MOST_WORDS), None)
     return fits or f"{' '.join(texts[-1].split()[: MOST_WORDS - 1])} …"
+
+
+def to_change(document: doc.Report) -> list[str]:
+    """Return the codes of the findings whose remedies are shown: the causes, by rank, without those that
+    others leave nothing to gain; with none, what a CPU makes of 16 bits, which the headline states."""
+    causes, step = document["facts"]["causes"], document["facts"]["step_ns"] or 0.0
+    gains = [(cause["code"], cause["gain_ns_per_step"]) for cause in causes]
+    paying = [code for code, gain in gains if gain is None or gain >= PAYING_RATIO * step]
+    if causes or not on_cpu(document):
+        return paying
+    return [found["code"] for found in document["findings"] if found["code"] == _EMULATED]
 
 
 def lost(document: doc.Report) -> str:

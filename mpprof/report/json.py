@@ -27,11 +27,11 @@ from mpprof.model.account import (
 )
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
-from mpprof.model.learning import Applied, Learning, LossPoint
+from mpprof.model.hosts import Hosts
 from mpprof.model.memory import Advice, DriverSaving, MemoryAccount, OutOfMemory
-from mpprof.model.promises import Promises, RemedyOutcome
+from mpprof.model.outcome import Applied, Learning, LossPoint, Promises, RemedyOutcome
 from mpprof.model.steps import StepSummary
-from mpprof.report import window, windows
+from mpprof.report import several, window, windows
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -66,14 +66,14 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": _steps(diagnosis.steps),
-        "time": _time(diagnosis.account, diagnosis.run.step_range, diagnosis.unlike),
+        "time": _time(diagnosis.account, diagnosis.run.step_range, diagnosis.unlike, diagnosis.hosts),
         "tensor_core": _tensor_core(diagnosis),
         "speedup": _speedup(diagnosis.speedup),
         "bounds": [
             {"statement": b.statement, "value": b.value, "unit": b.unit, "assumptions": list(b.assumptions)}
             for b in diagnosis.bounds
         ],
-        "memory": _memory(diagnosis.memory),
+        "memory": _memory(diagnosis.memory, diagnosis.findings),
         "findings": [_finding(finding) for finding in diagnosis.findings],
         "unable": [{"code": unable.code, "reason": unable.reason} for unable in diagnosis.unable],
         "clear": list(diagnosis.clear),
@@ -94,6 +94,10 @@ def document(diagnosis: Diagnosis) -> doc.Report:
             body["out_of_memory"] = out_of_memory(*failed)
     if diagnosis.window is not None:
         body["window"] = window.document(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
+    if diagnosis.hosts is not None:
+        body["hosts"] = several.hosts(diagnosis.hosts)
+    if len(diagnosis.devices) > 1 or diagnosis.collectives:
+        body["communication"] = several.communication(diagnosis.devices, diagnosis.collectives)
     body["absent"] = _absent(diagnosis, body)
     return cast("doc.Report", _strict(body))
 
@@ -286,7 +290,9 @@ def _steps(steps: StepSummary | None) -> doc.Steps | None:
     return body
 
 
-def _time(account: Account | None, step_range: str | None, unlike: str | None) -> doc.Time | None:
+def _time(
+    account: Account | None, step_range: str | None, unlike: str | None, hosts: Hosts | None
+) -> doc.Time | None:
     if account is None:
         return None
     body: doc.Time = {
@@ -303,7 +309,7 @@ def _time(account: Account | None, step_range: str | None, unlike: str | None) -
             for part in account.between
         ],
         "slices": _slices(account.main.slices),
-        "devices": [_device(device) for device in account.devices],
+        "devices": _devices(account, hosts),
         "device": account.main.device,
         "window_steps": account.main.steps,
         "step_source": account.step_source,
@@ -321,13 +327,24 @@ def _time(account: Account | None, step_range: str | None, unlike: str | None) -
     return body
 
 
-def _device(device: DeviceAccount) -> doc.Device:
-    return {
+def _devices(account: Account, hosts: Hosts | None) -> list[doc.Device]:
+    """All of the account's, and those of further hosts."""
+    own = hosts.read[0].host if hosts is not None else None
+    others = hosts.read[1:] if hosts is not None else ()
+    return [
+        *(_device(device, own) for device in account.devices),
+        *(_device(device, each.host) for each in others for device in each.devices),
+    ]
+
+
+def _device(device: DeviceAccount, host: str | None) -> doc.Device:
+    body: doc.Device = {
         "device": device.device,
         "step_ns": _ns(device.step_ns),
         "slices": _slices(device.slices),
         "busy_ns": _ns(device.busy_ns),
     }
+    return body if host is None else {**body, "host": host}
 
 
 def _slices(slices: tuple[Slice, ...]) -> list[doc.Slice]:
@@ -500,7 +517,7 @@ def _gap_slices(slices: tuple[GapSlice, ...]) -> list[doc.GapSlice]:
     ]
 
 
-def _memory(memory: MemoryAccount | None) -> doc.Memory | None:
+def _memory(memory: MemoryAccount | None, findings: Sequence[Finding]) -> doc.Memory | None:
     if memory is None:
         return None
     return {
@@ -556,7 +573,13 @@ def _memory(memory: MemoryAccount | None) -> doc.Memory | None:
         "expected_saving_bytes": memory.expected_saving_bytes,
         "gap": [{"code": part.code, "bytes": part.bytes} for part in memory.gap],
         "unexplained_bytes": memory.unexplained_bytes,
+        "beside_gap": [
+            {"code": found.code, "bytes": found.spare_bytes}
+            for found in sorted(findings, key=lambda each: -(each.spare_bytes or 0))
+            if found.spare_bytes is not None and memory.saved_bytes is not None
+        ],
         "driver": _driver(memory.driver),
+        "states_from": memory.states_from,
     }
 
 
@@ -634,6 +657,8 @@ def _finding(finding: Finding) -> doc.Finding:
         "gain_ns_per_step": _ns(finding.gain_ns_per_step),
         "recovers_ns_per_step": _ns(finding.recovers_ns_per_step),
     }
+    if finding.spare_bytes is not None:
+        body["spare_bytes"] = finding.spare_bytes
     if finding.cost_ns_in_window is not None:
         body["cost_ns_in_window"] = _ns(finding.cost_ns_in_window)
     return body
@@ -785,6 +810,8 @@ def _absent(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
         reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}
     if diagnosis.speedup and diagnosis.speedup.absent:
         reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
+    if diagnosis.hosts is not None:
+        reasons |= several.why_no_skew(diagnosis.hosts)
     for field in _nulls(body):
         reasons.setdefault(field, _why_null(field, diagnosis, reasons))
     return reasons

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, limits, window, windows, words
+from mpprof.report import comparing, content, limits, several, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -46,6 +46,7 @@ def render(document: doc.Report) -> str:
     lines += _facts("Speedup", content.speedup(document))
     lines += _facts("What if", content.plan(document))
     lines += _facts("Steps", [content.steps(document)])
+    lines += _facts("Devices", several.lines(document))
     lines += _facts("Out of memory", content.out_of_memory(document))
     lines += _facts("Memory", content.memory(document))
     lines += _facts("Proved", content.bounds(document))

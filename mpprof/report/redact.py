@@ -145,6 +145,7 @@ def hosts_of(run: Run) -> set[str]:
     hosts = {socket.gethostname()}
     if run.facts:
         hosts |= {run.facts.host or ""} | {window.host or "" for window in run.facts.profile_windows}
+    hosts |= {each.host.partition(" ")[0] for each in run.hosts}
     for path in run.traces:
         suffix = next((suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix)), "")
         hosts.add(path.name.removesuffix(suffix) if suffix else "")

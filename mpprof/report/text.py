@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, limits, window, windows, words
+from mpprof.report import comparing, content, limits, several, window, windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -231,6 +231,8 @@ def _facts(page: Page, document: doc.Report) -> None:
     if plan := content.plan(document):
         facts.append(("What if", plan))
     facts.append(("Steps", [content.steps(document)]))
+    if devices := several.lines(document):
+        facts.append(("Devices", devices))
     if memory := content.memory(document):
         facts.append(("Memory", memory))
     if document["bounds"]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 from mpprof import traces
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError, UsageError
 from mpprof.folders import walk
-from mpprof.model.run import Run
+from mpprof.model.run import Run, RunFacts
 from mpprof.model.steps import StepTable
+from mpprof.runs import hosts
 from mpprof.traces.common import file_head
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def places(path: Path) -> tuple[Place, ...]:
 
     roots = store.find_runs(path)
     if not roots:
-        lone = ((file.relative_to(path).as_posix(), file) for file in traces.find_traces(path))
-        return tuple(Place(name, file, (file,), found=True) for name, file in lone)
+        return _lone_places(path, traces.find_traces(path))
     if not roots[0].is_relative_to(path):
         return (_place(roots[0], path, store.find_runs(roots[0])),)  # the path is that of a run's records
     return tuple(_place(root, path, roots) for root in roots)
@@ -82,11 +82,24 @@ def lone_beside(path: Path, at: Sequence[Place]) -> tuple[Place, ...]:
     """Traces under a directory that lie in none of the recorded runs found there."""
     if not path.is_dir():
         return ()
-    known = [place.root for place in at]
-    found = [
-        file for file in traces.find_traces(path) if not any(file.is_relative_to(root) for root in known)
-    ]
-    return tuple(Place(file.relative_to(path).as_posix(), file, (file,), found=True) for file in found)
+    known = {place.root for place in at} | {file for place in at for file in place.files}
+    found = [file for file in traces.find_traces(path) if known.isdisjoint((file, *file.parents))]
+    return _lone_places(path, found)
+
+
+def _lone_places(path: Path, found: Sequence[Path]) -> tuple[Place, ...]:
+    """A place for each trace; those of one session's hosts are one run, named after the session."""
+    together: dict[Path, list[Path]] = {}
+    for file in found:
+        together.setdefault(file.parent if traces.is_session(file.parent) else file, []).append(file)
+    return tuple(
+        Place(_name_of(path, files[0] if len(files) == 1 else at), files[-1], tuple(files), found=True)
+        for at, files in together.items()
+    )
+
+
+def _name_of(path: Path, inside: Path) -> str:
+    return inside.name if inside == path else inside.relative_to(path).as_posix()
 
 
 def _is_record(path: Path) -> bool:
@@ -118,7 +131,7 @@ def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
     name = root.relative_to(under).as_posix() if below else own
     after = roots[bisect_right(roots, root) :]  # sorted, so that what lies below a root follows it
     nested = tuple(takewhile(lambda other: other.is_relative_to(root), after))
-    records = tuple(sorted((root / "mpprof").glob("*.json*")))
+    records = tuple(sorted((*(root / "mpprof").glob("*.json*"), *(root / "mpprof").glob("worker-*/*.json*"))))
     found = tuple(f for f in traces.find_traces(root) if not any(f.is_relative_to(other) for other in nested))
     return Place(name, root, (*records, *found), nested)
 
@@ -218,10 +231,9 @@ def closed(path: Path) -> tuple[UnreadableError, ...]:
 def closed_beside(path: Path, at: Sequence[Place]) -> tuple[UnreadableError, ...]:
     """Those of `closed` that are in none of the runs found under the path; what is in a run is its own
     warning."""
-    roots = [place.root for place in at if place.root.is_dir()]
-    return tuple(
-        each for each in closed(path) if not any(Path(each.where).is_relative_to(root) for root in roots)
-    )
+    roots = {place.root for place in at if place.root.is_dir()}
+    within = ((each, Path(each.where)) for each in closed(path))
+    return tuple(each for each, where in within if roots.isdisjoint((where, *where.parents)))
 
 
 def _said_of(refused: Sequence[UnreadableError]) -> tuple[str, ...]:
@@ -291,8 +303,11 @@ def as_path(given: object) -> Path:
 
 
 def load_at(root: Path, *, most_bytes: int | None = None) -> Run:
-    """The run whose own records lie at `root`, whatever other runs lie below it; of a longer log than
-    `most_bytes` its beginning and its end. Raises NotFoundError, UnreadableError, TooNewError."""
+    """The run whose own records lie at `root`, whatever other runs lie below it, or of which `root` is the
+    trace; of a longer log than `most_bytes` its beginning and its end. Raises NotFoundError, UnreadableError,
+    TooNewError."""
+    if root.is_file():
+        return Place(root.name, root, (root,), found=True).read()
     from mpprof import store
 
     return _place(root, root, store.find_runs(root)).read(most_bytes)
@@ -330,6 +345,7 @@ def _lone(place: Place) -> Run:
     return Run(
         name=place.name, path=place.root, facts=None, steps=None, validations=None, hardware=None,
         traces=(place.root,), finished=True, warnings=_choice((place.root,)) if place.found else (),
+        hosts=hosts.of_session(place.root) if place.found else (),
     )  # fmt: skip
 
 
@@ -344,7 +360,7 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
 
     records = store.read_records(place.root, most_bytes=most_bytes)
     found = _traces_of(place, records)
-    workers, said = _workers(place.root, most_bytes)
+    workers, recorded, said = _workers(place.root, most_bytes)
     return Run(
         name=place.name,
         path=place.root,
@@ -362,6 +378,7 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
             *_said_of(_closed_in(place)),
         ),
         workers=workers,
+        hosts=hosts.of_run(place.root, found[-1], {0: records.facts, **recorded}) if found else (),
     )
 
 
@@ -382,22 +399,27 @@ def _closed_in(place: Place) -> list[UnreadableError]:
     ]
 
 
-def _workers(root: Path, most_bytes: int | None) -> tuple[dict[int, StepTable], tuple[str, ...]]:
-    """The step logs of the workers beside the first. One that cannot be read is a warning."""
+def _workers(
+    root: Path, most_bytes: int | None
+) -> tuple[dict[int, StepTable], dict[int, RunFacts | None], tuple[str, ...]]:
+    """The step logs and the facts of the workers beside the first. One that cannot be read is a warning."""
     from mpprof import store
 
     logs: dict[int, StepTable] = {}
+    facts: dict[int, RunFacts | None] = {}
     warnings: list[str] = []
     for worker in store.further_workers(root):
         try:
             records = store.read_records(root, worker=worker, most_bytes=most_bytes)
         except MpprofError as error:
             warnings.append(f"worker {worker}: {error}")
+            facts[worker] = None
             continue
         warnings += records.warnings
+        facts[worker] = records.facts
         if records.steps is not None:
             logs[worker] = records.steps
-    return logs, tuple(warnings)
+    return logs, facts, tuple(warnings)
 
 
 def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -15,6 +16,16 @@ def name(record: Json, key: str) -> str | None:
     """Return a text, of one longer than `LONGEST_NAME` characters the beginning; None for what is none."""
     value = record.get(key)
     return value[: limits.LONGEST_NAME] if isinstance(value, str) else None
+
+
+_PATH = re.compile("[^\0\ud800-\udc7f\udd00-\udfff]+")
+"""The half characters that are left stand for bytes that are no UTF-8 (PEP 383)."""
+
+
+def path(record: Json, key: str) -> str | None:
+    """Return a name that a file can have; None for what is none, such as one with a NUL."""
+    found = name(record, key)
+    return found if found and _PATH.fullmatch(found) else None
 
 
 def text(record: Json, key: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class StepColumns:
 
     def table(self) -> StepTable:
         blocks = self._blocks or [_block(())]
-        columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        columns = _joined(blocks)
         for column in columns.values():
             column.setflags(write=False)
         return StepTable(**columns)
@@ -137,26 +138,51 @@ def validation_table(records: Sequence[Record]) -> ValidationTable:
     )
 
 
-def hardware_table(records: Sequence[Record]) -> HardwareTable:
-    """Samples without a time are left out; what a sample does not carry is NaN."""
-    timed = [record for record in records if _is_time(record.get("t_ns"))]
+MEASURED = (
+    "utilization_ratio", "memory_used_bytes", "power_w", "sm_clock_hz", "temperature_c", "cpu_ratio",
+    "rss_bytes",
+)  # fmt: skip
 
-    def floats(key: str) -> NDArray[np.float64]:
-        values = (number(record.get(key)) for record in timed)
-        return np.array([np.nan if value is None else value for value in values], np.float64)
 
-    return HardwareTable(
-        t_ns=np.array([record["t_ns"] for record in timed], np.int64),
-        gpu=np.array([_gpu(record) for record in timed], np.int64),
-        utilization_ratio=floats("utilization_ratio"),
-        memory_used_bytes=floats("memory_used_bytes"),
-        power_w=floats("power_w"),
-        sm_clock_hz=floats("sm_clock_hz"),
-        temperature_c=floats("temperature_c"),
-        cpu_ratio=floats("cpu_ratio"),
-        rss_bytes=floats("rss_bytes"),
-        throttle=tuple(_names(record.get("throttle")) for record in timed),
-    )
+class HardwareColumns:
+    """Gathers samples block by block. One without a time is left out; what a sample does not carry is NaN."""
+
+    def __init__(self) -> None:
+        self._blocks: list[dict[str, NDArray[Any]]] = []
+        self._throttle: list[tuple[str, ...]] = []
+        self._sets: dict[tuple[str, ...], tuple[str, ...]] = {}  # each is held once
+
+    def add(self, records: Sequence[Record]) -> None:
+        timed = [record for record in records if _is_time(record.get("t_ns"))]
+        block: dict[str, NDArray[Any]] = {name: _measured(timed, name) for name in MEASURED}
+        block["t_ns"] = np.array([record["t_ns"] for record in timed], np.int64)
+        block["gpu"] = np.array([_gpu(record) for record in timed], np.int64)
+        self._blocks.append(block)
+        self._throttle += [self._known_set(record.get("throttle")) for record in timed]
+
+    def _known_set(self, value: Any) -> tuple[str, ...]:
+        names = _names(value)
+        if len(self._sets) < limits.MOST_THROTTLE_SETS:
+            return self._sets.setdefault(names, names)
+        return self._sets.get(names, ())
+
+    def table(self) -> HardwareTable:
+        if not self._blocks:
+            self.add(())
+        return HardwareTable(**_joined(self._blocks), throttle=tuple(self._throttle))
+
+
+def _joined(blocks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """The columns of all blocks, which give theirs up: a long log stands in memory once."""
+    return {name: np.concatenate([block.pop(name) for block in blocks]) for name in tuple(blocks[0])}
+
+
+def _measured(records: Sequence[Record], key: str) -> NDArray[np.float64]:
+    values = [record.get(key) for record in records]
+    if set(map(type, values)) <= {NoneType}:
+        return np.full(len(values), np.nan)
+    numbers = (number(value) for value in values)
+    return np.array([np.nan if value is None else value for value in numbers], np.float64)
 
 
 def _is_time(value: object) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 
 from mpprof.errors import TooNewError, UnreadableError
 from mpprof.model.kernels import FAMILIES, PLACEMENTS, PRECISIONS, Reason, Verdict
+from mpprof.regular import read_regular
 from mpprof.store import formats, writing
-from mpprof.store.regular import read_regular
 
 Verdicts = dict[tuple[str, str], Verdict]
 """By (kernel name, card's name); card "" stands for any."""

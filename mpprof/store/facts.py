@@ -22,8 +22,8 @@ from mpprof.model.run import (
     RunFacts,
     Timing,
 )
+from mpprof.regular import read_regular
 from mpprof.store import bounded, formats
-from mpprof.store.regular import read_regular
 from mpprof.store.upgrades import upgrade, version_of
 
 Json = dict[str, Any]
@@ -217,7 +217,7 @@ def _fit(record: Json) -> FitFacts:
 
 def _window(record: Json) -> ProfileWindow:
     return ProfileWindow(
-        trace=bounded.name(record, "trace"),
+        trace=bounded.path(record, "trace"),
         host=bounded.name(record, "host"),
         first_step=bounded.whole(record, "first_step") or 0,
         last_step=bounded.whole(record, "last_step"),

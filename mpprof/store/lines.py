@@ -11,7 +11,7 @@ from typing import Any
 
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
-from mpprof.store.regular import open_regular
+from mpprof.regular import open_regular
 from mpprof.store.upgrades import upgrade, version_of
 
 Record = dict[str, Any]
@@ -63,7 +63,7 @@ def read_blocks(
     path: Path, family: str, faults: Faults, most_bytes: int | None = None
 ) -> Iterator[list[Record]]:
     """The records of a file, block by block and in the newest version of `family`; of one that holds more
-    than `most_bytes` those of its beginning and its end.
+    than `most_bytes`, or than `limits.MOST_LINES` lines, those of its beginning and its end.
 
     The first line is the schema. Damage is written into `faults` and never raised; raised are
     `UnreadableError` where the file cannot be opened or is none of ours and `TooNewError`.
@@ -84,7 +84,7 @@ def _read_blocks(
 ) -> Iterator[list[Record]]:
     version: int | None = None
     at, rest, skipping = 0, b"", False  # `at`: the byte at which `rest` begins
-    for block, end in _blocks(file, most_bytes):
+    for block, end in _blocks(file, faults, most_bytes):
         at = end - len(block) - len(rest)
         body, newline, tail = block.rpartition(b"\n")
         if not newline:
@@ -103,8 +103,7 @@ def _read_blocks(
             version = _version(first, path, family)
             start += len(first) + 1
         if whole:
-            records = parse(whole, start, faults)
-            yield [upgrade(record, family, version) for record in records]
+            yield [upgrade(record, family, version) for record in parse(whole, start, faults)]
     if version is None:
         faults.empty = not rest
         if rest and not rest.startswith(b'{"schema"'[: len(rest)]):
@@ -113,9 +112,10 @@ def _read_blocks(
         faults.torn_at = at
 
 
-def _blocks(file: Any, most_bytes: int | None) -> Iterator[tuple[bytes, int]]:
+def _blocks(file: Any, faults: Faults, most_bytes: int | None) -> Iterator[tuple[bytes, int]]:
     """The bytes of a file, each block with the byte at which it ends. Where it holds more than `most_bytes`,
-    half of them from its beginning and half from its end, each of whole lines."""
+    half of them from its beginning and half from its end, each of whole lines; after `limits.MOST_LINES`
+    only its last block, which tells how the run ended."""
     size = os.fstat(file.fileno()).st_size
     if most_bytes is not None and size > most_bytes:
         head = file.read(most_bytes // 2)
@@ -123,8 +123,24 @@ def _blocks(file: Any, most_bytes: int | None) -> Iterator[tuple[bytes, int]]:
         yield head, len(head)
         file.seek(size - most_bytes // 2)
         file.readline()  # the rest of a line that begins before
+    count = 0
     while block := file.read(BLOCK_BYTES):
-        yield block, file.tell()
+        count, last = count + block.count(b"\n"), size - BLOCK_BYTES
+        end = file.tell()
+        if count < limits.MOST_LINES or end >= last:
+            yield block, end
+            continue
+        whole = block[: block.rfind(b"\n") + 1]
+        end += len(whole) - len(block)
+        yield whole, end
+        file.seek(last)
+        file.readline(LONGEST_LINE_BYTES)  # the rest of a line that begins before
+        faults.notes.append(
+            f"{faults.path}: more than {limits.MOST_LINES:,} lines: "
+            f"bytes {end:,} to {file.tell():,} of {size:,} were not read"
+        )
+        yield file.read(BLOCK_BYTES), file.tell()
+        break
 
 
 def _version(first: bytes, path: Path, family: str) -> int:

@@ -11,7 +11,7 @@ from mpprof.errors import NotFoundError, TooNewError, UnreadableError
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 from mpprof.store import formats
-from mpprof.store.columns import Record, StepColumns, hardware_table, validation_table
+from mpprof.store.columns import HardwareColumns, Record, StepColumns, validation_table
 from mpprof.store.facts import read_facts
 from mpprof.store.lines import Faults, read_blocks
 from mpprof.store.rewrite_log import rewrite_log_beside
@@ -94,11 +94,11 @@ def _read_steps(
                 finished = False
             elif kind == "fit_end":
                 finished = True
-                late.append(record)
+                late.append(_numbers(record, _LATE_KEYS))
             elif kind == "update":
-                late.append(record)
+                late.append(_numbers(record, _LATE_KEYS))
             elif kind == "validation":
-                validations.append(record)
+                validations.append(_numbers(record, ("t_ns", "duration_ns")))
     if faults.missing:
         return None, None, True, (f"{path}: missing; there are no step records",)
     if unsound:
@@ -139,17 +139,23 @@ def _with_late_readings(table: StepTable, late: list[Record]) -> StepTable:
 
 
 _LATE = ("loss", "loss_scale")
+_LATE_KEYS = ("step", "skipped", *_LATE)
+
+
+def _numbers(record: Record, keys: tuple[str, ...]) -> Record:
+    """Return what is read of a line, without the rest of it, which may be large."""
+    return {key: record[key] for key in keys if isinstance(record.get(key), int | float | str)}
 
 
 def _read_hardware(path: Path, most_bytes: int | None) -> tuple[HardwareTable | None, tuple[str, ...]]:
-    faults = Faults(path)
+    faults, columns = Faults(path), HardwareColumns()
     try:
-        blocks = read_blocks(path, "mpprof.hardware", faults, most_bytes)
-        samples = [record for records in blocks for record in records]
+        for records in read_blocks(path, "mpprof.hardware", faults, most_bytes):
+            columns.add(records)
     except TooNewError:
         raise
     except UnreadableError as error:  # samples are an extra: the run is readable without them
         return None, (str(error),)
     if faults.missing:
         return None, ()  # samples are an extra: run.json's `absent` says why there are none
-    return hardware_table(samples), faults.warnings()
+    return columns.table(), faults.warnings()

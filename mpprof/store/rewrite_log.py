@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.errors import UnreadableError
-from mpprof.store.regular import read_regular
+from mpprof.regular import read_regular
 
 REWRITE_LOG = "graph_rewrite.log"
 """Beside run.json: a log of the training, put there by hand."""

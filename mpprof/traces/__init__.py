@@ -4,11 +4,23 @@ find_traces(path)     the trace files of a directory, the one to read last
 read(path)            one trace file, whatever its format and state
 reader_of(name, head) the reader of a file, by its first bytes or its name
 choice(...)           which of several files is read, and which are skipped
+hosts_beside(path)    the traces of the other hosts of a session
 is_slow(path)         whether the file is worth caching; version() changes with the code that reads
 """
 
 from mpprof.traces.cache.worth import is_slow, version
-from mpprof.traces.find import choice, find_traces
+from mpprof.traces.find import choice, find_traces, hosts_beside, is_session
 from mpprof.traces.readers import READERS, Reader, read, reader_of
 
-__all__ = ["READERS", "Reader", "choice", "find_traces", "is_slow", "read", "reader_of", "version"]
+__all__ = [
+    "READERS",
+    "Reader",
+    "choice",
+    "find_traces",
+    "hosts_beside",
+    "is_session",
+    "is_slow",
+    "read",
+    "reader_of",
+    "version",
+]

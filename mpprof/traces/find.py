@@ -154,7 +154,7 @@ def is_session(folder: PurePath) -> bool:
 def in_order(files: Iterable[Path], host: str | None = None) -> list[Path]:
     """Sessions by their newest file; within one the hosts by name, backwards, those whose bytes show a trace
     after others, and `host` last. Files of a directory that is no session by time, then by name."""
-    changed = {file: file.stat().st_mtime_ns for file in files}
+    changed = dict(_changed_ns(files))
     newest: dict[Path, int] = {}
     for file, time in changed.items():
         newest[file.parent] = max(time, newest.get(file.parent, time))
@@ -169,29 +169,46 @@ def in_order(files: Iterable[Path], host: str | None = None) -> list[Path]:
     return sorted(sorted(changed, key=lambda file: file.name, reverse=True), key=place)
 
 
+def _changed_ns(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """When each file was last changed, without those that have gone since they were found."""
+    for file in files:
+        try:
+            yield file, file.stat().st_mtime_ns
+        except OSError:
+            continue
+
+
+def hosts_beside(path: Path) -> tuple[tuple[str, Path, str], ...]:
+    """The other hosts of the session that a trace lies in, by name: each with its trace, and why that cannot
+    be one ("" where nothing shows so). None outside of a session, where files are not told apart by host."""
+    mine = formats.of(path)
+    if mine is None or not is_session(path.parent):
+        return ()
+    return tuple(
+        (formats.host_of(name) or name, path.with_name(name), known.why)
+        for name, known in _beside(path)
+        if known.kind == mine.kind and formats.perhaps(name) is not None
+    )
+
+
 def choice(path: Path) -> str | None:
-    """Words for what lies unread beside this trace, of another format or of another host; None for nothing.
+    """Words for what lies unread beside this trace, of another format; None for nothing.
 
     An export of the very same profile for a viewer is no choice, and neither is a report beside its export.
     """
     mine = formats.of(path)
     if mine is None:
         return None
-    hosts, others, unnamed = [], [], []
+    others, unnamed = [], []
     for name, known in _beside(path):
         why = f" ({known.why})" if known.why else ""
         if formats.perhaps(name) is None:
             unnamed.append(name)
-        elif known.kind == mine.kind:
-            hosts.append((formats.host_of(name) or name) + why)
-        elif not _is_the_same(path.name, mine.kind, name, known.kind):
+        elif known.kind != mine.kind and not _is_the_same(path.name, mine.kind, name, known.kind):
             others.append(name + (why if known.kind != "nsys report" else ""))
     said = []
     if formats.perhaps(path.name) is None:
         said.append(f"{path.name} was read: by its bytes it is a trace, though not by its name")
-    if hosts and is_session(path.parent):
-        own = formats.host_of(path.name) or path.name
-        said.append(f"of the hosts of this profile, {own} was read, and not: {_few(hosts)}")
     if others:
         said.append(
             f"this {mine.kind} trace was read; of another format beside it, and not read: {_few(others)}"

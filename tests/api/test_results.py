@@ -98,6 +98,21 @@ def test_a_ladder_is_a_table_in_a_notebook() -> None:
     assert rows[0]["speedup_over_before"] is None
     assert rows[1]["speedup_over_before"] == pytest.approx(1.893, abs=0.001)
     assert rows[1]["examples_per_s"] == pytest.approx(2833, abs=1)
+    assert rows[1]["gpu_hours_per_epoch"] == mpprof.diagnose(MIXED).gpu_hours_per_epoch
+    assert f"<td>{rows[0]['step_ns']:,.0f}</td>" in compared._repr_html_()
+
+
+def test_what_is_said_before_training_is_one_line(run: mpprof.Run) -> None:
+    memory, model = mpprof.forecast_memory(run, batch_size=64), mpprof.load(MIXED).facts
+    assert model is not None
+    assert model.model is not None
+    name = model.model.name
+    assert repr(mpprof.audit(run)).startswith(f"Audit of {name}: policy mixed_float16, ")
+    assert repr(memory).startswith(f"Memory forecast of {name} at batch 64: ")
+    assert "in mixed_float16" in repr(memory)
+    for each in (mpprof.audit(run), memory):
+        assert "\n" not in repr(each)
+        assert len(repr(each)) < 300
 
 
 def test_what_cannot_be_judged_is_shown_as_text(tmp_path: Path) -> None:

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpprof_dashboards import runs as listed
 
 import mpprof
-from mpprof.api import survey_processes
-from mpprof.api.survey_row import SurveyRow, Task
+from mpprof.api import survey_processes, workflows
+from mpprof.api.source import LogDirectory
+from mpprof.api.survey_row import Task
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UsageError
-from mpprof.report import survey as rendering
+from mpprof.model.document import SurveyRow
+from mpprof.report.runs import survey as rendering
 from tests.cli.conftest import FLOAT32, MIXED, SAMPLES
 
 ISLAND, CPU = SAMPLES / "v100-float32-island", SAMPLES / "recorded-cpu-float32"
@@ -238,6 +241,12 @@ def test_parquet_holds_every_column(
     assert frame["speedup"].to_list() == [row["speedup"] for row in rows]
 
 
+def test_what_is_no_row_of_a_survey_is_passed_over(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.jsonl"
+    kept.write_bytes(b"[" * 3000 + b'\n\xff\n{"signature": 1}\n')
+    assert all(row["problem"] is None for row in mpprof.survey(MIXED, workers=1, resume=kept))
+
+
 def test_wrong_calls_are_refused(tmp_path: Path, logs: Path) -> None:
     with pytest.raises(NotFoundError):
         mpprof.survey(tmp_path / "nowhere")
@@ -269,3 +278,24 @@ def test_without_dask_the_error_says_what_to_install(logs: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MpprofError, match=r"pip install 'mpprof\[dask\]'"):
         mpprof.survey(logs, dask="tcp://127.0.0.1:1")
+
+
+def test_the_list_of_runs_takes_the_rows_that_a_survey_has_kept(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "done.jsonl"
+    mpprof.survey(logs, workers=2, resume=kept)
+    without, source = LogDirectory(logs), LogDirectory(logs, survey=kept)
+    asked = [(MIXED.name, FLOAT32.name), (FLOAT32.name, None), (CPU.name, None)]
+    told = ("step", "speedup", "of", "share", "peak", "spark")
+    reported = [listed.summary(without, *each) for each in asked]
+    with monkeypatch.context() as read:
+        read.setattr(workflows, "analyse", None)  # no trace may be read
+        source.entries()
+        rows = [listed.summary(source, *each) for each in asked]
+    assert [[row[key] for key in told] for row in rows] == [[row[key] for key in told] for row in reported]
+    assert rows[0]["cause"] == "norm float32"
+    assert source.surveyed(MIXED.name) is None  # it was held against another run
+    os.utime(logs / FLOAT32.name / "mpprof" / "steps.jsonl", ns=(1, 1))
+    source.entries()
+    assert source.surveyed(MIXED.name, FLOAT32.name) is None

@@ -1,6 +1,7 @@
 """Loading, analysing and comparing through the public names."""
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -178,6 +179,21 @@ def test_a_window_that_is_a_link_out_of_the_run_is_not_called_gone(tmp_path: Pat
     )
 
 
+@pytest.mark.parametrize("name", ["plugins/\0profile", "\ud800"], ids=["NUL", "half a character"])
+def test_a_window_whose_folder_no_file_can_have_is_one_without_a_folder(tmp_path: Path, name: str) -> None:
+    path = copy(MIXED, tmp_path / "run") / "mpprof" / "run.json"
+    record = json.loads(path.read_text())
+    for window in record["profile_windows"]:
+        window["trace"] = name
+    path.write_text(json.dumps(record))
+    for session in (tmp_path / "run").glob("plugins/profile/*"):
+        shutil.rmtree(session)
+    run = mpprof.load(tmp_path / "run")
+    assert run.facts is not None
+    assert {window.trace for window in run.facts.profile_windows} == {None}
+    assert "trace" in mpprof.diagnose(run).absent["time"]
+
+
 def test_of_several_runs_one_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> None:
     copy(MIXED, tmp_path / "mixed")
     copy(FLOAT32, tmp_path / "float32")
@@ -335,6 +351,24 @@ def test_one_run_is_no_comparison() -> None:
         mpprof.compare([mpprof.load(MIXED)])
 
 
+def test_rows_of_many_runs_do_not_walk_the_directory_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in range(6):
+        copy(FLOAT32 / "mpprof", tmp_path / f"run{at}" / "mpprof")
+    monkeypatch.setattr("mpprof.api.source.monotonic", lambda: 0.0)  # all within the time of one answer
+    source, walks = LogDirectory(tmp_path), list[Path]()
+    entries = source.entries()
+    places = workflows.places
+    monkeypatch.setattr(workflows, "places", lambda path: walks.append(path) or places(path))
+    for entry in entries:
+        assert source.report(entry.id)["steps"]["count"] == 160
+    assert len(walks) <= 1
+    steps = tmp_path / "run3" / "mpprof" / "steps.jsonl"
+    steps.write_text("\n".join(steps.read_text().splitlines()[:80]) + "\n")
+    assert source.report("run3")["steps"]["count"] < 160
+
+
 def test_the_source_lists_reads_and_rereads(tmp_path: Path) -> None:
     root = copy(MIXED, tmp_path / "mixed")
     copy(FLOAT32, tmp_path / "float32")
@@ -469,3 +503,41 @@ def test_the_timeline_of_a_step_adds_up_to_it(tmp_path: Path) -> None:
     assert kernel is not None
     assert kernel["name"] == shown["names"][device["label"][device["row"].index(row)]]
     assert source.kernel("mixed", 10**9) is None
+
+
+def test_a_directory_is_read_again_only_where_something_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        copy(MIXED, tmp_path / name)
+    (tmp_path / "a" / "notes.txt").write_text("not a run")
+    hour_ago = 1_600_000_000_000_000_000
+    looked: list[Path] = []
+    find = workflows.places
+    monkeypatch.setattr(workflows, "places", lambda path: looked.append(path) or find(path))
+    source = LogDirectory(tmp_path)
+    assert [entry.id for entry in source.entries()] == ["a", "b"]
+    assert [entry.id for entry in source.entries()] == ["a", "b"]
+    assert len(looked) == 2  # what was just written may be written again at the same time
+    monkeypatch.setattr("mpprof.runs.watching.SETTLED_NS", -(1 << 60))
+    source.entries()
+    looked.clear()
+    source.entries()
+    steps = tmp_path / "a" / "mpprof" / "steps.jsonl"
+    steps.write_text("\n".join(steps.read_text().splitlines()[:80]) + "\n")
+    before = source.report("b")["steps"]["count"]
+    assert source.report("a")["steps"]["count"] < before
+    assert looked == []  # a run's own file changed: nothing was searched for
+    copy(MIXED, tmp_path / "c")
+    assert [entry.id for entry in source.entries()] == ["a", "b", "c"]
+    shutil.rmtree(tmp_path / "b")
+    assert [entry.id for entry in source.entries()] == ["a", "c"]
+    assert len(looked) == 2
+    os.utime(tmp_path / "a" / "notes.txt", ns=(hour_ago, hour_ago))
+    source.entries()
+    assert len(looked) == 3  # it may have become a trace
+    with source.one_answer():
+        source.entries()
+        copy(MIXED, tmp_path / "d")
+        assert [entry.id for entry in source.entries()] == ["a", "c"]
+    assert [entry.id for entry in source.entries()] == ["a", "c", "d"]

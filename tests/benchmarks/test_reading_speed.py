@@ -28,6 +28,8 @@ def test_against_xprof(label: str, tmp_path: Path) -> None:
     for name, one in found.by.items():
         faster = found.times_faster(name)
         print(f"  {name:7} {one.seconds:7.3f} s  {one.peak_mb:5.0f} MB  {faster:5.1f} x XProf")
+    assert found.times_faster("report") > 1
+    assert found.by["report"].peak_mb < 0.5 * found.by["xprof"].peak_mb
 
 
 def test_the_walk_alone(tmp_path: Path) -> None:

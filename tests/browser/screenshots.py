@@ -1,7 +1,8 @@
 """Pictures of every page, for the docs and for eyes: `python -m tests.browser.screenshots [OUT] [RUN ...]`.
 
 Each page of each run at 1440 and at 390 pixels, light and dark, of the samples. Without OUT the pictures of the
-docs are made anew: `docs/images`, of one sample, at 1440 pixels and light.
+docs are made anew: `docs/images`, of one sample, at 1440 pixels and light; each says on its face that it is of a
+synthetic sample, and has 256 colours at most, which makes it small.
 """
 
 from __future__ import annotations
@@ -23,19 +24,31 @@ _DRAWN = """() => document.querySelector('#page .mp-card')
     && [...document.querySelectorAll('#timeline')].every(each => each.dataset.drawn)
     && [...document.querySelectorAll('#runs')].every(each => each.dataset.drawn && !each.querySelector('[aria-busy]'))
 """
+_SAID = """text => { const note = document.body.appendChild(document.createElement('div'));
+    note.textContent = text; note.className = 'mp-chip';
+    note.style.cssText = 'position:fixed;right:24px;bottom:14px;z-index:99;background:var(--mp-surface)'; }"""
+SYNTHETIC = "A synthetic sample: these times were made up, no card was measured."
 
 
 def name(title: str, width: int, scheme: str) -> str:
     return f"{title.lower()}-{width}-{scheme}.png"
 
 
-def shoot(page: Any, base: str, path: str, run: str, file: Path, *, whole: bool = True) -> None:
-    """One page once everything on it is drawn; `whole`: also what lies below the fold."""
+def shoot(page: Any, base: str, path: str, run: str, file: Path, *, for_docs: bool = False) -> None:
+    """Save one page once everything on it is drawn; `for_docs`: what lies above the fold, small and labelled."""
     page.goto(f"{base}{path}?run={run}")
     page.wait_for_function(_DRAWN)
     page.wait_for_load_state("networkidle")
     file.parent.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=str(file), full_page=whole, animations="disabled")
+    if for_docs:
+        page.evaluate(_SAID, SYNTHETIC)
+    page.screenshot(path=str(file), full_page=not for_docs, animations="disabled")
+    if for_docs:
+        from PIL import Image
+
+        with Image.open(file) as picture:
+            small = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        small.save(file, optimize=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -53,7 +66,7 @@ def main(arguments: list[str]) -> int:
                     for each in PAGES:
                         file = name(each.title, width, scheme) if not docs else f"{each.title.lower()}.png"
                         folder = out if len(runs) == 1 else out / run
-                        shoot(page, base, each.path, run, folder / file, whole=not docs)
+                        shoot(page, base, each.path, run, folder / file, for_docs=docs)
                         print(folder / file)
         browser.close()
     return 0

@@ -21,21 +21,79 @@ _RUN = """async () => (await axe.run()).violations.map(
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here: npm install axe-core")
+@pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_a_violation(chromium: Any, sample_server: str, scheme: str) -> None:
+def test_no_page_has_a_violation(chromium: Any, sample_server: str, scheme: str, width: int) -> None:
+    """As it is opened, and with a side panel open."""
     context = chromium.new_context(
-        viewport={"width": 1440, "height": 900}, color_scheme=scheme, bypass_csp=True
+        viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
     )
     page, found = context.new_page(), {}
     for each in PAGES:
         page.goto(f"{sample_server}{each.path}{MEASURED}")
         page.wait_for_selector("#page .mp-card")
         page.wait_for_load_state("networkidle")
+        page.wait_for_function(_SCROLLABLE_REACHED)
         page.evaluate(AXE.read_text(encoding="utf-8"))
         if violations := page.evaluate(_RUN):
             found[each.path] = violations
+        if opener := _OPENERS.get(each.path):
+            page.wait_for_selector(opener[0])
+            page.focus(opener[0])
+            page.keyboard.press("Enter")
+            page.wait_for_selector(opener[1])
+            page.wait_for_function(_SCROLLABLE_REACHED)
+            if violations := page.evaluate(_RUN):
+                found[f"{each.path} with its panel"] = violations
     assert found == {}
     context.close()
+
+
+_SCROLLABLE_REACHED = """() => [...document.querySelectorAll('.mp-scroll, .mp-panel')].every(box =>
+    box.tabIndex === 0 || (box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight))"""
+_OPENERS = {
+    "/kernels": ("#kernels .mp-row-name", "#kernels .mp-rows-panel .mp-panel-row"),
+    "/layers": ("#layers .mp-row-name", "#layers .mp-rows-panel .mp-panel-row"),
+    "/timeline": ("#timeline[data-drawn]", "#tl-panel .mp-panel-row"),
+}
+"""What opens a side panel by the keyboard, and what is in the panel then."""
+
+
+def test_every_control_of_every_page_is_reached_and_seen_by_tab(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    for page in PAGES:
+        seen.open_well(f"{page.path}{MEASURED}")
+        seen.page.wait_for_load_state("networkidle")
+        seen.page.evaluate(_TO_REACH)
+        for _ in range(500):
+            seen.page.keyboard.press("Tab")
+            if not seen.page.evaluate(_REACHED):
+                break
+        left = seen.page.evaluate("() => [...window.toReach].map(e => e.outerHTML.slice(0, 120))")
+        assert left == [], page.path
+        assert seen.page.evaluate("() => window.unseen") == [], page.path
+    seen.assert_quiet()
+
+
+_TO_REACH = """() => {
+    const shown = e => e.checkVisibility() && !e.disabled && e.tabIndex >= 0 && !e.closest('dialog:not([open])');
+    const all = [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')];
+    window.toReach = new Set(all.filter(shown).filter(e => !e.closest('.modebar')));
+    window.unseen = [];
+    document.activeElement?.blur();
+}"""
+# Focus is seen by an outline, a border or a shadow that the element does not have without it.
+_REACHED = """() => {
+    const on = document.activeElement;
+    if (!on || on === document.body) return window.toReach.size;
+    if (window.toReach.delete(on)) {
+        const look = e => { const s = getComputedStyle(e); return [s.outlineStyle, s.outlineWidth, s.boxShadow, s.borderColor].join(); };
+        const near = () => [on, on.parentElement, on.closest('label, .mantine-MultiSelect-input')].filter(Boolean).map(look).join();
+        const focused = near(); on.blur(); const plain = near(); on.focus({ focusVisible: true });
+        if (focused === plain) window.unseen.push(on.outerHTML.slice(0, 120));
+    }
+    return window.toReach.size;
+}"""
 
 
 def test_the_keys_are_shown_walk_the_causes_and_change_the_run(chromium: Any, sample_server: str) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.visiting import SAMPLES, serving, visit
+from tests.browser.visiting import ROOT, SAMPLES, serving, visit
 
 pytestmark = pytest.mark.browser
 RUN = "v100-odd-vocabulary-mixed-float16"
@@ -75,8 +79,27 @@ def test_a_running_training_is_followed_and_no_filter_is_lost(chromium: Any, tmp
         seen.page.wait_for_function(
             "() => { const t = document.querySelector('#kernels'); return t.dataset.shown === t.dataset.version; }"
         )
+        seen.settle()
         assert seen.page.input_value('#kernels input[data-field="short"]') == "gemm"
         assert seen.column("kernels", "short") == rows
+        seen.assert_quiet()
+
+
+def test_what_is_unfolded_and_switched_off_stays_while_a_training_runs(chromium: Any, tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    training.go_on(1)
+    with serving(tmp_path) as address:
+        seen = visit(chromium, address)
+        seen.open_well(f"/?run={RUN}&baseline=none")
+        seen.page.click(".mp-switch")
+        seen.page.click("#checks summary")
+        total = seen.text("whatif-total")
+        seen.page.evaluate("() => { document.querySelector('#headline').old = true; }")
+        training.go_on(20)
+        seen.page.wait_for_function("() => !document.querySelector('#headline').old")
+        seen.page.wait_for_selector('.mp-switch[aria-checked="false"]')
+        assert seen.text("whatif-total") == total
+        assert seen.page.locator("#checks details").first.get_attribute("open") is not None
         seen.assert_quiet()
 
 
@@ -104,3 +127,86 @@ def test_a_run_that_begins_in_an_empty_directory_is_noticed(chromium: Any, tmp_p
         shutil.copytree(SAMPLES / RUN, tmp_path / RUN)
         seen.page.wait_for_selector("#headline", timeout=20_000)
         seen.assert_quiet()
+
+
+_LOOP = """
+import sys, time
+from pathlib import Path
+from mpprof.record import StepRecorder
+
+folder = Path(sys.argv[1])
+with StepRecorder(folder / "live", backend="none", verbose=0, announce=None, profile_steps=None) as recorder:
+    while not (folder / "enough").exists():
+        with recorder.step():
+            time.sleep(0.01)
+        recorder.update(loss=0.5)
+"""
+_STATE = "() => document.querySelector('#runs tr[data-run=\"live\"] .mp-chip')?.textContent"
+
+
+@contextmanager
+def training(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A loop in a process of its own that records until the file `enough` is there."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", _LOOP, str(folder)], text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
+    chromium: Any, tmp_path: Path
+) -> None:
+    shutil.copytree(SAMPLES / RUN / "mpprof", tmp_path / "other" / "mpprof")
+    with training(tmp_path) as process, serving(tmp_path) as address:
+        seen = visit(chromium, address)
+        seen.page.goto(f"{address}/runs")
+        seen.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=60_000)
+        seen.page.check('#runs tr[data-run="live"] input')
+        drawn = seen.page.get_attribute("#runs", "data-drawn")
+        seen.page.wait_for_function("was => document.querySelector('#runs').dataset.drawn !== was", arg=drawn)
+        assert seen.page.is_checked('#runs tr[data-run="live"] input')
+
+        steps = visit(chromium, address)
+        steps.open_well("/steps?run=live&baseline=none")
+        count = "() => document.querySelector('#step-count').textContent"
+        was = steps.page.evaluate(count)
+        steps.page.wait_for_function(f"was => ({count})() !== was", arg=was)  # the next redraw is far off
+        steps.settle()
+        span = "() => [...document.querySelector('#step-times .js-plotly-plot').layout.xaxis.range]"
+        whole = steps.page.evaluate(span)
+        box = steps.page.locator("#step-times .nsewdrag").first.bounding_box()
+        middle = box["y"] + box["height"] / 2
+        steps.page.mouse.move(box["x"] + 0.2 * box["width"], middle)
+        steps.page.mouse.down()
+        steps.page.mouse.move(box["x"] + 0.4 * box["width"], middle, steps=4)
+        steps.page.mouse.up()
+        steps.page.wait_for_function(f"was => ({span})()[1] < was", arg=whole[1])
+        chosen = steps.page.evaluate(span)
+        before = steps.page.evaluate(count)
+        steps.page.wait_for_function(f"was => ({count})() !== was", arg=before)
+        steps.settle()
+        assert steps.page.evaluate(span) == chosen
+        steps.assert_quiet()
+
+        (tmp_path / "enough").touch()
+        assert process.wait(60) == 0
+        seen.page.wait_for_function(f"() => ({_STATE})() === 'ended'", timeout=20_000)
+        seen.assert_quiet()
+
+
+@pytest.mark.full
+def test_a_killed_training_is_said_to_have_stopped_within_20_s(chromium: Any, tmp_path: Path) -> None:
+    with training(tmp_path) as process, serving(tmp_path) as address:
+        lists, whys = visit(chromium, address), visit(chromium, address)
+        lists.page.goto(f"{address}/runs")
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=60_000)
+        whys.page.goto(f"{address}/?run=live&baseline=none")
+        whys.page.wait_for_selector("#state.mp-state-running")
+        process.kill()
+        process.wait(60)
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'stopped'", timeout=20_000)
+        whys.page.wait_for_selector("#state.mp-state-stopped", timeout=20_000)
+        lists.assert_quiet()
+        whys.assert_quiet()

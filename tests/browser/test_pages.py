@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,8 @@ def gap_marks(document: doc.Report) -> dict[str, float]:
     if len(small) > 1:  # folded into one bar
         rest = sum(shown[role] for role in small)
         shown = {role: ns for role, ns in shown.items() if role not in small} | {"rest": rest}
-    return shown | {"reach": time["step_ns"] - sum(sums.values()), "step": time["step_ns"]}
+    shown |= {"reach": time["step_ns"] - sum(sums.values()), "step": time["step_ns"]}
+    return shown | {"baseline": document["speedup"]["baseline_step_ns"]}
 
 
 def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: str) -> None:
@@ -90,7 +93,7 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     assert seen.marks("peak-kind") == kinds
 
     seen.open(f"/compare{query}")
-    assert seen.marks("gap-0") == pytest.approx(gap_marks(document))
+    assert seen.bars("gap-0") == pytest.approx(gap_marks(document))
     assert seen.text("rung-0-observed") == words.speedup(document["speedup"]["observed"])
 
     for page in PAGES:  # those that came later have their figures checked in a test of their own
@@ -122,10 +125,9 @@ def test_a_hostile_trace_file_is_shown_as_text(chromium: Any, tmp_path: Path) ->
     (folder / "host.xplane.pb").write_bytes(space.to_bytes())
     with serving(tmp_path) as address:
         seen = visit(chromium, address)
-        seen.open_well("/kernels")
-        shown = seen.page.evaluate("() => document.body.textContent")
-        assert HOSTILE in shown
-        assert HOSTILE_KERNEL in shown
+        for query, name in (("", HOSTILE_KERNEL), ("&by=op", HOSTILE)):
+            seen.open_well(f"/kernels?run=plugins/profile/now/host.xplane.pb&baseline=none{query}")
+            assert name in seen.page.evaluate("() => document.body.textContent")
         for page in PAGES:
             seen.open_well(page.path)
             assert seen.page.locator('a[href="x"], #page b').count() == 0
@@ -272,34 +274,11 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
     seen.open_well(f"/compare{query}")
     rung = source.compare((baseline, run))["steps"][0]
     assert seen.text("rung-0-observed") == words.speedup(rung["observed"])
-    assert seen.marks("gap-0") == pytest.approx(gap_marks(document | {"speedup": rung}))
+    assert seen.bars("gap-0") == pytest.approx(gap_marks(document | {"speedup": rung}))
     seen.assert_quiet()
 
 
 # --- Why ---------------------------------------------------------------------------------------------------
-
-
-def bottom(seen: Visit, selector: str) -> float:
-    return float(seen.page.locator(selector).first.bounding_box()["y"]) + float(
-        seen.page.locator(selector).first.bounding_box()["height"]
-    )
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_first_screen_holds_the_answer_the_causes_and_the_remedies(
-    chromium: Any, sample_server: str, scheme: str
-) -> None:
-    seen = visit(chromium, sample_server, scheme=scheme)
-    for run in ("v100-input-bound-mixed-float16", "v100-loss-scale-thrash", "v100-float32-island"):
-        seen.open_well(f"/?run={run}&baseline=none")
-        for selector in ("#headline", "#causes", "#whatif .mp-remedies"):
-            assert bottom(seen, selector) <= 900, (run, selector)
-    narrow = visit(chromium, sample_server, width=390, scheme=scheme)
-    narrow.page.set_viewport_size({"width": 390, "height": 844})
-    narrow.open_well(f"/{MEASURED}")
-    assert bottom(narrow, "#hero") < bottom(narrow, '#causes [data-key="MP301"]') <= 844
-    assert narrow.overflow() <= 0
-    seen.assert_quiet()
 
 
 def test_switching_remedies_shows_the_steps_that_came_with_the_page(
@@ -387,6 +366,97 @@ def test_the_timeline_zooms_picks_and_keeps_its_window_in_the_link(chromium: Any
     seen.assert_quiet()
 
 
+def _timeline(seen: Visit, query: str) -> None:
+    seen.page.goto(f"{seen.base}/timeline{query}")
+    seen.page.wait_for_selector("#timeline[data-drawn] canvas")
+
+
+def test_the_timeline_is_coloured_by_what_is_asked_for(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    _timeline(seen, VOCABULARY)
+    expected = {
+        "precision": {"fp16 on Tensor Cores", "fp16 on Ordinary cores", "other work"},
+        "layer": {"logits", "block_0/up", "no layer", "other layers"},
+        "class": {"Matrix work", "Normalisation", "Optimizer"},
+    }
+    for by, names in expected.items():
+        drawn = seen.page.get_attribute("#timeline", "data-drawn")
+        seen.page.select_option("#tl-colour", by)
+        seen.page.wait_for_function(
+            "was => document.querySelector('#timeline').dataset.drawn !== was", arg=drawn
+        )
+        assert names <= set(seen.page.locator("#tl-legend li").all_inner_texts())
+        assert f"colour={by}" in seen.page.url
+    again = visit(chromium, sample_server)
+    again.page.goto(seen.page.url)
+    again.page.wait_for_selector("#timeline[data-drawn]")
+    assert again.page.input_value("#tl-colour") == "class"
+    seen.page.select_option("#tl-colour", "placement")
+    seen.page.wait_for_function("() => !location.search.includes('colour=')")
+    assert "matrix work off Tensor Cores" in seen.page.locator("#tl-legend li").all_inner_texts()
+    again.assert_quiet()
+    seen.assert_quiet()
+
+
+def test_the_timeline_is_searched_and_walked_by_keys(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    _timeline(seen, VOCABULARY)
+    run = "v100-odd-vocabulary-mixed-float16"
+    source = LogDirectory(SAMPLES)
+    everywhere = source.timeline(run, from_ns=0, to_ns=10**12, width=4000, search="logits/")
+    assert everywhere is not None
+    seen.page.focus("#timeline")
+    seen.page.keyboard.press("/")
+    seen.page.keyboard.type("logits/")
+    seen.page.wait_for_function(
+        "n => document.querySelector('#tl-found').textContent === `${n} found`", arg=everywhere["found"]
+    )
+    title = "() => document.querySelector('#tl-panel .mp-panel-title')?.textContent"
+    seen.page.keyboard.press("Enter")
+    seen.page.wait_for_function(f"() => ({title})()")
+    assert "logits" in seen.page.inner_text("#tl-panel")
+    first = seen.page.url
+    seen.page.focus("#timeline")
+    seen.page.keyboard.press("n")
+    seen.page.wait_for_function("was => location.href !== was", arg=first)
+    seen.page.keyboard.press("p")
+    seen.page.wait_for_function("was => location.href === was", arg=first)
+    seen.page.keyboard.press("p")  # before the first of the window: the window follows
+    seen.page.wait_for_function("was => location.href !== was", arg=first)
+    number = "() => +new URLSearchParams(location.search).get('kernel')"
+    kernel = source.kernel(run, seen.page.evaluate(number))
+    assert kernel is not None
+    assert kernel["layer"] in ("logits", "logits_float")
+    seen.assert_quiet()
+
+
+def test_the_window_is_saved_for_perfetto(chromium: Any, sample_server: str, tmp_path: Path) -> None:
+    seen = visit(chromium, sample_server)
+    _timeline(seen, VOCABULARY)
+    run = "v100-odd-vocabulary-mixed-float16"
+    source = LogDirectory(SAMPLES)
+    with seen.page.expect_download() as download:
+        seen.page.click("#tl-save")
+    saved = tmp_path / "trace.json"
+    download.value.save_as(saved)
+    events = json.loads(saved.read_text())["traceEvents"]
+    shown = source.timeline(run, width=4000)
+    assert shown is not None
+    device = shown["lanes"][0]
+    kernels = [each for each in events if each.get("cat") == "kernel"]
+    assert len(kernels) == sum(n for n, row in zip(device["count"], device["row"], strict=True) if row >= 0)
+    off = [each["args"] for each in kernels if each["args"]["ran on"] == "cuda_core"]
+    assert {args["layer"] for args in off} == {"logits"}
+    assert all(args["because"] and args["shapes"] for args in off)
+    named = {(each["pid"], each["tid"]) for each in events if each["name"] == "thread_name"}
+    assert {(each["pid"], each["tid"]) for each in events if each["ph"] == "X"} <= named
+    starts = {each["id"]: each["ts"] for each in events if each["ph"] == "s"}
+    ends = {each["id"]: each["ts"] for each in events if each["ph"] == "f"}
+    assert starts.keys() == ends.keys()
+    assert all(starts[key] <= ends[key] for key in starts)
+    seen.assert_quiet()
+
+
 def test_a_hostile_kernel_name_is_text_on_the_timeline(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server)
     seen.page.goto(f"{fake_server}/timeline?run=mixed&baseline=none&kernel=7")
@@ -397,6 +467,60 @@ def test_a_hostile_kernel_name_is_text_on_the_timeline(chromium: Any, fake_serve
     seen.open("/?run=mixed&baseline=fp32")
     assert seen.page.locator("#strip b").count() == 0
     seen.assert_quiet()
+
+
+# --- steps -------------------------------------------------------------------------------------------------
+
+
+def long_run(folder: Path, steps: int) -> int:
+    """A sample with as many steps, one of them slow; gives its number."""
+    shutil.copytree(SAMPLES / "v100-convnet-mixed-float16", folder / "long")
+    file = folder / "long" / "mpprof" / "steps.jsonl"
+    lines = file.read_text().splitlines()
+    one = json.loads(next(line for line in lines if '"step": 40,' in line))
+    slow = steps * 3 // 5 + 7
+    with file.open("w") as out:
+        out.write("\n".join(lines[:2]) + "\n")
+        for n in range(1, steps + 1):
+            ns = 13_000_000 if n == slow else 10_000_000 + 1000 * (n % 7)
+            out.write(json.dumps(one | {"step": n, "t_ns": n * 10_000_000, "interval_ns": ns}) + "\n")
+    return slow
+
+
+def test_zooming_into_the_steps_fetches_them_and_keeps_the_slowest(chromium: Any, tmp_path: Path) -> None:
+    slow = long_run(tmp_path, 20_000)
+    with serving(tmp_path) as address:
+        seen = visit(chromium, address)
+        seen.open_well("/steps?run=long&baseline=none")
+        drawn = """() => { const plot = document.querySelector('#step-times .js-plotly-plot');
+            return plot._fullData.filter(each => each.mode === "markers").flatMap(each => [...each.x]); }"""
+        coarse = seen.page.evaluate(drawn)
+        assert slow in coarse
+        near = [n for n in coarse if slow - 50 <= n <= slow + 50]
+        assert len(near) < 40
+        at, top = seen.page.evaluate(
+            """step => { const plot = document.querySelector('#step-times .js-plotly-plot');
+                const box = plot.getBoundingClientRect(), { xaxis, yaxis } = plot._fullLayout;
+                return [box.left + xaxis._offset + xaxis.d2p(step), box.top + yaxis._offset + 40]; }""",
+            slow,
+        )
+        seen.page.mouse.move(at - 8, top)
+        seen.page.mouse.down()
+        seen.page.mouse.move(at + 8, top, steps=8)
+        seen.page.mouse.up()
+        seen.page.wait_for_function(
+            f"([from, to]) => {{ const x = new Set(({drawn})());"
+            " for (let n = from; n <= to; n++) if (!x.has(n)) return false; return true; }",
+            arg=[slow - 10, slow + 10],
+        )
+        assert slow in seen.page.evaluate(drawn)
+        # Apart from the drag by more than the time within which plotly takes two clicks for one double click.
+        seen.page.wait_for_function(
+            "from => performance.now() > from + 400", arg=seen.page.evaluate("performance.now()")
+        )
+        seen.page.mouse.dblclick(at, top)
+        seen.page.wait_for_function(f"n => ({drawn})().length === n", arg=len(coarse))
+        seen.assert_quiet()
 
 
 # --- tables ------------------------------------------------------------------------------------------------
@@ -469,32 +593,4 @@ def test_dots_of_the_roofline_pick_rows_and_a_scope_of_the_icicle_filters(
     seen.page.click('#layers-run [data-layer="logits"] >> nth=0')
     seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 2")
     assert seen.column("layers", "short") == ["logits", "logits_float"]
-    seen.assert_quiet()
-
-
-# --- runs --------------------------------------------------------------------------------------------------
-
-
-def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
-    chromium: Any, sample_server: str
-) -> None:
-    source, seen = LogDirectory(SAMPLES), visit(chromium, sample_server)
-    seen.page.goto(sample_server + "/")
-    seen.page.wait_for_selector("#runs[data-drawn]")
-    assert seen.page.url.endswith("/runs")
-    seen.page.wait_for_function("() => !document.querySelector('#runs [aria-busy]')")
-    row = '#runs tr[data-run="v100-odd-vocabulary-mixed-float16"]'
-    document = source.report("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32")
-    cell = f'{row} [data-field="%s"]'
-    assert seen.page.inner_text(cell % "step") == words.duration(document["facts"]["step_ns"])
-    assert words.speedup(document["facts"]["attainable"]) in seen.page.inner_text(cell % "speedup")
-    assert seen.page.inner_text(cell % "share") == words.percent(document["tensor_core"]["ratio"])
-    assert seen.page.inner_text(cell % "cause") == document["findings"][0]["title"]
-    assert seen.page.inner_text("#runs-worst a") == "v100-odd-vocabulary-mixed-float16"
-    assert len(seen.page.query_selector_all("#runs tr[data-run]")) == len(source.entries())
-    for run in ("v100-convnet-mixed-float16", "v100-convnet-float32"):
-        seen.page.check(f'#runs tr[data-run="{run}"] input')
-    seen.page.click("#runs-compare")
-    seen.page.wait_for_selector("#rung-0-observed")
-    assert "with=v100-convnet-float32&with=v100-convnet-mixed-float16" in seen.page.url
     seen.assert_quiet()

@@ -121,10 +121,12 @@ def serving(logdir: Path) -> Iterator[str]:
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert "http://127.0.0.1:" in line, line
-        yield "http://127.0.0.1:" + line.split("http://127.0.0.1:")[1].split("/")[0]
-        process.terminate()
-        process.wait(timeout=20)
+        try:
+            assert "http://127.0.0.1:" in line, line
+            yield "http://127.0.0.1:" + line.split("http://127.0.0.1:")[1].split("/")[0]
+        finally:  # else a test that fails would wait for ever for its server
+            process.terminate()
+            process.wait(timeout=20)
 
 
 def visit(browser: Any, base: str, width: int = 1440, scheme: str = "light") -> Visit:

@@ -85,10 +85,10 @@ class _Module:
                 operands += tagged_varint(36, self.made[made.reads[at]])
                 continue
             own = self._id()
-            body = _head(f"{made.name}.p{at}", "parameter", tensor, "") + tagged_varint(35, own)
+            body = head(f"{made.name}.p{at}", "parameter", tensor, "") + tagged_varint(35, own)
             parameters += tagged_bytes(2, body)
             operands += tagged_varint(36, own)
-        body = _head(made.name, made.opcode, made.result, made.op_name)
+        body = head(made.name, made.opcode, made.result, made.op_name)
         body += tagged_bytes(28, made.custom_call.encode()) if made.custom_call else b""
         if "$conv" in made.custom_call:
             body += tagged_bytes(16, _CONVOLUTION)
@@ -106,7 +106,8 @@ class _Module:
 _CONVOLUTION = tagged_varint(3, 2) + tagged_varint(4, 3) + tagged_varint(6, 0) + tagged_varint(6, 1)
 
 
-def _head(name: str, opcode: str, result: Tensor, op_name: str) -> bytes:
+def head(name: str, opcode: str, result: Tensor, op_name: str) -> bytes:
+    """The first fields of an instruction."""
     dtype, dims = result
     shape = tagged_varint(2, _TYPES[dtype]) + b"".join(tagged_varint(3, d) for d in dims)
     body = tagged_bytes(1, name.encode()) + tagged_bytes(2, opcode.encode()) + tagged_bytes(3, shape)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.builders.allocations import Allocator
 from tests.builders.xspace import Line, Plane, Ref, Space, StatValue
 
 STARTED_US = 650_000.0
@@ -285,6 +286,31 @@ def map_function_on_the_steps_threads() -> Step:
     ):
         step.host("tf_Compute/3581221", name, start, length, group_id=0, is_eager=0)
     step.summary(86_515)
+    return step
+
+
+def variables_older_than_the_window(weights: int = 4, each: int = 1 << 20) -> Step:
+    """No event states what the variables take; each update frees its gradient as soon as it is launched."""
+    step, thread = Step(), "tf_Compute/-1779941186"
+    step.call(14_000)
+    held = 3 * weights * each + 300_000
+    gpu = Allocator(step._line("/host:CPU", thread), live=held, peak=held)
+
+    def at(time: float) -> int:
+        return round((STARTED_US + time) * 1e3)
+
+    gpu.allocate(at(1_000), 1 << 30, 8 << 20, "model/dense/Relu", shape="[64,32768]")
+    for number in range(weights):
+        start, address = 2_000 + 400.0 * number, 2 << 30 | number << 24
+        op = f"gradient_tape/model/dense_{number}/MatMul_1"
+        step.kernel(GEMM, start, start + 30, 50, op=f"{op}:MatMul")
+        gpu.allocate(at(start + 5), address, each, op, shape="[512,512]")
+        update = f"Adam/Adam/update_{number}/ResourceApplyAdam"
+        step.kernel(ADD, start + 100, start + 130, 10, op=f"{update}:ResourceApplyAdam")
+        gpu.free(at(start + 115), address)
+    gpu.free(at(9_000), 1 << 30)
+    step.read_logs(14_100)
+    step.steps_line(1_212, 14_300)
     return step
 
 

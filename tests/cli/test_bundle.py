@@ -240,4 +240,4 @@ def test_a_bundle_is_refused_that_unpacks_to_too_many_times_its_size(
         archive.writestr("run/x", bytes(4 << 20))
     done = mpprof("report", path)
     assert done.code == 2
-    assert "200 times its size" in done.err
+    assert "30 times its size" in done.err

@@ -1,10 +1,13 @@
 """`mpprof check`: a sample project with its bounds file, kept and broken."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from mpprof.api.source import LogDirectory
+from mpprof.report.bounds_file import MOST_BYTES
 from tests.cli.conftest import MIXED, SAMPLES, Mpprof
 
 ISLAND = SAMPLES / "v100-float32-island"
@@ -139,3 +142,70 @@ def test_checks_as_json(mpprof: Mpprof, project: Path) -> None:
         "min_tensor_core_ratio": "failed", "max_skipped_ratio": "passed", "max_peak_memory_bytes": "passed",
         "max_step_regression_ratio": "failed", "error": "failed", "MP501": "dismissed",
     }  # fmt: skip
+
+
+REASON = "the tokenizer is another team's"
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])
+def test_a_dismissed_finding_is_shown_as_dismissed_with_its_reason(
+    form: str, mpprof: Mpprof, tmp_path: Path
+) -> None:
+    bounds = tmp_path / "mpprof.toml"
+    bounds.write_text(f'[ignore]\nodd-vocabulary = "{REASON}"\n')
+    pair = (SAMPLES / "v100-odd-vocabulary-float32", SAMPLES / "v100-odd-vocabulary-mixed-float16")
+    for command, given in (("report", pair[1:]), ("compare", pair)):
+        told = mpprof(command, *given, "--format", form, "--fail-on", "MP402,warning", "--allow-unable")
+        assert told.code == 1
+        assert "dismissed" not in told.out.lower()
+        done = mpprof(
+            command,
+            *given,
+            "--format",
+            form,
+            "--bounds",
+            bounds,
+            "--fail-on",
+            "MP402,warning",
+            "--allow-unable",
+        )
+        assert done.code == 0
+        said = done.out.replace("&#x27;", "'").replace("&#39;", "'").lower()
+        assert f"dismissed: {REASON}".lower() in said
+
+
+def test_the_page_shows_them_too(tmp_path: Path) -> None:
+    source = LogDirectory(SAMPLES, ignore={"MP402": REASON})
+    names = ("v100-odd-vocabulary-float32", "v100-odd-vocabulary-mixed-float16")
+    found = next(each for each in source.report(names[1], names[0])["findings"] if each["code"] == "MP402")
+    assert (found["dismissed"], found["remedies"]) == (REASON, [])
+    (rung,) = source.compare(names)["steps"]
+    assert [each["code"] for each in rung["findings"] if "dismissed" in each] == ["MP402"]
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "serve"])
+def test_a_bounds_file_that_cannot_be_read_is_a_usage_error(
+    command: str, mpprof: Mpprof, tmp_path: Path
+) -> None:
+    bounds = tmp_path / "mpprof.toml"
+    bounds.write_text('[ignore]\nMP402 = ""\n')
+    done = mpprof(command, MIXED, "--bounds", bounds)
+    assert done.code == 2
+    assert "needs a reason" in done.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("option", ["--bounds", "--survey"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(option: str, mpprof: Mpprof, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = mpprof("serve", SAMPLES, option, tmp_path / "pipe")
+    assert done.code == 2
+    assert "not a regular file" in done.err
+
+
+def test_a_bounds_file_beyond_any_size_is_refused(mpprof: Mpprof, tmp_path: Path) -> None:
+    with (tmp_path / "mpprof.toml").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    done = mpprof("check", MIXED, "--bounds", tmp_path / "mpprof.toml")
+    assert done.code == 2
+    assert "larger than" in done.err

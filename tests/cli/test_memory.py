@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import keras2
 from tests.builders.allocations import Allocator, plane_of
 from tests.builders.xspace import Space
-from tests.cli.conftest import Mpprof
+from tests.cli.conftest import MIXED, SAMPLES, Mpprof
 from tests.traces.kineto import Kineto
 
 MIB = 1 << 20
@@ -36,17 +37,24 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
+def test_an_unlike_baseline_tells_of_no_saving(mpprof: Mpprof) -> None:
+    done = mpprof("memory", MIXED, "--baseline", SAMPLES / "v100-odd-vocabulary-float32")
+    assert "What was saved is not known: the baseline differs" in done.out
+    assert "batch size: 32 against 64" in done.out
+    assert "than the baseline" not in done.out
+
+
 def test_the_text_says_what_held_the_peak(mpprof: Mpprof, trace: Path) -> None:
     done = mpprof("memory", trace)
     assert done.code == 0
     assert done.out.startswith("Peak 28.0 MiB of 16.0 GiB (0.17 %) on GPU_0_bfc\n")
     said = {
         name: re.search(rf"^ +(.*?)  .*  {re.escape(name)}(?:  |$)", done.out, re.MULTILINE)
-        for name in ("held before the window", "activations kept for backward", "16-bit weight copies",
-                     "workspaces", "gradients", "input")
+        for name in ("held before the window", "parameters (estimated)", "activations kept for backward",
+                     "16-bit weight copies", "workspaces", "gradients", "input")
     }  # fmt: skip
     assert {name: found[1] for name, found in said.items() if found} == {
-        "held before the window": "10.0 MiB", "activations kept for backward": "8.00 MiB",
+        "held before the window": "6.00 MiB", "parameters (estimated)": "4.00 MiB", "activations kept for backward": "8.00 MiB",
         "16-bit weight copies": "2.00 MiB", "workspaces": "3.00 MiB", "gradients": "4.00 MiB",
         "input": "1.00 MiB",
     }  # fmt: skip
@@ -75,14 +83,37 @@ def test_types_and_layers_go_on_below_where_the_terminal_is_full(
 
 def test_the_text_says_why_the_rest_is_not_told_apart(mpprof: Mpprof, trace: Path) -> None:
     done = mpprof("memory", trace)
-    assert (
-        "Held before the window: the profiler started later, so no event states by whom. For a run"
-        in done.out
-    )
+    assert "Estimated from the 16-bit copies of the weights: allocated before the profiler" in done.out
     assert re.search("^Types .*held before the window 10.0 MiB", done.out, re.MULTILINE)
     assert (
         "unknown" not in done.out.partition("Largest tensors")[0].partition("Types")[2].partition("Layers")[0]
     )
+
+
+def test_what_no_event_tells_of_the_time_before_is_said_to_be_recordable(
+    mpprof: Mpprof, tmp_path: Path
+) -> None:
+    space = Space()
+    gpu = Allocator(plane_of(space.plane("/host:CPU"), 1)[0], live=10 * MIB, peak=10 * MIB)
+    gpu.allocate(100, 1 << 30, MIB, "model/dense/Relu", shape="[64,4096]")
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    said = mpprof("memory", path).out
+    assert "Held before the window: the profiler started later, so no event states by whom. For a run" in said
+
+
+def test_variables_are_told_by_the_updates_of_the_optimizer(mpprof: Mpprof, tmp_path: Path) -> None:
+    """As TensorFlow 2.5 to 2.9 write it with Keras 2: four weights of 1 MiB, and Adam's two slots for each."""
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(keras2.variables_older_than_the_window().to_bytes())
+    done = mpprof("memory", path)
+    said = dict(
+        re.findall(r"^ +([\d.]+ \w+) .*  ((?:parameters|optimizer slots) \(estimated\))", done.out, re.M)
+    )
+    assert {name: size for size, name in said.items()} == {
+        "parameters (estimated)": "4.00 MiB", "optimizer slots (estimated)": "8.00 MiB",
+    }  # fmt: skip
+    assert "Estimated from the gradients that the optimizer's updates free: allocated before the" in done.out
 
 
 def test_a_host_allocator_is_shown_as_the_hosts(mpprof: Mpprof, tmp_path: Path) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from mpprof import demo
-from mpprof.cli import COMMANDS
-from mpprof.model.shell import quoted
-from tests.cli.conftest import FLOAT32, MIXED, Mpprof
+from mpprof import demo, diagnose
+from mpprof.cli import COMMANDS, main
+from mpprof.model.shell import program, quoted
+from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, Mpprof
 
 NAME = "its & my $runs"
 
@@ -65,6 +67,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
     "audit": (("missing.keras",), ("not a bundle.zip",)),  # one that names a class: see test_saved_model
     "forecast": (("missing.keras", "--card", "t4"),),
     "doctor": (),
+    "completion": (),
     "bundle": ((MIXED.name, "-o", "mine.zip"), ("missing",)),
 }  # fmt: skip
 
@@ -118,23 +121,66 @@ def test_a_bundle_goes_by_the_name_that_was_given(folder: Path, mpprof: Mpprof) 
     assert f"mpprof report {quoted(bundle)}" in mpprof("report", bundle, "--format", "json").out
 
 
-def test_the_demos_commands(
+@pytest.mark.skipif(shutil.which("sh") is None, reason="no shell")
+def test_the_demos_commands_run_as_printed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ran: list[list[str]] = []
+    """From the directory that the demo was called in, by the program that it was called as."""
+    called = Path(sys.executable).with_name("mpprof")
+    if not called.is_file():
+        pytest.skip("mpprof is not installed as a program")
+    monkeypatch.setattr(sys, "argv", [os.path.relpath(called, folder)])
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.chdir(folder)
 
-    def trained(policy: str, directory: Path) -> None: ...
-
-    def command(words: list[str]) -> int:
-        ran.append(words)
-        return 0
+    def trained(name: str, directory: Path) -> None:
+        shutil.copytree(SAMPLES / ("recorded-cpu-float32" if "mixed" not in name else MIXED.name), directory)
 
     monkeypatch.setattr(demo, "train", trained)
-    monkeypatch.setattr(demo, "samples", lambda: None)
-    demo.run(folder, command, serve=False, port=0)
+    demo.run(Path("it's here"), main, serve=False, port=0)
     out = capsys.readouterr().out
-    assert [shlex.split(line)[2:] for line in out.splitlines() if line.startswith("$ ")] == ran
-    assert unquoted(out, folder) == []
+    printed = [line.removeprefix("$ ") for line in out.splitlines() if line.startswith(("$ ", "../"))]
+    assert len(printed) > 10
+    assert all(line.startswith("../") for line in printed)
+    assert unquoted(out, "it's here") == []
+    for command in sorted({line.partition("   ")[0] for line in printed}):
+        if " serve " in command:
+            continue
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+        assert done.returncode == 0, (command, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("called", "on_the_path", "says"),
+    [
+        ("{bin}/mpprof", "{bin}", "mpprof"),
+        ("{bin}/mpprof", "/nowhere", "'{bin}/mpprof'"),
+        ("/lib/mpprof/__main__.py", "/nowhere", "{python} -m mpprof"),
+        ("train.py", "/nowhere", "mpprof"),
+        ("/project/__main__.py", "/nowhere", "mpprof"),
+    ],
+)
+def test_mpprof_goes_by_what_it_was_called(
+    called: str, on_the_path: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "my tools"
+    place.mkdir()
+    (place / "mpprof").touch(mode=0o755)
+    names = {"bin": place, "python": sys.executable}
+    monkeypatch.setattr(sys, "argv", [called.format(**names)])
+    monkeypatch.setenv("PATH", on_the_path.format(**names))
+    assert program() == says.format(**names)
+
+
+@pytest.mark.full
+@pytest.mark.framework
+def test_the_demo_finds_and_mends_its_slow_input(tmp_path: Path) -> None:
+    for name in (demo.SLOW, demo.MENDED):
+        demo.train(name, tmp_path / name)
+    slow, mended = (diagnose(tmp_path / name).document() for name in (demo.SLOW, demo.MENDED))
+    (found,) = [each for each in slow["findings"] if each["code"] == "MP301"]
+    assert ".cache()" in found["remedy"]
+    assert slow["facts"]["step_ns"] > 2 * mended["facts"]["step_ns"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

@@ -7,6 +7,7 @@ training without a trace, and one that cannot be read. All numbers are invented.
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -440,11 +441,14 @@ def op_rows() -> list[Document]:
 def layer_rows() -> list[Document]:
     return [
         {"device": "/device:GPU:0", "layer": "res2a", "class": "Conv2D", "compute_dtype": "float16",
-         "calls": 104, "total_ns": 7_100_000, "ratio": 0.55, "matmul_ns": 3_300_000, "tensor_core_ns": 3_300_000},
+         "calls": 104, "total_ns": 7_100_000, "ratio": 0.55, "forward_ns": 3_000_000, "backward_ns": 4_100_000, "other_ns": 0,
+         "matmul_ns": 3_300_000},
         {"device": "/device:GPU:0", "layer": HOSTILE, "class": "Lambda", "compute_dtype": "float32",
-         "calls": 8, "total_ns": 2_000_000, "ratio": 0.155, "matmul_ns": 2_000_000, "tensor_core_ns": 0},
+         "calls": 8, "total_ns": 2_000_000, "ratio": 0.155, "forward_ns": 2_000_000, "backward_ns": 0, "other_ns": 0,
+         "matmul_ns": 2_000_000},
         {"device": "/device:GPU:0", "layer": None, "class": None, "compute_dtype": None, "calls": 51,
-         "total_ns": 3_800_000, "ratio": 0.295, "matmul_ns": 0, "tensor_core_ns": None},
+         "total_ns": 3_800_000, "ratio": 0.295, "forward_ns": 0, "backward_ns": 0, "other_ns": 3_800_000,
+         "matmul_ns": 0},
     ]  # fmt: skip
 
 
@@ -474,6 +478,9 @@ class FakeSource:
 
     def entries(self) -> tuple[RunEntry, ...]:
         return self._entries
+
+    def surveyed(self, run: str, baseline: str | None = None) -> None:
+        return None
 
     def _check(self, run: str) -> None:
         if run not in {entry.id for entry in self._entries}:
@@ -506,6 +513,9 @@ class FakeSource:
         self._check(run)
         return hardware_table() if run in ("mixed", "fp32") else None
 
+    def one_answer(self) -> Any:
+        return nullcontext()
+
     def version(self, run: str, baseline: str | None = None) -> str:
         return f"{run} {baseline}"
 
@@ -536,16 +546,27 @@ class FakeSource:
         from_ns: int | None = None,
         to_ns: int | None = None,
         width: int = 1400,
+        colour: str = "placement",
+        search: str = "",
     ) -> Document | None:
         self._check(run)
         return timeline_document() if run == "mixed" else None
+
+    def next_kernel(
+        self, run: str, *, row: int | None = None, from_ns: int = 0, search: str = "", back: bool = False
+    ) -> Document | None:
+        return self.kernel(run, 7)
+
+    def chrome_trace(self, run: str, from_ns: int, to_ns: int) -> Document | None:
+        self._check(run)
+        return {"traceEvents": []} if run == "mixed" else None
 
     def kernel(self, run: str, row: int) -> Document | None:
         self._check(run)
         if run != "mixed" or row != 7:
             return None
         return {
-            "name": HOSTILE_KERNEL, "start_ns": 3_000_000, "duration_ns": 2_000_000, "stream": "Stream #13",
+            "row": 7, "name": HOSTILE_KERNEL, "start_ns": 3_000_000, "duration_ns": 2_000_000, "stream": "Stream #13",
             "op": HOSTILE, "layer": "res2a", "phase": "forward", "shapes": None, "details": None,
             "placement": "cuda_core", "precision": "fp32", "reason": {"code": "name", "text": "an sgemm"},
             "launched_by": "cuLaunchKernel", "launch_to_start_ns": 12_000, "matrix": True,

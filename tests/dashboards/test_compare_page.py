@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mpprof_dashboards import export
+from mpprof_dashboards import choice, export
 from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.pages import compare, why
 
 from mpprof.api import ladder, workflows
+from mpprof.api.source import LogDirectory
 from mpprof.model.document import LossPoint
 from mpprof.report import json as documents
 from mpprof.report import words
@@ -155,11 +156,38 @@ def test_devices_are_small_multiples_and_the_one_that_others_wait_for_is_marked(
     report = document["runs"][1]
     assert report["time"] is not None
     (only,) = report["time"]["devices"]
-    slow = only | {"device": "/device:GPU:1", "busy_ns": only["busy_ns"] * 1.2}
-    third = only | {"device": "/device:GPU:2"}
-    report["time"]["devices"] = [only, slow, third]
+    others = [only | {"host": host} for host in ("node-b", "node-c")]
+    report["time"]["devices"] = [only | {"host": "node-a"}, *others]
+    report["communication"] = {
+        "devices": [], "by": [], "stragglers": [{"host": "node-b", "device": only["device"]}],
+    }  # fmt: skip
     html = export.render(compare.content(document))
     items = [item for item in re.findall(r"<li [^>]*>", html) if "data-straggler" in item]
-    assert [("GPU:1" in item, 'data-straggler="true"' in item) for item in items] == [
+    assert [("of node-b" in item, 'data-straggler="true"' in item) for item in items] == [
         (False, False), (True, True), (False, False),
     ]  # fmt: skip
+
+
+def test_runs_are_held_against_the_one_before_or_against_the_first() -> None:
+    source = LogDirectory(SAMPLES)
+    names = ("v100-convnet-float32", "v100-convnet-mixed-float16", "v100-float32-island")
+    before, first = source.compare(names), compare.against_first(source, names)
+    assert [(rung["from"], rung["to"]) for rung in first["steps"]] == [(0, 1), (0, 2)]
+    pair = source.compare((names[0], names[2]))
+    assert first["steps"][1]["observed"] == pair["steps"][0]["observed"] != before["steps"][1]["observed"]
+    assert {change["step"] for change in first["kernels"]} == {0, 1}
+    for document, heading in ((before, "Against the one before"), (first, "Against the first")):
+        shown = find(compare.content(document), "ladder")
+        assert heading in texts(shown)
+        for rung in document["steps"]:
+            assert words.speedup(rung["observed"]) in texts(shown)
+    unlike = compare.against_first(source, (*names[:2], "v100-odd-vocabulary-mixed-float16"))
+    struck = export.render(find(compare.content(unlike), "ladder"))
+    assert re.findall(r"<del[^>]*>([^<]*)", struck) == ["v100-odd-vocabulary-mixed-float16"]
+
+
+def test_what_is_compared_with_what_stands_in_the_link() -> None:
+    ladder = ("a", "b", "c")
+    for first in (False, True):
+        chosen = choice.Choice("c", "a", ladder, first)
+        assert choice.read(chosen.query(), ()) == chosen

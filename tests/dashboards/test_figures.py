@@ -2,124 +2,116 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+import base64
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
+import plotly.graph_objects
 import pytest
 from mpprof_dashboards import theme, work
+from mpprof_dashboards.components.bars import Row
 from mpprof_dashboards.components.text import escape, label
-from mpprof_dashboards.figures import compare, memory, placement, roofline, steps, waterfall
+from mpprof_dashboards.figures import compare, memory, roofline, steps, waterfall
+from mpprof_dashboards.figures.plain import Figure
+from mpprof_dashboards.pages import steps as page
 
 from tests.dashboards.fake_source import (
     HOSTILE,
     HOSTILE_KERNEL,
     FakeSource,
-    empty_document,
     hardware_table,
-    kernel_rows,
-    layer_rows,
-    live_document,
     mixed_document,
     op_rows,
     steps_table,
 )
 
 
-def marks(figure: go.Figure) -> dict[str, float]:
+def marks(figure: Figure) -> dict[str, float]:
     """What the first trace of a bar figure shows: raw length by key."""
     return dict(figure.data[0].customdata)
 
 
-def gap_of(document: Any) -> go.Figure:
-    """The gap of a report's own comparison, as the page of comparisons draws it."""
+def gap_of(document: Any) -> dict[str, Row]:
+    """The gap of a report's own comparison, as the page of comparisons draws it: its bars by key."""
     gain = document["speedup"]
-    step_ns = document["time"]["step_ns"]
-    known = gain["expected"] is not None
-    return waterfall.gap(gain["slices"], step_ns, gain["baseline_step_ns"], reachable=known)
+    step_ns, known = document["time"]["step_ns"], gain["expected"] is not None
+    rows = waterfall.gap(gain["slices"], step_ns, gain["baseline_step_ns"], attainable=known)
+    return {row.key: row for row in rows}
 
 
-def drawn_ns(figure: go.Figure, per: float = 1e6) -> list[float]:
-    return [length * per for length in figure.data[0].x]
+def slices_of(**parts: float) -> Any:
+    return [{"class": role, "layer": None, "ns_per_step": ns} for role, ns in parts.items()]
 
 
 def test_gap_waterfall_draws_every_class_of_the_gap_and_closes() -> None:
     document = mixed_document()
-    figure = gap_of(document)
-    assert figure is not None
-    shown = marks(figure)
+    shown = {key: row.length_ns for key, row in gap_of(document).items()}
     slices = document["speedup"]["slices"]
     for role in {part["class"] for part in slices}:
         expected = sum(part["ns_per_step"] for part in slices if part["class"] == role)
         assert shown[role] == pytest.approx(expected)
     assert shown["step"] == document["time"]["step_ns"]
     assert shown["reach"] == pytest.approx(document["speedup"]["reach_ns"])
-    assert sum(shown.values()) - shown["step"] == pytest.approx(shown["step"])
-    assert drawn_ns(figure) == pytest.approx(list(shown.values()))
+    assert shown["baseline"] == document["speedup"]["baseline_step_ns"]
+    assert sum(shown.values()) - shown["step"] - shown["baseline"] == pytest.approx(shown["step"])
 
 
 def test_without_an_expectation_the_gap_starts_from_the_baseline_and_nothing_is_hatched() -> None:
     document = mixed_document()
+    assert gap_of(document)["reach"].computed
     document["speedup"]["expected"] = None
-    figure = gap_of(document)
-    assert figure.layout.yaxis.ticktext[0] == "Baseline"
-    assert not figure.data[0].marker.pattern.shape[0]
-    measured = gap_of(mixed_document())
-    assert measured.layout.yaxis.ticktext[0].startswith("Reachable")
-    assert measured.data[0].marker.pattern.shape[0]
+    rows = gap_of(document)
+    assert next(iter(rows)) == "baseline"
+    assert "reach" not in rows
+    assert not any(row.computed for row in rows.values())
 
 
 def test_slices_too_small_to_be_seen_share_one_bar_and_the_waterfall_still_closes() -> None:
-    slices = [
-        {"class": role, "layer": None, "ns_per_step": ns}
-        for role, ns in (("matmul", 5e6), ("cast", 900.0), ("norm", -400.0), ("layout", 15_000.0))
-    ]
-    figure = waterfall.gap(slices, 20e6, 30e6)
-    assert figure is not None
-    shown = marks(figure)
+    rows = waterfall.gap(slices_of(matmul=5e6, cast=900.0, norm=-400.0, layout=15_000.0), 20e6)
+    shown = {row.key: row.length_ns for row in rows}
     assert set(shown) == {"reach", "matmul", "rest", "step"}
     assert shown["rest"] == pytest.approx(15_500.0)
     assert shown["reach"] + shown["matmul"] + shown["rest"] == pytest.approx(shown["step"])
-    hover = figure.data[0].hovertext[2]
-    assert all(theme.class_label(role) in hover for role in ("cast", "norm", "layout"))
+    hint = rows[2].hint
+    assert all(theme.class_label(role) in hint for role in ("cast", "norm", "layout"))
 
 
 def test_one_small_slice_keeps_its_name() -> None:
-    slices = [
-        {"class": role, "layer": None, "ns_per_step": ns} for role, ns in (("matmul", 5e6), ("cast", 9.0))
-    ]
-    assert set(marks(waterfall.gap(slices, 20e6))) == {"reach", "matmul", "cast", "step"}
+    keys = {row.key for row in waterfall.gap(slices_of(matmul=5e6, cast=9.0), 20e6)}
+    assert keys == {"reach", "matmul", "cast", "step"}
 
 
 def test_bars_of_a_waterfall_stand_end_to_end() -> None:
-    bars = gap_of(mixed_document()).data[0]
-    ends = np.array(bars.base) + np.array(bars.x)
-    assert np.array(bars.base)[1:-1] == pytest.approx(ends[:-2])
-    assert ends[-2] == pytest.approx(bars.x[-1])
-    assert bars.base[-1] == 0
+    rows = [row for key, row in gap_of(mixed_document()).items() if key != "baseline"]
+    for before, after in pairwise(rows[:-1]):
+        assert after.start_ns == pytest.approx(before.start_ns + before.length_ns)
+    assert rows[-2].start_ns + rows[-2].length_ns == pytest.approx(rows[-1].length_ns)
+    assert rows[-1].start_ns == 0
 
 
-def test_the_computed_step_is_hatched_and_measured_ones_are_not() -> None:
-    bars = gap_of(mixed_document()).data[0]
-    patterns = dict(zip((key for key, _ in bars.customdata), bars.marker.pattern.shape, strict=True))
-    assert patterns["reach"] == theme.ESTIMATED_PATTERN
-    assert patterns["step"] == patterns["matmul"] == ""
+def test_changes_stand_on_both_sides_of_zero() -> None:
+    changed: Any = [
+        {"key": "volta_sgemm", "by": "name", "from_ns": 9.0, "to_ns": None},
+        {"key": "volta_fp16", "by": "name", "from_ns": None, "to_ns": 4.0},
+        {"key": "same", "by": "name", "from_ns": 1.0, "to_ns": 1.0},
+    ]
+    rows = compare.changes(changed)
+    assert [(row.key, row.length_ns, row.start_ns, row.note) for row in rows] == [
+        ("volta_sgemm", -9.0, 9.0, "gone"), ("volta_fp16", 4.0, 9.0, "new"),
+    ]  # fmt: skip
+    assert compare.changes(changed[1:])[0].start_ns == 0.0
 
 
 def hue(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def test_no_class_and_no_decrease_is_red() -> None:
-    for colour in (*theme.CLASS_COLOURS.values(), compare.GAIN):
+def test_no_class_is_red() -> None:
+    for colour in theme.CLASS_COLOURS.values():
         red, green, blue = hue(colour)
         assert not (red > 150 and green < 90 and blue < 90), colour
-    figure = compare.changes([{"key": "k", "by": "name", "from_ns": 5.0, "to_ns": 2.0}])
-    assert figure is not None
-    assert figure.data[0].marker.color == (compare.GAIN,)
 
 
 def test_every_class_of_the_account_has_a_colour_and_a_label() -> None:
@@ -127,7 +119,7 @@ def test_every_class_of_the_account_has_a_colour_and_a_label() -> None:
     from mpprof.model.kernels import PLACEMENTS
 
     assert set(theme.CLASS_COLOURS) == set(theme.CLASS_LABELS) == set(CLASSES)
-    assert set(theme.PLACEMENT_COLOURS) == set(theme.PLACEMENT_LABELS) == set(PLACEMENTS)
+    assert set(theme.PLACEMENT_LABELS) == set(PLACEMENTS)
 
 
 def test_axes_state_their_units() -> None:
@@ -135,25 +127,7 @@ def test_axes_state_their_units() -> None:
     assert "(ms)" in steps.time_per_step(table, document["steps"]).layout.yaxis.title.text
     assert "(GiB)" in steps.memory(table).layout.yaxis.title.text
     assert "(GiB)" in memory.at_peak(document["memory"], "kind").layout.xaxis.title.text
-    assert {title[-1] for title, _ in steps.hardware(hardware_table())} == {")"}
-
-
-def test_matrix_work_and_kernel_time_show_their_unknown_share() -> None:
-    document = mixed_document()
-    figure = placement.matrix_work(document)
-    assert figure is not None
-    matmul = document["time"]["slices"][0]
-    assert marks(figure) == {
-        f"{part['placement']}/{part['precision']}": part["ns_per_step"] for part in matmul["by"]
-    }
-    known_only = [row for row in kernel_rows() if row["placement"] != "unknown"]
-    assert marks(placement.kernel_time(known_only))["unknown"] == 0
-    assert marks(placement.kernel_time(kernel_rows()))["unknown"] == 800_000
-
-
-def test_ranked_layers_keep_what_no_layer_owns() -> None:
-    figure = placement.ranked(layer_rows(), "layer", limit=1)
-    assert marks(figure) == {"res2a": 7_100_000, "more": 2_000_000, "": 3_800_000}
+    assert {title[-1] for title, _ in steps.clocks(table, hardware_table())} == {")"}
 
 
 @pytest.mark.parametrize("name", [HOSTILE, HOSTILE_KERNEL, "a %{x} b", "$x^2$", "a &lt; b", "tab\tnew\nline"])
@@ -169,13 +143,10 @@ def test_names_are_text(name: str) -> None:
 def test_no_figure_holds_a_hostile_name_as_markup() -> None:
     document = mixed_document()
     figures = [
-        gap_of(document),
-        placement.ranked(layer_rows(), "layer"),
         memory.at_peak(document["memory"], "op"),
-        compare.changes([{"key": HOSTILE, "by": "op", "from_ns": 1.0, "to_ns": 2.0}]),
     ]
     for figure in figures:
-        for text in displayed(json.loads(figure.to_json())):
+        for text in displayed(figure.to_plotly_json()):
             assert "<a" not in text, text
 
 
@@ -189,12 +160,13 @@ def displayed(node: Any, key: str = "") -> list[str]:
 
 
 def test_long_names_stay_apart_when_they_are_shortened_alike() -> None:
-    rows = [
-        {"layer": f"{'a' * 40}{middle}{'b' * 40}", "total_ns": ns} for middle, ns in (("1", 5.0), ("2", 3.0))
+    changed: Any = [
+        {"key": f"{'a' * 40}{middle}{'b' * 40}", "by": "name", "from_ns": 0.0, "to_ns": ns}
+        for middle, ns in (("1", 5.0), ("2", 3.0))
     ]
-    figure = placement.ranked(rows, "layer")
-    assert list(figure.data[0].y) == [0, 1, 2]
-    assert sorted(marks(figure).values()) == [0, 3.0, 5.0]
+    rows = compare.changes(changed)
+    assert [row.length_ns for row in rows] == [5.0, 3.0]
+    assert len({row.key for row in rows}) == 2
 
 
 def test_step_times_are_those_of_the_table_and_profiled_ones_are_marked() -> None:
@@ -236,18 +208,47 @@ def test_skips_stand_on_the_loss_scale() -> None:
 
 
 def test_nothing_measured_draws_nothing() -> None:
-    for document in (empty_document(), live_document()):
-        assert placement.matrix_work(document) is None
-    assert placement.kernel_time([]) is None
-    assert placement.ranked([], "layer") is None
-    assert compare.changes([]) is None
+    assert compare.changes([]) == []
     assert memory.at_peak({"peak_bytes": 1, "at_peak": []}, "op") is None
-    assert steps.hardware(None) == []
+    assert steps.clocks(steps_table(), None) == []
     for table in (None, steps_table(12, recorded=False)):
         assert steps.time_per_step(table, None) is None
         assert steps.loss(table) is None
         assert steps.loss_scale(table) is None
         assert steps.memory(table) is None
+
+
+def test_every_figure_is_what_the_schema_of_plotly_takes() -> None:
+    document, table = mixed_document(), steps_table()
+    ops: Any = op_rows()
+    curve = [{"updates": 10.0 * at, "loss": 1.0 / at} for at in (1, 2, 3)]
+    learning: Any = {"curves": {"from": curve, "to": curve}, "window": [10.0, 30.0]}
+    found = [
+        compare.losses(learning, ("a", "b")),
+        *(memory.at_peak(document["memory"], by) for by in ("kind", "dtype")),
+        memory.treemap(document["memory"]),
+        roofline.figure(ops, FakeSource().roofs("mixed"), work.per(document)),
+        steps.time_per_step(table, document["steps"]),
+        steps.loss(table),
+        steps.loss_scale(table),
+        steps.skips(table),
+        steps.memory(table),
+        *(figure for _, figure in steps.clocks(table, hardware_table())),
+        steps.together([("Time", steps.time_per_step(table, None)), ("Skipped rail", steps.skips(table))]),
+    ]
+    drawn = [figure for figure in found if figure is not None]
+    assert len(drawn) > 11
+    for figure in drawn:
+        plotly.graph_objects.Figure(figure.to_plotly_json())  # raises for what plotly.js does not know
+
+
+def test_arrays_are_sent_in_base64_and_keep_their_values() -> None:
+    for values in ([1, 2, 300], [-129, 1 << 40], [0.5, float("nan")]):
+        figure = Figure()
+        figure.add("scatter", x=np.array(values))
+        sent = figure.to_plotly_json()["data"][0]["x"]
+        got = np.frombuffer(base64.b64decode(sent["bdata"]), np.dtype(sent["dtype"]))
+        assert np.array_equal(got, values, equal_nan=True)
 
 
 # --- one axis for all --------------------------------------------------------------------------------------
@@ -300,7 +301,7 @@ def test_a_few_slow_steps_do_not_flatten_the_others_and_stay_visible() -> None:
 def test_input_wait_dispatch_and_the_rest_stand_on_one_another() -> None:
     table = steps_table(50)
     waits = replace(table, input_wait_ns=np.full(50, 2_000_000), dispatch_ns=np.full(50, 1_000_000))
-    stacked = [trace for trace in steps.time_per_step(waits, None).data if trace.stackgroup]
+    stacked = [trace for trace in steps.time_per_step(waits, None).data if "stackgroup" in trace]
     assert [trace.name for trace in stacked] == ["input wait", "dispatch", "rest"]
     whole = np.sum([trace.y for trace in stacked], axis=0)
     by_step = dict(zip(waits.step.tolist(), (steps.step_ns(waits) / 1e6).tolist(), strict=True))
@@ -316,7 +317,7 @@ def test_the_memory_map_holds_every_kind_and_no_more_than_its_tensors() -> None:
         "bytes": 1_000_000, "born_ns": 0, "life_ns": None,
     }  # fmt: skip
     (drawn,) = memory.treemap(held | {"tensors": [tensor]}).data
-    sizes = dict(zip(drawn.ids, drawn.values, strict=True))
+    sizes = dict(zip(drawn.ids, drawn["values"], strict=True))
     assert {name: sizes[name] for name in kinds} == kinds
     assert sizes["peak"] == sum(kinds.values())
     assert sizes[f"{first}/0"] == 1_000_000
@@ -333,6 +334,36 @@ def test_the_baseline_s_memory_is_an_outline_over_the_areas() -> None:
     assert not [trace for trace in alone.data if trace.name == "baseline"]
 
 
+def test_live_memory_stands_on_what_the_step_does_not_change() -> None:
+    course = {"time_ns": [0, 10], "total_bytes": [110, 1000], "parts": {"kind": {
+        "gradients": [0, 300], "input": [5, 5], "unknown": [0, 95], "optimizer temporaries": [4, 4],
+        "held before the window": [20, 20], "parameters (estimated)": [80, 80], "workspaces": [1, 496],
+    }}}  # fmt: skip
+    held = {"peak_bytes": 1000, "at_peak": [], "course": course}
+    stacked = memory.parts(held, "kind")
+    assert [part.name for part in stacked] == [
+        "parameters (estimated)", "held before the window", "workspaces", "gradients", "unknown", "others",
+    ]  # fmt: skip
+    assert stacked[-1].bytes == (9, 9)
+    assert [sum(values) for values in zip(*(part.bytes for part in stacked), strict=True)] == [110, 1000]
+    figure = memory.course(held, "kind")
+    shapes = {trace.name: trace.fillpattern.shape for trace in figure.data if trace.stackgroup}
+    assert (shapes["parameters (estimated)"], shapes["gradients"]) == ("/", "")
+    assert figure.layout.yaxis.range[1] > 1000
+
+
+def test_what_is_estimated_says_so_beside_what_was_measured() -> None:
+    items = [
+        {"by": "kind", "name": "parameters", "bytes": 300},
+        {"by": "kind", "name": "parameters", "bytes": 700, "estimated": True},
+    ]
+    held = {"peak_bytes": 1000, "at_peak": items}
+    assert list(memory.at_peak(held, "kind").data[0].marker.pattern.shape) == ["/", ""]
+    (drawn,) = memory.treemap(held).data
+    sizes = dict(zip(drawn.ids, drawn["values"], strict=True))
+    assert sizes == {"peak": 1000, "parameters (estimated)": 700, "parameters": 300}
+
+
 def test_the_roofline_stands_under_its_roofs_and_names_are_text() -> None:
     source = FakeSource()
     ops = [row | {"flops_per_call": 4e9, "bytes_per_call": 1e7, "flops_per_s": 9e12, "bound": "compute"}
@@ -345,3 +376,50 @@ def test_the_roofline_stands_under_its_roofs_and_names_are_text() -> None:
     assert not any("<a" in text for trace in dots for text in trace.hovertext)
     assert roofline.figure(ops, None, work.Per(8)) is None
     assert roofline.figure([], source.roofs("mixed"), work.Per(8)) is None
+
+
+def million() -> Any:
+    """A million steps, of which one is slow and one fast."""
+    one = steps_table(1000, mixed=False)
+    table = replace(one, **{f.name: np.tile(getattr(one, f.name), 1000) for f in fields(one)})
+    interval = np.full(len(table), 2_000_000)
+    interval[[700_123, 700_127]] = 2_600_000, 1_500_000
+    return replace(
+        table, step=np.arange(1, len(table) + 1), interval_ns=interval, profiled=np.zeros(len(table), bool)
+    )
+
+
+def test_zooming_in_draws_more_of_a_million_steps_and_no_extreme_is_lost() -> None:
+    table = million()
+    whole = steps.time_per_step(table, None)
+    near = steps.time_per_step(steps.within(table, 700_000, 701_000), None)
+    assert whole is not None
+    assert near is not None
+    for figure in (whole, near):
+        drawn = np.concatenate([np.asarray(trace.x) for trace in figure.data if trace.mode == "markers"])
+        assert {700_124, 700_128} <= set(drawn.tolist())
+        assert len(drawn) <= steps.MOST_POINTS
+    assert len(drawn) > 1000  # every step of the stretch, and one on either side
+
+
+def test_the_charts_keep_their_places_when_one_has_nothing_to_show() -> None:
+    class Many(FakeSource):
+        def steps(self, run: str) -> Any:
+            return replace(million(), loss_known=np.arange(1_000_000) < 1000)
+
+    search = "?run=mixed&baseline=none"
+    zoom = {"xaxis.range[0]": 500_000.0, "xaxis.range[1]": 500_100.0}
+    whole = page.zoomed(Many(), search, {"xaxis.autorange": True})
+    near = page.zoomed(Many(), search, zoom)
+    axes = [sorted(name for name in figure.layout if name.startswith("yaxis")) for figure in (whole, near)]
+    assert axes[0] == axes[1]
+    assert near.layout.xaxis.range == [500_000.0, 500_100.0]
+    assert near.layout.uirevision == whole.layout.uirevision
+    for moved in (
+        None,
+        {},
+        {"autosize": True},
+        {"xaxis.range[0]": "1", "xaxis.range[1]": None},
+        {"xaxis.range[0]": 1e300, "xaxis.range[1]": 2},
+    ):
+        assert page.zoomed(Many(), search, moved) is None

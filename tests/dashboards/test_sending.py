@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import threading
 from typing import Any
 
 import pytest
-from mpprof_dashboards import create_app
+from mpprof_dashboards import create_app, rendered
 from mpprof_dashboards.export import run_html
 
 from tests.dashboards.fake_source import ENTRIES, HOSTILE, FakeSource, mixed_document
@@ -121,3 +122,59 @@ def test_markdown_is_for_those_runs_that_are_there(client: Any) -> None:
         "/run.json",
     ):
         assert client.get(path, headers={"Host": "evil.example"}).status_code == 403
+
+
+class Drawn(FakeSource):
+    """Counts how often a report is asked for; a change of `written` is one of the run's files."""
+
+    asked = 0
+    written = 0
+
+    def report(self, run: str, baseline: str | None = None) -> Any:
+        self.asked += 1
+        return super().report(run, baseline)
+
+    def version(self, run: str, baseline: str | None = None) -> str:
+        return f"{super().version(run, baseline)} {self.written}"
+
+
+def test_a_page_is_drawn_once_until_its_run_changes() -> None:
+    source = Drawn()
+    client = create_app(source).server.test_client()
+    first = draw(client, "/kernels", "?run=mixed&baseline=fp32")
+    asked = source.asked
+    assert draw(client, "/kernels", "?run=mixed&baseline=fp32") == first
+    assert source.asked == asked
+    draw(client, "/kernels", "?run=mixed&baseline=none")
+    assert source.asked > asked
+    asked = source.asked
+    source.written = 1
+    draw(client, "/kernels", "?run=mixed&baseline=fp32")
+    assert source.asked > asked
+
+
+def test_a_page_is_drawn_while_the_browser_still_loads_its_scripts() -> None:
+    source = Drawn()
+    client = create_app(source).server.test_client()
+    begun = threading.active_count()
+    assert client.get("/kernels?run=mixed&baseline=fp32").status_code == 200
+    for thread in threading.enumerate()[begun:]:
+        thread.join()
+    asked = source.asked
+    assert asked
+    draw(client, "/kernels", "?run=mixed&baseline=fp32")
+    assert source.asked == asked
+
+
+def test_pages_that_are_kept_are_bounded_and_a_failure_is_not_kept() -> None:
+    kept = rendered.Rendered()
+    for n in range(rendered.MOST_PAGES + 50):
+        kept.get(n, 1, lambda: ["x" * 1000])
+    assert len(kept._kept) == rendered.MOST_PAGES
+    large = "x" * (rendered.MOST_CHARACTERS // 3)
+    for n in range(5):
+        assert kept.get(n, 2, lambda: [large]) == [large]
+    assert len(kept._kept) <= 3
+    with pytest.raises(ZeroDivisionError):
+        kept.get("bad", 1, lambda: 1 // 0)
+    assert kept.get("bad", 1, lambda: "good") == "good"

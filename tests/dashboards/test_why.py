@@ -152,6 +152,12 @@ def test_every_subset_of_remedies_comes_with_the_page() -> None:
     assert "data-combinations" in render(remedies(document, ""))
 
 
+def test_a_cpu_that_emulates_16_bits_has_a_remedy_on_the_page() -> None:
+    section = remedies(report("recorded-cpu-mixed-float16"), "")
+    assert section is not None
+    assert "Train in float32 on this CPU" in texts(section)
+
+
 def test_sentences_without_sense_are_gone() -> None:
     assert words.speedups(1.141, 1.144) == "1.14x"
     assert words.speedups(1.1, 1.3) == "1.10x to 1.30x"

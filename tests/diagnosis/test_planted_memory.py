@@ -66,6 +66,10 @@ def test_memory_taken_in_advance_hides_what_was_saved(tmp_path: Path) -> None:
         "he driver's number did not fall (15.0 GiB in use, 15.0 GiB in the baseline), though the allocator's "
         "peak did by 5.00 GiB: the framework reserves 11.0 GiB ahead (MP602)"
     )
+    assert document["memory"].get("beside_gap") == [
+        {"code": "MP303", "bytes": 12 * GIB},
+        {"code": "MP602", "bytes": 11 * GIB},
+    ]
     assert f"T{said}" in account.saving(document)
     assert f"t{said}" in " ".join(text.render(document).split())
 
@@ -86,13 +90,14 @@ def test_a_driver_that_shows_a_little_of_it(tmp_path: Path) -> None:
 def test_near_misses_of_a_hidden_saving(
     tmp_path: Path, driver: float, before: float, peak: float, hidden: float
 ) -> None:
-    memory = documents.document(pair(tmp_path, driver, before, peak))["memory"]
+    document = documents.document(pair(tmp_path, driver, before, peak))
+    memory = document["memory"]
     assert memory is not None
     told = memory.get("driver")
     assert told is not None
     assert "code" not in told
     assert told["hidden_bytes"] == pytest.approx(hidden * GIB, abs=GIB / 1000)
-    assert not any("driver's number" in line for line in account.saving({"memory": memory, "absent": {}}))  # type: ignore[typeddict-item]
+    assert not any("driver's number" in line for line in account.saving(document))
 
 
 @pytest.mark.parametrize(("driver", "before"), [(None, 15.0), (15.0, None)])
@@ -113,8 +118,21 @@ def test_near_misses_of_mp602(tmp_path: Path, driver: float, peak: float) -> Non
 
 
 def test_a_batch_that_was_not_raised_leaves_memory_free(tmp_path: Path) -> None:
-    finding = found(pair(tmp_path, 4.8, 9.8), "MP303")
-    assert stated(finding, "free at the peak") == pytest.approx(12 * GIB, rel=0.1)
+    diagnosis = pair(tmp_path, 4.8, 9.8)
+    assert stated(found(diagnosis, "MP303"), "free at the peak") == pytest.approx(12 * GIB, rel=0.1)
+    document = documents.document(diagnosis)
+    assert document["memory"] is not None
+    assert document["memory"].get("beside_gap") == [{"code": "MP303", "bytes": 12 * GIB}]
+    lines = account.saving(document)
+    place = lines.index("Not used by the run, and so no part of that")
+    assert lines[place + 1].startswith("    12.0 GiB  MP303  The batch could be larger: ")
+
+
+def test_without_a_baseline_there_is_no_gap_to_stand_beside(tmp_path: Path) -> None:
+    alone = workflows.diagnose(workflows.load(written(tmp_path, "mixed", MIXED_FLOAT16, 4.0, 15.0)))
+    memory = documents.document(alone)["memory"]
+    assert memory is None or memory.get("beside_gap") == []
+    assert found(alone, "MP602") is not None
 
 
 def test_near_miss_of_mp303(tmp_path: Path) -> None:

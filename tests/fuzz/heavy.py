@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from tests.builders import hlo
 from tests.builders.xspace import tagged_bytes, tagged_varint, varint
 
 Write = Callable[[Path, int], None]
@@ -141,6 +142,71 @@ def _kernels(size: int) -> bytes:
     )
 
 
+# --- compiled programs -------------------------------------------------------------------------------------
+
+
+def _program(computations: Iterable[tuple[int, bytes]], run: Iterable[str]) -> bytes:
+    """A device that runs these instructions of a module, whose first computation is its entry."""
+    body = tagged_bytes(1, b"jit_step") + tagged_bytes(2, b"main") + tagged_varint(6, 1)
+    for id, instructions in computations:
+        body += tagged_bytes(3, tagged_bytes(1, b"c") + instructions + tagged_varint(5, id))
+    line = tagged_bytes(2, b"Stream #7(Compute)")
+    line += b"".join(_run(at, name.encode()) for at, name in enumerate(run))
+    metadata = hlo.metadata_plane("jit_step", [], tagged_bytes(1, body))
+    return _plane(b"/device:GPU:0", line, _named(1, b"fusion_kernel")) + tagged_bytes(1, metadata)
+
+
+def _run(at: int, instruction: bytes) -> bytes:
+    event = tagged_varint(1, 1) + tagged_varint(2, at * 2_000_000) + tagged_varint(3, 1_000_000)
+    event += tagged_bytes(4, tagged_varint(1, 6) + tagged_bytes(5, instruction))
+    event += tagged_bytes(4, tagged_varint(1, 7) + tagged_bytes(5, b"jit_step"))
+    return tagged_bytes(4, event + tagged_bytes(4, tagged_varint(1, 8) + tagged_varint(3, hlo.PROGRAM)))
+
+
+def _instruction(
+    name: str, opcode: str, id: int, calls: Iterable[int] = (), reads: Iterable[int] = ()
+) -> bytes:
+    body = hlo.head(name, opcode, ("f16", (64, 64)), "jit(step)/jit(main)/dense/dot_general")
+    body += tagged_varint(35, id) + b"".join(tagged_varint(36, one) for one in reads)
+    return tagged_bytes(2, body + b"".join(tagged_varint(38, one) for one in calls))
+
+
+def _shared_fusions(size: int) -> bytes:
+    """Fusions that all call the same large computation."""
+    names = [f"f.{at}" for at in range(size // 140)]
+    inner = b"".join(_instruction("i", "dot", 1 << 22 | at) for at in range(size // 1000))
+    main = b"".join(_instruction(name, "fusion", 1000 + at, (2,)) for at, name in enumerate(names))
+    return _program(((1, main), (2, inner)), names)
+
+
+def _own_fusions(size: int) -> bytes:
+    """A computation for each fusion."""
+    names = [f"f.{at}" for at in range(size // 210)]
+    first = 1 << 20
+    main = b"".join(_instruction(name, "fusion", 1000 + at, (first + at,)) for at, name in enumerate(names))
+    bodies = ((first + at, _instruction("i", "dot", 1 << 22 | at)) for at in range(len(names)))
+    return _program(((1, main), *bodies), names)
+
+
+def _fusions_in_one_another(size: int) -> bytes:
+    names = [f"f.{at}" for at in range(size // 130)]
+    levels = (
+        (at + 1, _instruction(name, "fusion", 1 << 22 | at, (at + 2,))) for at, name in enumerate(names)
+    )
+    return _program(levels, names)
+
+
+def _many_operands(size: int) -> bytes:
+    """Instructions that read all before them."""
+    names = [f"a.{at}" for at in range(int((size / 2) ** 0.5))]
+    reads = (range(1000, 1000 + at) for at in range(len(names)))
+    main = b"".join(
+        _instruction(name, "add", 1000 + at, (), read)
+        for at, (name, read) in enumerate(zip(names, reads, strict=True))
+    )
+    return _program(((1, main),), names)
+
+
 # --- chrome ------------------------------------------------------------------------------------------------
 
 
@@ -165,6 +231,20 @@ def _zipped(path: Path, size: int) -> None:
     """As many events as the ratio allows of which a file is no bomb yet."""
     with gzip.open(path, "wb", 6) as file:
         _listed(file, lambda i: _NAMED.format(i * 7919 % 99991, i), size)
+
+
+def _packed_numbers(path: Path, size: int) -> None:
+    """Events with long lists, in nearly as many bytes as the ratio allows."""
+    from mpprof.model import limits
+
+    event = '{"ph":"X","cat":"cpu_op","name":"n","ts":%d,"args":{"a":[' + "1," * 400 + '1],"b":"%s"}},'
+    piece = 1 << 20
+    with gzip.open(path, "wb", 6) as file:
+        file.write(b'{"traceEvents":[')
+        for first in range(0, int(0.9 * limits.UNPACKED_RATIO * size), piece):
+            file.write((event % (first, os.urandom(piece // limits.UNPACKED_RATIO).hex())).encode())
+            file.write("".join(event % (first + at, "") for at in range(1, piece // 900)).encode())
+        file.write(b'{"ph":"X","cat":"cpu_op","name":"last","ts":1}]}')
 
 
 def _header(path: Path, size: int) -> None:
@@ -220,6 +300,18 @@ def _table(path: Path, size: int) -> None:
             file.write(f"{number},k{number},,1\n")
 
 
+def _layers(path: Path, size: int) -> None:
+    """As many layers as are read, with large configs."""
+    from tests.fuzz import seeds
+
+    facts = json.loads(seeds.runs()[0])
+    config = {f"k{at}": [at] for at in range(size // 10_000 // 12)}
+    layer = facts["model"]["layers"][0]
+    facts["model"]["layers"] = [{**layer, "name": f"layer_{at}", "config": config} for at in range(10_000)]
+    path.write_text(json.dumps(facts))
+
+
+_SAMPLE = '{{"t_ns":{0}000000000,"gpus":[' + ",".join(f'{{{{"index":{at}}}}}' for at in range(1000)) + "]}}"
 _STEP = '{{"kind":"step","step":{0},"fit":1,"t_ns":{0}}}'
 _KINETO = '{{"ph":"X","cat":"cpu_op","name":"n{0}","pid":1,"tid":1,"ts":{0},"dur":1}}'
 _NAMED = '{{"ph":"X","cat":"cpu_op","name":"{}","ts":{}}}'
@@ -240,6 +332,10 @@ CASES = (
     Case("one long name", "xspace", _xspace(_string)),
     Case("nested events of a host", "xspace", _xspace(_nested)),
     Case("distinct kernels", "xspace", _xspace(_kernels)),
+    Case("fusions of one computation", "hlo", _xspace(_shared_fusions)),
+    Case("a computation for each fusion", "hlo", _xspace(_own_fusions)),
+    Case("fusions in one another", "hlo", _xspace(_fusions_in_one_another)),
+    Case("many operands", "hlo", _xspace(_many_operands)),
     Case("many events of an xplane in gzip", "xspace-gz", _packed_events),
     Case("a large field in gzip", "xspace-gz", _packed_field),
     Case("kineto names", "kineto", _events(_KINETO.format)),
@@ -252,12 +348,15 @@ CASES = (
     Case("kineto nested annotations", "kineto", _events(lambda i: _NESTED.format(i, 10**9 - 2 * i))),
     Case("kineto distinct kernels", "kineto", _events(_KERNELS.format)),
     Case("many events in gzip", "chrome-gz", _zipped),
+    Case("long lists in gzip", "chrome-gz", _packed_numbers),
     Case("tensorflow short events", "tensorflow", _events(lambda _: '{"ph":"X","ts":1}')),
     Case("nsys ranges", "nsys", _export("NVTX_EVENTS", _ranges, 30)),
     Case("nsys narrow rows", "nsys", _export("CUPTI_ACTIVITY_KIND_KERNEL", lambda n: ((1,) for _ in range(n)), 7, *_NARROW)),
     Case("short steps", "steps", _lines(_STEP.format, "mpprof.steps/1")),
     Case("lines of nothing", "steps", _lines(lambda _: "{}", "mpprof.steps/1")),
     Case("short samples", "hardware", _lines('{{"t_ns":{}}}'.format, "mpprof.hardware/1")),
+    Case("many devices in each sample", "hardware", _lines(_SAMPLE.format, "mpprof.hardware/1")),
+    Case("many layers", "run", _layers),
     Case("short kernels", "counters", _table),
 )  # fmt: skip
 BY_NAME = {case.name: case for case in CASES}

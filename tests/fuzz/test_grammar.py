@@ -19,7 +19,7 @@ CORPUS = Path(__file__).parent / "corpus"
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_thousands_of_files_and_their_twins(name: str) -> None:
-    figures = fuzz(name, COUNT, every=EVERY, hang_s=5.0)
+    figures = fuzz(name, COUNT, every=EVERY, hang_s=5.0)  # raises Fault
     assert figures["executions"] == COUNT
     assert figures["pairs"] > COUNT / EVERY / 3
     assert figures["refused"] < COUNT * 0.6
@@ -28,7 +28,10 @@ def test_thousands_of_files_and_their_twins(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_hundred_thousand_files_and_their_twins(name: str) -> None:
-    print(f"\n{name}: {fuzz_in_parts(name, SOAK_COUNT, every=SOAK_EVERY, hang_s=5.0)}")
+    figures = fuzz_in_parts(name, SOAK_COUNT, every=SOAK_EVERY, hang_s=5.0)  # raises Fault
+    assert figures["executions"] == SOAK_COUNT
+    assert figures["pairs"] > SOAK_COUNT / SOAK_EVERY / 3
+    print(f"\n{name}: {figures}")
 
 
 @pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: grammar.name)
@@ -48,7 +51,7 @@ def test_what_was_found_before_gives_a_report(
     """A file is a trace, or by its name one of the records of a run; the others are small ones."""
     monkeypatch.setenv("MPPROF_CACHE", "off")
     if not path.name.startswith("run-"):
-        saying.said(path, whole=True)
+        assert saying.said(path, whole=True)["schema"].startswith("mpprof.report/")
         return
     files = pair(BY_NAME["steps"], 0)[0]
     for name, content in files.items():
@@ -56,7 +59,7 @@ def test_what_was_found_before_gives_a_report(
         (tmp_path / name).write_bytes(content)
     kind = path.name.split("-")[1]
     (tmp_path / "run" / "mpprof" / kind).with_suffix(path.suffix).write_bytes(path.read_bytes())
-    saying.said(tmp_path / "run", whole=True)
+    assert saying.said(tmp_path / "run", whole=True)["schema"].startswith("mpprof.report/")
 
 
 @pytest.mark.parametrize("path", sorted((CORPUS / "pairs").glob("*.one.*")), ids=lambda path: path.name)

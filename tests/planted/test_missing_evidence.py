@@ -69,7 +69,9 @@ DAMAGED = 0.15
 """Of a cut trace: the names of some kernels' ops may lie in the part that is gone, and their cost with them."""
 
 
-def fair(case: Planted, found: Diagnosis, truth: Callable[[str], float | None], close: float = CLOSE) -> None:
+def assert_fair(
+    case: Planted, found: Diagnosis, truth: Callable[[str], float | None], close: float = CLOSE
+) -> None:
     """Each planted cause is found (at its cost where one is stated), or unable with what it lacks; never clear.
     `truth`: the cost by its code; of profiled steps where nothing tells how long the others take."""
     costs = {finding.code: finding.cost_ns_per_step for finding in found.findings}
@@ -98,7 +100,7 @@ def test_less_evidence_is_said_and_never_clear(recorded, tmp_path: Path, name: s
     close = DAMAGED if less == "cut trace" else CLOSE
     case = BY_NAME[name]
     truth = case.profiled_cost_ns if less == "trace alone" else case.cost_ns
-    fair(case, workflows.diagnose(workflows.load(folder)), truth, close)
+    assert_fair(case, workflows.diagnose(workflows.load(folder)), truth, close)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -109,4 +111,4 @@ def test_a_dozen_steps_are_too_few_and_said_so(tmp_path: Path, name: str) -> Non
     assert "MP911" in {finding.code for finding in found.findings}
     for code in ("MP201", "MP205", "MP807", "MP901"):
         assert code not in found.clear or not case.training.numerics.loss_scaling
-    fair(case, found, case.cost_ns)
+    assert_fair(case, found, case.cost_ns)

@@ -177,14 +177,14 @@ def test_the_generator_knows_nothing_of_the_analysis() -> None:
         "random_training",
         "random_causes",
     )
-    played = ("gpus", "simulate", "workloads", "xla_workloads", "hlo", "xspace", "records")
+    played = ("gpus", "simulate", "workloads", "xla_workloads", "hlo", "xspace", "records", "cluster")
     for source in (*(here / f"{name}.py" for name in made), *(builders / f"{name}.py" for name in played)):
         assert "import mpprof" not in source.read_text()
         assert "from mpprof" not in source.read_text()
 
 
 def test_every_cause_that_a_trace_or_records_can_show_is_planted() -> None:
-    # A batch that was not raised, a late queue and memory are planted in tests/diagnosis, several GPUs nowhere yet; MP412
+    # A batch that was not raised, a late queue and memory are planted in tests/diagnosis, several devices in test_hosts; MP412
     # stands for fallbacks whose cause no other rule knows, so that nothing can be planted for it.
     later = {"MP303", "MP311", "MP412"}
     written = {rule.CODE for rule in rules.ALL if rule.CODE[2] not in "67"} - later

@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -115,11 +116,15 @@ mine = callback(Path(sys.argv[1]))
 if sys.argv[2] == "raised":
     assert sys.excepthook is hook
     fit(small(), 8, mine, at(5, out_of_memory))
+if sys.argv[2] == "left":
+    fit(small(), 8, mine, at(5, lambda: sys.exit(3)))
 fit(small(), 8, mine, at(5, lambda: (_ for _ in ()).throw(KeyboardInterrupt)))
 """
 
 
-@pytest.mark.parametrize(("how", "reason"), [("raised", "out_of_memory"), ("stopped", "interrupted")])
+@pytest.mark.parametrize(
+    ("how", "reason"), [("raised", "out_of_memory"), ("stopped", "interrupted"), ("left", "unknown")]
+)
 def test_a_script_that_nobody_catches_tells_at_its_exit(tmp_path: Path, how: str, reason: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), how],
@@ -129,6 +134,24 @@ def test_a_script_that_nobody_catches_tells_at_its_exit(tmp_path: Path, how: str
     )
     assert done.returncode != 0
     assert run_json(tmp_path)["ended"]["reason"] == reason, done.stderr[-2000:]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("closing", [True, False])
+def test_an_error_that_ended_a_thread_is_known_to_a_with_statement_alone(
+    tmp_path: Path, *, closing: bool
+) -> None:
+    mine = callback(tmp_path)
+
+    def train() -> None:
+        with contextlib.closing(mine) if closing else contextlib.nullcontext():
+            fit(small(), 8, mine, at(5, out_of_memory))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    mine.close()
+    assert run_json(tmp_path)["ended"]["reason"] == ("out_of_memory" if closing else "unknown")
 
 
 def test_a_recorder_of_a_loop_keeps_it_too(tmp_path: Path) -> None:

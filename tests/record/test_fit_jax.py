@@ -11,7 +11,7 @@ import pytest
 from mpprof.store import Records, read_records
 from tests.record import on_demand
 from tests.record.processes import done_on_jax, our_lines
-from tests.record.training import did_all, on_jax
+from tests.record.training import assert_did_all, on_jax
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.framework
@@ -45,7 +45,7 @@ def test_weights_are_the_same_bit_by_bit(answers: Any, kind: str) -> None:
 
 
 def test_as_nobody_has_set_it_it_does_all_that_it_can(folder: Path) -> None:
-    did_all(folder / "default", (folder / "printed").read_text())
+    assert_did_all(folder / "default", (folder / "printed").read_text())
 
 
 def test_keras_still_dispatches_asynchronously(answers: Any) -> None:

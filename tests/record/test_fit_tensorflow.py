@@ -26,12 +26,12 @@ from tests.record.processes import REPOSITORY, done
 from tests.record.test_fit_jax import events_of
 from tests.record.training import (
     BATCH,
+    assert_did_all,
     batches_of_unknown_number,
     by_default,
     callback,
     calls_of,
     data,
-    did_all,
     digest,
     model,
 )
@@ -113,7 +113,7 @@ def test_as_nobody_has_set_it_it_does_all_that_it_can_and_changes_nothing(
         fit(made, x, y, *callbacks, epochs=2, shuffle=True, validation_data=(x[:16], y[:16]))
         digests.append(digest(made))
     assert digests[0] == digests[1]
-    did_all(tmp_path / "default", capsys.readouterr().out)
+    assert_did_all(tmp_path / "default", capsys.readouterr().out)
 
 
 def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Path) -> None:
@@ -545,6 +545,7 @@ def test_recording_that_ends_within_a_window_stops_the_profiler(trained: Any, tm
     fit(trained, x, y, recorded, Vanish())
     tf.profiler.experimental.start(str(tmp_path / "after"))  # raises where one still runs
     tf.profiler.experimental.stop()
+    assert [*(tmp_path / "after").rglob("*.xplane.pb")]
 
 
 def test_a_loop_of_ones_own_has_its_skips_counted(tmp_path: Path) -> None:

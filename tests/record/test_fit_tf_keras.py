@@ -11,7 +11,16 @@ import pytest
 from mpprof.store import Records, read_records
 from tests.record import on_demand
 from tests.record.processes import done, our_lines
-from tests.record.training import BATCH, CLASSES, FEATURES, by_default, callback, data, did_all, said_into
+from tests.record.training import (
+    BATCH,
+    CLASSES,
+    FEATURES,
+    assert_did_all,
+    by_default,
+    callback,
+    data,
+    said_into,
+)
 
 pytest.importorskip("tf_keras", reason="tf_keras is not installed")
 pytestmark = pytest.mark.framework
@@ -244,7 +253,7 @@ def test_weights_of_each_kind_of_model_are_the_same_bit_by_bit(folder: Path, kin
 
 
 def test_as_nobody_has_set_it_it_does_all_that_it_can(folder: Path) -> None:
-    did_all(folder / "default", (folder / "printed").read_text())
+    assert_did_all(folder / "default", (folder / "printed").read_text())
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def report(root: Path) -> str:
     return re.sub(r"[ \t]*\n {2,}", " ", out.getvalue())
 
 
-def killed_loops(folder: Path, count: int, together: int = 10) -> None:
+def kill_and_check_loops(folder: Path, count: int, together: int = 10) -> None:
     moments = random.Random(count)
     for first in range(0, count, together):
         folders = [folder / str(k) for k in range(first, min(count, first + together))]
@@ -183,7 +183,7 @@ def killed_loops(folder: Path, count: int, together: int = 10) -> None:
 
 
 def test_a_loop_killed_at_twenty_moments(tmp_path: Path) -> None:
-    killed_loops(tmp_path, 20)
+    kill_and_check_loops(tmp_path, 20)
 
 
 @pytest.mark.framework
@@ -221,4 +221,4 @@ def test_a_fit_killed_as_it_begins_within_its_profile_window_and_as_the_trace_is
 
 @pytest.mark.soak
 def test_a_loop_killed_at_two_hundred_moments(tmp_path: Path) -> None:
-    killed_loops(tmp_path, 200)
+    kill_and_check_loops(tmp_path, 200)

@@ -78,7 +78,7 @@ def test_of_a_model_without_stated_shapes_all_but_activations_is_said() -> None:
             self.only = keras.layers.Dense(4)
 
         def call(self, given: Any) -> Any:
-            return self.only(given)
+            return self.only(np.asarray(given))  # which a symbolic input is not
 
     model = Subclassed()
     model(np.zeros((1, 8), "float32"))
@@ -86,6 +86,32 @@ def test_of_a_model_without_stated_shapes_all_but_activations_is_said() -> None:
     with pytest.raises(UnableError, match=r"so activations are not known\. In float32 the parameters take 144 bytes, "
                        "their gradients 144 bytes and the optimizer's slots 288 bytes"):  # fmt: skip
         mpprof.forecast_memory(model, batch_size=8)
+
+
+class Residual(keras.Model):  # type: ignore[misc]
+    """`build`'s model, as a class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (keras.layers.Conv2D(8, 3, padding="same") for _ in range(2))
+        self.norm, self.relu = keras.layers.BatchNormalization(), keras.layers.ReLU()
+        self.add, self.pool = keras.layers.Add(), keras.layers.GlobalAveragePooling2D()
+        self.head = keras.layers.Dense(4)
+
+    def call(self, given: Any, training: bool | None = None) -> Any:
+        value = self.first(given)
+        value = self.add([value, self.second(self.relu(self.norm(value, training=training)))])
+        return self.head(self.pool(value + 0.0))
+
+
+def test_a_subclassed_model_is_called_on_symbolic_inputs() -> None:
+    model = Residual()
+    model.compile(keras.optimizers.Adam(amsgrad=True), "mse")
+    model(np.zeros((2, 16, 16, 3)))
+    found = mpprof.forecast_memory(model, batch_size=8, card="a100")
+    assert numbers(found) == numbers(mpprof.forecast_memory(build(), batch_size=8, card="a100"))
+    with pytest.raises(AttributeError):
+        model.first.output  # noqa: B018 - the layers have forgotten it
 
 
 def test_an_optimizer_that_cannot_be_made_again_stays_unknown() -> None:

@@ -32,7 +32,7 @@ def work(logdir: Path) -> None:
     batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(8, drop_remainder=True)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    made.fit(batches.with_options(options), verbose=0, callbacks=[callback(logdir)])
+    made.fit(batches.with_options(options), verbose=0, callbacks=[callback(logdir, profile_steps=(12, 16))])
 
 
 def free_port() -> int:
@@ -74,6 +74,15 @@ def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
     told = mpprof.diagnose(run).steps
     assert told is not None
     assert [(each.worker, each.count) for each in told.workers] == [(0, 24), (1, 24)]
+    document = mpprof.diagnose(run).document()
+    hosts = document["hosts"]
+    assert [each["worker"] for each in hosts["read"]] == [0, 1]  # each with a trace of its own
+    assert all(each["host"].endswith(f" worker {each['worker']}") for each in hosts["read"])
+    assert [each["window_steps"] for each in hosts["read"]] == [hosts["read"][0]["window_steps"]] * 2
+    assert hosts["missing"] == []
+    skew = hosts["read"][1]["clock_skew"]
+    assert skew is not None
+    assert abs(skew["skew_ns"]) < 20e6  # one machine has one clock
 
 
 def test_a_worker_whose_records_are_damaged_is_a_warning(tmp_path: Path) -> None:

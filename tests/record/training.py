@@ -99,8 +99,8 @@ def by_default(logdir: Path) -> list[Any]:
     return [MPProfilerCallback(logdir / "default")]
 
 
-def did_all(root: Path, said: str) -> None:
-    """Whether the callback of `by_default`, and what was printed meanwhile, show all that it does."""
+def assert_did_all(root: Path, said: str) -> None:
+    """Assert that the records of `by_default`, and what was printed meanwhile, show all that it does."""
     read = read_records(root)
     assert read.facts is not None
     assert read.steps is not None

@@ -31,9 +31,8 @@ from mpprof.model.finding import (
     Rung,
     Unable,
 )
-from mpprof.model.learning import Applied, Learning
 from mpprof.model.memory import MemoryAccount, MemoryItem
-from mpprof.model.promises import Promises, RemedyOutcome
+from mpprof.model.outcome import Applied, Learning, Promises, RemedyOutcome
 from mpprof.model.run import FitFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary
 

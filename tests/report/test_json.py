@@ -46,7 +46,7 @@ def tightened(schema: Any) -> Any:
     return schema
 
 
-def validate(document: Any, name: str) -> None:
+def assert_valid(document: Any, name: str) -> None:
     schema = tightened(documents.schema(name))
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.Draft202012Validator(schema).validate(document)
@@ -54,24 +54,24 @@ def validate(document: Any, name: str) -> None:
 
 @pytest.mark.parametrize("make", DIAGNOSES)
 def test_every_document_keeps_its_schema(make: Callable[[], Diagnosis]) -> None:
-    validate(documents.document(make()), "report")
+    assert_valid(documents.document(make()), "report")
 
 
 def test_the_comparison_keeps_its_schema() -> None:
     document = documents.compare_document(hand_made.comparison())
-    validate(document, "compare")
+    assert_valid(document, "compare")
     for report in document["runs"]:
-        validate(report, "report")
+        assert_valid(report, "report")
 
 
 def test_the_schema_is_no_rubber_stamp() -> None:
     document = documents.document(hand_made.diagnosis())
     document["findings"][0]["severity"] = "critical"
     with pytest.raises(jsonschema.ValidationError):
-        validate(document, "report")
+        assert_valid(document, "report")
     del document["findings"][:], document["verdict"]
     with pytest.raises(jsonschema.ValidationError):
-        validate(document, "report")
+        assert_valid(document, "report")
 
 
 @pytest.mark.parametrize("path", CONTRACT)

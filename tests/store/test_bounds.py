@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from mpprof.model.run import LayerFacts, RunFacts
 from mpprof.report import json as documents
 from mpprof.store import records
 from mpprof.store.facts import facts_of
+from tests.dashboards.fake_source import steps_table
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-loss-scale-thrash"
 HUGE = (2**63 - 1, 2**62, limits.LARGEST_NUMBER + 1)
@@ -170,7 +172,7 @@ def test_damaged_lines_are_tried_so_often_and_no_more(
 
 
 def test_samples_of_more_cards_than_there_are_and_lists_of_nothing(tmp_path: Path) -> None:
-    samples = [{"t_ns": n, "gpu": n, "utilization_ratio": 0.5} for n in range(3000)]
+    samples = [{"t_ns": n, "gpu": n, "utilization_ratio": n / 3000} for n in range(3000)]
     samples += [{"t_ns": 3000 + n, "throttle": [[]] * 5000 + ["late"]} for n in range(20)]
     samples += [{"t_ns": 5000, "throttle": ["hw_slowdown", 7, "x" * 5000]}]
     table = store.read_records(run(tmp_path, steps=[step(1)], hardware=samples)).hardware
@@ -178,7 +180,7 @@ def test_samples_of_more_cards_than_there_are_and_lists_of_nothing(tmp_path: Pat
     assert table.gpu.max() == limits.MOST_GPUS - 1
     assert set(table.throttle[-21:-1]) == {()}
     assert [len(name) for name in table.throttle[-1]] == [11, limits.LONGEST_NAME]
-    drawn = figures.hardware(table)
+    drawn = figures.clocks(steps_table(), table)
     assert [len(figure.data) for _, figure in drawn] == [figures.MOST_DEVICES]
     assert "the first 32 of 1,025 series" in drawn[0][1].layout.yaxis.title.text
 
@@ -195,3 +197,49 @@ def test_blank_lines_are_skipped_and_not_parsed(monkeypatch: pytest.MonkeyPatch,
     assert len(found.steps) == 2
     assert len(parsed) < 20
     assert "1 line could not be read" in str(found.warnings)
+
+
+def test_of_a_log_of_too_many_lines_the_beginning_and_the_end_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(limits, "MOST_LINES", 1000)
+    monkeypatch.setattr("mpprof.store.lines.BLOCK_BYTES", 4096)
+    steps = [{"kind": "fit", "fit": 1}, *(step(n) for n in range(1, 20_001)), {"kind": "fit_end", "fit": 1}]
+    root = run(tmp_path, steps=steps, hardware=[{"t_ns": n} for n in range(20_000)])
+    found = store.read_records(root)
+    assert found.finished
+    assert found.steps is not None
+    assert found.hardware is not None
+    for numbers, last in ((found.steps.step, 20_000), (found.hardware.t_ns, 19_999)):
+        assert 1000 < len(numbers) < 2000
+        assert numbers[-1] == last
+        assert np.count_nonzero(np.diff(numbers) != 1) == 1  # nothing else is missing and nothing is twice
+    assert [text.partition("jsonl: ")[2].partition(":")[0] for text in found.warnings] == [
+        "more than 1,000 lines"
+    ] * 2
+
+
+def test_samples_stand_in_memory_as_columns_and_texts_only_once(tmp_path: Path) -> None:
+    many = [f"reason {n:020}" for n in range(32)]
+    root = run(tmp_path, steps=[step(1)], hardware=({"t_ns": n, "throttle": many} for n in range(10_000)))
+    tracemalloc.start()
+    table = store.read_records(root).hardware
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert table is not None
+    assert table.throttle[-1] == tuple(many)
+    assert held < 2_000_000
+
+
+def test_what_is_not_read_of_a_line_is_not_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("mpprof.store.lines.BLOCK_BYTES", 1 << 16)
+    late = ({"kind": "update", "step": 1, "loss": 2.0, "more": [[]] * 10_000} for _ in range(100))
+    root = run(tmp_path, steps=[step(1), *late])
+    (root / "mpprof" / "run.json").unlink()  # a buffer as large as facts may be is asked for to read it
+    tracemalloc.start()
+    found = store.read_records(root)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.steps is not None
+    assert found.steps.loss.tolist() == [2.0]
+    assert peak < 8_000_000

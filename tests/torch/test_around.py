@@ -127,7 +127,7 @@ def test_doctor_names_the_backend() -> None:
 def test_the_command_reports_and_lists_a_run(tmp_path: Path) -> None:
     x, y = data(40, bad_steps=(4,))
     fit(model(), x, y, callback(tmp_path, profile_steps=(20, 24)))
-    said = command("report", str(tmp_path), "--no-cache")
+    said = command("report", str(tmp_path), "-v", "--no-cache")
     assert "mixed_float16, torch" in said
     assert "no accelerator: ops" in said
     assert "1 skipped" in said

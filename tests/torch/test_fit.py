@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mpprof.store import find_runs
-from tests.record.training import by_default, did_all
+from tests.record.training import assert_did_all, by_default
 from tests.torch.training import (
     BATCH,
     callback,
@@ -66,7 +66,7 @@ def test_as_nobody_has_set_it_it_does_all_that_it_can_and_changes_nothing(
         fit(made, x, y, *callbacks, epochs=2, validation_data=(x[:16], y[:16]))
         digests.append(digest(made))
     assert digests[0] == digests[1]
-    did_all(tmp_path / "default", capsys.readouterr().out)
+    assert_did_all(tmp_path / "default", capsys.readouterr().out)
 
 
 def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Path) -> None:

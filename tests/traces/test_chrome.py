@@ -76,6 +76,15 @@ def test_late_times_lose_no_digit(tmp_path: Path) -> None:
     assert trace.kernels.duration_ns.tolist() == [1_999, 500]
 
 
+@pytest.mark.parametrize("time", ["1.²", "²", "1.x", "", "-", "nan", "1e999"])
+def test_a_time_that_is_no_number_leaves_its_event_out(tmp_path: Path, time: str) -> None:
+    kineto = small()
+    kineto.work("odd", 50, 1)
+    kineto.events[-1]["ts"] = time
+    whole = len(read(tmp_path, small()).kernels)
+    assert len(read(tmp_path, kineto).kernels) == whole
+
+
 def test_a_kernel_belongs_to_the_innermost_op_around_its_launch_and_to_its_modules(trace: Trace) -> None:
     assert op_of(trace, 0) == "Net_0/Linear_0/aten::addmm"
     assert trace.ops[trace.kernels.op[0]].type == "aten::addmm"
@@ -420,7 +429,7 @@ def test_what_is_no_trace_is_one_clear_error(tmp_path: Path, content: bytes) -> 
 def test_a_bomb_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.trace.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20), 9))
-    with pytest.raises(UnreadableError, match="200 times its size"):
+    with pytest.raises(UnreadableError, match="30 times its size"):
         traces.read(path)
 
 
@@ -439,14 +448,14 @@ def test_events_of_a_packed_file_are_bounded_by_its_packed_size(
 ) -> None:
     monkeypatch.setattr("mpprof.model.limits.EVENTS_OF_SMALL_PACKED", 20)
     event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "ts": 1, "dur": 2}'
-    text = f'{{"traceEvents": [{",".join([event] * 2000)}]}}'.encode()
+    text = f'{{"traceEvents": [{",".join([event] * 4000)}]}}'.encode()
     path = tmp_path / "w.pt.trace.json"
     path.write_bytes(text)
-    assert len(traces.read(path, strict=True).kernels) == 2000
+    assert len(traces.read(path, strict=True).kernels) == 4000
     path.write_bytes(packed := gzip.compress(text))
     trace = traces.read(path)
-    assert len(trace.kernels) == len(packed) // 4
-    assert f"more than {len(packed) // 4:,} events" in trace.warnings[0]
+    assert len(trace.kernels) == len(packed) // 10
+    assert f"more than {len(packed) // 10:,} events" in trace.warnings[0]
 
 
 def test_hostile_values_are_left_out_or_bounded(tmp_path: Path) -> None:
@@ -463,8 +472,7 @@ def test_hostile_values_are_left_out_or_bounded(tmp_path: Path) -> None:
     assert len(trace.kernels) == 14
     assert any("3 events have no usable time or device" in warning for warning in trace.warnings)
     assert any("negative duration" in warning for warning in trace.warnings)
-    for text in trace.strings:
-        text.encode()
+    assert all(text.encode() for text in trace.strings if text)
 
 
 def test_ids_of_threads_that_are_no_text_can_be_shown(tmp_path: Path) -> None:
@@ -472,7 +480,7 @@ def test_ids_of_threads_that_are_no_text_can_be_shown(tmp_path: Path) -> None:
     for event in kineto.events:
         event["tid"] = "\ud800 lone"
     (name,) = set(read(tmp_path, kineto).threads)
-    name.encode()
+    assert b"lone" in name.encode()
 
 
 # --- recorded ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from mpprof import traces
 from mpprof.api import workflows
 from mpprof.errors import UnreadableError
+from mpprof.traces import find
 from tests.traces.kineto import small
 from tests.traces.test_chrome import tensorflow_text
 from tests.traces.test_nsys import export
@@ -23,6 +24,12 @@ XPLANE = next((SAMPLES / "v100-convnet-mixed-float16").rglob("*.xplane.pb")).rea
 
 def names(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in traces.find_traces(folder)]
+
+
+def test_a_trace_that_vanishes_while_it_is_looked_for_is_left_out(tmp_path: Path) -> None:
+    there = tmp_path / "a.xplane.pb"
+    there.write_bytes(XPLANE)
+    assert find.in_order([there, tmp_path / "gone.xplane.pb"]) == [there]
 
 
 def test_one_format_of_a_session_is_read_in_the_order_of_the_rule(tmp_path: Path) -> None:
@@ -105,8 +112,8 @@ def test_a_host_whose_trace_is_empty_is_not_read_where_another_host_s_is_whole(t
     (session / "alpha.xplane.pb").write_bytes(b"")
     (session / "beta.xplane.pb").write_bytes(XPLANE)
     assert traces.find_traces(tmp_path)[-1].name == "beta.xplane.pb"
-    assert traces.choice(session / "beta.xplane.pb") == (
-        "of the hosts of this profile, beta was read, and not: alpha (empty)"
+    assert traces.hosts_beside(session / "beta.xplane.pb") == (
+        ("alpha", session / "alpha.xplane.pb", "empty"),
     )
     assert traces.find_traces(tmp_path, host="alpha")[-1].name == "alpha.xplane.pb"  # the run's own
 
@@ -129,24 +136,25 @@ def test_of_a_sessions_hosts_the_first_by_name_is_read_or_the_one_that_recorded(
     ordered = [file.name.partition(".")[0] for file in traces.find_traces(tmp_path)]
     assert ordered == ["gamma", "beta", "alpha"]
     assert traces.find_traces(tmp_path, host="beta")[-1].name == "beta.xplane.pb"
-    assert traces.choice(session / "alpha.xplane.pb") == (
-        "of the hosts of this profile, alpha was read, and not: beta, gamma"
-    )
+    beside = traces.hosts_beside(session / "alpha.xplane.pb")
+    assert [(host, why) for host, _, why in beside] == [("beta", ""), ("gamma", "")]
+    assert traces.choice(session / "alpha.xplane.pb") is None
 
 
-def test_a_run_reads_the_trace_of_its_own_host_and_says_so(tmp_path: Path) -> None:
+def test_a_run_reads_the_trace_of_its_own_host_first(tmp_path: Path) -> None:
     shutil.copytree(RECORDED, tmp_path / "run")
     (own,) = (tmp_path / "run").glob("plugins/profile/*/*.xplane.pb")
     run = workflows.load(tmp_path / "run")
     assert run.traces == (own,)
-    assert run.warnings == ()
+    assert (run.warnings, run.hosts) == ((), ())
     for name in ("aaa", "zzz"):
         shutil.copy(own, own.with_name(f"{name}.xplane.pb"))
     run = workflows.load(tmp_path / "run")
     assert run.traces[-1] == own
-    assert run.warnings == (
-        f"of the hosts of this profile, {own.name.partition('.')[0]} was read, and not: aaa, zzz",
-    )
+    assert run.warnings == ()
+    assert [each.trace.name for each in run.hosts if each.trace] == [
+        own.name, "aaa.xplane.pb", "zzz.xplane.pb",
+    ]  # fmt: skip
 
 
 def test_other_files_are_no_traces(tmp_path: Path) -> None:

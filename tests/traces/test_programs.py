@@ -88,8 +88,10 @@ def test_without_an_order_of_allocations_nothing_is_alive_for_certain(tmp_path: 
 @pytest.mark.parametrize("cut", [1, 7, 40])
 def test_cut_off_bytes_are_read_as_far_as_they_go(tmp_path: Path, cut: int) -> None:
     path = trace(tmp_path, STEP[:-cut])
+    (found,) = programs(path)
+    assert found.assigned.arguments_bytes == 100 * KIB
     path.write_bytes(path.read_bytes()[: -cut * 3])
-    programs(path)
+    assert programs(path) == ()  # without its end nothing tells whose assignment it is
 
 
 def test_the_command_gives_the_peak_by_layer_phase_and_type(command: Mpprof, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -280,3 +281,19 @@ def test_what_needs_files_says_so_of_an_address(
     assert said.startswith("mpprof: s3://b/")
     assert "lies elsewhere" in said
     assert said.count("\n") == 1
+
+
+def test_a_survey_of_a_bucket_is_that_of_the_directory(
+    bucket: Bucket, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for run in (SAMPLE, BASELINE, SAMPLE.with_name("v100-float32-island")):
+        bucket.put_run(run, f"logs/{run.name}")
+        shutil.copytree(run, tmp_path / "logs" / run.name)
+    shown = []
+    for place in (tmp_path / "logs", f"{bucket.address}/logs"):
+        assert main(["survey", str(place), "--workers", "1", "--format", "json"]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert all(str(row["path"]).startswith(str(place)) for row in rows)
+        shown.append([{**row, "path": None, "baseline": None} for row in rows])
+    assert shown[0] == shown[1]
+    assert [row["problem"] for row in shown[0]] == [None] * 3

@@ -17,8 +17,7 @@ import pytest
 
 from mpprof import traces
 from mpprof.api import workflows
-from mpprof.cli import fetching, main
-from mpprof.cli.fetching import Fetching
+from mpprof.cli import main, progress
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.traces.common import file_head, lazy_fetch
 from mpprof.traces.remote import copies, fetch, timeouts
@@ -274,25 +273,21 @@ def test_a_directory_that_holds_nothing_of_ours_is_called_so(web: Web, folder: P
 # --- what is seen meanwhile --------------------------------------------------------------------------------
 
 
-def test_a_long_fetch_is_shown_in_one_line_that_goes_when_it_is_over() -> None:
-    now, stream = [0.0], io.StringIO()
-    shown = Fetching(stream, clock_s=lambda: now[0])
-    with lazy_fetch.watched(shown), lazy_fetch.fetching("s3://bucket/a", 300 << 20) as tell:
-        tell(0)
-        shown.show()
-        assert stream.getvalue() == ""
-        now[0] = 3.0
+def test_several_fetches_are_one_line_with_what_has_come_of_all() -> None:
+    said: list[str] = []
+    line = SimpleNamespace(say=said.append)
+    with lazy_fetch.watched(progress.Fetching(line)), lazy_fetch.fetching("s3://bucket/a", 300 << 20) as tell:
         tell(32 << 20)
-        shown.show()
-        assert stream.getvalue() == "\rmpprof: fetching s3://bucket/a: 32 of 300 MiB"
         with lazy_fetch.fetching("s3://bucket/b", None) as other:
-            other(0)
-            assert shown.line() == "mpprof: fetching s3://bucket/a: 32 of 300 MiB"
-            now[0] = 6.0
             other(8 << 20)
-            assert shown.line() == "mpprof: fetching 2 files: 40 MiB"
-    width = len("mpprof: fetching s3://bucket/a: 32 of 300 MiB")
-    assert stream.getvalue().endswith("\r" + " " * width + "\r")
+        tell(64 << 20)
+    assert said == [
+        "fetching s3://bucket/a: 32 of 300 MiB",
+        "fetching 2 files: 40 MiB",
+        "fetching s3://bucket/a: 32 of 300 MiB",
+        "fetching s3://bucket/a: 64 of 300 MiB",
+        "reading what was fetched",
+    ]
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -311,8 +306,7 @@ def test_a_fetch_is_shown_to_those_who_watch_and_to_nobody_else(
             return super().write(text)
 
     monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(fetching, "QUIET_S", -1.0)
-    monkeypatch.setattr(fetching, "_EVERY_S", 0.01)
+    monkeypatch.setattr(progress, "AFTER_S", 0.0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     small().write(folder / "w.pt.trace.json")
@@ -324,12 +318,13 @@ def test_a_fetch_is_shown_to_those_who_watch_and_to_nobody_else(
     said = terminal.getvalue()
     assert (f"fetching {web.url}/w.pt.trace.json" in said) == watched
     assert watched or not said
-    assert said.endswith("\r") == watched
+    assert said.endswith("\x1b[2K") == watched  # the line is gone
 
 
 def test_quiet_is_quiet(web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("mpprof.cli.fetching.Fetching", None)
+    monkeypatch.setattr(progress, "AFTER_S", 0.0)
+    monkeypatch.setattr(progress, "Line", None)
     monkeypatch.setattr(sys, "stderr", type("Terminal", (io.StringIO,), {"isatty": lambda self: True})())
     small().write(folder / "w.pt.trace.json")
     assert main(["kernels", f"{web.url}/w.pt.trace.json", "--quiet", "-o", str(tmp_path / "out")]) == 0

@@ -27,8 +27,8 @@ def same(ours: tuple, theirs: tuple) -> None:
         assert np.array_equal(left, right), name
 
 
-def both_agree(data: bytes) -> int:
-    """Walk every plane that can be found in both ways; the number of events compared."""
+def assert_walked_alike(data: bytes) -> int:
+    """Walk every plane that can be found in both ways; return the number of events compared."""
     buffer = np.frombuffer(data, np.uint8)
     start, end = np.array([0], np.int64), np.array([len(buffer)], np.int64)
     same(walk.scan(buffer, start, end, 2**64 - 1), walk_reference.scan(buffer, start, end, 2**64 - 1))
@@ -72,15 +72,15 @@ def small_space() -> bytes:
 @needs_shared()
 @pytest.mark.parametrize("path", shared_xplanes(), ids=lambda p: p.parent.name + "/" + p.name)
 def test_recorded_traces_are_walked_alike(path: Path) -> None:
-    assert both_agree(path.read_bytes()) > 0
+    assert assert_walked_alike(path.read_bytes()) > 0
 
 
 @compiled
 def test_every_truncation_is_walked_alike() -> None:
     data = small_space()
-    assert both_agree(data) == 40
+    assert assert_walked_alike(data) == 40
     for size in range(len(data)):
-        both_agree(data[:size])
+        assert_walked_alike(data[:size])
 
 
 @compiled
@@ -91,7 +91,7 @@ def test_mutations_are_walked_alike() -> None:
         changed = bytearray(data)
         for _ in range(dice.randint(1, 6)):
             changed[dice.randrange(len(changed))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
-        both_agree(bytes(changed))
+        assert_walked_alike(bytes(changed))
 
 
 @compiled
@@ -101,15 +101,15 @@ def test_extreme_numbers_are_walked_alike() -> None:
         tagged_varint(1, 1) + tagged_varint(2, a) + tagged_varint(3, b) for a in extremes for b in extremes
     ]
     line = tagged_bytes(3, b"".join(tagged_bytes(4, event) for event in events))
-    assert both_agree(tagged_bytes(1, line)) == len(extremes) ** 2
+    assert assert_walked_alike(tagged_bytes(1, line)) == len(extremes) ** 2
 
 
 @compiled
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_walked_alike(data: bytes) -> None:
-    both_agree(data)
-    both_agree(tagged_bytes(1, tagged_bytes(3, tagged_bytes(4, data) + data)))
+    assert_walked_alike(data)
+    assert_walked_alike(tagged_bytes(1, tagged_bytes(3, tagged_bytes(4, data) + data)))
 
 
 @pytest.mark.parametrize("module", [walk, walk_reference], ids=["chosen", "reference"])

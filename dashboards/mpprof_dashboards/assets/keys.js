@@ -54,6 +54,20 @@
     event.preventDefault();
     does();
   });
+  /* What can be scrolled is reached by Tab, so that arrow keys scroll it; what fits is not in the way. */
+  var waiting = null;
+  function reachable() {
+    clearTimeout(waiting);
+    waiting = setTimeout(function () {
+      document.querySelectorAll(".mp-scroll, .mp-panel").forEach(function (box) {
+        var over = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
+        if (over) box.tabIndex = 0;
+        else box.removeAttribute("tabindex");
+      });
+    }, 50);
+  }
+  new MutationObserver(reachable).observe(document.documentElement, { childList: true, subtree: true });
+  window.addEventListener("resize", reachable);
   document.addEventListener("click", function (event) {
     if (event.target.id === "keys-open") document.getElementById("keys").showModal();
     else if (event.target.id === "keys-close" || event.target.id === "keys") document.getElementById("keys").close();

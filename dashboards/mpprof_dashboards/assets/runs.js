@@ -2,21 +2,16 @@
    for when its row comes into view. Every number comes from the server in words; only lengths are set here. */
 (function () {
   "use strict";
+  var element = window.mpprof.element;
   var REFRESH_MS = 5000;
   var AT_ONCE = 2;
   var SVG = "http://www.w3.org/2000/svg";
   var COLUMNS = [
     ["", "choose"], ["Run", "name"], ["Policy", "policy"], ["Card", "card"], ["Batch", "batch", 1],
-    ["Step", "step", 1], ["Speedup, of attainable", "speedup"], ["Tensor Cores", "share", 1],
-    ["First cause", "cause"], ["Skipped", "skipped", 1], ["Peak", "peak", 1], ["Step times", "spark"],
+    ["Step", "step", 1], ["Speedup of attainable", "speedup"], ["Tensor Cores", "share", 1],
+    ["First cause", "cause"], ["Skips", "skipped", 1], ["Peak", "peak", 1], ["Step times", "spark"],
     ["State", "state"], ["Written", "written", 1],
   ];
-  function element(tag, text, className) {
-    var made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text; /* names are text, never markup */
-    if (className) made.className = className;
-    return made;
-  }
   function start(root) {
     root.dataset.started = "1";
     var version = "";
@@ -77,7 +72,8 @@
       });
       groups.forEach(function (group) {
         var body = table.appendChild(element("tbody"));
-        if (group.runs.length > 1) {
+        var several = group.runs.length > 1;
+        if (several) {
           var title = body.appendChild(element("tr", undefined, "mp-runs-group"));
           body.className = "mp-runs-of";
           var cell = title.appendChild(element("th", group.name));
@@ -85,7 +81,7 @@
           cell.scope = "rowgroup";
         }
         group.runs.forEach(function (run) {
-          body.appendChild(row(run));
+          body.appendChild(row(run, several ? run.short : run.name));
         });
       });
       root.dataset.drawn = version;
@@ -93,7 +89,7 @@
       requestAnimationFrame(next); /* when it is known what is in view */
       if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
     }
-    function row(run) {
+    function row(run, shown) {
       var line = element("tr");
       line.dataset.run = run.id;
       rows[run.id] = { line: line, run: run };
@@ -103,11 +99,13 @@
       });
       var name = part(line, "name");
       if (run.problem) {
-        name.appendChild(element("span", run.name, "mp-strong"));
+        name.appendChild(element("span", shown, "mp-strong"));
+        name.title = run.name;
         var why = part(line, "policy");
         why.colSpan = COLUMNS.length - 2;
         why.className = "mp-runs-problem";
-        why.textContent = run.problem;
+        why.textContent = "cannot be read: " + run.problem;
+        why.title = run.problem;
         while (why.nextSibling) why.nextSibling.remove();
         return line;
       }
@@ -121,10 +119,11 @@
         if (tick.checked) chosen.push(run.id);
         link();
       });
-      var to = name.appendChild(element("a", run.name));
+      var to = name.appendChild(element("a", shown));
       to.href = "/" + run.query;
+      name.title = run.name;
       ["policy", "card", "batch", "written"].forEach(function (field) {
-        part(line, field).textContent = run[field];
+        part(line, field).textContent = part(line, field).title = run[field];
       });
       part(line, "state").appendChild(element("span", run.state, "mp-chip mp-state-" + run.state));
       var key = run.id + " " + run.written_ns + " " + run.baseline;

@@ -2,12 +2,7 @@
    order are kept in the address, so that a link shows what was looked at and a refresh loses nothing. */
 (function () {
   "use strict";
-  function element(tag, text, className) {
-    var made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text; /* names are text, never markup */
-    if (className) made.className = className;
-    return made;
-  }
+  var element = window.mpprof.element;
   function start(root) {
     root.dataset.started = root.dataset.asks;
     root.dataset.shown = root.dataset.version;

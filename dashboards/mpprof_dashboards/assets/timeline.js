@@ -2,6 +2,7 @@
    what is drawn is bounded by the width of the screen, however large the trace is. */
 (function () {
   "use strict";
+  var element = window.mpprof.element;
   var GAP = 6;
   var HEIGHTS = { device: 46, host: 26, stream: 22, thread: 18 };
   var NAMES = 118;
@@ -18,12 +19,6 @@
         return value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2) + " " + units[i][1];
       }
   }
-  function element(tag, text, className) {
-    var made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text; /* names are text, never markup */
-    if (className) made.className = className;
-    return made;
-  }
 
   function start(root) {
     root.dataset.started = "1";
@@ -37,21 +32,26 @@
     search.type = "search";
     search.placeholder = "search kernels";
     search.id = "tl-find";
-    search.setAttribute("aria-label", "Search kernels by name");
+    search.setAttribute("aria-label", "Search kernels by name, op or layer");
     var found = document.getElementById("tl-search").appendChild(element("span", "", "mp-note"));
     found.id = "tl-found";
+    var colour = document.getElementById("tl-colour");
+    var legend = document.getElementById("tl-legend");
     var data = null;
     var base = null;
     var from = null;
     var to = null;
     var picked = -1;
+    var kernel = null; /* the picked one, once it is known */
+    var ofLayer = {}; /* the colours that layers were given so far */
     var asked = 0;
     var timer = null;
     var drawing = false;
     var hits = [];
 
     function url(run, window_, width) {
-      var asking = new URLSearchParams({ run: run, width: String(width) });
+      var asking = new URLSearchParams({ run: run, width: String(width), colour: colour.value });
+      if (search.value.trim()) asking.set("search", search.value.trim());
       Object.keys(window_).forEach(function (key) {
         if (window_[key] !== null && window_[key] !== undefined) asking.set(key, String(Math.round(window_[key])));
       });
@@ -72,14 +72,25 @@
           from = got.from_ns;
           to = got.to_ns;
           steps.value = String(got.step);
+          explain();
           loadBase(mine);
           draw();
           remember();
           root.dataset.drawn = String(mine);
         })
         .catch(function (error) {
-          panel.textContent = "The timeline could not be loaded (" + error + ").";
+          say("The timeline could not be loaded (" + error + ").");
         });
+    }
+    function stepAt(ns) {
+      var low = 0;
+      var high = data.steps.length - 1;
+      while (low < high) {
+        var middle = (low + high + 1) >> 1;
+        if (data.steps[middle].start_ns <= ns) low = middle;
+        else high = middle - 1;
+      }
+      return low;
     }
     function loadBase(mine) {
       if (!root.dataset.baseline) return;
@@ -116,6 +127,8 @@
       now.set("t1", String(Math.round(to)));
       if (picked >= 0) now.set("kernel", String(picked));
       else now.delete("kernel");
+      if (colour.value !== "placement") now.set("colour", colour.value);
+      else now.delete("colour");
       window.history.replaceState(window.history.state, "", window.location.pathname + "?" + now.toString());
     }
     function move(newFrom, newTo) {
@@ -127,12 +140,11 @@
       to = newFrom + length;
       draw();
       clearTimeout(timer);
-      timer = setTimeout(function () {
-        load({ from: from, to: to });
-      }, 70);
+      timer = setTimeout(again, 70);
     }
     function zoom(factor, at) {
       var middle = at === undefined ? (from + to) / 2 : at;
+      if (at === undefined && kernel && kernel.start_ns >= from && kernel.start_ns < to) middle = kernel.start_ns;
       move(middle - (middle - from) * factor, middle + (to - middle) * factor);
     }
     function lanes() {
@@ -178,7 +190,6 @@
       var perNs = width() / (to - from);
       ticks(perNs, height, soft, line);
       var term = search.value.trim().toLowerCase();
-      var matched = 0;
       hits = [];
       var y = AXIS;
       rows.forEach(function (row) {
@@ -200,30 +211,103 @@
           var w = Math.max((end - begin) * perNs, 0.6);
           var key = row.of.keys[lane.key[i]];
           var name = lane.label[i] >= 0 ? row.of.names[lane.label[i]] : "";
-          var match = term && name.toLowerCase().indexOf(term) >= 0;
-          if (match && lane.kind === "device" && row.of === data) matched += lane.count[i];
-          context.globalAlpha = term && !match ? 0.22 : 1;
-          context.fillStyle = theme.colours[key];
+          var paint_ = hue(key);
+          context.globalAlpha = term && !(lane.found && lane.found[i]) ? 0.22 : 1;
+          context.fillStyle = paint_;
           context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
-          if (picked >= 0 && lane.row[i] === picked && row.of === data) {
-            context.strokeStyle = ink;
-            context.lineWidth = 2;
-            context.strokeRect(x, y + 1, Math.max(w, 3), tall - 2);
+          if (w > 3 && unknown(key)) {
+            context.fillStyle = hatching();
+            context.fillRect(x, y, w - 0.5, tall);
           }
           if (w > 34) {
-            var pale = key.indexOf("idle_") === 0 || key === "sync" || key === "host" || key === "copy" || key === "unknown";
-            context.fillStyle = pale ? "#17202b" : "#ffffff";
+            context.fillStyle = pale(paint_) ? "#17202b" : "#ffffff";
             var left = Math.max(x, NAMES);
             var room = Math.min(x + w, NAMES + width()) - left - 8;
-            if (room > 24) context.fillText(cut(name ? short(name) : theme.labels[key] + " " + duration(end - begin), room), left + 4, y + tall / 2);
+            if (room > 24) context.fillText(cut(name ? short(name) : label(key) + " " + duration(end - begin), room), left + 4, y + tall / 2);
           }
           if (row.of === data) hits.push([x, w, y, tall, lane, i]);
         }
-        context.restore();
         context.globalAlpha = 1;
+        if (kernel && row.of === data && (lane.kind === "device" || lane.name === kernel.stream)) {
+          context.strokeStyle = ink;
+          context.lineWidth = 2;
+          var left_ = NAMES + (kernel.start_ns - from) * perNs;
+          context.strokeRect(left_, y + 1, Math.max(kernel.duration_ns * perNs, 3), tall - 2);
+        }
+        context.restore();
         y += tall + GAP;
       });
-      found.textContent = term ? matched + " found" : "";
+      if (kernel && kernel.launch_to_start_ns !== null) arrow(rows, perNs, ink);
+      found.textContent = term && data.found !== undefined ? data.found.toLocaleString("en") + " found" : "";
+    }
+    function arrow(rows, perNs, ink) {
+      /* From the launch on the host to the kernel on the device. */
+      var at = { device: 0, host: 0 };
+      var y = AXIS;
+      rows.forEach(function (row) {
+        if (row.of === data && !at[row.lane.kind]) at[row.lane.kind] = y + HEIGHTS[row.lane.kind] / 2;
+        y += HEIGHTS[row.lane.kind] + GAP;
+      });
+      if (!at.host) return;
+      context.save();
+      context.beginPath();
+      context.rect(NAMES, AXIS, width(), y);
+      context.clip();
+      context.strokeStyle = ink;
+      context.lineWidth = 1.5;
+      context.beginPath();
+      context.moveTo(NAMES + (kernel.start_ns - kernel.launch_to_start_ns - from) * perNs, at.host);
+      context.lineTo(NAMES + (kernel.start_ns - from) * perNs, at.device);
+      context.stroke();
+      context.restore();
+    }
+    function hue(key) {
+      if (theme.colours[key]) return theme.colours[key];
+      if (key.indexOf("layer/") !== 0) return theme.colours.other;
+      if (!(key in ofLayer)) ofLayer[key] = Object.keys(ofLayer).length;
+      return theme.layers[ofLayer[key] % theme.layers.length];
+    }
+    function label(key) {
+      return theme.labels[key] || key.slice(key.indexOf("/") + 1);
+    }
+    function unknown(key) {
+      return key === "unknown" || /\/unknown(\/|$)/.test(key);
+    }
+    function pale(colour_) {
+      var part = function (at) { return parseInt(colour_.slice(at, at + 2), 16); };
+      return 0.299 * part(1) + 0.587 * part(3) + 0.114 * part(5) > 140;
+    }
+    var hatched = null;
+    function hatching() {
+      if (hatched) return hatched;
+      var tile = document.createElement("canvas");
+      tile.width = tile.height = 8;
+      var on = tile.getContext("2d");
+      on.strokeStyle = "rgba(23, 32, 43, 0.45)";
+      on.moveTo(0, 0);
+      on.lineTo(8, 8);
+      on.moveTo(8, 0);
+      on.lineTo(0, 8);
+      on.stroke();
+      return (hatched = context.createPattern(tile, "repeat"));
+    }
+    function explain() {
+      /* The legend: by placement what is always the same, else what the work is told apart by. */
+      var work = ["matrix_unit", "off_matrix_unit", "other", "copy", "unknown"];
+      var own = data.keys.filter(function (key) {
+        return theme.lanes.indexOf(key) < 0 && key.indexOf("class/idle_") < 0;
+      });
+      var shown = theme.legend;
+      if (own.length) shown = own.concat(shown.filter(function (key) { return work.indexOf(key) < 0; }));
+      var said = shown.join(" ");
+      if (legend.dataset.shown === said) return;
+      legend.dataset.shown = said;
+      legend.replaceChildren();
+      shown.forEach(function (key) {
+        var item = legend.appendChild(element("li"));
+        item.appendChild(element("span", undefined, "mp-swatch" + (unknown(key) ? " mp-k-unknown" : ""))).style.setProperty("--k", hue(key));
+        item.appendChild(document.createTextNode(label(key)));
+      });
     }
     function short(name) {
       return name.replace(/^.*StatefulPartitionedCall\//, "").replace(/^void\s+/, "");
@@ -277,14 +361,21 @@
       }
       return null;
     }
+    function say(text) {
+      panel.replaceChildren(element("p", text));
+    }
+    function entitle(text) {
+      panel.replaceChildren(element("h3", text, "mp-panel-title"), element("dl"));
+    }
     function line(name, value) {
       if (value === null || value === undefined || value === "") return;
-      var row = panel.appendChild(element("div", undefined, "mp-panel-row"));
+      var row = panel.lastChild.appendChild(element("div", undefined, "mp-panel-row"));
       row.appendChild(element("dt", name));
       row.appendChild(element("dd", value));
     }
     function pick(row) {
       picked = row;
+      kernel = null;
       remember();
       draw();
       if (row < 0) {
@@ -295,32 +386,78 @@
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : Promise.reject(answer.status);
         })
-        .then(function (kernel) {
-          if (picked !== row) return;
-          panel.replaceChildren(element("h3", kernel.name, "mp-panel-title"));
-          line("ran on", (theme.places[kernel.placement] || kernel.placement) + (kernel.precision === "unknown" ? "" : ", " + kernel.precision));
-          line("because", kernel.reason.text);
-          line("took", duration(kernel.duration_ns));
-          line("layer", kernel.layer);
-          line("phase", kernel.phase);
-          line("op", kernel.op);
-          line("shapes", kernel.shapes);
-          line("launched by", kernel.launched_by);
-          line("launch to start", kernel.launch_to_start_ns === null ? null : duration(kernel.launch_to_start_ns));
-          line("stream", kernel.stream);
-          line("details", kernel.details);
+        .then(function (got) {
+          if (picked === row) show(got);
         })
         .catch(function (error) {
-          panel.textContent = "The kernel could not be loaded (" + error + ").";
+          say("The kernel could not be loaded (" + error + ").");
+        });
+    }
+    function show(got) {
+      kernel = got;
+      draw();
+      entitle(kernel.name);
+      line("ran on", (theme.places[kernel.placement] || kernel.placement) + (kernel.precision === "unknown" ? "" : ", " + kernel.precision));
+      line("because", kernel.reason.text);
+      line("took", duration(kernel.duration_ns));
+      line("layer", kernel.layer);
+      line("phase", kernel.phase);
+      line("op", kernel.op && short(kernel.op));
+      line("shapes", kernel.shapes);
+      line("launched by", kernel.launched_by);
+      line("launch to start", kernel.launch_to_start_ns === null ? null : duration(kernel.launch_to_start_ns));
+      line("stream", kernel.stream);
+      line("details", kernel.details);
+    }
+    function follow(back) {
+      /* The next kernel, of those that are searched for; what lies outside the window is moved to. */
+      if (!data) return;
+      var asking = new URLSearchParams({ run: root.dataset.run, search: search.value.trim(), from: String(Math.round(from)) });
+      if (picked >= 0) asking.set("row", String(picked));
+      if (back) asking.set("back", "1");
+      fetch("/next.json?" + asking.toString())
+        .then(function (answer) {
+          return answer.status === 200 ? answer.json() : answer.status === 204 ? null : Promise.reject(answer.status);
+        })
+        .then(function (got) {
+          if (!got) return say("No kernel was found.");
+          picked = got.row;
+          show(got);
+          var half = (to - from) / 2;
+          if (got.start_ns < from || got.start_ns > to) move(got.start_ns - half, got.start_ns + half);
+          remember();
+        })
+        .catch(function (error) {
+          say("The kernel could not be loaded (" + error + ").");
+        });
+    }
+    function save() {
+      var asking = new URLSearchParams({ run: root.dataset.run, from: String(Math.round(from)), to: String(Math.round(to)) });
+      fetch("/trace.json?" + asking.toString())
+        .then(function (answer) {
+          if (answer.status !== 200) return answer.text().then(function (text) { return Promise.reject(text); });
+          return answer.blob();
+        })
+        .then(function (blob) {
+          var link = element("a");
+          link.href = URL.createObjectURL(blob);
+          link.download = "mpprof-trace.json";
+          link.click();
+          setTimeout(function () { URL.revokeObjectURL(link.href); }, 10000);
+          say("Saved as mpprof-trace.json: open it in ui.perfetto.dev.");
+        })
+        .catch(function (error) {
+          say("Nothing was saved: " + error);
         });
     }
     function tell(hit) {
       var lane = hit[4];
       var i = hit[5];
       picked = -1;
+      kernel = null;
       remember();
       draw();
-      panel.replaceChildren(element("h3", theme.labels[data.keys[lane.key[i]]], "mp-panel-title"));
+      entitle(label(data.keys[lane.key[i]]));
       line("took", duration(lane.length_ns[i]));
       line("on", lane.name);
       if (lane.count[i] > 1) line("events", String(lane.count[i]) + " merged: zoom in");
@@ -377,6 +514,9 @@
         ArrowRight: function () { move(from + part, to + part); },
         Home: function () { whole(); },
         "0": function () { whole(); },
+        n: function () { follow(false); },
+        p: function () { follow(true); },
+        Enter: function () { follow(false); },
         "/": function () { search.focus(); },
         Escape: function () { pick(-1); },
       }[event.key];
@@ -393,23 +533,25 @@
     document.getElementById("tl-all").addEventListener("click", function () {
       move(0, data.steps[data.steps.length - 1].end_ns);
     });
-    search.addEventListener("input", draw);
+    document.getElementById("tl-save").addEventListener("click", save);
+    colour.addEventListener("change", again);
+    var typed = null;
+    search.addEventListener("input", function () {
+      clearTimeout(typed);
+      typed = setTimeout(again, 150);
+    });
+    function again() {
+      if (data) load({ from: from, to: to, step: stepAt((from + to) / 2) });
+    }
     search.addEventListener("keydown", function (event) {
       if (event.key === "Escape") root.focus();
-      if (event.key === "Enter") next();
+      if (event.key === "Enter") follow(event.shiftKey);
     });
-    function next() {
-      var term = search.value.trim().toLowerCase();
-      var lane = data.lanes[0];
-      for (var i = 0; i < lane.row.length; i++) {
-        var name = lane.label[i] >= 0 ? data.names[lane.label[i]].toLowerCase() : "";
-        var after = !dragged && (picked < 0 || lane.row[i] > picked);
-        if (term && after && name.indexOf(term) >= 0) return pick(lane.row[i]);
-      }
-    }
     new ResizeObserver(draw).observe(root);
     new MutationObserver(draw).observe(document.documentElement, { attributes: true });
     var asks = query();
+    if (asks.has("colour")) colour.value = asks.get("colour");
+    if (!colour.value) colour.value = "placement";
     if (asks.has("t0") && asks.has("t1")) load({ from: Number(asks.get("t0")) || 0, to: Number(asks.get("t1")) || 0 });
     else load({ step: asks.has("step") ? Number(asks.get("step")) : null });
     if (asks.has("kernel")) pick(Number(asks.get("kernel")));

@@ -90,7 +90,7 @@ def warnings(texts: Sequence[str]) -> html.Div | None:
         return None
     return html.Div(
         [
-            html.Div("Read this first", className="mp-overline"),
+            html.Div("Keep in mind", className="mp-overline"),
             *(html.P(sentence(text)) for text in texts),
         ],
         className="mp-card mp-warning",

@@ -61,7 +61,7 @@ class Page:
     path: str
     title: str
     layout: Callable[[Context], Any]
-    register: Callable[[Any], None] | None = None
+    register: Callable[[Any, RunSource], None] | None = None
     heading: bool = False  # its layout holds the page's <h1>
 
 

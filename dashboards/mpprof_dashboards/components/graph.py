@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
 from dash import dcc, html
+
+from mpprof_dashboards.choice import Choice
+from mpprof_dashboards.figures.plain import Figure
 
 CONFIG: dict[str, Any] = {
     # plotly 7 would add a button that uploads the figure to a server of its makers.
@@ -20,12 +23,27 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def graph(figure: go.Figure, id: str, *, title: str, note: str = "") -> html.Figure:
-    """`figure` with its title and a note on how to read it, both for the eye and for screen readers."""
-    height = figure.layout.height or 320
+def uirevision(path: str, choice: Choice) -> str:
+    """What stays while the same is looked at: a figure that is drawn again keeps what was zoomed into."""
+    return f"{path} {choice.query()}"
+
+
+def graph(
+    figure: Figure, id: str, *, title: str, note: str = "", legend: Sequence[tuple[str, str]] = ()
+) -> html.Figure:
+    """`figure` with its title and a note on how to read it, both for the eye and for screen readers.
+
+    `legend`, names and colours, stands above the figure and takes none of its room."""
+    height = figure.layout.height
     caption = [html.H3(title, className="mp-figure-title")]
     if note:
         caption.append(html.P(note, className="mp-note"))
+    if legend:
+        entries = [
+            html.Li([html.Span(className="mp-swatch", style={"background": colour}), name])
+            for name, colour in legend
+        ]
+        caption.append(html.Ul(entries, className="mp-legend"))
     return html.Figure(
         [
             html.Figcaption(caption),

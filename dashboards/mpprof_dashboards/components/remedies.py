@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from mpprof.report import words
+from mpprof.report import headline, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
@@ -28,15 +28,16 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     step = facts["step_ns"]
     order = plan["order"] if plan and step else []
     paying = [row for row in order if step and row["gain_ns"] >= PAYING_RATIO * step]
-    settle = [cause["code"] for cause in facts["causes"] if cause["gain_ns_per_step"] is None]
+    gains = {cause["code"]: cause["gain_ns_per_step"] for cause in facts["causes"]}
+    settle = [code for code in headline.to_change(document) if gains.get(code) is None]
     told = [*settle, *(row["code"] for row in paying)]
-    rows = [_row(findings[code], document, query, None) for code in settle]
-    rows += [_row(findings[row["code"]], document, query, (bit, row)) for bit, row in enumerate(paying)]
+    rows = [_row(findings[code], query, None) for code in settle]
+    rows += [_row(findings[row["code"]], query, (bit, row)) for bit, row in enumerate(paying)]
     if not rows:
-        body = html.P(_others(document, told), className="mp-note", id="notes")
         return cards.section(
-            "What to change", html.Div(body, className="mp-card"), note="no finding with a cost"
-        )
+            "What to change", html.P(_others(document, told), className="mp-note", id="notes"),
+            note="no finding has a cost",
+        )  # fmt: skip
     heads = ("On", "Cause", "Change", "Gains", "Step after", "Proof")
     table = html.Table(
         [
@@ -52,7 +53,7 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     note = "switch a remedy off to see the step without it; computed, at best" if paying else ""
     if paying and one_step(document):
         note += "; from a single step, which may not be representative"
-    combos = combinations(document)
+    combos = combinations(document) if paying else []
     data = {"data-combinations": json.dumps(combos), "data-bits": str(min(len(paying), _bits(combos)))}
     total = html.Div(combos[-1]["total"] if combos else "", className="mp-total", id="whatif-total")
     return html.Section(
@@ -110,9 +111,7 @@ def _bits(combos: list[dict[str, Any]]) -> int:
     return max(0, len(combos).bit_length() - 1)
 
 
-def _row(
-    found: doc.Finding, document: doc.Report, query: str, planned: tuple[int, doc.WhatIfStep] | None
-) -> html.Tr:
+def _row(found: doc.Finding, query: str, planned: tuple[int, doc.WhatIfStep] | None) -> html.Tr:
     """One remedy. `planned`: its place in the plan and its step; None: to be settled before all others."""
     code = found["code"]
     switch: Any = html.Span(
@@ -177,12 +176,10 @@ def _change(found: doc.Finding) -> list[Any]:
 def _proof(found: doc.Finding, query: str) -> Any:
     """The first thing measured, as the way to see it."""
     shown = next((row for row in found["evidence"] if row["unit"] != "text"), None)
-    text = (
-        f"{words.plain(shown['name'])} {words.quantity(shown['value'], shown['unit'])}"
-        if shown
-        else "evidence"
-    )
-    text = words.shorten(text, 44)
+    text = "evidence"
+    if shown:  # what stands in brackets qualifies it: the finding says it below
+        name = words.shorten(words.plain(shown["name"]).partition(" (")[0], 32)
+        text = f"{name} {words.quantity(shown['value'], shown['unit'])}"
     if not query:
         return text
     where = proof(found["code"])

@@ -27,7 +27,7 @@ _IDLE_TEXT = {
 _HOST_TEXT = {"input": "waits for input", "compile": "compiles", "sync": "waits for the device"}
 
 
-def strip(timeline: doc.Timeline, *, href: str = "") -> html.Div:
+def strip(timeline: doc.Timeline) -> html.Div:
     """The shown window of a timeline as two rows, with the names of what is long enough, and an axis."""
     lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}  # the first of each kind
     rows = [_row(timeline, lanes[kind], kind) for kind in ("host", "device") if kind in lanes]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
-
-import plotly.graph_objects as go
 
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape, label
+from mpprof_dashboards.figures.plain import Figure
 
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 ROW_HEIGHT = 34
@@ -21,15 +21,13 @@ def time_scale(*values_ns: float) -> tuple[str, float]:
     return next((unit for unit in _UNITS if largest >= unit[1]), _UNITS[-1])
 
 
-def blank(height: int, **layout: Any) -> go.Figure:
+def blank(height: int, **layout: Any) -> Figure:
     """An empty figure with the house style: no background, quiet grid, room for its labels."""
     axis = {
         "gridcolor": theme.GRID, "zerolinecolor": theme.GRID, "automargin": True, "ticks": "",
         "title": {"font": {"size": 12}},
     }  # fmt: skip
-    figure = go.Figure()
-    figure.update_layout(
-        template="none",
+    figure = Figure(
         height=height,
         autosize=True,
         minreducedwidth=30,
@@ -68,7 +66,18 @@ class Bar:
     key: str = ""  # what the bar is, for those who read the figure back: a class, a total
 
 
-def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = False) -> go.Figure:
+_LONGEST_NAME = 22
+
+
+def _name(text: str) -> str:
+    """A bar's name in one line or in two, shortened where both are too short."""
+    lines = wrap(text, _LONGEST_NAME, break_long_words=False, break_on_hyphens=False)
+    if len(lines) == 2 and max(map(len, lines)) <= _LONGEST_NAME:
+        return "<br>".join(map(escape, lines))
+    return label(text, _LONGEST_NAME)
+
+
+def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = False) -> Figure:
     """`items` from top to bottom, lengths divided by `per`. `customdata` keeps (key, the raw length)."""
     rows = list(range(len(items)))
     ends = [max(bar.start, bar.start + bar.length) / per for bar in items]
@@ -76,7 +85,8 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = Fals
     high = max(ends, default=0.0)
     span = (high - min(low, 0.0)) or 1.0
     figure = blank(ROW_HEIGHT * len(items) + 70)
-    figure.add_bar(
+    figure.add(
+"bar",
         orientation="h",
         x=[bar.length / per for bar in items],
         base=[bar.start / per for bar in items],
@@ -97,11 +107,11 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = Fals
     if connect:
         _connect(figure, items, per)
     figure.update_yaxes(
-        tickvals=rows, ticktext=[label(bar.name, 22) for bar in items], range=[len(items) - 0.4, -0.6],
-        showgrid=False, zeroline=False, ticklabelstandoff=8,
+        tickvals=rows, ticktext=[_name(bar.name) for bar in items],
+        range=[len(items) - 0.4, -0.6], showgrid=False, zeroline=False, ticklabelstandoff=8,
     )  # fmt: skip
     figure.update_xaxes(
-        title_text=x_title,
+        title={"text": x_title},
         range=[min(low, 0.0) - 0.02 * span * (low < 0), high + 0.03 * span],
         nticks=6,
         zeroline=True,
@@ -109,18 +119,18 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = Fals
     return figure
 
 
-def _values(figure: go.Figure, items: Sequence[Bar]) -> None:
+def _values(figure: Figure, items: Sequence[Bar]) -> None:
     """The values in a column of their own, right of the plot: legible at any width, whatever the bars do."""
     room = 7.0 * max((len(bar.text) for bar in items), default=0) + 18
     figure.update_layout(margin={"r": room})
     for row, bar in enumerate(items):
-        figure.add_annotation(
+        figure.annotate(
             x=1, xref="paper", xanchor="right", xshift=room - 4, y=row, yref="y", yanchor="middle",
             text=escape(bar.text), showarrow=False, align="right",
         )  # fmt: skip
 
 
-def _connect(figure: go.Figure, items: Sequence[Bar], per: float) -> None:
+def _connect(figure: Figure, items: Sequence[Bar], per: float) -> None:
     """Thin lines from where one bar of a waterfall ends to where the next begins."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -128,7 +138,8 @@ def _connect(figure: go.Figure, items: Sequence[Bar], per: float) -> None:
         end = (bar.start + bar.length) / per
         x += [end, end, None]
         y += [row - 0.35, row + 1.35, None]
-    figure.add_scatter(
+    figure.add(
+"scatter",
         mode="lines", x=x, y=y, line={"color": theme.TOTAL, "width": 1, "dash": "dot"}, hoverinfo="skip",
         showlegend=False, name="links",
     )  # fmt: skip

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import plotly.graph_objects as go
-
 from mpprof.report import words
+from mpprof.report.content import held
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.text import escape
 from mpprof_dashboards.figures.base import Bar, bars, blank, time_scale
+from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -18,7 +19,7 @@ _LIMIT = 12
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
 
-def at_peak(memory: doc.Memory, by: str) -> go.Figure | None:
+def at_peak(memory: doc.Memory, by: str) -> Figure | None:
     """The bytes live at the peak by `by` ("kind", "dtype", "op", "layer"), largest first; None without."""
     items = sorted((item for item in memory["at_peak"] if item["by"] == by), key=lambda item: -item["bytes"])
     if not items:
@@ -26,9 +27,9 @@ def at_peak(memory: doc.Memory, by: str) -> go.Figure | None:
     unit, per = next((unit for unit in _UNITS if items[0]["bytes"] >= unit[1]), _UNITS[-1])
     peak = memory["peak_bytes"]
     shown = [
-        Bar(item["name"], item["bytes"], _words(item["bytes"], peak),
+        Bar(held(item), item["bytes"], _words(item["bytes"], peak),
             theme.class_colour("unknown") if item["name"] in _UNKNOWN else theme.MEASURED,
-            pattern=theme.UNKNOWN_PATTERN if item["name"] == "unknown" else "", key=item["name"])
+            pattern=_pattern(held(item)), key=held(item))
         for item in items[:_LIMIT]
     ]  # fmt: skip
     if len(items) > _LIMIT:
@@ -37,11 +38,71 @@ def at_peak(memory: doc.Memory, by: str) -> go.Figure | None:
     return bars(shown, x_title=f"Memory ({unit})", per=per)
 
 
-_PARTS = ("#475569", "#7C8FA8", "#0F766E", "#5EA39B", "#6D5BA8", "#A79BD0", "#8A6D3B", "#C0A878", "#B0B8C4")
+_COLOURS: dict[str, str] = {
+    "parameters": "#56677F", "optimizer slots": "#7C8FA8", "16-bit weight copies": "#C0A878",
+    "gradients": "#6D5BA8", "activations kept for backward": "#0F766E", "other activations": "#5EA39B",
+    "optimizer temporaries": "#A79BD0", "workspaces": "#8A6D3B", "input": "#B0B8C4", "other": "#8D9440",
+    "float": "#1D6F9E", "float32": "#1D6F9E", "half": "#0F766E", "bfloat16": "#0F766E", "uint8": "#8A6D3B",
+    "others": "#B9C0C9",
+}  # fmt: skip
+"""Of kinds and of the commonest types: one colour each, in every figure. What was held before the window and
+what is unknown are grey."""
+_MORE_COLOURS = ("#6D5BA8", "#5EA39B", "#C0A878", "#A79BD0", "#8D9440", "#B0B8C4")
+_LIGHT = frozenset(("#C0A878", "#A79BD0", "#B0B8C4", "#5EA39B"))
+"""On which white letters do not stand out."""
+_FAINT = "rgba(255, 255, 255, 0.45)"
 _UNKNOWN = ("unknown", "held before the window", "others")
+_SEEN_RATIO = 0.01
+"""Of the peak: a part that never reaches it is less than a line and is drawn with the others."""
 
 
-def treemap(memory: doc.Memory) -> go.Figure | None:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Part of the live memory over the trace, with its colour."""
+
+    name: str
+    bytes: tuple[int, ...]
+    colour: str
+
+
+def parts(memory: doc.Memory, by: str) -> list[Part]:
+    """Return what `course` stacks, from the bottom: what was held before the window, then the largest."""
+    found = memory.get("course")
+    stacked = found["parts"].get(by, {}) if found else {}
+    least = _SEEN_RATIO * memory["peak_bytes"]
+    small = [name for name, values in stacked.items() if max(values) < least or name == "others"]
+    rows = {name: tuple(values) for name, values in stacked.items() if name not in small}
+    if small:
+        rows["others"] = tuple(map(sum, zip(*(stacked[name] for name in small), strict=True)))
+    ordered = sorted(rows, key=lambda name: (_rank(name), -max(rows[name]), name))
+    free = iter(_MORE_COLOURS * len(ordered))
+    return [Part(name, rows[name], _colour(name) or next(free)) for name in ordered]
+
+
+def _rank(name: str) -> int:
+    """From the bottom: what the step does not change, what it does, what is not known."""
+    if name == "held before the window" or name.endswith(_ESTIMATED):
+        return 0
+    return 2 if name in _UNKNOWN else 1
+
+
+_ESTIMATED = " (estimated)"
+
+
+def _pattern(name: str) -> str:
+    """Hatching for what no event tells."""
+    if name.endswith(_ESTIMATED):
+        return theme.ESTIMATED_PATTERN
+    return theme.UNKNOWN_PATTERN if name == "unknown" else ""
+
+
+def _colour(name: str) -> str | None:
+    """The colour that a kind or type always has; None where it has none of its own."""
+    own = _COLOURS.get(name.removesuffix(_ESTIMATED))
+    return theme.class_colour("unknown") if own is None and name in _UNKNOWN else own
+
+
+def treemap(memory: doc.Memory) -> Figure | None:
     """What was live at the peak: kinds, and in each its largest tensors; None without allocator events.
 
     Areas are bytes; what of a kind no listed tensor holds is an area of its own."""
@@ -49,37 +110,42 @@ def treemap(memory: doc.Memory) -> go.Figure | None:
     if not kinds:
         return None
     ids, labels, parents, values, colours = ["peak"], ["peak"], [""], [0], ["rgba(0,0,0,0)"]
-    for at, kind in enumerate(sorted(kinds, key=lambda item: -item["bytes"])):
-        colour = _PARTS[at % len(_PARTS)]
-        inside = [t for t in memory.get("tensors", []) if t["kind"] == kind["name"]]
-        held = 0
+    for kind in sorted(kinds, key=lambda item: -item["bytes"]):
+        name = held(kind)
+        colour = _colour(name) or _MORE_COLOURS[0]
+        inside = [t for t in memory.get("tensors", []) if t["kind"] == name]  # none states an estimated one
+        shown = 0
         for n, tensor in enumerate(sorted(inside, key=lambda each: -each["bytes"])):
-            if held + tensor["bytes"] > kind["bytes"]:
+            if shown + tensor["bytes"] > kind["bytes"]:
                 break
-            held += tensor["bytes"]
-            ids.append(f"{kind['name']}/{n}")
+            shown += tensor["bytes"]
+            ids.append(f"{name}/{n}")
             times = f"{tensor['count']} × " if tensor["count"] > 1 else ""
-            labels.append(f"{times}{tensor['layer'] or tensor['op']} {tensor['dtype']}{tensor['shape']}")
-            parents.append(kind["name"])
+            owner = tensor["op"] if tensor["layer"] == "unknown" else tensor["layer"]
+            labels.append(f"{escape(times + owner)}<br>{escape(tensor['dtype'] + tensor['shape'])}")
+            parents.append(name)
             values.append(tensor["bytes"])
             colours.append(colour)
-        ids.append(kind["name"])
-        labels.append(kind["name"])
+        ids.append(name)
+        labels.append(escape(name))
         parents.append("peak")
         values.append(kind["bytes"])
         colours.append(colour)
     values[0] = sum(item["bytes"] for item in kinds)
-    figure = blank(340, margin={"l": 0, "r": 0, "t": 4, "b": 4})
-    figure.add_treemap(
+    figure = blank(340, margin={"l": 0, "r": 0, "t": 4, "b": 4}, uniformtext={"minsize": 10, "mode": "hide"})
+    figure.add(
+        "treemap",
         ids=ids,
-        labels=[escape(label) for label in labels],
+        labels=labels,
         parents=parents,
         values=values,
         branchvalues="total",
-        marker={"colors": colours, "line": {"width": 1}},
+        marker={"colors": colours, "line": {"width": 1, "color": _FAINT}},
         text=[words.size(value) for value in values],
         textinfo="label+text",
-        textfont={"color": "#FFFFFF"},
+        textfont={
+            "color": [theme.INK, *("#1F2933" if colour in _LIGHT else "#FFFFFF" for colour in colours[1:])]
+        },
         hovertemplate="%{label}: %{text}<extra></extra>",
         pathbar={"visible": False},
         tiling={"pad": 2},
@@ -87,7 +153,7 @@ def treemap(memory: doc.Memory) -> go.Figure | None:
     return figure
 
 
-def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> go.Figure | None:
+def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> Figure | None:
     """Live bytes over the trace as a stack of parts ("kind", "dtype"), the largest at the bottom, the peak
     marked, the `baseline`'s total as an outline; None without allocator events."""
     found = memory.get("course")
@@ -97,37 +163,37 @@ def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> g
     unit, per_ns = time_scale(found["time_ns"][-1] - start)
     size, per = next((each for each in _UNITS if memory["peak_bytes"] >= each[1]), _UNITS[-1])
     times = [(at - start) / per_ns for at in found["time_ns"]]
-    figure = blank(300, margin={"l": 8, "r": 16, "t": 36, "b": 44}, hovermode="x unified")
-    parts = sorted(found["parts"][by].items(), key=lambda part: (part[0] in _UNKNOWN, -max(part[1])))
-    for at, (name, values) in enumerate(parts):
-        unknown = name in _UNKNOWN
-        colour = theme.class_colour("unknown") if unknown else _PARTS[at % len(_PARTS)]
-        figure.add_scatter(
+    figure = blank(300, margin={"l": 8, "r": 16, "t": 12, "b": 44}, hovermode="x unified", showlegend=False)
+    for part in parts(memory, by):
+        figure.add(
+            "scatter",
             x=times,
-            y=[value / per for value in values],
-            name=escape(name),
+            y=[value / per for value in part.bytes],
+            name=escape(part.name),
             mode="lines",
             stackgroup="live",
-            line={"shape": "hv", "width": 0.5, "color": colour},
-            fillcolor=colour,
-            fillpattern={"shape": theme.UNKNOWN_PATTERN if name == "unknown" else "", "fgcolor": theme.INK},
-            customdata=[words.size(value) for value in values],
+            line={"shape": "hv", "width": 0.5, "color": part.colour},
+            fillcolor=part.colour,
+            fillpattern={"shape": _pattern(part.name), "fgcolor": _FAINT, "fillmode": "overlay"},
+            customdata=[words.size(value) for value in part.bytes],
             hovertemplate="%{customdata}",
-        )
+        )  # fmt: skip
     other = baseline.get("course") if baseline else None
     if other:
         begin = other["time_ns"][0]
-        figure.add_scatter(
+        figure.add(
+            "scatter",
             x=[(at - begin) / per_ns for at in other["time_ns"]],
             y=[value / per for value in other["total_bytes"]],
             name="baseline",
             mode="lines",
-            line={"shape": "hv", "width": 1.6, "color": theme.TOTAL, "dash": "dash"},
+            line={"shape": "hv", "width": 1.6, "color": theme.ACCENT},
             customdata=[words.size(value) for value in other["total_bytes"]],
             hovertemplate="%{customdata}",
         )
     top = found["total_bytes"].index(max(found["total_bytes"]))
-    figure.add_scatter(
+    figure.add(
+        "scatter",
         x=[times[top]],
         y=[found["total_bytes"][top] / per],
         name="peak",
@@ -137,8 +203,11 @@ def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> g
         marker={"color": theme.TOTAL, "size": 8, "symbol": "triangle-down"},
         hoverinfo="skip",
     )
-    figure.update_xaxes(title_text=f"Time in the trace ({unit})")
-    figure.update_yaxes(title_text=f"Live memory ({size})", rangemode="tozero")
+    figure.update_xaxes(title={"text": f"Time in the trace ({unit})"})
+    highest = max([*found["total_bytes"], *(other["total_bytes"] if other else ())])
+    figure.update_yaxes(
+        title={"text": f"Live memory ({size})"}, range=[0, 1.15 * highest / per]
+    )  # room for its size
     return figure
 
 

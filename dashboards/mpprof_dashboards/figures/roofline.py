@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import plotly.graph_objects as go
-
 from mpprof.report import words
 from mpprof_dashboards import theme, work
 from mpprof_dashboards.components.text import escape
 from mpprof_dashboards.figures.base import blank
+from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -23,7 +22,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def figure(ops: Sequence[doc.OpRow], roofs: doc.Roofs | None, per: work.Per) -> go.Figure | None:
+def figure(ops: Sequence[doc.OpRow], roofs: doc.Roofs | None, per: work.Per) -> Figure | None:
     """Ops with a known intensity as dots under the card's roofs; None where there are none, or no roofs."""
     if roofs is None or not roofs["bandwidth_bytes_per_s"]:
         return None
@@ -40,7 +39,8 @@ def figure(ops: Sequence[doc.OpRow], roofs: doc.Roofs | None, per: work.Per) -> 
         same = [row for row in dots if row["kind"] == kind]
         if not same:
             continue
-        drawn.add_scatter(
+        drawn.add(
+"scatter",
             x=[row["intensity"] for row in same], y=[row["rate"] / 1e12 for row in same], mode="markers",
             name=name, customdata=[row["key"] for row in same],
             marker={
@@ -55,8 +55,8 @@ def figure(ops: Sequence[doc.OpRow], roofs: doc.Roofs | None, per: work.Per) -> 
             ],
             hovertemplate="%{hovertext}<extra></extra>",
         )  # fmt: skip
-    drawn.update_xaxes(title_text="Operations a byte (FLOP/B)", type="log")
-    drawn.update_yaxes(title_text="TFLOP/s", type="log")
+    drawn.update_xaxes(title={"text": "Operations a byte (FLOP/B)"}, type="log")
+    drawn.update_yaxes(title={"text": "TFLOP/s"}, type="log")
     return drawn
 
 
@@ -65,7 +65,7 @@ def _ridge(roofs: doc.Roofs) -> float:
     return 2 * max(rates, default=1.0) / (roofs["bandwidth_bytes_per_s"] or 1.0)
 
 
-def _draw_roofs(drawn: go.Figure, roofs: doc.Roofs, low: float, high: float) -> None:
+def _draw_roofs(drawn: Figure, roofs: doc.Roofs, low: float, high: float) -> None:
     """One line of the bandwidth with a flat roof for each kind of arithmetic; equal roofs once."""
     bandwidth = roofs["bandwidth_bytes_per_s"] or 0.0
     told: set[float] = set()
@@ -76,11 +76,12 @@ def _draw_roofs(drawn: go.Figure, roofs: doc.Roofs, low: float, high: float) -> 
         told.add(rate)
         ridge = rate / bandwidth
         points = [low, ridge, high] if low < ridge < high else [low, high]
-        drawn.add_scatter(
+        drawn.add(
+"scatter",
             x=points, y=[min(at * bandwidth, rate) / 1e12 for at in points], mode="lines",
             line={"color": theme.TOTAL, "width": 1.4}, hoverinfo="skip", showlegend=False,
         )  # fmt: skip
-        drawn.add_annotation(
+        drawn.annotate(
             x=1, xref="paper", y=math.log10(rate / 1e12), xanchor="right", yanchor="bottom", showarrow=False,
             text=escape(f"{name} {words.quantity(rate, 'flops_per_s')}"), font={"size": 11.5},
         )  # fmt: skip

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from mpprof.model.steps import ABSENT, HardwareTable, StepTable
 from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.figures.base import blank, time_scale
+from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -36,25 +36,34 @@ def thin(n: int, values: Float, most: int = MOST_POINTS) -> NDArray[np.int64]:
     Extremes survive, so a single slow step among a million stays visible."""
     if n <= most:
         return np.arange(n)
-    edges = np.linspace(0, n, most // 2 + 1).astype(int)
-    filled = np.where(np.isfinite(values), values, np.nan)
-    rows = set()
-    for start, end in pairwise(edges):
-        part = filled[start:end]
-        if len(part) and not np.isnan(part).all():
-            rows |= {start + int(np.nanargmin(part)), start + int(np.nanargmax(part))}
-    return np.array(sorted(rows), np.int64)
+    length = -(-n // (most // 2))
+    padded = np.full(-(-n // length) * length, np.nan)
+    padded[:n] = np.where(np.isfinite(values), values, np.nan)
+    stretches = padded.reshape(-1, length)
+    known = ~np.isnan(stretches)
+    least = np.where(known, stretches, np.inf).argmin(axis=1)
+    greatest = np.where(known, stretches, -np.inf).argmax(axis=1)
+    filled = np.flatnonzero(known.any(axis=1))
+    return np.unique(np.concatenate([filled * length + least[filled], filled * length + greatest[filled]]))
 
 
-def _line(figure: go.Figure, x: Any, y: Any, name: str, colour: str, texts: list[str], **more: Any) -> None:
-    figure.add_scatter(
+def within(table: StepTable, low: float, high: float) -> StepTable:
+    """The rows of the steps from `low` to `high`, and one on either side, to which lines lead."""
+    first = max(int(np.searchsorted(table.step, low, side="left")) - 1, 0)
+    last = int(np.searchsorted(table.step, high, side="right")) + 1
+    return StepTable(**{each.name: getattr(table, each.name)[first:last] for each in fields(table)})
+
+
+def _line(figure: Figure, x: Any, y: Any, name: str, colour: str, texts: list[str], **more: Any) -> None:
+    figure.add(
+"scatter",
         x=x, y=y, name=name, mode=more.pop("mode", "lines"), line={"color": colour, "width": 1.6} | more.pop(
             "line", {}), marker={"color": colour, "size": 5} | more.pop("marker", {}),
         customdata=texts, hovertemplate="step %{x}: %{customdata}<extra>" + name + "</extra>", **more,
     )  # fmt: skip
 
 
-def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> go.Figure | None:
+def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure | None:
     """Every step's time, profiled and warm-up steps marked, with the steady median and 95th percentile.
 
     Warm-up is marked only where the report says when it ended (`first_steady`)."""
@@ -94,13 +103,14 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> go.Figu
               mode="markers", marker={"symbol": "triangle-up", "size": 9})  # fmt: skip
     for value, name, dash in ((median, "median", "solid"), (p95, "95th percentile", "dot")):
         if value is not None:
-            figure.add_scatter(
+            figure.add(
+"scatter",
                 x=[int(table.step[0]), int(table.step[-1])], y=[value / per] * 2, mode="lines",
                 line={"color": theme.TOTAL, "width": 1.5, "dash": dash},
                 name=f"{name} {words.duration(value)}", customdata=[value] * 2, hoverinfo="skip",
             )  # fmt: skip
-    figure.update_xaxes(title_text="Step")
-    figure.update_yaxes(title_text=f"Time per step ({unit})", rangemode="tozero")
+    figure.update_xaxes(title={"text": "Step"})
+    figure.update_yaxes(title={"text": f"Time per step ({unit})"}, rangemode="tozero")
     return figure
 
 
@@ -119,7 +129,7 @@ def _parts(table: StepTable) -> list[tuple[str, str, Float]]:
 
 
 def _stack(
-    figure: go.Figure,
+    figure: Figure,
     table: StepTable,
     parts: list[tuple[str, str, Float]],
     rows: NDArray[np.int64],
@@ -132,7 +142,8 @@ def _stack(
     rest = ns - sum(np.nan_to_num(values) for _, _, values in parts)
     shown = [*parts, ("rest", theme.KIND_COLOURS["quiet"], np.maximum(rest, 0.0))]
     for name, colour, values in shown:
-        figure.add_scatter(
+        figure.add(
+"scatter",
             x=table.step[rows], y=np.nan_to_num(values[rows]) / per, name=name, mode="lines",
             stackgroup="step", line={"width": 0, "color": colour, "shape": "hvh"}, fillcolor=colour,
             customdata=[words.duration(value) for value in np.nan_to_num(values[rows])],
@@ -152,7 +163,7 @@ def _top(ns: Float, ordinary: NDArray[np.bool_]) -> float:
     return slowest if slowest < _CUT_ABOVE * usual else _CUT_ROOM * usual
 
 
-def loss(table: StepTable | None) -> go.Figure | None:
+def loss(table: StepTable | None) -> Figure | None:
     """The loss where it was recorded; what is not finite is marked below, never drawn as a number."""
     if table is None or not table.loss_known.any():
         return None
@@ -170,12 +181,12 @@ def loss(table: StepTable | None) -> go.Figure | None:
         _line(figure, table.step[broken], np.full(len(broken), bottom), "not finite", theme.ACCENT,
               [words.quantity(float(value), "") for value in table.loss[broken]], mode="markers",
               marker={"symbol": "x", "size": 9})  # fmt: skip
-    figure.update_xaxes(title_text="Step")
-    figure.update_yaxes(title_text="Loss")
+    figure.update_xaxes(title={"text": "Step"})
+    figure.update_yaxes(title={"text": "Loss"})
     return figure
 
 
-def loss_scale(table: StepTable | None) -> go.Figure | None:
+def loss_scale(table: StepTable | None) -> Figure | None:
     """The loss scale where it was read, on a logarithmic axis, with the readings that report skips."""
     if table is None or not table.loss_scale_known.any():
         return None
@@ -191,18 +202,20 @@ def loss_scale(table: StepTable | None) -> go.Figure | None:
         _line(figure, table.step[skipped], table.loss_scale[skipped], "updates skipped", theme.ACCENT,
               [f"{words.count(int(n))} skipped since the reading before" for n in table.skipped[skipped]],
               mode="markers", marker={"symbol": "triangle-down", "size": 10})  # fmt: skip
-    figure.update_xaxes(title_text="Step")
+    figure.update_xaxes(title={"text": "Step"})
     if drawable.any():
         exponents = np.arange(
             np.floor(np.log2(values[drawable].min())), np.ceil(np.log2(values[drawable].max())) + 1
         )
         ticks = exponents[:: max(1, -(-len(exponents) // 5))]
-        figure.update_yaxes(tickvals=2.0**ticks, ticktext=[f"2<sup>{int(power)}</sup>" for power in ticks])
-    figure.update_yaxes(title_text="Loss scale (log)", type="log")
+        figure.update_yaxes(
+            tickvals=(2.0**ticks).tolist(), ticktext=[f"2<sup>{int(power)}</sup>" for power in ticks]
+        )
+    figure.update_yaxes(title={"text": "Loss scale (log)"}, type="log")
     return figure
 
 
-def memory(table: StepTable | None) -> go.Figure | None:
+def memory(table: StepTable | None) -> Figure | None:
     """Peak and live memory of the allocator where they were read."""
     if table is None:
         return None
@@ -220,8 +233,8 @@ def memory(table: StepTable | None) -> go.Figure | None:
                   line={"shape": "hv", "dash": dash})  # fmt: skip
     if not figure.data:
         return None
-    figure.update_xaxes(title_text="Step")
-    figure.update_yaxes(title_text="GPU memory (GiB)", rangemode="tozero")
+    figure.update_xaxes(title={"text": "Step"})
+    figure.update_yaxes(title={"text": "GPU memory (GiB)"}, rangemode="tozero")
     return figure
 
 
@@ -235,23 +248,28 @@ PANEL, RAIL, GAP = 130, 20, 40
 def steady_texts(table: StepTable | None, hardware_: HardwareTable | None) -> list[str]:
     """What never changes, one line each: no figure is drawn for it."""
     said = []
-    if table is not None and table.loss_scale_known.any():
-        scales = np.unique(table.loss_scale[table.loss_scale_known])
-        if len(scales) == 1 and not (table.skipped > 0).any():
+    if table is not None and table.loss_scale_known.any() and not (table.skipped > 0).any():
+        scales = table.loss_scale[table.loss_scale_known]
+        if not _varies(scales):
             said.append(f"loss scale {words.scale(float(scales[0]))}, nothing skipped")
     for name, column in _memory_series(table):
-        held = np.unique(column[column != ABSENT])
-        if len(held) == 1:
+        held = column[column != ABSENT]
+        if len(held) and not _varies(held):
             said.append(f"{name} memory {words.size(int(held[0]))}")
-    if hardware_ is not None and len(hardware_):
-        for field, title, factor, unit in _HARDWARE:
-            values = getattr(hardware_, field)
-            known = np.unique(values[~np.isnan(values)])
-            if len(known) == 1:
-                shown = 1.0 if unit == "ratio" else factor
-                name = title.partition(" (")[0]
-                said.append(f"{name} {words.quantity(float(known[0]) * shown, unit)}")
+    for field, title, factor, unit in _HARDWARE if hardware_ is not None else ():
+        values = getattr(hardware_, field)
+        known = values[~np.isnan(values)]
+        if len(known) and not _varies(known):
+            shown = 1.0 if unit == "ratio" else factor
+            said.append(f"{title.partition(' (')[0]} {words.quantity(float(known[0]) * shown, unit)}")
     return said
+
+
+def _varies(values: NDArray[Any]) -> bool:
+    """Whether there are two different values; all that are not a number are one."""
+    return bool(len(values)) and not bool(
+        ((values == values[0]) | np.isnan(values) & np.isnan(values[0])).all()
+    )
 
 
 def _memory_series(table: StepTable | None) -> list[tuple[str, NDArray[np.int64]]]:
@@ -263,12 +281,11 @@ def changes(table: StepTable | None, name: str) -> bool:
     if table is None:
         return False
     if name == "loss scale":
-        scales = table.loss_scale[table.loss_scale_known]
-        return len(np.unique(scales)) > 1 or bool((table.skipped > 0).any())
-    return any(len(np.unique(column[column != ABSENT])) > 1 for _, column in _memory_series(table))
+        return _varies(table.loss_scale[table.loss_scale_known]) or bool((table.skipped > 0).any())
+    return any(_varies(column[column != ABSENT]) for _, column in _memory_series(table))
 
 
-def together(panels: list[tuple[str, go.Figure]]) -> go.Figure:
+def together(panels: list[tuple[str, Figure]]) -> Figure:
     """Figures over the steps as one with a single axis: what is zoomed in one is zoomed in all.
 
     `panels` are (title, figure) from top to bottom; a title that ends in "rail" makes a low one."""
@@ -277,36 +294,31 @@ def together(panels: list[tuple[str, go.Figure]]) -> go.Figure:
     figure = blank(whole + 110, margin={"l": 8, "r": 16, "t": 40, "b": 44})
     top = 1.0
     for row, ((_, panel), height) in enumerate(zip(panels, heights, strict=True), start=1):
-        name = "y" if row == 1 else f"y{row}"
+        nth = "" if row == 1 else str(row)
         bottom = max(0.0, top - height / whole)
         shown = len(panel.data) > 1
-        for trace in panel.data:
-            trace.update(xaxis="x", yaxis=name, legend="legend" if row == 1 else f"legend{row}")
-            figure.add_trace(trace.update(showlegend=shown))
+        own = {"xaxis": "x", "yaxis": f"y{nth}", "legend": f"legend{nth}", "showlegend": shown}
+        figure.data += [trace | own for trace in panel.data]
         if shown:
             legend = {"orientation": "h", "x": 1, "xanchor": "right", "y": top, "yanchor": "bottom"}
-            figure.update_layout({f"legend{'' if row == 1 else row}": legend})
-        axis = panel.layout.yaxis.to_plotly_json()
-        axis |= {
-            "domain": [bottom, top],
-            "anchor": "x",
-            "title": {"text": axis.get("title", {}).get("text", "")},
-        }
-        figure.update_layout({f"yaxis{'' if row == 1 else row}": axis})
+            figure.update_layout(**{f"legend{nth}": legend})
+        title = {**panel.layout.yaxis.title, "text": panel.layout.yaxis.title.get("text", "")}
+        placed = {"domain": [bottom, top], "anchor": "x", "title": title, "fixedrange": True}
+        figure.update_layout(**{f"yaxis{nth}": panel.layout.yaxis | placed})
         top = bottom - GAP / whole
     figure.update_layout(hovermode="x", hoversubplots="axis", uirevision="steps")
-    figure.update_xaxes(title_text="Step", anchor=f"y{len(panels)}" if len(panels) > 1 else "y")
+    figure.update_xaxes(title={"text": "Step"}, anchor=f"y{len(panels)}" if len(panels) > 1 else "y")
     return figure
 
 
-def skips(table: StepTable | None) -> go.Figure | None:
+def skips(table: StepTable | None) -> Figure | None:
     """A tick for each reading that reports skipped updates; None where none was skipped."""
     if table is None or not (table.skipped > 0).any():
         return None
     rows = np.flatnonzero(table.skipped > 0)
     rows = rows[thin(len(rows), table.skipped[rows].astype(float))]
     figure = blank(RAIL)
-    figure.update_yaxes(title_text="Skips")
+    figure.update_yaxes(title={"text": "Skips"})
     _line(figure, table.step[rows], np.zeros(len(rows)), "updates skipped", theme.ACCENT,
           [f"{words.count(int(n))} skipped since the reading before" for n in table.skipped[rows]],
           mode="markers", marker={"symbol": "line-ns-open", "size": 14, "line": {"width": 2}})  # fmt: skip
@@ -314,23 +326,26 @@ def skips(table: StepTable | None) -> go.Figure | None:
     return figure
 
 
-def clocks(table: StepTable | None, hardware_: HardwareTable | None) -> list[tuple[str, go.Figure]]:
+def clocks(
+    table: StepTable | None, hardware_: HardwareTable | None, shown: tuple[float, float] | None = None
+) -> list[tuple[str, Figure]]:
     """Hardware samples over the steps, by when each was taken; samples outside the steps stand at an end.
 
-    What never changes is left out. Readings while the clock was held back are marked."""
+    What never changes is left out, and so is what lies outside the steps `shown`. Readings while the clock
+    was held back are marked."""
     if table is None or not len(table) or hardware_ is None or not len(hardware_):
         return []
     at = np.interp(hardware_.t_ns, table.t_ns, table.step)
-    held = np.array([bool(names) for names in hardware_.throttle], bool)
+    near = np.ones(len(at), bool) if shown is None else (at >= shown[0]) & (at <= shown[1])
+    held = np.array([bool(names) for names in hardware_.throttle], bool) & near
     found = []
     for field, title, factor, unit in _HARDWARE:
         values = getattr(hardware_, field)
-        if len(np.unique(values[~np.isnan(values)])) < 2:
+        known = ~np.isnan(values)
+        if not _varies(values[known]):
             continue
-        figure = _sampled(at, hardware_.gpu, values, title, factor, unit, along="step")
-        if figure is None:
-            continue
-        rows = np.flatnonzero(held & ~np.isnan(values)) if field == "sm_clock_hz" else np.zeros(0, np.int64)
+        figure = _sampled(at, hardware_.gpu, np.where(near, values, np.nan), title, factor, unit)
+        rows = np.flatnonzero(held & known) if field == "sm_clock_hz" else np.zeros(0, np.int64)
         if len(rows):
             rows = rows[thin(len(rows), values[rows])]
             _line(figure, at[rows], values[rows] * factor, "held back", theme.ACCENT,
@@ -349,29 +364,9 @@ _HARDWARE = (
 )
 
 
-def hardware(table: HardwareTable | None) -> list[tuple[str, go.Figure]]:
-    """One small figure per quantity that was sampled at all, with its title; time from the first sample."""
-    if table is None or not len(table):
-        return []
-    seconds = (table.t_ns - table.t_ns[0]) / 1e9
-    return [
-        (title, figure)
-        for field, title, factor, unit in _HARDWARE
-        if (figure := _sampled(seconds, table.gpu, getattr(table, field), title, factor, unit)) is not None
-    ]
-
-
 def _sampled(
-    at: Float,
-    gpu: NDArray[np.int64],
-    values: Float,
-    title: str,
-    factor: float,
-    unit: str,
-    along: str = "s",
-) -> go.Figure | None:
-    if np.isnan(values).all():
-        return None
+    at: Float, gpu: NDArray[np.int64], values: Float, title: str, factor: float, unit: str
+) -> Figure:
     figure = blank(200)
     shown = 1.0 if unit == "ratio" else factor  # the words of a ratio are a percentage by themselves
     colours = [
@@ -387,17 +382,12 @@ def _sampled(
         rows = np.flatnonzero((gpu == device) & ~np.isnan(values))
         rows = rows[thin(len(rows), values[rows])]
         name = f"GPU {device}" if device >= 0 else "host"
-        figure.add_scatter(
-            x=at[rows], y=values[rows] * factor, name=name,
+        figure.add(
+            "scatter", x=at[rows], y=values[rows] * factor, name=name,
             mode="lines+markers" if len(rows) < 30 else "lines",
             line={"width": 1.6, "color": colours[max(device, 0) % len(colours)]},
             customdata=[words.quantity(float(value) * shown, unit) for value in values[rows]],
-            hovertemplate=("step %{x:.0f}" if along == "step" else "%{x:.1f} s")
-            + ": %{customdata}<extra>" + name + "</extra>",
+            hovertemplate="step %{x:.0f}: %{customdata}<extra>" + name + "</extra>",
         )  # fmt: skip
-    if len(devices) > 1:
-        figure.update_layout(margin={"t": 30})
-    figure.update_layout(showlegend=len(devices) > 1)
-    figure.update_xaxes(title_text="Time (s)")
-    figure.update_yaxes(title_text=title, rangemode="tozero", nticks=5)
+    figure.update_yaxes(title={"text": title}, rangemode="tozero", nticks=5)
     return figure

@@ -1,16 +1,13 @@
-"""Where the step's time goes: from what was within reach to what was observed, or class by class."""
+"""Where the step's time goes: from what was attainable to what was observed, or class by class."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import plotly.graph_objects as go
-
 from mpprof.report import words
 from mpprof_dashboards import theme
-from mpprof_dashboards.components.text import escape
-from mpprof_dashboards.figures.base import Bar, bars, time_scale
+from mpprof_dashboards.components.bars import Row
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -20,10 +17,6 @@ _CRUMB_RATIO = 0.002  # of the step: less than two pixels of a wide page
 
 def _signed(ns: float) -> str:
     return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{words.duration(abs(ns))}"
-
-
-def _pattern(role: str) -> str:
-    return theme.UNKNOWN_PATTERN if role == "unknown" else ""
 
 
 def gap_by_class(slices: list[doc.GapSlice]) -> dict[str, float]:
@@ -62,61 +55,47 @@ def _layers_of(slices: list[doc.GapSlice], role: str) -> str:
 
 
 def gap(
-    slices: list[doc.GapSlice], end_ns: float, start_ns: float | None = None, *, reachable: bool = True
-) -> go.Figure | None:
-    """From the step within reach over the slices of the gap to the observed step `end_ns`.
+    slices: list[doc.GapSlice], end_ns: float, start_ns: float | None = None, *, attainable: bool = True
+) -> list[Row]:
+    """From the attainable step over the slices of the gap to the observed step `end_ns`, as rows of bars.
 
-    `slices` are those of the contract ({class, layer, ns_per_step}); None if there are none. The line at
-    `start_ns` is the baseline's step. The step within reach is computed, hence hatched. Where nothing is
-    known to be `reachable`, the slices are plain differences and start from the baseline itself.
+    `slices` are those of the contract ({class, layer, ns_per_step}); empty if there are none. The first row
+    is the baseline's step `start_ns`. The attainable step is computed, hence hatched. Where none is
+    `attainable`, as far as is known, the slices are plain differences and start from the baseline itself.
     """
     if not slices:
-        return None
+        return []
     classes = gap_by_class(slices)
     reach = end_ns - sum(classes.values())
-    unit, per = time_scale(end_ns, reach)
-    items = [
-        Bar("Reachable (computed)", reach, words.duration(reach), theme.TOTAL,
-            pattern=theme.ESTIMATED_PATTERN, key="reach",
-            hover=f"The step this run could reach: {words.duration(reach)}, computed from the baseline")
-        if reachable
-        else Bar("Baseline", reach, words.duration(reach), theme.TOTAL, key="reach", hover="Its own step")
-    ]  # fmt: skip
+    rows = [Row("Baseline", start_ns, words.duration(start_ns), "plain", "baseline")] if start_ns else []
+    if attainable:
+        note = "computed from the baseline"
+        rows.append(
+            Row("Attainable", reach, words.duration(reach), "unit", "reach", computed=True, note=note)
+        )
     position = reach
     shown, crumbs = without_crumbs(classes, end_ns)
     for role, ns in shown.items():
-        hover = f"{_class_words(role)}: {_signed(ns)}{_layers_of(slices, role)}"
-        items.append(
-            Bar(theme.class_label(role), ns, _signed(ns), theme.class_colour(role), position, _pattern(role),
-                hover, role)
-        )  # fmt: skip
+        hint = f"{_class_words(role)}: {_signed(ns)}{_layers_of(slices, role)}"
+        rows.append(
+            Row(theme.class_label(role), ns, _signed(ns), _kind(role), role, start_ns=position, hint=hint)
+        )
         position += ns
     if crumbs:
-        items.append(_crumbs(crumbs, position))
-    items.append(
-        Bar("This run", end_ns, words.duration(end_ns), theme.TOTAL, key="step", hover="Measured step")
-    )
-    figure = bars(items, x_title=f"Time per step ({unit})", per=per, connect=True)
-    if start_ns is not None and reachable:
-        _line(figure, start_ns, per, "baseline")
-    return figure
+        rows.append(_crumbs(crumbs, position))
+    return [*rows, Row("This run", end_ns, words.duration(end_ns), "run", "step", strong=True)]
 
 
-def _crumbs(classes: dict[str, float], position: float) -> Bar:
-    """One bar for the classes that are too small to be seen; the hover names each."""
+def _kind(role: str) -> str:
+    """The colour of a class of the gap, of which it is not known where its matrix work ran."""
+    return "plain" if role == "matmul" else theme.CLASS_KINDS.get(role, "other")
+
+
+def _crumbs(classes: dict[str, float], position: float) -> Row:
+    """One bar for the classes that are too small to be seen; the hint names each."""
     ns = sum(classes.values())
-    hover = "; ".join(f"{_class_words(role)}: {_signed(part)}" for role, part in classes.items())
-    return Bar(f"{len(classes)} smaller", ns, _signed(ns), theme.TOTAL, position, hover=hover, key="rest")
-
-
-def _line(figure: go.Figure, ns: float, per: float, name: str, row: int = 0) -> None:
-    figure.add_vline(x=ns / per, line={"color": theme.ACCENT, "width": 1.5, "dash": "dash"})
-    figure.add_annotation(
-        x=ns / per, y=row, xanchor="right", yshift=18, showarrow=False, xshift=-6,
-        text=escape(f"{name} {words.duration(ns)}"), font={"size": 11.5},
-    )  # fmt: skip
-    low, high = figure.layout.xaxis.range
-    figure.update_xaxes(range=[low, max(high, ns / per * 1.05)])
+    hint = "; ".join(f"{_class_words(role)}: {_signed(part)}" for role, part in classes.items())
+    return Row(f"{len(classes)} smaller", ns, _signed(ns), "other", "rest", start_ns=position, hint=hint)
 
 
 def account_order(part: doc.Slice) -> tuple[int, float]:

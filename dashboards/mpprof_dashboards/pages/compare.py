@@ -1,22 +1,25 @@
-"""Compare: two runs, or a ladder of them in the order chosen; the gap and the kernels of each rung."""
+"""Compare: two runs, or a ladder of them in the order chosen; the gap and the kernels of each rung.
+
+Of more than two each is held against the one before it or, if so chosen, against the first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import Input, Output, State, html
+from dash import Input, Output, State, dcc, html
 
 from mpprof.errors import MpprofError
-from mpprof.report import comparing, windows, words
+from mpprof.model.source import RunSource
+from mpprof.report import comparing, several, windows, words
 from mpprof.report.content import recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards import theme
-from mpprof_dashboards.components import cards
+from mpprof_dashboards.choice import Choice
+from mpprof_dashboards.components import bars, cards
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.text import sentence
@@ -25,6 +28,7 @@ from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.source import RunSource
 
 _MOST_ROWS = 40
 """Of kernels and of ops each, in a file."""
@@ -37,7 +41,7 @@ def layout(context: Context) -> list[Any]:
     chooser = dmc.MultiSelect(
         id="compare-runs",
         label="Runs, in the order they are compared",
-        description="The first is the baseline; each further run is compared with the previous one.",
+        description="The first is the baseline of all.",
         data=[{"value": entry.id, "label": entry.name} for entry in readable],
         value=[run for run in runs if run in {entry.id for entry in readable}],
         searchable=True,
@@ -47,11 +51,40 @@ def layout(context: Context) -> list[Any]:
     head = cards.section("Compare", html.Div(chooser, className="mp-card"))
     if len(runs) < 2:
         return [head, cards.empty("Choose at least two runs", "A comparison needs a baseline and a run.")]
+    first = context.choice.against_first and len(runs) > 2
     try:
-        document = context.source.compare(runs)
+        document = against_first(context.source, runs) if first else context.source.compare(runs)
     except MpprofError as error:  # the chooser stays: it is the way out
         return [head, cards.failure(error)]
-    return [head, *content(document)]
+    switch = _switch(replace(context.choice, ladder=runs)) if len(runs) > 2 else None
+    return [head, *content(document, switch=switch)]
+
+
+def against_first(source: RunSource, runs: tuple[str, ...]) -> doc.Comparison:
+    """Each further run against the first: the comparisons of the pairs, as one document."""
+    pairs = [source.compare((runs[0], run)) for run in runs[1:]]
+    rungs: list[doc.Rung] = [
+        pair["steps"][0] | {"from": 0, "to": at} for at, pair in enumerate(pairs, start=1)
+    ]
+    kernels: list[doc.KernelChange] = [
+        change | {"step": at} for at, pair in enumerate(pairs) for change in pair["kernels"]
+    ]
+    reports = [pairs[0]["runs"][0], *(pair["runs"][1] for pair in pairs)]
+    return pairs[0] | {"runs": reports, "steps": rungs, "kernels": kernels}
+
+
+def _switch(choice: Choice) -> html.Div:
+    links = [
+        dcc.Link(
+            title,
+            href=f"/compare{replace(choice, against_first=first).query()}",
+            className="mp-segment" + (" mp-segment-on" if first == choice.against_first else ""),
+            **({"target": "_self"} if first == choice.against_first else {}),
+        )
+        for title, first in (("against the one before", False), ("against the first", True))
+    ]
+    return html.Div(links, className="mp-segments mp-right", role="group", id="against",
+                    **{"aria-label": "What each run is compared with"})  # fmt: skip
 
 
 def chosen(context: Context) -> tuple[str, ...]:
@@ -61,10 +94,10 @@ def chosen(context: Context) -> tuple[str, ...]:
     return tuple(run for run in (context.choice.baseline, context.choice.run) if run)
 
 
-def content(document: doc.Comparison) -> list[Any]:
+def content(document: doc.Comparison, *, switch: html.Div | None = None) -> list[Any]:
     """All runs at a glance, their causes side by side, and each rung: of several behind its title."""
     rungs = document["steps"]
-    parts: list[Any] = [_ladder(rungs, document["runs"]), _causes(document["runs"], _refused(rungs))]
+    parts: list[Any] = [_ladder(rungs, document["runs"], switch), _causes(document["runs"], _refused(rungs))]
     parts += [_devices(report) for report in document["runs"]]
     for row, rung in enumerate(rungs):
         changes = [change for change in document["kernels"] if change["step"] == row]
@@ -92,61 +125,65 @@ def _folded(row: int, rung: doc.Rung, document: doc.Comparison, inside: list[Any
 
 
 def _refused(rungs: list[doc.Rung]) -> dict[int, str]:
-    """By row of `runs`: why a run cannot be compared with the one before, or in what the two are unlike."""
+    """By row of `runs`: why a run cannot be compared with its other, or in what the two are unlike."""
     found = {}
     for rung in rungs:
+        other = "the first" if rung["from"] == 0 else "the run before"
         if rung["refused"]:
             found[rung["to"]] = rung["refused"]
         elif rung["labels"]:
-            found[rung["to"]] = f"unlike the run before: {'; '.join(rung['labels'])}"
+            found[rung["to"]] = f"unlike {other}: {'; '.join(rung['labels'])}"
     return found
 
 
-_FIRST = "Against the first"
-_HEADS = ("Run", "", "Step", "Examples/s", "Against the one before", _FIRST, "Tensor Cores",
-          "Peak memory")  # fmt: skip
+def _ladder(rungs: list[doc.Rung], reports: list[doc.Report], switch: html.Div | None) -> html.Section:
+    """A dot for each run's step on one scale, with its speedup over the one that it is held against.
 
-
-def _ladder(rungs: list[doc.Rung], reports: list[doc.Report]) -> html.Section:
-    """A dot for each run's step on one scale, with what it is against the one before and the first.
-
-    A run that cannot be compared is struck through, with the reason on hover."""
+    A run that cannot be compared is struck through, with the reason below."""
     steps = [step_ns(report) for report in reports]
     most = max((step for step in steps if step is not None), default=0.0)
-    struck, ladder = _refused(rungs), len(rungs) > 1
+    struck = _refused(rungs)
+    of = {rung["to"]: rung for rung in rungs}
+    first = len(rungs) > 1 and all(rung["from"] == 0 for rung in rungs)
+    heads = ("Run", f"0 to {words.duration(most)}" if most else "", "Step", "Examples/s",
+             "Against the first" if first else "Against the one before",
+             "Tensor Cores", "Peak memory")  # fmt: skip
     body = []
-    whole: float | None = 1.0  # the speedup since the first run, while every rung in between has one
     for row, report in enumerate(reports):
-        rung = rungs[row - 1] if row else None
-        step = None if rung is None or rung["refused"] else rung["observed"]
+        rung = of.get(row)
         share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
-        whole = whole * step if whole is not None and step is not None else whole if row == 0 else None
         name = words.plain(report["run"]["name"])
-        first: Any = html.Del(name, title=struck[row]) if row in struck else name
+        title: Any = html.Del(name, title=struck[row]) if row in struck else name
+        refused = rung is not None and rung["refused"]
         numbers = (
             _known(steps[row], words.duration),
             _known(_examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
-            "" if rung is None else "refused" if rung["refused"] else _known(step, words.speedup),
-            "" if rung is None else _known(whole, words.speedup),
+            "" if rung is None else "refused" if refused else _known(rung["observed"], words.speedup),
             _known(share, words.percent),
             _known(recorded_peak(report), words.size),
         )
-        cells = [html.Th(first, scope="row"), html.Td(_dot(report, steps[row], most))]
-        shown = [text for at, text in enumerate(numbers, start=2) if ladder or _HEADS[at] != _FIRST]
-        cells += [html.Td(text, className="mp-number") for text in shown]
+        cells = [html.Th(title, scope="row"), html.Td(_dot(report, steps[row], most))]
+        cells += [html.Td(text, className="mp-number") for text in numbers]
         body.append(html.Tr(cells, className="mp-struck" if row in struck else ""))
-    heads = [
-        html.Td(f"0 to {words.duration(most)}" if most else "", className="mp-note")
-        if not text
+    head = [
+        html.Td(text, className="mp-note") if at == 1
         else html.Th(text, scope="col", className="mp-number" if at > 1 else "")
-        for at, text in enumerate(_HEADS)
-        if ladder or text != _FIRST
-    ]
-    table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="mp-table", id="ladder")
-    note = "dot: one step; tick: the step attainable on its card"
+        for at, text in enumerate(heads)
+    ]  # fmt: skip
+    table = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="mp-table", id="ladder")
     said = [f"{reports[row]['run']['name']}: {reason}" for row, reason in struck.items()]
-    return cards.section(
-        "All runs", html.Div(table, className="mp-card mp-scroll"), cards.remarks(said), note=note
+    titles = [
+        html.H2("All runs", className="mp-section-title"),
+        html.P("dot: one step; tick: the step attainable on its card", className="mp-note"),
+        switch,
+    ]
+    return html.Section(
+        [
+            html.Div(titles, className="mp-section-head"),
+            html.Div(table, className="mp-card mp-scroll"),
+            cards.remarks(said),
+        ],
+        className="mp-section",
     )
 
 
@@ -196,7 +233,9 @@ def _causes(reports: list[doc.Report], struck: dict[int, str]) -> html.Section |
     more = (
         html.P(f"{words.plural(left, 'smaller cause')} left out.", className="mp-note") if left > 0 else None
     )
-    note = "gain per step of its remedy, applied after those before it in the plan; ?: could not be judged"
+    note = (
+        "gain per step of its remedy, after those before it in the plan; –: not found; ?: could not be judged"
+    )
     return cards.section("Causes by run", html.Div([table, more], className="mp-card mp-scroll"), note=note)
 
 
@@ -211,8 +250,6 @@ def _cell(report: doc.Report, code: str, gain: float | None, found: bool, most: 
     return html.Span("–", title="not found")
 
 
-_STRAGGLES_RATIO = 1.03
-"""A device that works this much longer than the median of all is one that the others wait for."""
 _ORDER = ("unit", "off", "other", "unknown", "wait")
 
 
@@ -222,7 +259,7 @@ def _devices(report: doc.Report) -> html.Section | None:
     if time is None or len(time["devices"]) < 2:
         return None
     most = max(device["step_ns"] for device in time["devices"]) or 1.0
-    usual = median(device["busy_ns"] for device in time["devices"])
+    slow = report["communication"]["stragglers"] if "communication" in report else []
     items = []
     for device in time["devices"]:
         sums: dict[str, float] = {}
@@ -237,15 +274,15 @@ def _devices(report: doc.Report) -> html.Section | None:
                     html.Span(className=f"mp-fill mp-k-{kind}", style=place, title=words.duration(ns))
                 )
                 at += ns
-        slow = usual > 0 and device["busy_ns"] > _STRAGGLES_RATIO * usual
+        straggles = {"host": device.get("host"), "device": device["device"]} in slow
         said = f"busy {words.duration(device['busy_ns'])} of {words.duration(device['step_ns'])}"
-        title = [html.Span(words.plain(device["device"])), " ", html.Span(said, className="mp-note")]
-        if slow:
+        title = [html.Span(several.name_of(device)), " ", html.Span(said, className="mp-note")]
+        if straggles:
             title += [" ", html.Span("straggler", className="mp-chip mp-chip-bad")]
         items.append(
             html.Li(
                 [html.Div(title), html.Span(fills, className="mp-bar-track mp-multiple")],
-                **{"data-device": device["device"], "data-straggler": str(slow).lower()},
+                **{"data-device": several.name_of(device), "data-straggler": str(straggles).lower()},
             )
         )
     name = report["run"]["name"]
@@ -294,7 +331,7 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
         cards.tiles(
             _tile("Speedup", rung["observed"], words.speedup, _interval(rung), f"rung-{row}-observed"),
             _tile(
-                "Expected",
+                "Attainable",
                 rung["expected"],
                 words.speedup,
                 "",
@@ -377,17 +414,19 @@ def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
     end_ns = step_ns(end)
     known = rung["expected"] is not None
     slices = rung["slices"]
-    figure = waterfall.gap(slices, end_ns, step_ns(start), reachable=known) if end_ns is not None else None
-    if figure is None:
+    rows = waterfall.gap(slices, end_ns, step_ns(start), attainable=known) if end_ns is not None else []
+    if not rows:
         return cards.empty(
             "No gap to split", "This needs a trace of both runs, and the rates that this device can reach."
         )
     note = (
-        "From the attainable step to the observed one. Hatched: computed, not measured."
+        "from the attainable step to the observed one; hatched: computed, not measured"
         if known
-        else "From the first run's step to the second's; the attainable step is not known."
+        else "from the first run's step to the second's; the attainable step is not known"
     )
-    return graph(figure, f"gap-{row}", title="Where the gap lies", note=note)
+    return cards.section(
+        "Where the gap lies", html.Div(bars.chart(rows, f"gap-{row}"), className="mp-card"), note=note
+    )
 
 
 _TITLES = {"name": "Kernels that changed", "op": "Ops that changed"}
@@ -398,14 +437,15 @@ def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | N
     same = [row for row in rows if row["by"] == by]
     if not same:
         return None
-    figure = figures.changes(same)
-    note = "The largest differences per step. Left: less time than before; right: more."
+    rows_ = figures.changes(same)
+    drawn = bars.chart(rows_, f"{id}-figure", line_ns=rows_[0].start_ns) if rows_ else None
     return cards.section(
         _TITLES[by],
-        graph(figure, f"{id}-figure", title="Change per step", note=note) if figure is not None else None,
+        html.Div(drawn, className="mp-card") if drawn is not None else None,
         html.Details(
             [html.Summary(f"All {words.count(len(same))}, as a table"), _table(same, f"{id}-table")]
         ),
+        note="the largest differences per step; left: less time than before, right: more" if drawn else "",
     )
 
 
@@ -434,11 +474,11 @@ def _flat(item: doc.KernelChange) -> dict[str, Any]:
     return item | texts | {"change_ns": change, "change_ns_text": f"{sign}{words.duration(abs(change))}"}
 
 
-def register(app: dash.Dash) -> None:
+def register(app: dash.Dash, source: RunSource) -> None:
     """The chooser writes the ladder into the URL; the URL draws the page."""
 
     def choose_ladder(runs: list[str] | None, search: str | None) -> Any:
-        now = choices.read(search, listed(app.server.config["MPPROF_SOURCE"])[0])
+        now = choices.read(search, listed(source)[0])
         shown = now.ladder or tuple(run for run in (now.baseline, now.run) if run)
         ladder = tuple(runs or ())
         return dash.no_update if ladder == shown else replace(now, ladder=ladder).query()

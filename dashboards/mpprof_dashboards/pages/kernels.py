@@ -18,7 +18,7 @@ from mpprof_dashboards.figures import roofline
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
-    from mpprof.model.source import RunSource
+    from mpprof.model.source import RunTables
 
 _HOW = 'Open a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
 
@@ -103,7 +103,7 @@ def _table(context: Context, document: doc.Report, kind: str, devices: bool) -> 
             html.H2(_TITLES[kind], className="mp-section-title"),
             switch,
             html.P(
-                f"times {each.text}{work.over(document)}; a row opens on a click; filters: >= 1 ms",
+                f"times {each.text}{work.over(document)}; a click opens a row; filters: words, or >= 1 ms",
                 className="mp-note",
             ),
         ],
@@ -138,7 +138,7 @@ def _roofline(document: doc.Report, ops: list[doc.OpRow], context: Context) -> h
     return cards.section("Roofline", drawn)
 
 
-def content(source: RunSource, run: str, document: doc.Report) -> list[Any]:
+def content(source: RunTables, run: str, document: doc.Report) -> list[Any]:
     """For a file: where the kernel time went and the longest kernels, without a script."""
     known = work.table(source, run, document, "kernel")
     if not known.rows:

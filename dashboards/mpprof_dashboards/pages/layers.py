@@ -17,7 +17,7 @@ from mpprof_dashboards.icicle import Node, tree
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
-    from mpprof.model.source import RunSource
+    from mpprof.model.source import RunTables
 
 PHASES = (("forward", "Forward"), ("backward", "Backward"), ("other", "Optimizer, copies and the rest"))
 
@@ -43,7 +43,7 @@ def layout(context: Context) -> list[Any]:
     return [drawn, cards.section("Layer by layer", html.Div(rows, className="mp-card mp-flush"), note=note)]
 
 
-def icicles(source: RunSource, run: str, document: doc.Report, baseline: str | None) -> html.Section | None:
+def icicles(source: RunTables, run: str, document: doc.Report, baseline: str | None) -> html.Section | None:
     """This run and its baseline, phase beside phase, on one scale; None where nothing is known of layers."""
     mine = _trees(source, run, document)
     if mine is None or not any(node.total for node in mine):
@@ -73,7 +73,7 @@ def icicles(source: RunSource, run: str, document: doc.Report, baseline: str | N
     return html.Section([head, html.Div(parts, className="mp-card mp-scroll")], className="mp-section")
 
 
-def _trees(source: RunSource, run: str, document: doc.Report) -> list[Node] | None:
+def _trees(source: RunTables, run: str, document: doc.Report) -> list[Node] | None:
     """A tree for each phase; None where the run has no trace."""
     try:
         ops, kernels = source.ops(run, in_steps=True), source.kernels(run, in_steps=True)
@@ -110,7 +110,7 @@ def _line(title: str, trees: list[Node], whole_ns: float, id: str, each: work.Pe
     return html.Div([said, html.Div(columns, className="mp-ice-columns")], id=id, className="mp-ice-line")
 
 
-def content(source: RunSource, run: str, document: doc.Report, baseline: str | None) -> list[Any]:
+def content(source: RunTables, run: str, document: doc.Report, baseline: str | None) -> list[Any]:
     """For a file: the icicles and the table of layers, without a script."""
     drawn = icicles(source, run, document, baseline)
     if drawn is None:

@@ -10,6 +10,7 @@ from mpprof.errors import MpprofError
 from mpprof.model.steps import StepTable
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
+from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
@@ -49,7 +50,7 @@ def content(
         _map(document),
         _at_peak(document),
         _tensors(document),
-        _course(document, steps),
+        _course(steps),
     ]
 
 
@@ -61,10 +62,11 @@ def _summary(document: doc.Report) -> html.Section:
         return cards.section("Memory", cards.empty("No memory was measured", reason, _SWITCH_ON))
     # Without allocator events the account's peak is the records' own: it must not pass for a second witness.
     in_trace = memory["peak_bytes"] if memory and memory["at_peak"] else None
+    saved = memory["saved_bytes"] if memory else None
     told = [
         ("peak-bytes", in_trace, "peak in the trace"),
         ("peak-recorded", recorded, "peak in the records"),
-        ("saved", memory["saved_bytes"] if memory else None, "saved against the baseline"),
+        ("saved", None if saved is None else abs(saved), _saved_words(saved)),
         ("reachable", memory["reachable_bytes"] if memory else None, "attainable (estimated)"),
     ]
     shown = [
@@ -76,7 +78,11 @@ def _summary(document: doc.Report) -> html.Section:
         shown.append(html.Li(html.Span(words.saved(0), id="saved")))
     reasons = [
         (None if memory and memory["at_peak"] else f"{_NO_EVENTS} {_SWITCH_ON}"),
-        (None if recorded is not None else why_absent(document, "steps.peak_memory_bytes")),
+        (
+            None
+            if recorded is not None
+            else f"No peak was recorded: {why_absent(document, 'steps.peak_memory_bytes', 'steps')}"
+        ),
         (
             None
             if memory is None or memory["saved_bytes"] is not None
@@ -86,6 +92,10 @@ def _summary(document: doc.Report) -> html.Section:
     said = [html.P(sentence(reason), className="mp-note") for reason in reasons if reason]
     body = [html.Ul(shown, className="mp-inline-figures"), *said]
     return cards.section("Memory", html.Div(body, className="mp-card"))
+
+
+def _saved_words(saved: int | None) -> str:
+    return "more than the baseline" if saved is not None and saved < 0 else "saved against the baseline"
 
 
 def _map(document: doc.Report) -> html.Section | None:
@@ -103,18 +113,27 @@ def _at_peak(document: doc.Report) -> html.Section | None:
         return None
     drawn = [(by, title, figures.at_peak(memory, by)) for by, title in _BY]
     parts = [graph(figure, f"peak-{by}", title=title) for by, title, figure in drawn if figure is not None]
-    return cards.section("Live at the peak", html.Div(parts, className="mp-grid-2")) if parts else None
+    return (
+        cards.section("Live at the peak", html.Div(parts, className="mp-grid-2 mp-wide")) if parts else None
+    )
 
 
 def _in_trace(document: doc.Report, baseline: doc.Memory | None) -> html.Section | None:
     memory = document["memory"]
-    drawn = [(by, figures.course(memory, by, baseline)) for by in ("dtype", "kind")] if memory else []
+    if memory is None:
+        return None
+    outline = [("baseline", theme.ACCENT)] if baseline and baseline.get("course") else []
     parts = [
-        graph(figure, f"memory-{by}", title=f"Live memory by {'type' if by == 'dtype' else by}")
-        for by, figure in drawn
-        if figure is not None
+        graph(
+            figure,
+            f"memory-{by}",
+            title=f"Live memory by {'type' if by == 'dtype' else by}",
+            legend=[*((part.name, part.colour) for part in reversed(figures.parts(memory, by))), *outline],
+        )
+        for by in ("dtype", "kind")
+        if (figure := figures.course(memory, by, baseline)) is not None
     ]
-    return cards.section("Over the trace", html.Div(parts, className="mp-grid-2")) if parts else None
+    return cards.section("Over the trace", html.Div(parts, className="mp-grid-2 mp-wide")) if parts else None
 
 
 _COLUMNS = ("Size", "Count", "Type", "Shape", "Kind", "Layer", "Op", "Lives")
@@ -149,7 +168,7 @@ def _tensors(document: doc.Report) -> html.Section | None:
     )
 
 
-def _course(document: doc.Report, steps: StepTable | None) -> html.Section | None:
+def _course(steps: StepTable | None) -> html.Section | None:
     figure = step_figures.memory(steps)
     if figure is None:
         return None

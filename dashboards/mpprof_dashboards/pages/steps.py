@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from dash import html
+import dash
+from dash import Input, Output, State, html
+from dash.exceptions import PreventUpdate
 
+from mpprof.errors import MpprofError
+from mpprof.model.source import RunSource
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import words
+from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
-from mpprof_dashboards.components.graph import graph
+from mpprof_dashboards.components.graph import graph, uirevision
 from mpprof_dashboards.figures import steps as figures
 
 if TYPE_CHECKING:
@@ -64,17 +69,74 @@ def content(
     return parts
 
 
-def _panels(document: doc.Report, steps: StepTable, hardware: HardwareTable | None) -> list[tuple[str, Any]]:
-    """(title, figure) of what changes, from top to bottom."""
-    found = [
-        ("Time", figures.time_per_step(steps, document["steps"])),
-        ("Loss scale", figures.loss_scale(steps) if figures.changes(steps, "loss scale") else None),
-        ("Skipped rail", figures.skips(steps)),
-        ("Loss", figures.loss(steps)),
-        ("Memory", figures.memory(steps) if figures.changes(steps, "memory") else None),
-        *figures.clocks(steps, hardware),
+Shown = tuple[float, float]
+"""The first and the last step of what is zoomed into."""
+
+
+def _panels(
+    document: doc.Report, steps: StepTable, hardware: HardwareTable | None, shown: Shown | None = None
+) -> list[tuple[str, Any]]:
+    """(title, figure) of what changes in the run, from top to bottom; of the steps `shown` alone, finer."""
+    near = steps if shown is None else figures.within(steps, *shown)
+    drawers: list[tuple[str, bool, Callable[[StepTable], Any]]] = [
+        ("Time", True, lambda table: figures.time_per_step(table, document["steps"])),
+        ("Loss scale", figures.changes(steps, "loss scale"), figures.loss_scale),
+        ("Skipped rail", True, figures.skips),
+        ("Loss", True, figures.loss),
+        ("Memory", figures.changes(steps, "memory"), figures.memory),
     ]
-    return [(title, figure) for title, figure in found if figure is not None]
+    found = []
+    for title, changes, draw in drawers:
+        figure = draw(near) if changes else None
+        if figure is None and near is not steps and changes and (whole := draw(steps)) is not None:
+            figure, figure.data = whole, []  # nothing of it lies in here; its place stays
+        found.append((title, figure))
+    return [(title, figure) for title, figure in (*found, *figures.clocks(steps, hardware, shown)) if figure]
+
+
+def zoomed(source: RunSource, search: str | None, moved: dict[str, Any] | None) -> Any:
+    """The charts for what was zoomed into, finer than they are of the whole run; the whole run after a double
+    click; None where nothing was zoomed."""
+    shown = _zoom(moved or {})
+    if shown is None and not (moved or {}).get("xaxis.autorange"):
+        return None
+    chosen = choices.read(search, source.entries())
+    if chosen.run is None:
+        return None
+    steps, hardware = source.steps(chosen.run), source.hardware(chosen.run)
+    if steps is None or not len(steps):
+        return None
+    panels = _panels(source.report(chosen.run, chosen.baseline), steps, hardware, shown)
+    figure = figures.together(panels)
+    if shown is not None:
+        figure.update_xaxes(range=list(shown))
+    figure.update_layout(uirevision=uirevision(PAGE.path, chosen))
+    return figure
+
+
+_MOST_STEP = 1e15
+
+
+def _zoom(moved: dict[str, Any]) -> Shown | None:
+    given = [moved.get(f"xaxis.range[{end}]") for end in (0, 1)]
+    ends = [float(end) for end in given if isinstance(end, (int, float)) and abs(end) < _MOST_STEP]
+    return (min(ends), max(ends)) if len(ends) == 2 else None
+
+
+def _register(app: dash.Dash, source: RunSource) -> None:
+    def zoom(moved: dict[str, Any] | None, search: str | None) -> Any:
+        try:
+            figure = zoomed(source, search, moved)
+        except MpprofError:  # gone since the page was drawn, which the next refresh says
+            figure = None
+        if figure is None:
+            raise PreventUpdate
+        return figure
+
+    app.callback(
+        Output("step-times", "figure"), Input("step-times", "relayoutData"), State("url", "search"),
+        prevent_initial_call=True,
+    )(zoom)  # fmt: skip
 
 
 def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
@@ -82,7 +144,7 @@ def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
     if any(title == "Time" for title, _ in panels):
         said.append("Step time is from batch begin to the next; profiled steps are slower and do not count.")
     if len(steps) > figures.MOST_POINTS:
-        said.append("Of each stretch of steps, only the slowest and the fastest are drawn.")
+        said.append("Of each stretch of steps the slowest and the fastest are drawn, more on zooming in.")
     return " ".join(said)
 
 
@@ -131,4 +193,4 @@ def _missing(document: doc.Report, steps: StepTable) -> list[str]:
     return found
 
 
-PAGE = Page("/steps", "Steps", layout)
+PAGE = Page("/steps", "Steps", layout, register=_register)

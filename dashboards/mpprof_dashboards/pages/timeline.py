@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dash import html
 
@@ -11,6 +11,9 @@ from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
 
 
 def layout(context: Context) -> list[Any]:
@@ -27,44 +30,35 @@ def layout(context: Context) -> list[Any]:
                 ),
             )
         ]
-    skips = _skipped_steps(context)
-    steps = timeline["steps"]
-    marks = {timeline["median"]: "median", timeline["slowest"]: "slowest"}
-    choices = [
-        html.Option(
-            _step_name(
-                row,
-                step["number"],
-                step["end_ns"] - step["start_ns"],
-                marks.get(row, ""),
-                step["number"] in skips,
-            ),
-            value=str(row),
-        )
-        for row, step in enumerate(steps)
-    ]
+    colours = [html.Option(name, value=key) for key, name in _COLOURS]
     tools = [
-        html.Label(["Step ", html.Select(choices, id="tl-step", className="mp-button")], className="mp-tool"),
+        html.Label(
+            ["Step ", html.Select(_step_choices(context, timeline), id="tl-step", className="mp-button")],
+            className="mp-tool",
+        ),
+        html.Label(
+            ["Colour by ", html.Select(colours, id="tl-colour", className="mp-button")], className="mp-tool"
+        ),
         html.Span(id="tl-search", className="mp-tool"),
         html.Button("whole step", id="tl-whole", className="mp-button"),
         html.Button("all steps", id="tl-all", className="mp-button"),
-        html.Span("wheel or w/s zooms, drag or a/d moves, / searches", className="mp-note mp-right"),
-    ]
-    legend = html.Ul(
-        [
-            html.Li([html.Span(className="mp-swatch", style={"background": colour}), theme.LANE_LABELS[key]])
-            for key, colour in theme.LANE_COLOURS.items()
-            if key not in ("idle_sync", "idle_compile", "pipeline")
-        ],
-        className="mp-legend",
-    )
+        html.Button(
+            "save for Perfetto", id="tl-save", className="mp-button",
+            title="All events of the window shown, as a Chrome trace: open it in ui.perfetto.dev",
+        ),
+        html.Span(
+            "wheel or w/s zooms, drag or a/d moves, n/p walks the kernels, / searches",
+            className="mp-note mp-right",
+        ),
+    ]  # fmt: skip
+    legend = html.Ul(id="tl-legend", className="mp-legend")
     drawing = html.Div(
         id="timeline",
         className="mp-timeline",
         tabIndex="0",
         role="application",
         **{
-            "aria-label": "Timeline. Arrow keys and w, a, s, d move and zoom.",
+            "aria-label": "Timeline. Arrow keys and w, a, s, d move and zoom, n and p walk the kernels.",
             "data-run": context.run,
             "data-baseline": context.choice.baseline or "",
             "data-colours": _colours(),
@@ -87,10 +81,40 @@ def layout(context: Context) -> list[Any]:
     ]
 
 
+_COLOURS = (
+    ("placement", "where it ran"), ("precision", "precision"), ("layer", "layer"), ("class", "kind of work"),
+)  # fmt: skip
+
+
 def _colours() -> str:
     return json.dumps(
-        {"colours": theme.LANE_COLOURS, "labels": theme.LANE_LABELS, "places": theme.PLACEMENT_LABELS}
+        {
+            "colours": theme.LANE_COLOURS | theme.WORK_COLOURS,
+            "labels": theme.LANE_LABELS | theme.WORK_LABELS,
+            "legend": [
+                key for key in theme.LANE_COLOURS if key not in ("idle_sync", "idle_compile", "pipeline")
+            ],
+            "lanes": list(theme.LANE_COLOURS),
+            "layers": theme.LAYER_COLOURS,
+            "places": theme.PLACEMENT_LABELS,
+        }
     )
+
+
+def _step_choices(context: Context, timeline: doc.Timeline) -> list[Any]:
+    """The steps that one looks for first, then all of them."""
+    skips, steps = _skipped_steps(context), timeline["steps"]
+    skipped = [row for row, step in enumerate(steps) if step["number"] in skips]
+    marks = {timeline["median"]: "median", timeline["slowest"]: "slowest"}
+    names = [
+        _step_name(row, step["number"], step["end_ns"] - step["start_ns"], marks.get(row, ""), row in skipped)
+        for row, step in enumerate(steps)
+    ]
+    first = list(dict.fromkeys((timeline["median"], timeline["slowest"], *skipped[:1])))
+    return [
+        html.Optgroup([html.Option(names[row], value=str(row)) for row in rows], label=label)
+        for label, rows in (("Look at", first), ("All steps", range(len(steps))))
+    ]
 
 
 def _step_name(row: int, number: int | None, length_ns: int, mark: str, skipped: bool) -> str:

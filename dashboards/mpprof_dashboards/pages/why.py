@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 STRIP_WIDTH = 1200
 """Pixels into which the step is merged: what is shorter cannot be seen."""
 MOST_CAUSES = 6
+MOST_LAYERS = 2
 MOST_NAMED = 8
 
 
@@ -253,7 +254,9 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
         line_ns=attainable,
         line=f"attainable {words.duration(attainable)}" if attainable is not None else "",
     )
-    note = "time per step; a cause leads to its kernels"
+    note = "time per step"
+    if query and any(row.href for row in rows):
+        note += "; a cause leads to its proof"
     if any(row.tail_ns for row in rows):
         note += "; pale: float32 loses it, too"
     return cards.section(title, html.Div(drawing, className="mp-card"), note=note)
@@ -270,7 +273,8 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
     if step is None:
         return []
     causes = _cause_bars(document, step, query)
-    if not causes and base is None:
+    could = _in_16_bits(document, step)
+    if not causes and base is None and not could:
         return []
     rows = [
         bars.Row(
@@ -321,10 +325,30 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
                 "unit",
                 "attainable",
                 computed=True,
-                note=f"{words.speedup(facts['attainable'])}, computed",
+                note=f"{words.speedup(facts['attainable'])} by precision alone, computed",
             )
         )
-    return rows
+    return rows + could
+
+
+def _in_16_bits(document: doc.Report, step: float) -> list[bars.Row]:
+    """The range of the step that a float32 run could reach in 16 bits, as the report estimates it."""
+    speedup = document["speedup"]
+    could = speedup.get("attainable") if speedup and kind_of(document) == "float32" else None
+    if not could:
+        return []
+    return [
+        bars.Row(
+            f"In 16 bits, at {bound}",
+            step / times,
+            words.duration(step / times),
+            "unit",
+            f"attainable-{end}",
+            computed=True,
+            note=f"{words.speedup(times)}, estimated",
+        )
+        for bound, end, times in (("least", "low", could["low"]), ("best", "high", could["high"]))
+    ]
 
 
 def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]:
@@ -363,10 +387,11 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
 
 
 def short(found: doc.Finding) -> str:
-    """A cause in few words, with its first layer where it has one alone."""
-    name = found["slug"].replace("-", " ")
-    layers = found["layers"]
-    return f"{name}: {words.shorten(words.plain(layers[0]), 24)}" if len(layers) == 1 else name
+    """A cause in few words, with its layers where it has one or two."""
+    name, layers = found["slug"].replace("-", " "), [words.plain(layer) for layer in found["layers"]]
+    if not 1 <= len(layers) <= MOST_LAYERS:
+        return name
+    return f"{name}: {', '.join(words.shorten(layer, 24 // len(layers)) for layer in layers)}"
 
 
 def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
@@ -552,7 +577,12 @@ def _unable(document: doc.Report) -> html.Section | None:
 
 def _not_applicable(document: doc.Report) -> html.Section | None:
     lines = limits.not_applicable(document)
-    return cards.section("Does not apply", cards.remarks(lines)) if lines else None
+    if not lines:
+        return None
+    title = f"{words.plural(len(lines), 'check')} not applicable, and why"
+    return cards.section(
+        "Does not apply", html.Details([html.Summary(title), cards.remarks(lines)]), id="not-applicable"
+    )
 
 
 def _absent(document: doc.Report) -> html.Section | None:

@@ -126,7 +126,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         )
     window_ns = main.step_ns
     lengths = _lengths(window, window_ns, wall_ns, run)
-    main = _against_the_wall(main, wall_ns, lengths.between_ns)
+    profiled, main = main, _against_the_wall(main, wall_ns, lengths.between_ns)
     between, why = listed(trace, window)
     result = Account(
         basis="window" if wall_ns is None else "wall",
@@ -151,6 +151,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         numbered=window.periods.numbered,
         absent=lengths.absent | ({} if why is None else {"between_steps": why}),
         lengths_ns=window.lengths_ns,
+        profiled=replace(profiled, cells=()),
     )
     return weighed(result, trace, ownership, run)
 
@@ -304,26 +305,25 @@ def _work(
     inside = np.flatnonzero((finish > begin) | begins)
     if len(inside) < len(rows):
         rows, begin, finish, begins = rows[inside], begin[inside], finish[inside], begins[inside]
-    phase, category = _roles(trace, placements, ownership, rows)
+    phase, category = roles(trace, placements, ownership, rows)
     return _Work(rows, begin, finish, begins, placements.index[rows].astype(np.int64), phase, category)
 
 
-def _roles(
+def roles(
     trace: Trace, placements: Placements, ownership: Ownership, rows: Int64
 ) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """(row of PHASES, row of CLASSES) of each of these rows of the kernel table."""
+    """Return (row of PHASES, row of CLASSES) of each of these rows of the kernel table."""
     table = trace.kernels
     other = PHASES.index("other")
     phases = np.concatenate([ownership.phase, [other]]).astype(np.int8)  # op -1 finds the last
-    phase = phases[table.op[rows]]
-    roles = np.array(
-        [[CLASSES.index(category_of(v, p)) for p in PHASES] for v in placements.verdicts], np.int8
-    ).reshape(-1, len(PHASES))
-    category = roles[placements.index[rows], phase]
-    moved = table.kind[rows] != WorkKind.KERNEL
-    category = np.where(
-        moved & (category != CLASSES.index("profiling")), np.int8(CLASSES.index("copy")), category
+    phase = phases[pick(table.op, rows)]
+    of_verdict = np.array(
+        [CLASSES.index(category_of(v, p)) for v in placements.verdicts for p in PHASES], np.int8
     )
+    category = of_verdict[pick(placements.index, rows) * len(PHASES) + phase]
+    moved = np.flatnonzero(pick(table.kind, rows) != WorkKind.KERNEL)
+    moved = moved[category[moved] != CLASSES.index("profiling")]
+    category[moved] = CLASSES.index("copy")
     return phase, category
 
 
@@ -378,7 +378,7 @@ def _pauses(
     next_row = np.where(followed & ~last, rows[following], -1)
     checking = np.zeros(len(pauses), np.bool_)
     ended = np.flatnonzero(next_row >= 0)
-    _, category = _roles(trace, placements, ownership, next_row[ended])
+    _, category = roles(trace, placements, ownership, next_row[ended])
     checking[ended] = category == CLASSES.index("loss_scale")
     return _Pauses(pauses, next_row, last, checking)
 

@@ -7,13 +7,14 @@ pixel, so that what is handed on is bounded by the width of the drawing, however
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, join, union
 from mpprof.analysis.breakdown import accounting
+from mpprof.analysis.breakdown.colouring import Colouring
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.steps.window import Window, window_of
 from mpprof.model.frozen import frozen
@@ -22,7 +23,9 @@ from mpprof.model.run import Run
 from mpprof.model.trace import HostKind, Trace, WorkKind
 
 Int64 = NDArray[np.int64]
+Int16 = NDArray[np.int16]
 Int8 = NDArray[np.int8]
+Bool = NDArray[np.bool_]
 
 Key = Literal[
     "matrix_unit", "off_matrix_unit", "other", "copy", "unknown", "idle_input", "idle_launch", "idle_sync",
@@ -63,9 +66,11 @@ class Lane:
 
 @frozen
 class Lanes:
-    """Times are on the device's clock. `number`, `start_ns`, `end_ns` are the steps'; `number` is -1 where
-    the trace gives none."""
+    """Times are on the device's clock, which is `shift_ns` behind the host's. `number`, `start_ns`, `end_ns`
+    are the steps'; `number` is -1 where the trace gives none. `device`: row in Trace.devices."""
 
+    device: int
+    shift_ns: int
     number: Int64
     start_ns: Int64
     end_ns: Int64
@@ -83,15 +88,17 @@ class Lanes:
 
 @frozen
 class Shown:
-    """A lane within a window. `count`: how many events an interval stands for; `row` is of the longest."""
+    """A lane within a window. `count`: how many events an interval stands for, `found`: how many of them were
+    searched for; `row` is of the longest."""
 
     name: str
     kind: LaneKind
     start_ns: Int64
     end_ns: Int64
-    key: Int8
+    key: Int16
     row: Int64
     count: Int64
+    found: Int64
 
 
 def lanes(
@@ -106,6 +113,8 @@ def lanes(
     whole = Intervals(np.array([begin]), np.array([end]))
     threads = _threads(trace, window, whole)
     return Lanes(
+        device=device,
+        shift_ns=window.shift.ns,
         number=periods.number,
         start_ns=periods.start_ns,
         end_ns=periods.end_ns,
@@ -118,49 +127,70 @@ def lanes(
     )
 
 
-def view(lane: Lane, start_ns: int, end_ns: int, width: int) -> Shown:
+def view(
+    lane: Lane,
+    start_ns: int,
+    end_ns: int,
+    width: int,
+    colours: Colouring | None = None,
+    searched: Bool | None = None,
+) -> Shown:
     """The lane in `[start_ns, end_ns)`, with what is shorter than a pixel of `width` merged by pixel: each
-    such interval begins at its pixel, is as long as what it stands for and has the key of most of it."""
+    such interval begins at its pixel, is as long as what it stands for and has the key of most of it.
+
+    With `colours` the keys of a device's work follow those of `KEYS`. `searched` marks the rows of the
+    kernel table that were searched for."""
     first = int(np.searchsorted(lane.start_ns, start_ns, side="left"))
     last = int(np.searchsorted(lane.start_ns, end_ns, side="left"))
     # Events that began before the window may reach into it: of a lane's many rows only the ones just before.
     back = max(0, first - 64)
     before = back + np.flatnonzero(lane.end_ns[back:first] > start_ns)
-    rows = np.concatenate([before, np.arange(first, last)]).astype(np.int64)
-    start, end = lane.start_ns[rows], lane.end_ns[rows]
-    key, row = lane.key[rows], lane.row[rows]
+    together = len(before) == first - before[0] if len(before) else True  # a slice copies nothing
+    rows = slice(first - len(before), last) if together else np.concatenate([before, np.arange(first, last)])
+    start, end, row = lane.start_ns[rows], lane.end_ns[rows], lane.row[rows]
+    key, work = lane.key[rows].astype(np.int16), row >= 0
+    if colours is not None:
+        key[work] = len(KEYS) + colours.of[row[work]]
+    found = np.zeros(len(row), np.int64)
+    if searched is not None:
+        found[work] = searched[row[work]]
     pixel_ns = max(1.0, (end_ns - start_ns) / max(1, width))
     small = end - start < pixel_ns
-    if len(rows) <= _CHUNK * width or not small.any():
-        return Shown(lane.name, lane.kind, start, end, key, row, np.ones(len(rows), np.int64))
-    merged = _merged(start[small], end[small], key[small], row[small], start_ns, pixel_ns)
+    if len(row) <= _CHUNK * width or not small.any():
+        return Shown(lane.name, lane.kind, start, end, key, row, np.ones(len(row), np.int64), found)
+    if small.all():
+        merged = _merged(start, end, key, row, found, start_ns, pixel_ns)
+        return Shown(lane.name, lane.kind, *merged)
     own = ~small
-    begin = np.concatenate([start[own], merged[0]])
-    order = np.argsort(begin, kind="stable")
-    return Shown(
-        lane.name, lane.kind, begin[order],
-        np.concatenate([end[own], merged[1]])[order],
-        np.concatenate([key[own], merged[2]])[order],
-        np.concatenate([row[own], merged[3]])[order],
-        np.concatenate([np.ones(int(own.sum()), np.int64), merged[4]])[order],
+    merged = _merged(
+        start[small], end[small], key[small], row[small], found[small], start_ns, pixel_ns
     )  # fmt: skip
+    kept = (start[own], end[own], key[own], row[own], np.ones(int(own.sum()), np.int64), found[own])
+    columns: list[Any] = [np.concatenate([one, other]) for one, other in zip(kept, merged, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return Shown(lane.name, lane.kind, *(column[order] for column in columns))
 
 
 def _merged(
-    start: Int64, end: Int64, key: Int8, row: Int64, origin_ns: int, pixel_ns: float
-) -> tuple[Int64, Int64, Int8, Int64, Int64]:
-    """One interval per pixel in which something begins."""
-    pixel, of = np.unique(
-        np.maximum(0, (start - origin_ns) // pixel_ns).astype(np.int64), return_inverse=True
-    )
-    n, length = len(pixel), end - start
-    busy = np.bincount(of, length, n)
-    by_key = np.bincount(of * len(KEYS) + key, np.maximum(length, 1), n * len(KEYS)).reshape(n, len(KEYS))
-    order = np.lexsort((-length, of))
-    longest = row[order[np.searchsorted(of[order], np.arange(n))]]
+    start: Int64, end: Int64, key: Int16, row: Int64, found: Int64, origin_ns: int, pixel_ns: float
+) -> tuple[Int64, Int64, Int16, Int64, Int64, Int64]:
+    """One interval per pixel in which something begins; `start` ascends."""
+    pixels = np.arange(1, max(int((start[-1] - origin_ns) / pixel_ns), 0) + 2)
+    last = np.searchsorted(start, origin_ns + np.ceil(pixels * pixel_ns).astype(np.int64))
+    count = np.diff(last, prepend=0)  # the events of a pixel stand together
+    pixel = np.flatnonzero(count)
+    count = count[pixel]
+    first = last[pixel] - count
+    n, length, keys = len(pixel), end - start, int(key.max()) + 1
+    of = np.repeat(np.arange(n), count)
+    busy = np.add.reduceat(length, first)
+    by_key = np.bincount(of * keys + key, np.maximum(length, 1), n * keys).reshape(n, keys)
+    longest = np.flatnonzero(length == np.repeat(np.maximum.reduceat(length, first), count))
+    longest = longest[np.flatnonzero(np.diff(of[longest], prepend=-1))]
     begin = (origin_ns + pixel * pixel_ns).astype(np.int64)
     until = begin + np.clip(busy, 1, np.ceil(pixel_ns)).astype(np.int64)
-    return begin, until, np.argmax(by_key, axis=1).astype(np.int8), longest, np.bincount(of, minlength=n)
+    most = np.argmax(by_key, axis=1).astype(np.int16)
+    return begin, until, most, row[longest], count, np.add.reduceat(found, first)
 
 
 def key_of(verdict: Verdict) -> Key:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.student_t import half_width
 from mpprof.model.frozen import frozen
-from mpprof.model.learning import Applied, Learning, LossPoint
+from mpprof.model.outcome import Applied, Learning, LossPoint
 from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.run import FitFacts, Run
 from mpprof.model.steps import ABSENT, StepTable

@@ -32,6 +32,7 @@ _DTYPES: dict[str, Precision] = {
 }  # fmt: skip
 
 
+@lru_cache
 def precision_of(dtype: str) -> Precision:
     """The precision that a dtype name stands for ("half", "f16", "DT_HALF"); "unknown": none of them."""
     return _DTYPES.get(dtype.lower().removeprefix("dt_"), "unknown")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import chain
 
 from mpprof.analysis.kernels.name_parts import Card, Name, operands, values
 from mpprof.model.frozen import frozen
@@ -65,90 +66,43 @@ def literals(pattern: str) -> tuple[str, ...]:
     Empty: some alternative has no run of three. Knows the part of the syntax that the rules use: groups,
     classes, escapes, quantifiers after one character. Serves to skip patterns that cannot match.
     """
-    found: list[str] = []
-    for branch in _alternatives(pattern):
-        runs, groups = _runs(branch)
-        best = max(runs, key=_rarity, default="")
-        if len(best) >= 3:
-            found.append(best)
-            continue
-        nested = next((inner for group in groups if (inner := literals(group))), ())
-        if not nested:
-            return ()
-        found.extend(nested)
-    return tuple(found)
+    return _literals(_PIECE.finditer(pattern))[0]
 
 
-def _rarity(run: str) -> tuple[bool, int]:
-    """Longer runs are rarer, but nearly every name holds "kernel"."""
-    return len(run) >= 3 and run.strip("_") != "kernel", len(run)
+_PIECE = re.compile(
+    r"(?P<run>[\w:-]+(?![?*{]))|\((?:\?:|\?P<\w+>)?(?P<group>(?!\?))|(?P<look>\()|\)(?P<optional>[?*{])|(?P<end>\))"
+    r"|(?P<other>\|)|\\.|\[.[^]]*\]|\{[^}]*\}|."
+)
 
 
-def _alternatives(pattern: str) -> list[str]:
-    """`pattern` at its topmost `|`."""
-    if "|" not in pattern:
-        return [pattern]
-    parts, depth, start, at = [], 0, 0, 0
-    while at < len(pattern):
-        letter = pattern[at]
-        if letter == "\\":
-            at += 1
-        elif letter == "[":
-            at = pattern.index("]", at + 1)
-        elif letter in "()":
-            depth += 1 if letter == "(" else -1
-        elif letter == "|" and depth == 0:
-            parts.append(pattern[start:at])
-            start = at + 1
-        at += 1
-    return [*parts, pattern[start:]]
-
-
-_OPENING = re.compile(r"\((?:\?:|\?P<\w+>)?(?!\?)")
-_QUANTIFIER = "?*{"
-
-
-def _runs(branch: str) -> tuple[list[str], list[str]]:
-    """The plain runs of one alternative outside groups, and the insides of its groups that must match."""
+def _literals(pieces: Iterator[re.Match[str]]) -> tuple[tuple[str, ...], bool]:
+    """The literals up to the bracket that closes these pieces, and whether a match must have what it closes."""
+    found: list[tuple[str, ...]] = []
     runs: list[str] = []
-    groups: list[str] = []
-    run, at = "", 0
-    while at < len(branch):
-        letter = branch[at]
-        if letter == "(":
-            end = _closing(branch, at)
-            opening = _OPENING.match(branch, at)
-            if opening and branch[end + 1 : end + 2] not in tuple(_QUANTIFIER):
-                groups.append(branch[opening.end() : end])
-            runs, run, at = [*runs, run], "", end + 1
-        elif letter.isalnum() or letter in "_:-":
-            if branch[at + 1 : at + 2] in tuple(_QUANTIFIER):
-                runs, run = [*runs, run], ""
-            else:
-                run += letter
-            at += 1
-        else:
-            runs, run = [*runs, run], ""
-            at = branch.index("]", at + 1) + 1 if letter == "[" else at + (2 if letter == "\\" else 1)
-            if letter == "{":
-                at = branch.index("}", at) + 1
-    return [*runs, run], groups
+    nested: tuple[str, ...] = ()  # of the first group that has any
+    must = True
+    for piece in pieces:
+        kind = piece.lastgroup
+        if kind == "run":
+            runs.append(piece[0])
+        elif kind in ("group", "look"):
+            inner, needed = _literals(pieces)
+            if needed and kind == "group":
+                nested = nested or inner
+        elif kind == "other":
+            found.append(_rarest(runs) or nested)
+            runs, nested = [], ()
+        elif kind in ("optional", "end"):
+            must = kind == "end"
+            break
+    found.append(_rarest(runs) or nested)
+    return (tuple(chain.from_iterable(found)) if all(found) else ()), must
 
 
-def _closing(text: str, at: int) -> int:
-    """Where the bracket that opens at `at` closes."""
-    depth = 0
-    while True:
-        letter = text[at]
-        if letter == "\\":
-            at += 1
-        elif letter == "[":
-            at = text.index("]", at + 1)
-        elif letter in "()":
-            depth += 1 if letter == "(" else -1
-            if depth == 0:
-                return at
-        at += 1
+def _rarest(runs: list[str]) -> tuple[str, ...]:
+    """Longer runs are rarer, but nearly every name holds "kernel"."""
+    best = max(runs, key=lambda run: (len(run) >= 3 and run.strip("_") != "kernel", len(run)), default="")
+    return (best,) if len(best) >= 3 else ()
 
 
 def always(

@@ -39,8 +39,9 @@ def rows(layer: LayerFacts, layers: Layers) -> int | None:
 
 
 def parent(layer: LayerFacts, layers: Layers) -> LayerFacts | None:
-    """The layer that this one lies in."""
-    return layers.get(layer.name.rpartition("/")[0])
+    """The layer that this one lies in: of a shorter name, so that a layer named "" lies not in itself."""
+    outer, slash, _ = layer.name.rpartition("/")
+    return layers.get(outer) if slash else None
 
 
 def repeats(layer: LayerFacts, layers: Layers) -> bool:

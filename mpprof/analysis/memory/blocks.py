@@ -105,10 +105,10 @@ def blocks(table: AllocationTable, rows: Int64) -> Blocks:
     same = address[1:] == address[:-1]
     following = np.append(np.where(same, order[1:], NEVER), NEVER)[: len(order)]
     first = np.append(True, ~same)[: len(order)]
-    allocated = ~frees
     older = order[first & frees]
-    by_time = np.argsort(order[allocated])
-    born = order[allocated][by_time]
+    next_of = np.full(len(rows), NEVER)
+    next_of[order] = following
+    born = told[~free[told]]
     step = int(size[0]) if size[0] >= 0 else 0
     before = max(0, int(live[0]) + (step if free[0] else -step))
     return Blocks(
@@ -116,7 +116,7 @@ def blocks(table: AllocationTable, rows: Int64) -> Blocks:
         live_bytes=live,
         row=rows[born],
         born=born,
-        died=following[allocated][by_time],
+        died=next_of[born],
         bytes=size[born],
         older_bytes=before,
         older_died=older,

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership, joined
 from mpprof.analysis.memory import blocks as blocks_of
-from mpprof.analysis.memory import course, kinds, states
+from mpprof.analysis.memory import course, held, kinds, states
 from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.steps.calls import calls
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import groups
+from mpprof.model.grouping import distinct, groups
 from mpprof.model.memory import KINDS, By, Held, MemoryAccount, MemoryItem, PeakParts, Tensor
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
+from mpprof.tensors import HALF
 
 Int64 = NDArray[np.int64]
 
@@ -58,12 +59,12 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
 
     A device's allocator goes before the host's. None where there are no events (`why_not` says which). The
     items of each `by` sum to `peak_bytes`; what no event tells is `unknown`, what is older than the trace
-    `held before the window`: by kind it is split by the parameters and slots that `run` recorded, marked as
-    estimated.
+    `held before the window`: by kind it is split by the parameters and slots that `run` recorded or the trace
+    tells of, marked as estimated.
     """
-    if why_not(trace) is not None:
+    found = () if "allocations" in trace.missing else blocks_of.allocators(trace)
+    if not found:
         return None
-    found = blocks_of.allocators(trace)
     mine, rows = found[0]
     table = trace.allocations
     blocks = blocks_of.blocks(table, rows)
@@ -75,6 +76,9 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
     live = live[:0] if lost else live
     known = int(blocks.bytes[live].sum())
     before = 0 if lost else min(max(0, blocks.older(place)), total - known)
+    copies = labels.codes["kind"] == KINDS.index("16-bit weight copies")
+    told = states.recorded(run) or held.variables(trace, ownership, blocks, copies)
+    estimated = _estimated(before, told)
     requested = table.requested_bytes
     asked = requested[blocks.row[live]] if requested is not None else np.empty(0, np.int64)
     fragmentation = (
@@ -84,7 +88,7 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
     )
     return MemoryAccount(
         peak_bytes=total,
-        at_peak=_items(labels, blocks, live, total, before, states.recorded(run)),
+        at_peak=_items(labels, blocks, live, total, before, estimated),
         allocator=mine.name,
         allocators=tuple(each for each, _ in found),
         peak_ns=int(table.time_ns[rows[place]]),
@@ -99,17 +103,19 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
             blocks,
             table.time_ns[rows],
             {by: (labels.codes[by], labels.texts[by]) for by in ("kind", "dtype")},
+            {"kind": told.kinds} if told else {},
         ),
+        states_from=told.told_by if told and estimated else None,
     )
 
 
 def _labels(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> _Labels:
     table = trace.allocations
     op, dtype = table.op[blocks.row], table.dtype[blocks.row]
-    of_op = {at: joined(ownership.layers_of(at)) or UNKNOWN for at in np.unique(op).tolist()}
+    (op_code, of_ops), (dtype_code, of_dtypes) = (groups([column], len(blocks)) for column in (op, dtype))
+    ops, dtypes = op[of_ops], dtype[of_dtypes]
+    of_op = {at: joined(ownership.layers_of(at)) or UNKNOWN for at in ops.tolist()}
     layers = sorted(set(of_op.values()))
-    ops, op_code = np.unique(op, return_inverse=True)
-    dtypes, dtype_code = np.unique(dtype, return_inverse=True)
     place = {name: code for code, name in enumerate(layers)}
     layer_code = np.array([place[of_op[at]] for at in ops.tolist()], np.int64)
     return _Labels(
@@ -134,33 +140,30 @@ def _items(
     live: Int64,
     total: int,
     before: int,
-    recorded: states.States | None,
+    estimated: list[MemoryItem],
 ) -> tuple[MemoryItem, ...]:
     items: list[MemoryItem] = []
     bys: tuple[By, ...] = ("kind", "dtype", "layer", "op")
     for by in bys:
-        codes = labels.codes[by][live]
+        group, first = groups([labels.codes[by][live]], len(live))
+        size = np.bincount(group, weights=blocks.bytes[live], minlength=len(first)).astype(np.int64)
         sums: defaultdict[str, int] = defaultdict(int)
-        for code in np.unique(codes).tolist():
-            sums[labels.texts[by][code]] += int(blocks.bytes[live][codes == code].sum())
+        for name, held_bytes in zip(labels.of(by, live[first]), size.tolist(), strict=True):
+            sums[name] += held_bytes
         sums[UNKNOWN] += total - before - sum(sums.values())
-        estimated, rest = _split(before, recorded) if by == "kind" else ([], before)
-        sums[BEFORE] += rest
-        items += _largest(by, sums, estimated)
+        more = estimated if by == "kind" else []
+        sums[BEFORE] += before - sum(item.bytes for item in more)
+        items += _largest(by, sums, more)
     return tuple(items)
 
 
-def _split(before: int, recorded: states.States | None) -> tuple[list[MemoryItem], int]:
-    """What is older than the trace as parameters, slots and the rest."""
-    if recorded is None:
-        return [], before
-    parameters = min(before, recorded.parameters)
-    slots = min(before - parameters, recorded.slots or 0)
-    found = [
-        MemoryItem("kind", "parameters", parameters, estimated=True),
-        MemoryItem("kind", "optimizer slots", slots, estimated=True),
-    ]
-    return [item for item in found if item.bytes], before - parameters - slots
+def _estimated(before: int, told: states.States | None) -> list[MemoryItem]:
+    """What of the bytes older than the trace are parameters and slots."""
+    found: list[MemoryItem] = []
+    for kind, size in told.kinds if told else ():
+        mine = min(before - sum(item.bytes for item in found), size)
+        found.append(MemoryItem("kind", kind, mine, estimated=True))
+    return [item for item in found if item.bytes]
 
 
 def _largest(by: By, sums: dict[str, int], more: list[MemoryItem]) -> list[MemoryItem]:
@@ -200,8 +203,8 @@ def _parts(
     names = zip(labels.of("layer", one_of_each), labels.of("dtype", one_of_each), strict=True)
     kept = dict(zip(names, sums, strict=True))
     copies = np.flatnonzero(kind == KINDS.index("16-bit weight copies"))
-    half = [code for code, name in enumerate(labels.texts["dtype"]) if name in kinds.HALF]
-    narrow = np.unique(labels.codes["layer"][np.isin(labels.codes["dtype"], half)]).tolist()
+    half = [code for code, name in enumerate(labels.texts["dtype"]) if name in HALF]
+    narrow = distinct(labels.codes["layer"][np.isin(labels.codes["dtype"], half)]).tolist()
     return PeakParts(
         phase=ownership.phase_of(int(table.op[top])),
         asked=asked_of,
@@ -220,7 +223,7 @@ def _once(
     model = run.facts.model if run and run.facts else None
     recorded = {fact.name: fact.parameters for fact in model.layers if fact.parameters} if model else {}
     total, layer = 0, labels.codes["layer"][live]
-    for code in np.unique(layer[copies]).tolist():
+    for code in distinct(layer[copies]).tolist():
         rows = copies[layer[copies] == code]
         _, first = np.unique(shape[rows], return_index=True)
         parameters = recorded.get(labels.texts["layer"][code])

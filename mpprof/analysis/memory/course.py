@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.model.grouping import distinct
 from mpprof.model.memory import Course
 
 Int64 = NDArray[np.int64]
@@ -19,23 +20,31 @@ UNKNOWN, BEFORE, REST = "unknown", "held before the window", "others"
 
 
 def course(
-    blocks: Blocks, time_ns: Int64, names: dict[str, tuple[NDArray[np.int64], Sequence[str]]]
+    blocks: Blocks,
+    time_ns: Int64,
+    names: dict[str, tuple[NDArray[np.int64], Sequence[str]]],
+    held: Mapping[str, Sequence[tuple[str, int]]],
 ) -> Course:
     """Return the course of an allocator's live bytes. `time_ns` has its events' times.
 
     `names[by]` are a code for each block and the name of each code. Of each of POINTS stretches with events
-    the fullest moment is kept, so the peak is among them. What is older than the trace is
-    "held before the window"; what no block accounts for is "unknown".
+    the fullest moment is kept, so the peak is among them. What is older than the trace is `held[by]`, names
+    and bytes that are marked as estimated, and "held before the window"; what no block accounts for is
+    "unknown".
     """
     places = fullest(time_ns, blocks.live_bytes)
     total = blocks.live_bytes[places]
     parts = {}
     older = blocks.older_bytes - _passed(blocks.older_died, blocks.older_sizes, places)
     for by, (codes, texts) in names.items():
-        rows = {texts[code]: _live(blocks, codes == code, places) for code in np.unique(codes).tolist()}
+        rows = {texts[code]: _live(blocks, codes == code, places) for code in distinct(codes).tolist()}
         named = np.sum(list(rows.values()), axis=0) if rows else np.zeros(len(places), np.int64)
         room = np.clip(total - named, 0, None)
-        rows[BEFORE] = np.clip(older, 0, room)
+        rest = np.clip(older, 0, room)
+        for name, size in held.get(by, ()):
+            rows[f"{name} (estimated)"] = np.minimum(rest, size)
+            rest = rest - rows[f"{name} (estimated)"]
+        rows[BEFORE] = rest
         lost = named > total  # frees were lost: nothing can be said of what was live there
         rows = {name: np.where(lost, 0, values) for name, values in rows.items()}
         known = np.sum(list(rows.values()), axis=0)

@@ -19,7 +19,8 @@ def failure(run: Run) -> tuple[OutOfMemory, tuple[Advice, ...]] | None:
         return None
     fit = run.last_fit
     batch = fit.batch_size if fit else None
-    return found, (*out_of_memory.advise(found, batch), *_what_fits(run, found, batch))
+    policy = fit.policy.own if fit else None
+    return found, (*out_of_memory.advise(found, batch, policy), *_what_fits(run, found, batch))
 
 
 def _what_fits(run: Run, found: OutOfMemory, batch: int | None) -> tuple[Advice, ...]:

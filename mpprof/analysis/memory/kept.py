@@ -15,12 +15,7 @@ from mpprof.analysis.layers import flops, kinds
 from mpprof.errors import UnableError
 from mpprof.model.frozen import frozen
 from mpprof.model.run import LayerFacts, ModelFacts
-
-WIDTH = {
-    "float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2,
-    "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
-}  # fmt: skip
-HALF = frozenset(("float16", "bfloat16"))
+from mpprof.tensors import HALF, WIDTHS
 
 
 @frozen
@@ -33,7 +28,7 @@ class Held:
 
     @property
     def bytes(self) -> int:
-        return self.elements * WIDTH[self.dtype]
+        return self.elements * WIDTHS[self.dtype]
 
 
 @frozen
@@ -63,7 +58,7 @@ class Operation:
 
     @property
     def bytes(self) -> int:
-        return self.elements * WIDTH[self.dtype]
+        return self.elements * WIDTHS[self.dtype]
 
 
 @frozen
@@ -214,7 +209,7 @@ class _Builder:
 
     def _entry(self, layer: LayerFacts, inputs: tuple[int, ...]) -> int:
         dtype = layer.output_dtype or layer.compute_dtype or "float32"
-        dtype = dtype if dtype in WIDTH else "int64"
+        dtype = dtype if dtype in WIDTHS else "int64"
         if inputs:
             return self._add(layer, "input", self._size(layer), dtype, *inputs, cheap=True)
         return self._add(layer, "input", self._size(layer), dtype)
@@ -250,8 +245,8 @@ class _Builder:
         pairs = int(config.get("num_key_value_heads") or heads)
         width = int(config.get("key_dim") or config.get("head_dim") or 1)
         depth = int(config.get("value_dim") or width)
-        rows = _rows(layer, self.operations[query].elements, layer.input_shape, 0)
-        columns = _rows(layer, self.operations[value].elements, layer.input_shape, 1)
+        rows = _rows(self.operations[query].elements, layer.input_shape, 0)
+        columns = _rows(self.operations[value].elements, layer.input_shape, 1)
         heavy = {"keeps": True, "in_memory": True, "trains": layer.trainable is not False}
         q = self._add(layer, "query", rows * heads * width, dtype, query, **heavy)
         k = self._add(layer, "key", columns * pairs * width, dtype, key, **heavy)
@@ -426,7 +421,7 @@ def _each(value: Any, axes: int) -> list[int]:
     return [one if isinstance(one, int) else 1 for one in found[:axes]]
 
 
-def _rows(layer: LayerFacts, elements: int, shapes: Any, which: int) -> int:
+def _rows(elements: int, shapes: Any, which: int) -> int:
     """Positions of the query (0) or the value (1) that an attention layer is given."""
     several = (
         shapes

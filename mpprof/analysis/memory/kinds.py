@@ -14,19 +14,19 @@ from mpprof.model.grouping import groups
 from mpprof.model.memory import KINDS, Kind
 from mpprof.model.run import Run
 from mpprof.model.trace import Op, Trace
+from mpprof.tensors import HALF, axes
 
 Int8 = NDArray[np.int8]
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-HALF = frozenset(("half", "bfloat16", "float16"))
-"""Names of 16-bit types in traces."""
 _CAST = re.compile(r"(?:^|/)Cast(?:_\d+)?$")
 _RECEIVED = re.compile(
     r"(?:^|/)(?:SameWorkerRecvDone|_?Host(?:Send|Recv)|_?Recv|IteratorGetNext\w*)(?:_\d+)?$"
 )
 """Ops that place a batch on the device; TensorFlow calls the copies themselves `SameWorkerRecvDone`."""
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
+FORWARD, BACKWARD, OTHER = (PHASES.index(phase) for phase in ("forward", "backward", "other"))
 _UNDECIDED = -1  # of the forward pass: kept for backward or not, which only its life tells
 _OPERAND = -2  # an operand of a gradient's op in another layout
 _TRANSPOSED = re.compile(r"(?:^|/)(\w+?)(?:_\d+)?-(\d+)-Transpose\w+-LayoutOptimizer$")
@@ -50,29 +50,38 @@ def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -
     """
     table, rows = trace.allocations, blocks.row
     op, region, dtype, shape = table.op[rows], table.region[rows], table.dtype[rows], table.shapes[rows]
-    group, first = groups([op, region, dtype, shape], len(rows))
+    scratch = _scratch(trace, blocks)
+    group, first = groups([op, region, dtype, shape, scratch], len(rows))
     batch = _batch(trace, ownership, blocks, run)
     found = np.array(
         [
             _kind(trace, ownership, int(op[at]), _text(trace, region[at]), _text(trace, dtype[at]),
-                  _text(trace, shape[at]), batch)
+                  _text(trace, shape[at]), batch, scratch=bool(scratch[at]))
             for at in first.tolist()
         ],
         np.int8,
     )[group] if len(rows) else np.empty(0, np.int8)  # fmt: skip
-    phases = _phases(ownership, op)
-    phases[found == _OPERAND] = "other"  # allocated as the forward pass runs, whatever pass it is named after
+    phases = phases_of(ownership, op)
+    phases[found == _OPERAND] = OTHER  # allocated as the forward pass runs, whatever pass it is named after
     found[found == _OPERAND] = _CODE["other"]
     kept = _kept(blocks, phases, _trains(ownership, run))
     undecided = found == _UNDECIDED
     found[undecided & kept] = _CODE["activations kept for backward"]
-    passing = np.where(phases == "forward", _CODE["other activations"], _CODE["other"])
+    passing = np.where(phases == FORWARD, _CODE["other activations"], _CODE["other"])
     found[undecided & ~kept] = passing[undecided & ~kept]
     return found
 
 
 def _kind(
-    trace: Trace, ownership: Ownership, op: int, region: str, dtype: str, shape: str, batch: int | None
+    trace: Trace,
+    ownership: Ownership,
+    op: int,
+    region: str,
+    dtype: str,
+    shape: str,
+    batch: int | None,
+    *,
+    scratch: bool,
 ) -> int:
     """The code of what op, region and type say; _UNDECIDED for what may be an activation."""
     phase = ownership.phase_of(op)
@@ -81,7 +90,7 @@ def _kind(
         return _CODE["optimizer slots" if phase in ("optimizer", "loss_scale") else "parameters"]
     if named is not None and _copies_a_weight(named, dtype, shape, phase, batch):
         return _CODE["16-bit weight copies"]
-    if region == "temp":
+    if scratch:
         return _CODE["workspaces"]
     if phase == "input" or (named is not None and _RECEIVED.search(named.name)):
         return _CODE["input"]
@@ -90,6 +99,25 @@ def _kind(
     if phase in ("optimizer", "loss_scale"):
         return _CODE["optimizer temporaries"]
     return _CODE["unknown"] if named is None else _UNDECIDED
+
+
+def _scratch(trace: Trace, blocks: Blocks) -> Bool:
+    """Which blocks only the op that allocated them uses: it frees them itself.
+
+    Where no free states its op, what was allocated as temporary: of that some outlives its op and is its
+    result, as the gradient that TensorFlow's Conv2DBackpropInput computes in another layout. Only
+    TensorFlow's allocator states regions, and only its ops are one node each: elsewhere one name is many
+    calls."""
+    table = trace.allocations
+    region = table.region[blocks.row]
+    ended = blocks.died != NEVER
+    freed_by = np.full(len(blocks), -1)
+    freed_by[ended] = table.op[blocks.rows[blocks.died[ended]]]
+    freed_by[region < 0] = -1
+    if (freed_by >= 0).any():
+        return np.asarray((freed_by >= 0) & (freed_by == table.op[blocks.row]))
+    temporary = [at for at, text in enumerate(trace.strings) if text == "temp"]
+    return np.isin(region, temporary)
 
 
 def _transposes_an_operand(name: str) -> bool:
@@ -108,42 +136,38 @@ def _copies_a_weight(op: Op, dtype: str, shape: str, phase: Phase, batch: int | 
     return bool(sizes) and batch is not None and sizes[0] != batch
 
 
-def axes(shape: str) -> tuple[int, ...]:
-    """The sizes in a shape as allocator events write it, "[256,28,28,1]"; empty for a scalar or none."""
-    return tuple(int(size) for size in re.findall(r"\d{1,18}", shape.partition("]")[0]))
-
-
 def _batch(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> int | None:
     """The batch of one device: as recorded, else the first axis of most bytes of the forward pass."""
     recorded = run.facts.fits[-1].batch_size if run and run.facts and run.facts.fits else None
     if recorded and run and run.facts and not (run.facts.replicas or 1) > 1:
         return recorded
     table = trace.allocations
-    forward = np.flatnonzero(_phases(ownership, table.op[blocks.row]) == "forward")
-    shape, size = table.shapes[blocks.row][forward], blocks.bytes[forward]
+    forward = np.flatnonzero(phases_of(ownership, table.op[blocks.row]) == FORWARD)
+    group, first = groups([table.shapes[blocks.row[forward]]], len(forward))
+    bytes_of = np.bincount(group, weights=blocks.bytes[forward], minlength=len(first)).astype(np.int64)
     weight: dict[int, int] = {}
-    for row in np.unique(shape).tolist():
+    for row, size in zip(table.shapes[blocks.row[forward[first]]].tolist(), bytes_of.tolist(), strict=True):
         sizes = axes(_text(trace, row))
         if len(sizes) > 1:
-            weight[sizes[0]] = weight.get(sizes[0], 0) + int(size[shape == row].sum())
+            weight[sizes[0]] = weight.get(sizes[0], 0) + size
     return max(weight, key=lambda axis: weight[axis]) if weight else None
 
 
-def _phases(ownership: Ownership, op: NDArray[np.int32]) -> NDArray[np.object_]:
-    values, inverse = np.unique(op, return_inverse=True)
-    return np.array([ownership.phase_of(at) for at in values.tolist()], object)[inverse]
+def phases_of(ownership: Ownership, op: NDArray[np.int32]) -> Int8:
+    """The places in PHASES of the ops in these rows; that of "other" for row -1."""
+    return np.append(ownership.phase, np.int8(OTHER))[op]
 
 
 def _trains(ownership: Ownership, run: Run | None) -> bool:
     """Whether a backward pass is known of: by the records, or by any op of the trace."""
     fits = run is not None and run.facts is not None and bool(run.facts.fits)
-    return fits or bool((ownership.phase == PHASES.index("backward")).any())
+    return fits or bool((ownership.phase == BACKWARD).any())
 
 
-def _kept(blocks: Blocks, phases: NDArray[np.object_], trains: bool) -> Bool:
+def _kept(blocks: Blocks, phases: Int8, trains: bool) -> Bool:
     """Which blocks are still there when the backward pass after their allocation begins; without one after
     them, those of a training."""
-    backward = blocks.born[phases == "backward"]  # blocks are in order of time
+    backward = blocks.born[phases == BACKWARD]  # blocks are in order of time
     at = np.searchsorted(backward, blocks.born, side="right")
     begins = np.append(backward, NEVER)[at]
     return np.where(begins == NEVER, trains, blocks.died > begins)

@@ -6,10 +6,12 @@ list of buffers or its message alone, and PyTorch's message in both of its wordi
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 
 from mpprof.model.memory import Advice, Filled, OutOfMemory
+from mpprof.tensors import WIDTHS, axes
 
 _UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _SIZE = r"(\d[\d.,]*)\s*([KMGT]?i?B|bytes)"
@@ -32,9 +34,11 @@ def read(text: str) -> OutOfMemory | None:
     return None
 
 
-def advise(found: OutOfMemory, batch_size: int | None = None) -> tuple[Advice, ...]:
+def advise(
+    found: OutOfMemory, batch_size: int | None = None, policy: str | None = None
+) -> tuple[Advice, ...]:
     """Return what to try, the likeliest first. What no number of the error supports is left out.
-    `batch_size`: of the training that failed; None: not known."""
+    `batch_size`, `policy`: of the training that failed; None: not known."""
     said = []
     asked, limit, used = found.asked_bytes, found.limit_bytes, found.used_bytes
     loose = found.loose_bytes
@@ -62,7 +66,8 @@ def advise(found: OutOfMemory, batch_size: int | None = None) -> tuple[Advice, .
         instead = "" if batch_size is None else f" instead of {batch_size:,}"
         said.append(Advice("batch", f"a batch of at most {most}{instead}: less still, as "
                            "weights and slots do not shrink with it"))  # fmt: skip
-    if any(each.dtype in ("float", "f32", "float32") for each in found.filled if each.dtype):
+    wide = any(each.dtype in ("float", "f32", "float32") for each in found.filled if each.dtype)
+    if wide and "16" not in (policy or ""):
         said.append(
             Advice(
                 "precision",
@@ -220,14 +225,8 @@ def _allocator(text: str) -> OutOfMemory | None:
     )
 
 
-_WIDTHS = {"double": 8, "int64": 8, "float": 4, "int32": 4, "half": 2, "bfloat16": 2, "bool": 1, "uint8": 1}
-
-
 def _of_shape(shape: str, dtype: str | None) -> int:
-    size = _WIDTHS.get(dtype or "float", 4)
-    for axis in re.findall(r"\d{1,18}", shape):
-        size *= int(axis)
-    return size
+    return math.prod(axes(shape), start=WIDTHS.get(dtype or "float", 4))
 
 
 def _last(text: str, name: str) -> int | None:

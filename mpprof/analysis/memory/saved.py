@@ -8,9 +8,8 @@ from dataclasses import replace
 from mpprof.model.memory import Cause, DriverSaving, Kind, MemoryAccount, PeakParts
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
+from mpprof.tensors import WIDE
 
-HALF = frozenset(("half", "bfloat16", "float16"))
-WIDE = frozenset(("float", "float32"))
 _STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
 _ELSEWHERE: tuple[Kind, ...] = ("gradients", "other activations", "optimizer temporaries", "input", "other")
 _BACKWARD = ("forward", "backward")

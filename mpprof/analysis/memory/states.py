@@ -1,28 +1,29 @@
-"""Bytes that a training keeps from step to step, by what the run recorded of its model and optimizer."""
+"""Bytes that a training keeps from step to step; of a recorded run by its model and optimizer."""
 
 from __future__ import annotations
 
 from mpprof.model.frozen import frozen
+from mpprof.model.memory import Kind, StatesFrom
 from mpprof.model.run import Run
-
-SLOTS = {
-    "SGD": 0, "Adam": 2, "AdamW": 2, "Nadam": 2, "Adamax": 2, "Lamb": 2, "RMSprop": 1, "Adagrad": 1,
-    "Adadelta": 2, "Ftrl": 2, "Lion": 1,
-}  # fmt: skip
-"""Values that an optimizer keeps for each parameter with the arguments it has by default: the variables that
-`build` adds in Keras 3.15 (keras/src/optimizers). Adafactor's and Muon's depend on the shapes."""
-BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
+from mpprof.tensors import SLOTS, WIDTHS
 
 
 @frozen
 class States:
     """In bytes. `trained`: of the parameters that the optimizer updates, as much as their gradients take.
-    `slots` is None where it is not known what the optimizer keeps for them."""
+    `slots` is None where it is not known what the optimizer keeps for them. `told_by` says where the figures
+    come from."""
 
     parameters: int
     trained: int
     slots: int | None
     optimizer: str | None
+    told_by: StatesFrom = "records"
+
+    @property
+    def kinds(self) -> tuple[tuple[Kind, int], ...]:
+        """What of memory from before the window is theirs, the parameters first."""
+        return ("parameters", self.parameters), ("optimizer slots", self.slots or 0)
 
 
 def recorded(run: Run | None) -> States | None:
@@ -33,7 +34,7 @@ def recorded(run: Run | None) -> States | None:
     by_layer = [(layer.parameters or 0, layer.variable_dtype) for layer in model.layers]
     counted = sum(count for count, _ in by_layer)
     rest = max(0, (model.parameters or 0) - counted)  # of what is no layer
-    size = sum(count * BYTES.get(dtype or "float32", 4) for count, dtype in by_layer) + 4 * rest
+    size = sum(count * WIDTHS.get(dtype or "float32", 4) for count, dtype in by_layer) + 4 * rest
     if counted > (model.parameters or 0):  # shared layers stand several times
         size = 4 * (model.parameters or 0)
     trained = size

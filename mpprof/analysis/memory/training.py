@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from mpprof.analysis.layers import flops, kinds
 from mpprof.analysis.memory import backward, kept, states
-from mpprof.analysis.memory.kept import HALF, Machine
+from mpprof.analysis.memory.kept import Machine
 from mpprof.errors import UnableError, UsageError
 from mpprof.model.memory import KeptBytes, MemoryForecast, PolicyMemory
 from mpprof.model.run import LayerFacts, ModelFacts, Run
+from mpprof.tensors import HALF
 
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 FILL_RATIO = 0.9

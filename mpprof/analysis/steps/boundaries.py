@@ -40,6 +40,8 @@ class Work:
 
     def of(self, steps: Bool) -> Work:
         """The work of the steps that `steps` keeps, which are numbered anew."""
+        if steps.all():
+            return self
         mine = steps[self.step]
         return Work(self.row[mine], (np.cumsum(steps) - 1)[self.step[mine]])
 
@@ -134,14 +136,16 @@ def _by_calls(trace: Trace, device: int, found: Calls, rows: Int64) -> Periods:
     table = trace.kernels
     joined = _join(trace, found, rows)
     step, notes = joined.step, [*found.notes, *joined.notes]
-    n, begin, end = len(found), table.start_ns[rows], table.start_ns[rows] + table.duration_ns[rows]
+    n, begin = len(found), pick(table.start_ns, rows)
+    end = begin + pick(table.duration_ns, rows)
     first, last = np.full(n, _NEVER), np.full(n, -_NEVER)
-    own = step >= 0
-    np.minimum.at(first, step[own], begin[own])
-    np.maximum.at(last, step[own], end[own])
+    own = np.flatnonzero(step >= 0)
+    of = pick(step, own)
+    np.minimum.at(first, of, pick(begin, own))
+    np.maximum.at(last, of, pick(end, own))
     shift_ns = clock_shift(trace, rows).ns
     before = np.concatenate([[-_NEVER], np.maximum.accumulate(last)[:-1]])
-    other = np.flatnonzero(~own & (table.kind[rows] == WorkKind.KERNEL))
+    other = np.flatnonzero((step < 0) & (table.kind[rows] == WorkKind.KERNEL))
     before = np.maximum(before, _ran_before(found, joined.time_ns[other], end[other]))
     start = np.maximum(found.start_ns - shift_ns, before)
     until = np.maximum(found.end_ns - shift_ns, last)
@@ -166,7 +170,7 @@ def _by_calls(trace: Trace, device: int, found: Calls, rows: Int64) -> Periods:
     pause = np.append(np.where(next_one, start[1:] - until[:-1], -1), -1)
     return Periods(
         start, until, found.number, found.family, tuple(notes), ratio, found.marker_ns, found.numbered,
-        Work(rows[own], step[own]), pause,
+        Work(pick(rows, own), of), pause,
     ).keep(whole)  # fmt: skip
 
 

@@ -306,6 +306,7 @@ class _Host:
             return self._of_all("cpu ops", lambda: self._cpu_ops)
         return self._chosen(thread, self._cpu_ops)
 
+    @cached_property
     def fronts(self) -> Intervals:
         """From the beginning of each call to the first thing that its executor does or that it launches."""
         if self.found is None or self.found.family not in FUNCTIONS:
@@ -317,7 +318,7 @@ class _Host:
         )
         if self.threads is not None:
             first &= self.threads[table.thread]
-        starts = np.append(np.sort(table.start_ns[first]), np.iinfo(np.int64).max)
+        starts = np.append(np.sort(table.start_ns[first], kind="stable"), np.iinfo(np.int64).max)
         end = starts[np.searchsorted(starts[:-1], self.found.start_ns)]
         end = np.minimum(end, self.found.end_ns)
         return union(self.found.start_ns + self.shift_ns, end + self.shift_ns)
@@ -389,14 +390,14 @@ def _explanations(host: _Host, launcher: int | None) -> Iterator[tuple[Part, Cal
     if trainer is not None:
         yield SYNC, partial(host.on, trainer, HostKind.SYNC)
         yield CALLING, partial(_called, host, trainer)
-        yield _PYTHON, host.fronts
+        yield _PYTHON, lambda: host.fronts
     yield BLOCKED, host.blocked
     yield HOST_OPS, host.cpu_ops
 
 
 def _called(host: _Host, trainer: int) -> Intervals:
     """When the thread that trains was in the framework's code on the way to the first op of a call."""
-    fronts = host.fronts()
+    fronts = host.fronts
     busy = host.on(trainer, HostKind.EXECUTOR, HostKind.COPY, HostKind.OP)
     return gaps(gaps(busy, fronts), fronts)
 

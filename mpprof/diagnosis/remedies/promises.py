@@ -10,7 +10,7 @@ from mpprof.analysis.comparison.obtained import Obtained, Side, obtained, scatte
 from mpprof.diagnosis.remedies.applied import evidence
 from mpprof.model.account import Account
 from mpprof.model.finding import Diagnosis, Finding
-from mpprof.model.promises import CauseAfter, Promises, RemedyOutcome, RemedyStatus
+from mpprof.model.outcome import CauseAfter, Promises, RemedyOutcome, RemedyStatus
 
 if TYPE_CHECKING:
     from mpprof.diagnosis.signals import Signals

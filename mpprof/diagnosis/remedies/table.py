@@ -7,7 +7,13 @@ dtype policy), `{scaled_optimizer}` (its optimizer with a loss scale), `{recorde
 
 from __future__ import annotations
 
-from mpprof.diagnosis.remedies import rows_of_host, rows_of_kernels, rows_of_precision, rows_of_records
+from mpprof.diagnosis.remedies import (
+    rows_of_devices,
+    rows_of_host,
+    rows_of_kernels,
+    rows_of_precision,
+    rows_of_records,
+)
 from mpprof.diagnosis.remedies.row import Row
 
 ROWS: tuple[Row, ...] = (
@@ -19,6 +25,7 @@ ROWS: tuple[Row, ...] = (
     *rows_of_kernels.MATRIX,
     *rows_of_kernels.LAYOUT,
     *rows_of_kernels.REST,
+    *rows_of_devices.DEVICES,
     *rows_of_precision.CARD,
     *rows_of_records.VALIDITY,
     *rows_of_records.RECORDS,

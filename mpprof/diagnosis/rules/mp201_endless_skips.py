@@ -38,8 +38,8 @@ import numpy as np
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.shared.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.diagnosis.signals import Signals, SkipHistory
-from mpprof.diagnosis.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP201", "endless-skips", "Optimizer updates are skipped again and again"

@@ -33,8 +33,8 @@ import math
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, known, need
+from mpprof.diagnosis.shared.skips import without_loss_scale
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.skips import without_loss_scale
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"
 ABOUT = "a loss scale that runs away"

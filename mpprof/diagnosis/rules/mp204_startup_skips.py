@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.shared.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
 from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP204", "startup-skips", "Steps skipped while the loss scale settled"

@@ -62,4 +62,5 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="medium",
         severity="info",
+        spare_bytes=total - peak,
     )

@@ -34,8 +34,8 @@ from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence, launches
 from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.shared.skips import without_loss_scale
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.skips import without_loss_scale
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = (

@@ -32,7 +32,6 @@ from collections.abc import Iterator
 
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.cudnn import against_cudnn
 from mpprof.diagnosis.outcomes import (
     GENERAL,
     NO_GPU,
@@ -46,6 +45,7 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.remedies import conditions
+from mpprof.diagnosis.shared.cudnn import against_cudnn
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Class
@@ -149,40 +149,20 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         if layer.config.get("use_cudnn") in ("auto", True) and not against_cudnn(layer):
             # On a machine without a GPU Keras has not yet decided against XLA for cuDNN's sake.
             name, code = model.changed(layer, use_cudnn=False)
-            yield AuditNote(
-                CODE,
-                SLUG,
-                "A recurrent layer turns XLA off",
-                "info",
-                name,
-                "on a GPU Keras takes cuDNN for it, and no XLA for the whole model",
-                f"{code}  # if the rest is most of the step",
-            )
+            reason = "on a GPU Keras takes cuDNN for it, and no XLA for the whole model"
+            code = f"{code}  # if the rest is most of the step"
+            yield AuditNote(CODE, SLUG, "A recurrent layer turns XLA off", "info", name, reason, code)
         elif layer.supports_jit is False:
             reason = f"XLA cannot compile {layer.class_name}, so the whole model does without"
             yield AuditNote(
                 CODE, SLUG, "A layer turns XLA off", "info", layer.name, reason, _moved_out(model, layer)
             )
     if model.run.distribution:
-        yield AuditNote(
-            CODE,
-            SLUG,
-            TITLE,
-            "info",
-            None,
-            f"Keras compiles nothing by itself under {model.run.distribution}",
-            model.snippet(CODE, "obstacles"),
-        )
+        reason = f"Keras compiles nothing by itself under {model.run.distribution}"
+        yield AuditNote(CODE, SLUG, TITLE, "info", None, reason, model.snippet(CODE, "obstacles"))
     if model.run.deterministic_ops:
-        yield AuditNote(
-            CODE,
-            SLUG,
-            TITLE,
-            "info",
-            None,
-            "with deterministic ops Keras never uses XLA",
-            f"# {model.signals.advice('MP307')}",
-        )
+        reason, advice = "with deterministic ops Keras never uses XLA", model.signals.advice("MP307")
+        yield AuditNote(CODE, SLUG, TITLE, "info", None, reason, f"# {advice}")
 
 
 def _moved_out(model: Untrained, layer: LayerFacts) -> str:

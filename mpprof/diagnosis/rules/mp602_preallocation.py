@@ -70,4 +70,5 @@ def judge(signals: Signals) -> Outcome:
             evidence.size("device memory", total),
         ),
         severity="info",
+        spare_bytes=int(taken) - peak,
     )

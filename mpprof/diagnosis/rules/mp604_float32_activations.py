@@ -26,11 +26,11 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.memory.saved import WIDE
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes
+from mpprof.tensors import WIDE
 
 CODE, SLUG, TITLE = "MP604", "float32-activations", "Float32 activations are kept for backward"
 ABOUT = "float32 activations"

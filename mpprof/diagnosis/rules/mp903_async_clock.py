@@ -27,8 +27,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.clock import profiled_ns, timed_launches
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.shared.clock import profiled_ns, timed_launches
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns
 

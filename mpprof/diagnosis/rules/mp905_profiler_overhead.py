@@ -28,8 +28,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, window
-from mpprof.diagnosis.clock import timed_launches
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.shared.clock import timed_launches
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 

@@ -10,6 +10,7 @@ from typing import Any
 from mpprof.record.backends.base import Absent
 from mpprof.record.facts.dataset import batch_size_of_adapter, batch_size_of_pipeline, describe_input
 from mpprof.record.keras_compat import global_policy, keras_of, steps_per_execution
+from mpprof.tensors import SLOTS
 
 Facts = dict[str, Any]
 
@@ -79,11 +80,6 @@ def optimizer_facts(optimizer: Any) -> Facts:
     )
 
 
-_SLOTS = {
-    "SGD": 0, "Adam": 2, "AdamW": 2, "Nadam": 2, "Adamax": 2, "Lamb": 2, "RMSprop": 1, "Adagrad": 1,
-    "Adadelta": 2, "Ftrl": 2, "Lion": 1,
-}  # fmt: skip
-
 _WITH_MORE = {
     "SGD": ("momentum",), "RMSprop": ("momentum", "centered"), "Adam": ("amsgrad",), "AdamW": ("amsgrad",),
 }  # fmt: skip
@@ -94,11 +90,11 @@ def slots(optimizer: Any) -> int | None:
     3.15, keras/src/optimizers). None for one whose variables depend on the shapes (Adafactor, Muon), or that
     is not Keras' own."""
     own = type(optimizer).__name__
-    if own not in _SLOTS or type(optimizer).__module__.partition(".")[0] not in ("keras", "tf_keras"):
+    if own not in SLOTS or type(optimizer).__module__.partition(".")[0] not in ("keras", "tf_keras"):
         return None
     given = (*_WITH_MORE.get(own, ()), "use_ema")
     accumulates = (getattr(optimizer, "gradient_accumulation_steps", None) or 1) > 1
-    return _SLOTS[own] + accumulates + sum(bool(getattr(optimizer, name, None)) for name in given)
+    return SLOTS[own] + accumulates + sum(bool(getattr(optimizer, name, None)) for name in given)
 
 
 def batch_size_of_running_fit() -> int | Absent:

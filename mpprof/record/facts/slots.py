@@ -6,17 +6,8 @@ import math
 from typing import Any
 
 from mpprof.record.keras_compat import keras_of
+from mpprof.tensors import WIDTHS
 
-_BYTES = {
-    "float64": 8,
-    "int64": 8,
-    "float32": 4,
-    "int32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int8": 1,
-    "bool": 1,
-}
 _OF_THE_STEP = ("iteration", "learning_rate")
 """Variables that every optimizer has, once for all parameters."""
 
@@ -38,6 +29,6 @@ def counted_slots_bytes(model: Any) -> int | None:
                 optimizer = type(optimizer).from_config(optimizer.get_config())
                 optimizer.build(model.trainable_variables)
         added = [one for one in optimizer.variables if one.name not in _OF_THE_STEP]
-        return sum(int(math.prod(one.shape)) * _BYTES[str(one.dtype)] for one in added)
+        return sum(int(math.prod(one.shape)) * WIDTHS[str(one.dtype)] for one in added)
     except Exception:  # noqa: BLE001 - an optimizer of the user's may do anything
         return None

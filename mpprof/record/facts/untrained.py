@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,18 @@ from mpprof.model.run import Run
 from mpprof.record.backends import probe_for
 from mpprof.record.backends.base import Absent
 from mpprof.record.facts.fit import fit_facts
-from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
+from mpprof.record.facts.layers import LAYERS, Facts, layers_not_described, model_facts
 from mpprof.record.facts.process import framework_facts
+from mpprof.record.facts.symbolic import as_graph
 from mpprof.record.keras_compat import KERAS_2, keras_of
 from mpprof.store import formats
 from mpprof.store.facts import facts_of
 
 
-def run_of(model: Any, batch_size: int | None = None) -> Run:
+def run_of(model: Any, batch_size: int | None = None, *, symbolic: bool = False) -> Run:
     """A run that has not begun: the facts of `model` and of how it was compiled, no steps.
 
+    `symbolic`: call a subclassed model's `call` on symbolic inputs, so that its layers state their shapes.
     Raises `UsageError` where `model` is not a Keras model."""
     if not hasattr(model, "count_params"):
         raise UsageError(
@@ -38,7 +41,7 @@ def run_of(model: Any, batch_size: int | None = None) -> Run:
         **settings,
         **distribution,
         "devices": devices,
-        "model": model_facts(model, written=True),
+        "model": _described(model, symbolic=symbolic),
         "fits": [fit_facts(model, 1, 1, None, batch_size)],
         "absent": {"steps": "the model has not been trained yet"},
     }
@@ -47,6 +50,13 @@ def run_of(model: Any, batch_size: int | None = None) -> Run:
     name = str(record["model"].get("name") or "model")
     facts = facts_of(formats.plain(record))
     return Run(name, Path(), facts, None, None, None, (), True)
+
+
+def _described(model: Any, *, symbolic: bool) -> Facts:
+    with as_graph(model) if symbolic else nullcontext() as graph:
+        facts = model_facts(model, written=True)
+        stated = {} if graph is None else model_facts(graph, written=True)
+        return facts | {key: stated[key] for key in ("layers", "outputs") if key in stated}
 
 
 def _backend(model: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import BEFORE, UNOWNED, drivers_figure
+from mpprof.report.content import BEFORE, UNOWNED, drivers_figure, held
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -68,7 +68,7 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
     if memory is None or not items:
         return []
     peak = memory["peak_bytes"]
-    names = [item["name"] + (" (estimated)" if item.get("estimated") else "") for item in items]
+    names = [held(item) for item in items]
     wide = max(map(len, names))
     lines = []
     for item, name in zip(items, names, strict=True):
@@ -78,18 +78,24 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
         room = width - len(line) - 2
         owners = words.shorten(_owners(memory, item["name"]), room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
-    return ["At the peak", *lines, *_older(items)]
+    return ["At the peak", *lines, *_older(memory, items)]
 
 
-def _older(items: list[doc.MemoryItem]) -> list[str]:
+_STATES_FROM = {
+    "records": "the recorded model and optimizer",
+    "updates": "the gradients that the optimizer's updates free",
+    "weight_copies": "the 16-bit copies of the weights",
+}
+
+
+def _older(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
     """Why no more is known of what was held before the window, and what would show it."""
-    if BEFORE not in (item["name"] for item in items):
+    rest = BEFORE in (item["name"] for item in items)
+    if basis := memory.get("states_from"):
+        said = f"  Estimated from {_STATES_FROM[basis]}: allocated before the profiler started"
+        return [f"{said},", "  like the rest, whose owner no event states."] if rest else [f"{said}."]
+    if not rest:
         return []
-    if any(item.get("estimated") for item in items):
-        return [
-            "  Allocated before the profiler started: the recorded parameters and optimizer slots, estimated",
-            "  from the model, and the rest, held before the window, whose owner no event states.",
-        ]
     return [
         "  Held before the window: the profiler started later, so no event states by whom. For a run that",
         "  mpprof's callback recorded, its parameters and optimizer slots are shown apart (estimated).",
@@ -196,8 +202,13 @@ def saving(document: doc.Report) -> list[str]:
     memory = document["memory"]
     if memory is None or memory["saved_bytes"] is None:
         return []
+    if unlike := document["facts"].get("unlike"):
+        differences = [f"  {words.plain(each)}" for each in unlike]
+        return ["What was saved is not known: the baseline differs in more than its precision", *differences]
     told = drivers_figure(memory)
     lines = _saving(document, memory, memory["saved_bytes"])
+    if beside := memory.get("beside_gap"):
+        lines += ["Not used by the run, and so no part of that", *(_cause(part, document) for part in beside)]
     return [*lines, f"{told[0].upper()}{told[1:]}"] if told else lines
 
 
@@ -212,11 +223,21 @@ def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
         why = document["absent"].get("memory.expected_saving_bytes")
         return [line, *([f"  what could have been saved is not known: {why}"] if why else [])]
     lines = [f"{line}, of {words.size(expected)} that 16 bits could save"]
-    lines += [f"  {_signed(part['bytes']):>10}  {part['code']}" for part in memory.get("gap", [])]
+    lines += [_cause(part, document) for part in memory.get("gap", [])]
     unexplained = memory.get("unexplained_bytes")
     if unexplained:
         lines.append(f"  {_signed(unexplained):>10}  unexplained")
     return lines
+
+
+def _cause(part: doc.MemoryCause, document: doc.Report) -> str:
+    """Bytes and code, with what the finding of that code is called and the first of what to do about it."""
+    line = f"  {_signed(part['bytes']):>10}  {part['code']}"
+    found = next((each for each in document.get("findings", []) if each["code"] == part["code"]), None)
+    if found is None:
+        return line
+    remedies = found.get("remedies", [])
+    return f"{line}  {found['title']}" + (f": {words.plain(remedies[0]['text'])}" if remedies else "")
 
 
 def _signed(value: int) -> str:

@@ -32,7 +32,7 @@ def read(path: Path, *, strict: bool) -> Trace:
     if categories:
         trace = kineto_trace.assemble(kineto.collect(events), file.header, source)
     else:
-        trace = tensorflow.assemble(events, file, source)
+        trace = tensorflow.assemble(events, source)
     return _checked(trace, file, strict=strict)
 
 

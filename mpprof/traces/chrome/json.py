@@ -74,8 +74,10 @@ def nanoseconds(value: object) -> int | None:
         return value * 1000 if abs(value) < _LATEST_US else None
     if not isinstance(value, str):
         return None
-    whole, dot, part = value.partition(".")
-    if dot and part.isdigit() and _DIGITS.fullmatch(whole):
+    whole, _, part = value.partition(".")
+    if len(part) == 3 and len(digits := whole + part) < 19 and digits.isascii() and digits.isdigit():
+        return int(digits) if int(digits) < _LATEST_US * 1000 else None  # nearly all
+    if part.isascii() and part.isdigit() and _DIGITS.fullmatch(whole):
         ns = int(whole) * 1000
         rest = int(part[:3].ljust(3, "0")) + (len(part) > 3 and part[3] >= "5")
         return (ns - rest if whole.startswith("-") else ns + rest) if abs(ns) < _LATEST_US * 1000 else None

@@ -20,6 +20,7 @@ from mpprof.model.trace import HostKind, WorkKind
 from mpprof.traces.chrome.json import Event, nanoseconds
 from mpprof.traces.chrome.kineto_args import details, graph_of, shapes
 from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.names import host_kind
 
 Int64 = NDArray[np.int64]
 
@@ -218,10 +219,10 @@ def _host(found: Collected, event: Event, what: str, name: str, args: dict[str, 
     rows.name.append(found.strings(clean(name)))
     rows.start_ns.append(times[0])
     rows.duration_ns.append(times[1])
-    rows.correlation.append(whole(args.get("correlation")) if what == "call" else -1)
-    rows.external.append(whole(args.get("External id", args.get("external id"))))
-    rows.sequence.append(whole(args.get("Sequence number")))
-    text = shapes(args) if what == "op" else ""
+    rows.correlation.append(whole(args.get("correlation")) if args and what == "call" else -1)
+    rows.external.append(whole(args.get("External id", args.get("external id"))) if args else -1)
+    rows.sequence.append(whole(args.get("Sequence number")) if args else -1)
+    text = shapes(args) if args and what == "op" else ""
     rows.shapes.append(found.strings(clean(text)) if text else -1)
 
 
@@ -314,10 +315,11 @@ def own_step_number(name: str) -> int:
     return whole(name.removeprefix(OWN_STEP)) if name.startswith(OWN_STEP) else -1
 
 
-def note_kind(name: str, by_name: HostKind) -> HostKind:
-    """What an annotation means where its name is one of PyTorch's own."""
+def note_kind(name: str) -> HostKind:
+    """What an annotation means."""
     if name.startswith("enumerate(DataLoader)"):
         return HostKind.INPUT
     if name.startswith(("Optimizer.step", "Optimizer.zero_grad", "DistributedDataParallel.")):
         return HostKind.EXECUTOR
-    return HostKind.OTHER if by_name is HostKind.OP else by_name
+    kind = host_kind(name)
+    return HostKind.OTHER if kind is HostKind.OP else kind

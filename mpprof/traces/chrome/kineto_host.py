@@ -39,16 +39,18 @@ Scope = tuple[Path, str]
 
 @dataclass
 class Ops:
-    """Rows of distinct ops, in the order of first use."""
+    """Rows of distinct scopes and of distinct ops, in the order of first use."""
 
-    rows: dict[tuple[Scope, str], int] = field(default_factory=dict)
+    scopes: dict[Scope, int] = field(default_factory=dict)
+    rows: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def row(self, scope: Scope, name: str) -> int:
+    def row(self, scope: int, name: str) -> int:
         return self.rows.setdefault((scope, name), len(self.rows))
 
     def table(self) -> tuple[Op, ...]:
         """`Dense_1/AddmmBackward0 aten::mm`: modules, then the gradient function or the optimizer, the op."""
-        return tuple(Op(_name(scope, type), type) for scope, type in self.rows)
+        scopes = tuple(self.scopes)
+        return tuple(Op(_name(scopes[scope], type), type) for scope, type in self.rows)
 
 
 def _name(scope: Scope, type: str) -> str:
@@ -68,71 +70,68 @@ class Nest:
     modules: bool
 
 
-@dataclass(slots=True)
-class _Frame:
-    end_ns: int
-    scope: Scope
-    op: int
-    shapes: int
-
-
 def nest(rows: HostRows, ops: Ops, strings: Interner) -> Nest:
     """Walk each thread's events as a stack. An op's scopes are the modules around it; those of a backward
     op are its forward op's (joined by sequence number), with the name of the gradient function."""
     n = len(rows.what)
     thread, start = np.array(rows.thread, np.int64), np.array(rows.start_ns, np.int64)
     order = np.lexsort((-np.array(rows.duration_ns, np.int64), start, thread))
-    op, shapes = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    op_of, shapes_of = [-1] * n, [-1] * n
     texts = strings.texts()
+    gradients = {row for row, text in enumerate(texts) if text.startswith(_EVALUATE)}
     forward: dict[int, Path] = {}
-    stack: list[_Frame] = []
-    current, modules = -1, False
-    for row in _forward_first(rows, order, texts):
-        begin = rows.start_ns[row]
-        if rows.thread[row] != current:
-            current = rows.thread[row]
+    stack: list[tuple[int, Scope, int, int]] = []  # end, and what lies within: scope, op, shapes
+    outside = (0, _NO_SCOPE, -1, -1)
+    current, numbered, number = -1, _NO_SCOPE, ops.scopes.setdefault(_NO_SCOPE, len(ops.scopes))
+    for row in _forward_first(rows, thread, order, gradients):
+        what, on, begin = rows.what[row], rows.thread[row], rows.start_ns[row]
+        if on != current:
+            current = on
             stack.clear()
-        while stack and stack[-1].end_ns <= begin:
+        while stack and stack[-1][0] <= begin:
             stack.pop()
-        around = stack[-1] if stack else _Frame(0, ((), ""), -1, -1)
-        frame = _Frame(begin + rows.duration_ns[row], around.scope, around.op, around.shapes)
-        what = rows.what[row]
-        if what in ("op", "note", "module", "frame", "range"):
-            name = texts[rows.name[row]][:_LONGEST]
-            sequence = rows.sequence[row]
-            frame.scope = _scope(what, name, around.scope, forward.get(sequence))
-            modules = modules or what == "module"
-            if what == "range":  # an annotation of the user's is an op and a scope at once
-                frame.op = ops.row(around.scope, name.replace("/", "_"))
-            elif what == "op":
-                if sequence >= 0 and not name.startswith(_EVALUATE):
+        _, around, op, shapes = stack[-1] if stack else outside
+        if what in _FRAMES:
+            text, sequence = rows.name[row], rows.sequence[row]
+            name = texts[text][:_LONGEST]
+            gradient = what == "op" and text in gradients
+            scope = _scope(what, name, around, forward.get(sequence)) if gradient or what != "op" else around
+            if what in ("op", "range"):  # an annotation of the user's is an op and a scope at once
+                owner = scope if what == "op" else around
+                if owner is not numbered:  # most ops lie in the same scope as the one before
+                    numbered, number = owner, ops.scopes.setdefault(owner, len(ops.scopes))
+                op = ops.row(number, name if what == "op" else name.replace("/", "_"))
+            if what == "op":
+                shapes = rows.shapes[row]
+                if sequence >= 0 and not gradient:
                     # Every op carries the number of the next gradient to be made: the last one made it.
-                    forward[sequence] = around.scope[0]
-                frame.op = ops.row(frame.scope, name)
-                frame.shapes = rows.shapes[row]
+                    forward[sequence] = around[0]
             if len(stack) < 10_000:
-                stack.append(frame)
-        op[row], shapes[row] = frame.op, frame.shapes
-    return Nest(op, shapes, order, modules)
+                stack.append((begin + rows.duration_ns[row], scope, op, shapes))
+        op_of[row], shapes_of[row] = op, shapes
+    modules = "module" in rows.what
+    return Nest(np.array(op_of, np.int32), np.array(shapes_of, np.int32), order, modules)
 
 
-def _forward_first(rows: HostRows, order: Int64, texts: tuple[str, ...]) -> list[int]:
+_NO_SCOPE: Scope = ((), "")
+_FRAMES = frozenset(("op", "note", "module", "frame", "range"))
+
+
+def _forward_first(rows: HostRows, thread: Int64, order: Int64, gradients: set[int]) -> list[int]:
     """The rows thread by thread, those threads last that run backward: they need the forward's scopes."""
     backward = {
-        rows.thread[row]
-        for row in order.tolist()
-        if rows.what[row] == "op" and texts[rows.name[row]].startswith(_EVALUATE)
+        on
+        for what, on, name in zip(rows.what, rows.thread, rows.name, strict=True)
+        if name in gradients and what == "op"
     }
-    late = np.isin(np.array(rows.thread, np.int64)[order], list(backward))
+    late = np.isin(thread[order], list(backward))
     return [*order[~late].tolist(), *order[late].tolist()]
 
 
 def _scope(what: str, name: str, around: Scope, forward: Path | None) -> Scope:
     """The scope within an event of this kind and name."""
     path, role = around
-    if what == "op":
-        if not name.startswith(_EVALUATE):
-            return around
+    if what == "op":  # a gradient's
         return (path if forward is None else forward), name.removeprefix(_EVALUATE)
     if what in ("note", "frame"):
         return (path, name) if name.startswith((OPTIMIZER, LOSS_SCALE)) else around
@@ -166,22 +165,20 @@ def host_table(found: Collected, nested: Nest) -> tuple[HostTable, Int64]:
 
 def _kinds(found: Collected) -> dict[tuple[str, int], HostKind]:
     texts = found.strings.texts()
-    kinds: dict[tuple[str, int], HostKind] = {}
-    for what, row in set(zip(found.host.what, found.host.name, strict=True)):
-        name = texts[row]
-        by_name = host_kind(name)
-        if what == "op":
-            kind = HostKind.INPUT if name.startswith("enumerate(DataLoader)") else HostKind.OP
-        elif what == "call":
-            kind = by_name
-        elif what == "span":
-            kind = HostKind.OTHER
-        elif name.startswith((STEP, OWN_STEP)):
-            kind = HostKind.MARKER
-        else:
-            kind = note_kind(name, by_name)
-        kinds[what, row] = kind
-    return kinds
+    return {
+        (what, row): _kind(what, texts[row])
+        for what, row in set(zip(found.host.what, found.host.name, strict=True))
+    }
+
+
+def _kind(what: str, name: str) -> HostKind:
+    if what == "op":
+        return HostKind.INPUT if name.startswith("enumerate(DataLoader)") else HostKind.OP
+    if what == "call":
+        return host_kind(name)
+    if what == "span":
+        return HostKind.OTHER
+    return HostKind.MARKER if name.startswith((STEP, OWN_STEP)) else note_kind(name)
 
 
 def markers(found: Collected, table: HostTable, devices: Sequence[TraceDevice], zero_ns: int) -> MarkerTable:

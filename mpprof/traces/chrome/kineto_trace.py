@@ -27,10 +27,8 @@ from mpprof.traces.chrome.kineto import Collected, clean, device_facts, whole
 from mpprof.traces.chrome.kineto_cpu import working
 from mpprof.traces.common import columns, overlaps
 from mpprof.traces.common.columns import constant
-from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.launches import join_launches, take
 from mpprof.traces.common.names import copy_kind
-from mpprof.traces.common.ops import Ops as XplaneOps
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -50,7 +48,7 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
     basis = "device" if devices else "host"
     if devices:
         kernels = _with_ops(side, found, nested, host)
-        kernels, kinds = join_launches(kernels, host, XplaneOps(Modules(()), found.strings), found.strings)
+        kernels, kinds = join_launches(kernels, host, found.strings)
         host = replace(host, kind=kinds)
         kernels = _with_shapes(kernels, nested, place)
     else:

@@ -28,7 +28,7 @@ from mpprof.model.trace import (
     TraceSource,
     WorkKind,
 )  # fmt: skip
-from mpprof.traces.chrome.json import ChromeFile, Event, nanoseconds
+from mpprof.traces.chrome.json import Event, nanoseconds
 from mpprof.traces.chrome.kineto import clean, whole
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner
@@ -94,7 +94,7 @@ class _Collected:
     unpaired: int = 0
 
 
-def assemble(events: Iterable[Event], file: ChromeFile, source: TraceSource) -> Trace:
+def assemble(events: Iterable[Event], source: TraceSource) -> Trace:
     """The trace, its times counted from its first event."""
     strings = Interner()
     found = _Collected(strings, Ops(Modules(()), strings))
@@ -118,7 +118,7 @@ def assemble(events: Iterable[Event], file: ChromeFile, source: TraceSource) -> 
     }
     basis = "device" if devices else "host"
     if devices:
-        kernels, kinds = join_launches(kernels, host, found.ops, strings)
+        kernels, kinds = join_launches(kernels, host, strings)
         host = replace(host, kind=kinds)
     else:
         whole_host = Host(host, names, tuple(range(len(names))), allocation_table(None, None), None)

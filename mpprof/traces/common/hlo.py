@@ -33,7 +33,7 @@ _DEPTH = 8
 """How deep calls inside fusions are followed; XLA nests two or three."""
 _MAX_CALLED = 4096
 """Instructions listed inside one fusion or call."""
-_LISTINGS = 8
+_LISTINGS = 3
 """How often an instruction is listed inside others, on average over a module: XLA calls a fused computation
 from one place. A module whose computations call each other at will would be listed for ever."""
 _MAX_RANK, _MAX_SIZE = 16, 1 << 48
@@ -138,6 +138,7 @@ class _Module:
     computations: dict[int, list[tuple[int, int]]]
     parsed: dict[int, _Instruction] = field(default_factory=dict)
     built: dict[str, HloInstruction] = field(default_factory=dict)
+    inside: dict[tuple[int, int], HloInstruction] = field(default_factory=dict)  # by place and depth
     listings: int = 0  # of instructions inside others that are left
 
     @cached_property
@@ -333,7 +334,10 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
                 if len(inner) >= _MAX_CALLED or module.listings <= 0:
                     break
                 module.listings -= 1
-                inner.append(_build(module, _parse(module, *span), depth + 1))
+                key = (span[0], depth + 1)
+                if key not in module.inside:
+                    module.inside[key] = _build(module, _parse(module, *span), depth + 1)
+                inner.append(module.inside[key])
     flops = _flops(module.buffer, made, operands)
     if flops is None and inner:
         known = [i.flops for i in inner if i.flops is not None]

@@ -13,7 +13,6 @@ from mpprof.model.trace import CopyKind, HostKind, HostTable, KernelTable, WorkK
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.names import copy_kind
-from mpprof.traces.common.ops import Ops
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -50,7 +49,7 @@ def _apart(correlation: Int64, number: Int64) -> Int64:
 
 
 def join_launches(
-    kernels: KernelTable, host: HostTable, ops: Ops, strings: Interner, hosts: Hosts | None = None
+    kernels: KernelTable, host: HostTable, strings: Interner, hosts: Hosts | None = None
 ) -> tuple[KernelTable, Int8]:
     """Find the host event that enqueued each kernel, by correlation id.
 

@@ -52,52 +52,64 @@ def is_derived(line_id: int, name: str) -> bool:
 OP = re.compile(r"^(?P<name>[^\s].*):(?P<type>[A-Z_][A-Za-z0-9_]*)$", re.DOTALL)
 """How TensorFlow writes an op in a trace: `name:Type` (tsl/profiler `TfOpFullname`)."""
 
-_KINDS: tuple[tuple[HostKind, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        (HostKind.OTHER, r"^\$"),  # the Python tracer's frames
-        (HostKind.EXECUTOR, r":_(Host)?(Send|Recv)$"),  # "IteratorGetNext/_1:_Send" copies the batch
-        (HostKind.LAUNCH, r"^(cu|cuda|hip)\w*Launch(?!HostFunc)"),
-        # Those in the order of a stream (cudaMallocAsync) hold nothing up.
-        (
-            HostKind.ALLOCATE,
-            r"^(cuda|hip)(Malloc|Free|HostAlloc|HostRegister)(?!\w*Async)|"
-            r"^(cu|hip)Mem(Alloc|Free|Create|Map|Host(Alloc|Register))(?!\w*Async)",
-        ),
-        (HostKind.SYNC, r"^(cu|cuda|hip)\w*(Synchronize|StreamWait\w*Value)|^(cu|cuda|hip)Memcpy(?!.*Async)"),
-        (
-            HostKind.COPY,
-            r"^(cu|cuda|hip)(Memcpy|Memset)|^Mem(cpy|set)([HDP]2?[HDP]|\w*Async)?$|^EagerCopyToDevice",
-        ),
-        (
-            HostKind.COMPILE,
-            r"[Cc]ompil(?!ed)|[Aa]utotun|HloPass|trace_to_jaxpr|lower_jaxpr|ptxas|nvlink|LLVM|"
-            r"^(cu|hip)Module(Load|GetFunction)|^(cu|hip)(Library|Link)|XlaBuilder",
-        ),
-        (
-            HostKind.SYNC,
-            r"::Await\b|[Bb]lock_?([Uu]ntil|[Hh]ost)|^Wait\b|WaitFor|ToLiteral|TFE_TensorHandleResolve|"
-            r"np\.asarray|__array__|Semaphore",
-        ),
-        (
-            HostKind.INPUT,
-            r"(?<!^MultiDevice)IteratorGetNext|IteratorResource|PrefetchConsume|^DeviceIterator|get_next",
-        ),
-        (
-            HostKind.INPUT_PIPELINE,
-            r"^Iterator::|(Produce|Consume)$|^MakeIterator|CapturedFunction|^(tf_)?data_service|BufferResize|"
-            r"^MultiDeviceIterator",
-        ),
-        (
-            HostKind.EXECUTOR,
-            r"^Executor|^FunctionRun|^Eager|^KernelAndDeviceFunc|^TFE_|^Pjit|P[Jj][Rr]t|^ThunkExecutor|"
-            r"Executable|^Thunks::|XLA GPU module|^ParseArguments|^BufferSequencing|^ThenExecute|^Xla|"
-            r"^RemoteCall|^Handle input|^AllocateOutput|^Build buffer|^MakeOutput|^RecordUsage|"
-            r"^Resolve constant|^ValidateInput|^DevicePut|^PythonRefManager|^tf\.function|^ProcessAsync|"
-            r"^BaseCollective|^Schedule",
-        ),
-    )
+_NEVER = r"(?!)"
+_KINDS = (
+    (HostKind.OTHER, r"\$", _NEVER),  # the Python tracer's frames
+    (HostKind.EXECUTOR, _NEVER, r":_(Host)?(Send|Recv)$"),  # "IteratorGetNext/_1:_Send" copies the batch
+    (HostKind.LAUNCH, r"(cu|cuda|hip)\w*Launch(?!HostFunc)", _NEVER),
+    # Those in the order of a stream (cudaMallocAsync) hold nothing up.
+    (
+        HostKind.ALLOCATE,
+        r"(cuda|hip)(Malloc|Free|HostAlloc|HostRegister)(?!\w*Async)|"
+        r"(cu|hip)Mem(Alloc|Free|Create|Map|Host(Alloc|Register))(?!\w*Async)",
+        _NEVER,
+    ),
+    (
+        HostKind.SYNC,
+        r"(cu|cuda|hip)\w*(Synchronize|StreamWait\w*Value)|(cu|cuda|hip)Memcpy(?!.*Async)",
+        _NEVER,
+    ),
+    (
+        HostKind.COPY,
+        r"(cu|cuda|hip)(Memcpy|Memset)|Mem(cpy|set)([HDP]2?[HDP]|\w*Async)?$|EagerCopyToDevice",
+        _NEVER,
+    ),
+    (
+        HostKind.COMPILE,
+        r"(cu|hip)Module(Load|GetFunction)|(cu|hip)(Library|Link)",
+        r"Compil(?!ed)|compil(?!ed)|Autotun|autotun|HloPass|trace_to_jaxpr|lower_jaxpr|ptxas|nvlink|LLVM|"
+        r"XlaBuilder",
+    ),
+    (
+        HostKind.SYNC,
+        r"Wait\b",
+        r"::Await\b|Block_?([Uu]ntil|[Hh]ost)|block_?([Uu]ntil|[Hh]ost)|WaitFor|ToLiteral|"
+        r"TFE_TensorHandleResolve|np\.asarray|__array__|Semaphore",
+    ),
+    (
+        HostKind.INPUT,
+        r"DeviceIterator",
+        r"IteratorGetNext(?<!^MultiDeviceIteratorGetNext)|IteratorResource|PrefetchConsume|get_next",
+    ),
+    (
+        HostKind.INPUT_PIPELINE,
+        r"Iterator::|MakeIterator|(tf_)?data_service|MultiDeviceIterator",
+        r"Produce$|Consume$|CapturedFunction|BufferResize",
+    ),
+    (
+        HostKind.EXECUTOR,
+        r"Executor|FunctionRun|Eager|KernelAndDeviceFunc|TFE_|Pjit|ThunkExecutor|Thunks::|ParseArguments|"
+        r"BufferSequencing|ThenExecute|Xla|RemoteCall|Handle input|AllocateOutput|Build buffer|MakeOutput|"
+        r"RecordUsage|Resolve constant|ValidateInput|DevicePut|PythonRefManager|tf\.function|ProcessAsync|"
+        r"BaseCollective|Schedule",
+        r"P[Jj][Rr]t|Executable|XLA GPU module",
+    ),
 )
+"""By precedence: how a name of a kind begins, and what it has anywhere. Each alternative of the latter starts
+with a letter, or `re` tries all of them at every place of a name."""
+_BY_KIND = tuple((kind, re.compile(begin), re.compile(part)) for kind, begin, part in _KINDS)
+_ANY_BEGIN = re.compile("|".join(begin for _, begin, _ in _KINDS if begin != _NEVER))
+_ANY_PART = re.compile("|".join(part for _, _, part in _KINDS if part != _NEVER))
 
 
 _KERAS = r"(?:train_function|one_step_on_iterator|multi_step_on_iterator)"
@@ -141,22 +153,20 @@ _LONGEST = 512
 """Characters of a name that are looked at: no pattern may take long over a name that fills a file."""
 
 
-_WAITS = tuple(pattern for kind, pattern in _KINDS if kind in (HostKind.INPUT, HostKind.INPUT_PIPELINE))
+_WAITS = tuple(each for each in _BY_KIND if each[0] in (HostKind.INPUT, HostKind.INPUT_PIPELINE))
 
 
 def may_be_input(name: str) -> bool:
     """Whether `host_kind` may be INPUT or INPUT_PIPELINE: asked of every op, most of which are neither."""
-    return any(pattern.search(name[:_LONGEST]) for pattern in _WAITS)
+    name = name[:_LONGEST]
+    return any(begin.match(name) or part.search(name) for _, begin, part in _WAITS)
 
 
 def host_kind(name: str) -> HostKind:
     """What a host event of this name does; what its thread and its stats add is the reader's."""
     name = name[:_LONGEST]
-    if name.startswith("$"):
-        return HostKind.OTHER
-    for kind, pattern in _KINDS:
-        if pattern.search(name):
-            return kind
+    if _ANY_BEGIN.match(name) or _ANY_PART.search(name):  # most names are of no kind
+        return next(kind for kind, begin, part in _BY_KIND if begin.match(name) or part.search(name))
     return HostKind.OP if OP.match(name) else HostKind.OTHER
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpprof.model import limits
 from mpprof.model.trace import Op
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.hlo import Modules
@@ -37,7 +38,9 @@ class Ops:
         key = (name, "", instruction, module, program)
         if key in self._rows:
             return self._rows[key]
-        hlo = self.modules.instruction(module, program, instruction)
+        # Of more ops than are kept in the end, the further ones are not worth being read.
+        kept = len(self._ops) < limits.MOST_OPS
+        hlo = self.modules.instruction(module, program, instruction) if kept else None
         if hlo is None:
             return self._row(key, Op(name or instruction, ""))
         # Of a fusion the event may state only what the names inside it begin with.

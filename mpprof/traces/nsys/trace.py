@@ -20,9 +20,8 @@ from mpprof.model.grouping import distinct
 from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceDevice, TraceSource, WorkKind
 from mpprof.traces.chrome.kineto import Collected
 from mpprof.traces.chrome.kineto_host import Ops, host_table, nest
-from mpprof.traces.common.hlo import Modules
+from mpprof.traces.common.columns import replace as replace_column
 from mpprof.traces.common.launches import join_launches
-from mpprof.traces.common.ops import Ops as XplaneOps
 from mpprof.traces.nsys import device as nsys_device
 from mpprof.traces.nsys.sqlite import ERRORS, Database, missing_bytes, opened, words
 from mpprof.traces.xspace.allocations import allocation_table
@@ -104,7 +103,7 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     host, _ = host_table(found, nested)
     host = replace(host, start_ns=host.start_ns - zero)
     kernels = replace(work.kernels, start_ns=work.kernels.start_ns - zero)
-    kernels, kinds = join_launches(kernels, host, XplaneOps(Modules(()), found.strings), found.strings)
+    kernels, kinds = join_launches(kernels, host, found.strings)
     hosts = _processes(found, work)
     damages += database.damages
     missing = {
@@ -193,17 +192,23 @@ def _thread_names(database: Database, found: Collected) -> tuple[str, ...]:
     return tuple(f"{texts.get(name_of.get(id, -1)) or 'thread'} {id & 0xFFFFFF}".strip() for id in ids)
 
 
-def _add(found: Collected, what: str, tid: int, name: str, start: int, end: int) -> None:
-    rows = found.host
-    rows.what.append(what)
-    rows.thread.append(found.threads.setdefault((None, tid), len(found.threads)))
-    rows.name.append(found.strings(name))
-    rows.start_ns.append(start)
-    rows.duration_ns.append(max(0, end - start))
-    rows.correlation.append(-1)
-    rows.external.append(-1)
-    rows.sequence.append(-1)
-    rows.shapes.append(-1)
+def _add(
+    found: Collected, what: list[str], names: list[int], table: dict[str, Int64], keep: Int64,
+    correlation: Int64 | None = None, sequence: dict[int, int] | None = None,
+) -> None:  # fmt: skip
+    """Add these rows of a table: what each is, the row of its name, and by place the sequence numbers."""
+    rows, threads, absent = found.host, found.threads, [-1] * len(keep)
+    rows.thread.extend([threads[None, tid] for tid in table["globalTid"][keep].tolist()])
+    rows.what.extend(what)
+    rows.name.extend(names)
+    rows.start_ns.extend(table["start"][keep].tolist())
+    rows.duration_ns.extend((table["end"][keep] - table["start"][keep]).tolist())
+    rows.correlation.extend(absent if correlation is None else correlation.tolist())
+    rows.external.extend(absent)
+    rows.shapes.extend(absent)
+    for at, number in (sequence or {}).items():
+        absent[at] = number
+    rows.sequence.extend(absent)
 
 
 def _usable(start: Int64, end: Int64) -> NDArray[np.bool_]:
@@ -217,14 +222,14 @@ def _calls(database: Database, found: Collected, processes: dict[int, int]) -> N
     )
     keep = np.flatnonzero(_usable(table["start"], table["end"]))
     _number_threads(found, table["globalTid"][keep])
-    names = database.texts("StringIds", "id", "value", set(table["nameId"].tolist()))
+    ids = distinct(table["nameId"][keep])
+    texts = database.texts("StringIds", "id", "value", ids.tolist())
+    names = [found.strings(_VERSIONED.sub("", texts.get(id, "(unnamed call)"))) for id in ids.tolist()]
     numbers = nsys_device.correlations(
         table["correlationId"][keep], table["globalTid"][keep] & _PROCESS, processes
     )
-    columns = (table[c][keep].tolist() for c in ("start", "end", "globalTid", "nameId"))
-    for start, end, tid, name, number in zip(*columns, numbers.tolist(), strict=True):
-        _add(found, "call", tid, _VERSIONED.sub("", names.get(name, "(unnamed call)")), start, end)
-        found.host.correlation[-1] = number
+    name = replace_column(table["nameId"][keep], ids, names, np.int64)
+    _add(found, ["call"] * len(keep), name.tolist(), table, keep, correlation=numbers)
 
 
 def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, int]]:
@@ -236,31 +241,41 @@ def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, i
     nested, crossing = table["eventType"] == _PUSH_POP, table["eventType"] == _START_END
     rows = np.flatnonzero((nested | crossing) & _usable(table["start"], table["end"]))
     _number_threads(found, table["globalTid"][rows])
-    marks = []
-    columns = (table[c][rows].tolist() for c in ("start", "end", "textId", "globalTid"))
-    for row, start, end, text, tid in zip(rows.tolist(), *columns, strict=True):
+    marks: list[tuple[int, int]] = []  # row, number
+    what: list[str] = []
+    names: list[int] = []
+    kept: list[int] = []
+    sequences: dict[int, int] = {}
+    columns = (column[rows].tolist() for column in (table["textId"], nested))
+    for row, text, is_scope in zip(rows.tolist(), *columns, strict=True):
         name = (own[row] if row < len(own) else "") or texts.get(text, "")
+        if not name:
+            continue
         if match := _STEP.match(name):
-            _add(found, "note", tid, name, start, end)
-            number = -1 if match["number"] is None else int(match["number"])
-            marks.append((start, end, number, found.host.thread[-1]))
-        elif name and not nested[row]:
-            _add(
-                found, "span", tid, name[:500], start, end
-            )  # may cross others: no scope, but a step if asked for
-        elif name:
-            what, plain = _meaning(name)
-            _add(found, what, tid, plain, start, end)
-            if sequence := _SEQUENCE.search(name[:400]):
-                found.host.sequence[-1] = int(sequence[1])
-    return marks
+            kind = "note"
+            marks.append((row, -1 if match["number"] is None else int(match["number"])))
+        elif not is_scope:
+            kind, name = "span", name[:500]  # may cross others: no scope, but a step if asked for
+        else:
+            if ", seq" in name and (sequence := _SEQUENCE.search(name[:400])):
+                sequences[len(kept)] = int(sequence[1])
+            kind, name = _meaning(name)
+        kept.append(row)
+        what.append(kind)
+        names.append(found.strings(name))
+    _add(found, what, names, table, np.array(kept, np.int64), sequence=sequences)
+    thread = found.threads
+    return [
+        (int(table["start"][row]), int(table["end"][row]), number, thread[None, int(table["globalTid"][row])])
+        for row, number in marks
+    ]
 
 
 def _meaning(name: str) -> tuple[str, str]:
     """What a range is, and its name without numbers that only tell calls apart."""
-    if match := _TORCH_OP.match(name):
+    if ", " in name and (match := _TORCH_OP.match(name)):
         return "op", match["name"]
-    if hlo := _HLO_OP.search(name[:_LONGEST_RANGE]):
+    if "hlo_op=" in name and (hlo := _HLO_OP.search(name[:_LONGEST_RANGE])):
         stated = _HLO_NAME.search(name[:_LONGEST_RANGE])
         return "range", stated[1] if stated else hlo[1]
     return "range", name[:500]

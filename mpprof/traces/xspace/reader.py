@@ -172,14 +172,7 @@ def _assemble(
     """`release` gives the pages of the file that were read back to the system; they can be read again."""
     space = read_space(buffer)
     parts = _Parts()
-    named = [plane for plane in space.planes if plane.name]
-    if not named:
-        damaged = f"it is not laid out as an xplane file (byte {space.damage})"
-        raise UnreadableError(
-            f"no profile: {damaged if space.damage >= 0 else 'it holds no plane'}",
-            where=str(path),
-            next="Give a *.xplane.pb file that TensorFlow, JAX or XLA wrote.",
-        )
+    named = _named_planes(space, path)
     parts.damages += notes
     if not walk.COMPILED and len(buffer) > SLOW_BYTES:
         walk.say_slow()
@@ -210,7 +203,7 @@ def _assemble(
     if parts.devices:
         kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
         of = _hosts_of_devices(layout, kernels, host, parts)
-        kernels, kinds = join_launches(kernels, host.table, ops, parts.strings, of)
+        kernels, kinds = join_launches(kernels, host.table, parts.strings, of)
         table = host.with_kinds(kinds)
     else:
         basis = "host"
@@ -218,14 +211,8 @@ def _assemble(
         table = host.table
     if not len(host.allocations.time_ns):
         parts.missing["allocations"] = "the trace holds no allocator events"
-    if parts.damages:
-        what = " ".join(parts.damages[0].partition(";")[0].split())  # planes may have any name
-        if strict:
-            raise UnreadableError(what, where=str(path), next="Without --strict what is whole is read.")
-        if not (len(kernels) or len(table) or len(host.allocations.time_ns)):
-            raise UnreadableError(
-                f"no event is left: {what}", where=str(path), next="Record the trace again."
-            )
+    events = len(kernels) + len(table) + len(host.allocations.time_ns)
+    _refuse_damage(parts.damages, path, strict=strict, events=events)
     for plane in usable:
         _session_facts(plane, parts)
     return Trace(
@@ -251,6 +238,30 @@ def _assemble(
         thread_hosts=host.numbers if any(host.numbers) else (),
         notes=tuple(parts.notes),
     )
+
+
+def _named_planes(space: RawSpace, path: Path) -> list[RawPlane]:
+    """The planes that say what they are of. Raises UnreadableError where there is none."""
+    named = [plane for plane in space.planes if plane.name]
+    if not named:
+        damaged = f"it is not laid out as an xplane file (byte {space.damage})"
+        raise UnreadableError(
+            f"no profile: {damaged if space.damage >= 0 else 'it holds no plane'}",
+            where=str(path),
+            next="Give a *.xplane.pb file that TensorFlow, JAX or XLA wrote.",
+        )
+    return named
+
+
+def _refuse_damage(damages: list[str], path: Path, *, strict: bool, events: int) -> None:
+    """Raise UnreadableError for damage with `strict`, or where it left no event."""
+    if not damages:
+        return
+    what = " ".join(damages[0].partition(";")[0].split())  # planes may have any name
+    if strict:
+        raise UnreadableError(what, where=str(path), next="Without --strict what is whole is read.")
+    if not events:
+        raise UnreadableError(f"no event is left: {what}", where=str(path), next="Record the trace again.")
 
 
 def _without_device(

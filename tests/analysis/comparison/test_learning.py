@@ -15,7 +15,6 @@ from mpprof.model.run import OptimizerFacts, Run
 from tests.builders import cases as c
 
 EPOCH = 100
-RNG = np.random.default_rng(3)
 DYNAMIC = OptimizerFacts("LossScaleOptimizer", "Adam", True, 32768.0, 2000)
 PLAIN = OptimizerFacts("Adam")
 

@@ -62,3 +62,15 @@ def test_each_step_is_no_longer_than_the_last_and_the_order_of_the_list_does_not
     assert all(
         s.gain_ns + s.hidden_ns >= r.gain_ns - 1e-9 for s in made.order for r in found if r.code == s.code
     )
+
+
+def test_the_devices_own_work_stays_where_profiled_steps_waited_longer_than_others() -> None:
+    """Work of 30 in a step of 100, whose profiled twin waited 90: a step of 10 could not hold the work."""
+    waits, norm = Remedy("MP301", 90.0), Remedy("MP501", 8.0, work_ns=8.0)
+    assert step_after(100.0, None, [waits], work_ns=30.0) == 30.0
+    assert step_after(100.0, None, [waits, norm], work_ns=30.0) == 22.0
+    found = plan(100.0, None, [waits, norm], work_ns=30.0)
+    assert [(each.code, each.gain_ns) for each in found.order] == [("MP301", 70.0), ("MP501", 8.0)]
+    assert found.best_step_ns == 22.0
+    assert list(found.subsets_ns) == [100.0, 30.0, 92.0, 22.0]
+    assert step_after(100.0, None, [norm], work_ns=250.0) == 92.0  # a window's own work is longer than a step

@@ -94,9 +94,10 @@ def test_a_file_without_counters_is_refused_with_advice(lines: list[str]) -> Non
 @given(st.lists(st.text(max_size=80), max_size=20))
 def test_any_text_is_read_or_refused(lines: list[str]) -> None:
     try:
-        verdicts(['"ID","Kernel Name","' + HMMA + '"', *lines])
+        found = verdicts(['"ID","Kernel Name","' + HMMA + '"', *lines])
     except UnreadableError:
         return
+    assert all(verdict.strength == "counter" for verdict in found.values())
 
 
 # What each card's counters prove ----------------------------------------------------------------------------

@@ -195,6 +195,80 @@ def test_what_is_older_than_the_window_is_split_by_the_records(before: int, spli
     assert items(bare, "kind") == {"gradients": 50, "held before the window": before}
 
 
+def trained(b: TraceBuilder, at: int, address: int, size: int, shape: str, update: str, live: int) -> None:
+    """A variable's gradient, its update, and the gradient's end, as TensorFlow's executor does it."""
+    b.allocation(at, size, live + size, address=address, op=f"g{address}", phase="backward", dtype="float",
+                 shape=shape, region="output")  # fmt: skip
+    b.kernel("update", at + 100, at + 101, op=f"Adam/update_{address}/{update}", op_type=update,
+             phase="optimizer", launch=(at + 2, at + 3))  # fmt: skip
+    b.allocation(at + 4, size, live, address=address, free=True)
+    b.kernel("next", at + 110, at + 111, op=f"next{address}", launch=(at + 5, at + 6))
+
+
+@pytest.mark.parametrize(
+    ("update", "slots"),
+    [("ResourceApplyAdam", 2), ("ResourceApplyKerasMomentum", 1), ("ResourceApplyGradientDescent", 0)],
+)
+def test_the_variables_are_told_by_the_gradients_that_their_updates_free(update: str, slots: int) -> None:
+    b, before = TraceBuilder(), 5120 * (1 + slots) + 700
+    trained(b, 10, 1, 4096, "[32,32]", update, before)
+    trained(b, 30, 2, 1024, "[256]", update, before)
+    trained(b, 60, 1, 4096, "[32,32]", update, before)  # the next step
+    b.allocation(100, 9000, before + 9000, address=9, op="g", phase="backward")
+    found = at_peak(b)
+    assert found is not None
+    expected = {
+        "gradients": 9000, "parameters": 5120, "optimizer slots": 5120 * slots, "held before the window": 700,
+    }  # fmt: skip
+    assert items(found, "kind") == {name: size for name, size in expected.items() if size}
+    assert {item.name for item in found.at_peak if item.estimated} <= {"parameters", "optimizer slots"}
+    assert found.states_from == "updates"
+    assert found.course is not None
+    assert set(found.course.parts["kind"]["parameters (estimated)"]) == {5120}
+
+
+def test_what_other_ops_free_is_no_variable() -> None:
+    """The gradient of an activation that is freed before the update, or once the thread has gone on."""
+    b = TraceBuilder()
+    for at, address in ((3, 1), (30, 2)):
+        b.allocation(
+            1, 4096, 10**6, address=address, op="g", phase="backward", dtype="float", shape="[64,16]"
+        )
+        b.allocation(at, 4096, 10**6, address=address, free=True)
+    b.kernel("update", 110, 111, op="Adam/update", op_type="ResourceApplyAdam", launch=(5, 6))
+    b.kernel("next", 120, 121, op="next", launch=(20, 21))
+    found = at_peak(b)
+    assert found is not None
+    assert found.states_from is None
+    assert "parameters" not in items(found, "kind")
+
+
+def test_a_window_that_ends_before_the_updates_tells_the_weights_by_their_16_bit_copies() -> None:
+    b, where = TraceBuilder(), {"phase": "forward", "dtype": "half"}
+    b.allocation(1, 0, 13_000, address=7, op="cond/then/AdamWeightDecay/WarmUp/Cast")
+    b.allocation(2, 2048, 15_048, address=1, shape="[32,32]", op="d/Cast", layer="d", **where)  # type: ignore[arg-type]
+    b.allocation(3, 4096, 19_144, address=2, shape="[16,128]", op="d/Relu", layer="d", **where)  # type: ignore[arg-type]
+    found = at_peak(b)
+    assert found is not None
+    assert items(found, "kind") == {
+        "optimizer slots": 8192, "parameters": 4096, "16-bit weight copies": 2048, "other activations": 4096,
+        "held before the window": 712,
+    }  # fmt: skip
+    assert found.states_from == "weight_copies"
+
+
+def test_what_outlives_its_op_is_no_workspace() -> None:
+    """TensorFlow's Conv2DBackpropInput frees its output and passes on what it took as temporary."""
+    b, where = TraceBuilder(), {"op": "g/Conv2DBackpropInput", "phase": "backward"}
+    b.allocation(1, 64, 64, address=1, region="output", **where)  # type: ignore[arg-type]
+    b.allocation(2, 96, 160, address=2, region="temp", **where)  # type: ignore[arg-type]
+    b.allocation(3, 500, 660, address=3, region="temp", **where)  # type: ignore[arg-type]
+    b.allocation(4, 500, 160, address=3, free=True, **where)  # type: ignore[arg-type]
+    b.allocation(5, 64, 96, address=1, free=True, **where)  # type: ignore[arg-type]
+    b.allocation(6, 96, 0, address=2, free=True)
+    assert items(at_peak(b), "kind") == {"workspaces": 564, "gradients": 96}
+
+
 def test_blocks_that_outlive_the_next_step_are_named() -> None:
     b = TraceBuilder()
     for step in range(3):

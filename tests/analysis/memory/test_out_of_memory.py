@@ -76,6 +76,7 @@ def test_tensorflows_summary_and_error() -> None:
     assert (largest[1].dtype, largest[1].shape) == ("float", "[64,96,256,256]")
     advice = out_of_memory.advise(found)
     assert [each.cause for each in advice] == ["batch", "precision"]
+    assert [each.cause for each in out_of_memory.advise(found, policy="mixed_float16")] == ["batch"]
     assert "at most 73 %" in advice[0].text
 
 

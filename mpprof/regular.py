@@ -1,4 +1,4 @@
-"""Opening files of a run: whatever stands in a file's place must not be waited for."""
+"""Opening files that a user or a run names: whatever stands in a file's place must not be waited for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def open_regular(path: Path) -> BinaryIO:
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return os.fdopen(handle, "rb")
     os.close(handle)
-    raise UnreadableError("is not a regular file", where=str(path), next="Remove it, or give another run")
+    raise UnreadableError("is not a regular file", where=str(path), next="Remove it, or give another path")
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:

@@ -1,0 +1,64 @@
+"""Pages as they were drawn, kept until something that they show changes."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock, Thread
+from typing import Any
+
+from plotly.io.json import to_json_plotly
+
+from mpprof.errors import MpprofError
+
+MOST_PAGES = 256
+MOST_CHARACTERS = 32 << 20
+"""Of all pages that are kept, as JSON; one has 10 to 400 thousand."""
+
+
+class Rendered:
+    """What pages were drawn as, by what was looked at; the least recently asked for is dropped first."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, tuple[Hashable, str]] = OrderedDict()
+        self._making: dict[Hashable, Lock] = {}
+        self._lock = Lock()
+        self._ahead = Lock()
+
+    def ahead(self, draw: Callable[[], object]) -> None:
+        """Call `draw`, which gets a page, beside what goes on; one at a time, what comes meanwhile is not."""
+        if self._ahead.acquire(blocking=False):
+            Thread(target=self._draw, args=(draw,), daemon=True).start()
+
+    def _draw(self, draw: Callable[[], object]) -> None:
+        try:
+            draw()
+        except MpprofError:
+            pass  # the page says it when it is asked for
+        finally:
+            self._ahead.release()
+
+    def get(self, key: Hashable, version: Hashable, make: Callable[[], Any]) -> Any:
+        """The page `key` at `version` as plain data; what `make` raises is passed on and not kept. Who asks
+        for what is being made waits for it."""
+        with self._lock:
+            making = self._making.setdefault(key, Lock())
+        try:
+            with making:
+                with self._lock:
+                    kept = self._kept.get(key)
+                if kept is None or kept[0] != version:
+                    kept = version, str(to_json_plotly(make()))
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
+        with self._lock:
+            self._kept[key] = kept
+            self._kept.move_to_end(key)
+            while len(self._kept) > MOST_PAGES or self._characters() > MOST_CHARACTERS:
+                self._kept.popitem(last=False)
+        return json.loads(kept[1])
+
+    def _characters(self) -> int:
+        return sum(len(text) for _, text in self._kept.values())

@@ -1,0 +1,140 @@
+"""The variables of a training, from what its trace tells of them: they are older than the trace itself.
+
+No event states what a block was allocated for before the profiler started. But a step reads and updates its
+variables: the op that applies an update lets go of the variable's gradient, which has the variable's type and
+shape, and its kind tells how many slots it updates beside it. Where the window ends before the updates, the
+16-bit copies of weights have their shapes. What either does not show (variables that are not trained, tables
+of embeddings that are not cast) is left out, so the sums are too low rather than too high.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.layers.attribution import Ownership
+from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.analysis.memory.kinds import BACKWARD, FORWARD, OTHER, phases_of
+from mpprof.analysis.memory.states import States
+from mpprof.model.trace import Trace
+from mpprof.tensors import HALF, SLOTS, WIDE
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+_UPDATE = re.compile(r"(?:Resource)?(Apply[A-Z]\w*?)(?:_\d+)?$")
+_SLOTS_OF_OP = {
+    "ApplyGradientDescent": 0, "ApplyProximalGradientDescent": 0, "ApplyMomentum": 1, "ApplyKerasMomentum": 1,
+    "ApplyAdam": 2, "ApplyAdamWithAmsgrad": 3, "ApplyAdaMax": 2, "ApplyRMSProp": 2, "ApplyCenteredRMSProp": 3,
+    "ApplyAdagrad": 1, "ApplyAdagradV2": 1, "ApplyProximalAdagrad": 1, "ApplyAdadelta": 2, "ApplyFtrl": 2,
+    "ApplyFtrlV2": 2, "ApplyAddSign": 1, "ApplyPowerSign": 1,
+}  # fmt: skip
+"""Of TensorFlow's ops that update a variable, how many slots each takes beside it
+(tensorflow/core/ops/training_ops.cc). Those of sparse gradients do not tell the variable's shape."""
+_OPTIMIZERS = {name.lower(): slots for name, slots in SLOTS.items()} | {
+    "adamweightdecay": SLOTS["AdamW"],
+    "lamboptimizer": SLOTS["Lamb"],
+}
+"""Slots by the name of an optimizer's scope: Keras' own optimizers and those of TensorFlow's model garden."""
+_FLOATS = HALF | WIDE
+_GRAIN = 256
+"""TensorFlow's allocator gives out multiples of that many bytes."""
+_GRADIENTS = (BACKWARD, OTHER)
+"""Gradients that several devices add up belong to no pass."""
+
+
+def variables(trace: Trace, ownership: Ownership, blocks: Blocks, copies: Bool) -> States | None:
+    """Return what a training's trained variables and their slots take; None where the trace does not show it.
+
+    `copies` says which blocks are 16-bit copies of weights."""
+    return _by_updates(trace, ownership, blocks) or _by_copies(trace, ownership, blocks, copies)
+
+
+def _by_updates(trace: Trace, ownership: Ownership, blocks: Blocks) -> States | None:
+    """Each update's variable, by the gradient that is freed once the update is launched and before the same
+    thread launches another op."""
+    slots_of = _updates(trace)
+    if not slots_of:
+        return None
+    kernels, host = trace.kernels, trace.host
+    rows = np.flatnonzero((kernels.launch >= 0) & _of_device(trace, blocks))
+    launch_ns, thread = host.start_ns[kernels.launch[rows]], host.thread[kernels.launch[rows]]
+    order = np.lexsort((launch_ns, thread))
+    launch_ns, thread, op = launch_ns[order], thread[order], kernels.op[rows][order]
+    update = np.flatnonzero(np.isin(op, list(slots_of)))
+    if not len(update):
+        return None
+    runs = np.flatnonzero(np.append(True, (op[1:] != op[:-1]) | (thread[1:] != thread[:-1])))
+    after = np.append(runs, len(op))[np.searchsorted(runs, update, side="right")]
+    same = (after < len(op)) & (thread[np.minimum(after, len(op) - 1)] == thread[update])
+    until_ns = np.where(same, launch_ns[np.minimum(after, len(op) - 1)], NEVER)
+    freed, freed_ns = _freed_gradients(trace, ownership, blocks)
+    found = np.searchsorted(freed_ns, launch_ns[update])
+    told = np.flatnonzero(found < len(freed_ns))
+    told = told[freed_ns[found[told]] < until_ns[told]]
+    _, once = np.unique(op[update[told]], return_index=True)  # of several steps one
+    size = _asked(trace, blocks, freed[found[told[once]]])
+    slots = np.array([slots_of[at] for at in op[update[told[once]]].tolist()], np.int64)
+    total = int(size.sum())
+    return States(total, total, int((size * slots).sum()), None, "updates") if total else None
+
+
+def _updates(trace: Trace) -> dict[int, int]:
+    """The rows of `Trace.ops` that update a variable, with the number of its slots."""
+    found = {}
+    for at, op in enumerate(trace.ops):
+        named = _UPDATE.search(op.type or op.name)
+        if named and named[1] in _SLOTS_OF_OP:
+            found[at] = _SLOTS_OF_OP[named[1]]
+    return found
+
+
+def _of_device(trace: Trace, blocks: Blocks) -> Bool:
+    """Which kernels run on the allocator's device, where its name tells one of several."""
+    name = trace.strings[int(trace.allocations.allocator[blocks.rows[0]])]
+    ordinal = re.search(r"\d{1,9}", name)
+    mine = np.array([ordinal is None or each.ordinal == int(ordinal[0]) for each in trace.devices], bool)
+    return mine[trace.kernels.device] if mine.any() else np.ones(len(trace.kernels), bool)
+
+
+def _freed_gradients(trace: Trace, ownership: Ownership, blocks: Blocks) -> tuple[Int64, Int64]:
+    """The blocks that may be gradients of variables, in the order in which they are freed, and when."""
+    table = trace.allocations
+    ended = np.flatnonzero(blocks.died != NEVER)
+    row = blocks.row[ended]
+    floats = [at for at, text in enumerate(trace.strings) if text in _FLOATS]
+    of_none = [at for at, text in enumerate(trace.strings) if text in ("temp", "[]")]
+    mine = np.isin(table.dtype[row], floats) & np.isin(phases_of(ownership, table.op[row]), _GRADIENTS)
+    mine &= ~np.isin(table.region[row], of_none) & ~np.isin(table.shapes[row], of_none)
+    found = ended[mine]
+    found = found[np.argsort(blocks.died[found], kind="stable")]
+    return found, table.time_ns[blocks.rows[blocks.died[found]]]
+
+
+def _by_copies(trace: Trace, ownership: Ownership, blocks: Blocks, copies: Bool) -> States | None:
+    """Each weight once, by the op of the forward pass that casts it, and the slots of the one optimizer whose
+    scope any op names."""
+    op = trace.allocations.op[blocks.row]
+    cast = np.flatnonzero(copies)
+    cast = cast[phases_of(ownership, op[cast]) == FORWARD]
+    if not len(cast):
+        return None
+    _, once = np.unique(op[cast], return_index=True)
+    half = _asked(trace, blocks, cast[once])
+    total = int((-(-2 * half // _GRAIN) * _GRAIN).sum())
+    named = {
+        _OPTIMIZERS[part]
+        for each in trace.ops
+        for part in re.split(r"[/:]", each.name.lower())
+        if part in _OPTIMIZERS
+    }
+    return States(total, total, total * named.pop() if len(named) == 1 else None, None, "weight_copies")
+
+
+def _asked(trace: Trace, blocks: Blocks, which: Int64) -> Int64:
+    """What these blocks were asked for, in whole grains; what they hold where that is not stated."""
+    asked = trace.allocations.requested_bytes
+    size = blocks.bytes[which] if asked is None else asked[blocks.row[which]]
+    return -(-np.where(size >= 0, size, blocks.bytes[which]) // _GRAIN) * _GRAIN

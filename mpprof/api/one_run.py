@@ -1,0 +1,63 @@
+"""One run that was analysed already, and its baseline, as the page's source gives them: for its HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from mpprof.analysis.breakdown.tables import ALL_STEPS
+from mpprof.api import timeline as timelines
+from mpprof.api import workflows
+from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.report import json as documents
+from mpprof.report.redact import Redactor, hosts_of
+
+if TYPE_CHECKING:
+    from mpprof.api.workflows import Analysis
+    from mpprof.model import document as doc
+
+RUN, BASELINE = "run", "baseline"
+
+
+class OneRun:
+    """Answers for `RUN`, and for `BASELINE` where there is one, as `model.source.RunTables` asks.
+
+    `document` is the report of the run against the baseline. Methods raise UnableError without a trace."""
+
+    def __init__(self, document: doc.Report, mine: Analysis, baseline: Analysis | None = None) -> None:
+        self.document = document
+        self._of = {RUN: mine} | ({BASELINE: baseline} if baseline is not None else {})
+
+    @property
+    def ids(self) -> tuple[str, str | None]:
+        """What the run and its baseline go by here."""
+        return RUN, BASELINE if BASELINE in self._of else None
+
+    def report(self, run: str, baseline: str | None = None) -> doc.Report:
+        return self.document if run == RUN else documents.document(workflows.judge(self._of[run]))
+
+    def steps(self, run: str) -> StepTable | None:
+        return self._of[run].run.steps
+
+    def hardware(self, run: str) -> HardwareTable | None:
+        return self._of[run].run.hardware
+
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
+        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
+
+    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
+        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
+
+    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
+        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
+
+    def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
+        mine = self._of[run]
+        return workflows.rows_of(mine, kind, steps=ALL_STEPS if in_steps and mine.account else None)
+
+    def timeline(self, run: str, *, width: int = 1400) -> doc.Timeline | None:
+        known = timelines.timeline_of(self._of[run])
+        return None if known is None else timelines.window(known, width=width)
+
+    def redactor(self, run: str) -> Callable[[Any], Any]:
+        return Redactor(hosts_of(self._of[run].run)).record

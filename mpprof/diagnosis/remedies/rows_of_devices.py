@@ -1,0 +1,51 @@
+"""Remedies of MP7: several devices and hosts."""
+
+from __future__ import annotations
+
+from mpprof.diagnosis.remedies.frameworks import ANY, JAX, KERAS_3, ON_TENSORFLOW, TENSORFLOW, TORCH
+from mpprof.diagnosis.remedies.row import ANY_VENDOR, Row
+from mpprof.diagnosis.remedies.shared_rows import NVIDIA
+
+DEVICES = (
+    Row("MP701", ANY, "a larger batch on each device: the same bytes are exchanged for more examples"),
+    Row(
+        "MP701", KERAS_3, "exchange once for several steps: gradient_accumulation_steps in the optimizer",
+        "optimizer = keras.optimizers.Adam(gradient_accumulation_steps=4)",
+    ),
+    Row(
+        "MP701", TORCH, "exchange in bfloat16: DDP's bf16_compress_hook",
+        "model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook)",
+        loop=True,
+    ),
+    Row(
+        "MP701", JAX, "cast the gradients to bfloat16 before they are summed over the devices",
+        "grads = jax.tree.map(lambda g: g.astype(jnp.bfloat16), grads)", loop=True,
+    ),
+    Row(
+        "MP701", TENSORFLOW, "cast the gradients to 16 bits before they are summed over the replicas",
+        "gradients = [tf.cast(gradient, tf.bfloat16) for gradient in gradients]", loop=True,
+    ),
+    Row(
+        "MP702", ON_TENSORFLOW, "give the launches of each GPU threads of their own: TF_GPU_THREAD_MODE=gpu_private",
+        "TF_GPU_THREAD_MODE=gpu_private python train.py", loop=True,
+    ),
+    Row("MP702", ANY, "a larger batch on each device, so that kernels take longer than their launches"),
+    Row(
+        "MP703", ON_TENSORFLOW, "make the gradients of small tables dense before they are exchanged",
+        "gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]", loop=True,
+    ),
+    Row("MP703", ANY, "a smaller table: fewer rows, or hashed ones"),
+    Row(
+        "MP704", ANY, "compare the slow device with the others: its clock and temperature, other jobs on that machine",
+        "nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE", vendors=NVIDIA,
+    ),
+    Row(
+        "MP704", ANY, "compare the slow device with the others: its clock and temperature, other jobs on that machine",
+        vendors=ANY_VENDOR - NVIDIA,
+    ),
+    Row("MP704", ANY, "give every device the same share of the batch"),
+    Row(
+        "MP704", ANY, "find what that host waits for: its storage, its CPU, what runs on it alone",
+        case="waits",
+    ),
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""Gradients are exchanged in float32, and the exchange is not hidden.
+
+What it means
+    With mixed precision the gradients of the variables are float32, and that is what the devices sum. Mixed
+    precision shortens the work around the exchange and leaves its bytes as they are: its share grows.
+
+How we know
+    Exposed communication in the account (class `comm`) whose kernels sum float32, by their names or their
+    ops' types. A device also waits in these kernels for devices that come later: the shortest exchange among
+    all devices is taken for the transfer, and only that could be shorter. One device alone does not show what
+    of it is waiting: then its share is stated without a cost.
+
+What it costs
+    Half of the transfer, as far as it is exposed: what 16 bits would save of it. Exposed communication below
+    15 % of the step is how a healthy run on several devices is, and is reported as a ceiling.
+
+What to do
+    Exchange less often, or fewer bytes:
+
+        keras.optimizers.Adam(gradient_accumulation_steps=4)
+
+    A larger batch exchanges the same bytes for more examples.
+
+When to ignore
+    Where 16-bit sums of gradients do not train as well: compare the loss.
+
+Sources
+    TensorFlow guide "Optimize GPU performance" (float32 NCCL sums with float16 enabled); limits of 3 and 15 %
+    as XProf has them for other overheads. Read in Keras 3.15.1: gradients of float32 variables are float32.
+"""
+
+from __future__ import annotations
+
+from mpprof.analysis.breakdown import communication
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.shared import several
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.account import Cell
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP701", "float32-allreduce", "Gradients are exchanged in float32"
+ABOUT = "the exchange of gradients in float32"
+SPECIFICITY = GENERAL
+BOUND = "device"
+OF_TRAINING = True
+
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)
+_HALF = 0.5
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
+    if several.alone(signals):
+        return several.ALONE
+    if not signals.computes.narrow:
+        return signals.not_narrow
+    account = need(signals.gpu_activity)
+    ops = {op.name: op for op in signals.case.trace.ops} if signals.case.trace is not None else {}
+
+    def sums_float32(cell: Cell) -> bool:
+        if cell.category != "comm" or communication.kind_of(cell) != "reduce":
+            return False
+        return communication.precision_of(cell, ops.get(cell.op or "")) == "fp32"
+
+    rows = signals.select(sums_float32)
+    exposed = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
+    if exposed < SCALE.info_ratio:
+        return Clear(f"float32 sums are exposed for {format_ratio(exposed)} of the step")
+    sent = sum(signals.cells[row].busy_ns_per_step for row in rows)
+    values = (
+        evidence.ratio("exposed float32 sums in {whole}", exposed, SCALE.crossed(exposed)),
+        evidence.ratio("of these sums, exposed", signals.time(rows) / sent if sent > 0 else None),
+        evidence.ratio("device busy", account.device_ns / signals.whole_ns),
+    )
+    transfer = _transfer_ratio(signals)
+    if transfer is None:
+        return Found(
+            summary=(
+                f"float32 sums of gradients are exposed for {format_ratio(exposed)} of {{whole}}; how much "
+                "of that waits for other devices, the trace of one does not show"
+            ),
+            evidence=values,
+            confidence="low",
+            severity="warning" if exposed >= SCALE.warning_ratio else "info",
+        )
+    return Found(
+        summary=(
+            f"float32 sums of gradients are exposed for {format_ratio(exposed)} of {{whole}}; in 16 bits it "
+            "would be {cost} less ({share})"
+        ),
+        evidence=(*values, evidence.ratio("of the communication, transfer", transfer)),
+        confidence="medium",
+        scale=SCALE,
+        claims=tuple(Claim(row, signals.cells[row].ns_per_step * (1.0 - _HALF * transfer)) for row in rows),
+    )
+
+
+def _transfer_ratio(signals: Signals) -> float | None:
+    """The share of the main device's communication in which it does not wait for others; None: one device."""
+    taken = [each.exposed_ns + each.hidden_ns for each in signals.devices]
+    if len(taken) < 2 or taken[0] <= 0:
+        return None
+    return min(1.0, min(taken) / taken[0])

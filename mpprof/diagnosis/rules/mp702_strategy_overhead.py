@@ -1,0 +1,73 @@
+"""A strategy's devices get their launches late, one after the other.
+
+What it means
+    Under TensorFlow's MirroredStrategy one process launches the kernels of all its devices. While it launches
+    those of one, another has nothing to do, and in the exchange of gradients all wait for the last. 16-bit
+    kernels are shorter, their launches are not: mixed precision exposes it.
+
+How we know
+    The run's records name the strategy, and of the devices of a host some take longer in their step than
+    others, most of it idle while the host launches.
+
+What it costs
+    By what the step would be shorter if the late devices were as fast as the others.
+
+What to do
+    Give the launches threads of their own, and each device more to do:
+
+        TF_GPU_THREAD_MODE=gpu_private python train.py
+
+When to ignore
+    Where the devices wait for input instead: MP301, MP704.
+
+Sources
+    TensorFlow guide "Optimize GPU performance" (threads of the launches). tensorflow#41827, tensorflow#46831
+    (MirroredStrategy slower in mixed precision).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, Unable
+from mpprof.diagnosis.shared import several
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP702", "strategy-overhead", "A strategy's devices get their launches late"
+ABOUT = "late launches under a strategy"
+SPECIFICITY = NAMED
+BOUND = "host"
+
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
+    if several.alone(signals):
+        return several.ALONE
+    if signals.case.run.facts is not None and not several.mirrored(signals):
+        return NotApplicable("no strategy launches for several devices in one process")
+    if not several.mirrored(signals):
+        return Unable("the strategy was not recorded")
+    found = several.waited_for(signals)
+    if isinstance(found, Unable):
+        return found
+    late = found is not None and several.mostly(found) == "idle_launch"
+    if found is None or not late or not several.launched_together(found):
+        return Clear("no device waits longer for its launches than the others")
+    slow = found.slow[0]
+    return Found(
+        summary=(
+            f"{several.named(found.slow)} is late in every step ({{cost}}, {{share}}): it waits for its "
+            "launches"
+        ),
+        evidence=(
+            evidence.ns("idle for launches on the late device", slow.classes.get("idle_launch", 0.0)),
+            evidence.ns("on the fastest", min(each.classes.get("idle_launch", 0.0) for each in found.others)),
+            evidence.count("devices", len(signals.devices)),
+        ),
+        confidence="medium",
+        scale=SCALE,
+        claims=several.waiting(signals, found),
+        cost_ns=found.cost_ns,
+    )

@@ -1,0 +1,68 @@
+"""Sparse gradients are collected from all devices instead of summed.
+
+What it means
+    The gradient of an embedding is a set of rows (`IndexedSlices`). TensorFlow's strategies cannot sum such
+    sets: they collect the rows of every device on every device, which grows with their number.
+
+How we know
+    A strategy of TensorFlow is on record, and collectives of the step collect (AllGather) instead of summing.
+
+What it costs
+    The time of these collectives, as far as it is exposed.
+
+What to do
+    Make the gradient of a small table dense, or the table smaller; the loop then sums it like any other:
+
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+When to ignore
+    Where a large table is touched in few rows: the dense gradient would be larger.
+
+Sources
+    tensorflow#53160, tensorflow#41898 ("Efficient allreduce is not supported for n IndexedSlices").
+"""
+
+from __future__ import annotations
+
+from mpprof.analysis.breakdown import communication
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
+from mpprof.diagnosis.shared import several
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio
+
+CODE, SLUG, TITLE = "MP703", "indexed-slices", "Sparse gradients are collected from all devices"
+ABOUT = "sparse gradients collected from all devices"
+SPECIFICITY = NAMED
+BOUND = "device"
+OF_TRAINING = True
+
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
+    if several.alone(signals):
+        return several.ALONE
+    if not several.mirrored(signals):
+        if signals.case.run.facts is None:
+            return Unable("the strategy was not recorded")
+        return NotApplicable("no strategy of TensorFlow exchanges the gradients")
+    need(signals.gpu_activity)
+    rows = signals.select(lambda cell: cell.category == "comm" and communication.kind_of(cell) == "gather")
+    claims = attainable.whole(rows)
+    share = signals.cost_ratio(claims)
+    if share < SCALE.info_ratio:
+        return Clear(f"collecting from all devices takes {format_ratio(share)} of the step")
+    return Found(
+        summary="collecting sparse gradients from all devices takes {cost} {each} ({share})",
+        evidence=(
+            evidence.ratio("exposed gathers in {whole}", share, SCALE.crossed(share)),
+            evidence.count("gathers {per}", sum(signals.cells[row].calls_per_step for row in rows)),
+            evidence.count("devices", signals.replicas),
+        ),
+        confidence="medium",
+        scale=SCALE,
+        claims=claims,
+    )

@@ -1,0 +1,83 @@
+"""Other devices wait for one that is slower.
+
+What it means
+    Devices that exchange gradients in every step all take as long as the slowest. The step times of all of
+    them are equal, and the fast ones spend the difference in the exchange, waiting.
+
+How we know
+    The step of each device of every host whose trace is there, less its exposed communication: what it takes
+    by itself. A device whose own part is longer than the others' by 3 % of the step is one that they wait
+    for. The class of time in which it takes longer says whether it computes more slowly or waits for
+    something of its own. No clock of one host is held against another's for this.
+
+What it costs
+    By what the step would be shorter if the slow devices were as fast as the slowest of the others.
+
+What to do
+    Look at what is different there, at its clocks first:
+
+        nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE
+
+    A longer wait for input is that host's storage or CPU; longer kernels are a lower clock, another job, or a
+    larger share of the batch.
+
+When to ignore
+    Where the devices do different work by design, as in a pipeline.
+
+Sources
+    TensorFlow guide "Optimize GPU performance" (several GPUs); the account of each device (`time.devices`).
+"""
+
+from __future__ import annotations
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, Outcome, Scale, Unable
+from mpprof.diagnosis.shared import several
+from mpprof.diagnosis.signals import Signals
+
+CODE, SLUG, TITLE = "MP704", "straggler", "Other devices wait for one that is slower"
+ABOUT = "devices that others wait for"
+SPECIFICITY = NAMED
+BOUND = "device"
+
+SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
+_OF_THE_HOST = ("idle_input", "idle_between_steps", "idle_sync", "idle_compile")
+
+
+def judge(signals: Signals) -> Outcome:
+    if signals.on_cpu:
+        return NO_GPU
+    if several.alone(signals):
+        return several.ALONE
+    found = several.waited_for(signals)
+    if isinstance(found, Unable):
+        return found
+    if found is None:
+        return Clear("all devices keep pace")
+    mostly = several.mostly(found)
+    if mostly == "idle_launch" and several.mirrored(signals) and several.launched_together(found):
+        return Clear("a device is late because its launches are: MP702")
+    slow, fast = found.slow[0], min(found.others, key=lambda each: each.own_ns)
+    hosts = signals.case.hosts
+    return Found(
+        summary=(
+            f"the others wait for {several.named(found.slow)}: {{cost}} {{each}} ({{share}})"
+            f"{several.beyond(found)}"
+        ),
+        evidence=(
+            evidence.ns(f"step without exposed communication, {slow.name}", slow.own_ns),
+            evidence.ns(f"the same, {fast.name}", fast.own_ns),
+            evidence.ns(f"exposed communication, {fast.name}", fast.exposed_ns),
+            evidence.count("devices", len(signals.devices)),
+            *(
+                (evidence.count("hosts whose trace is missing", len(hosts.missing)),)
+                if hosts and hosts.missing
+                else ()
+            ),
+        ),
+        cases=("waits" if mostly in _OF_THE_HOST else "",),
+        confidence="high" if signals.collectives else "medium",
+        scale=SCALE,
+        claims=several.waiting(signals, found),
+        cost_ns=found.cost_ns,
+    )

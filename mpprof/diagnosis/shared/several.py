@@ -1,0 +1,85 @@
+"""What the rules about several devices share: whether a run has several, and what waiting for one costs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.breakdown.communication import Straggling, straggling
+from mpprof.diagnosis.outcomes import Claim, NotApplicable, Unable, need
+from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.wording import CLASS_WORDS
+from mpprof.model.account import Class
+from mpprof.model.hosts import DeviceLoad
+from mpprof.model.quantities import format_ns, format_speedup
+
+ALONE = NotApplicable("the run trains on one device")
+_SYNCHRONOUS = "Mirrored"
+"""In the names of TensorFlow's strategies whose devices wait for each other in every step."""
+
+
+def alone(signals: Signals) -> bool:
+    """Whether the run trains on one device, by its records or else by its trace."""
+    if signals.collectives or len(signals.devices) > 1:
+        return False
+    facts = signals.case.run.facts
+    if facts is not None and facts.replicas is not None:
+        return facts.replicas == 1
+    return signals.case.measured is not None
+
+
+def mirrored(signals: Signals) -> bool:
+    """Whether one of TensorFlow's synchronous strategies is on record."""
+    facts = signals.case.run.facts
+    return facts is not None and _SYNCHRONOUS in (facts.distribution or "")
+
+
+def waited_for(signals: Signals) -> Straggling | Unable | None:
+    """The devices that the others wait for; None where they all keep pace."""
+    need(signals.gpu_account)
+    if len(signals.devices) < 2:
+        return Unable(
+            "one device's trace does not show whether it waits for others; record those of all hosts"
+        )
+    if not signals.collectives and not mirrored(signals):
+        return Unable(
+            "no collective is in the trace, so that it does not show whether devices wait for others"
+        )
+    return straggling(signals.devices)
+
+
+def waiting(signals: Signals, found: Straggling) -> tuple[Claim, ...]:
+    """The main device's exposed communication, as far as it waits for the slow ones; none where it is one of
+    them."""
+    if signals.devices[0] in found.slow:
+        return ()
+    rows = signals.select(lambda cell: cell.category == "comm")
+    whole = signals.time(rows)
+    share = min(1.0, found.cost_ns / whole) if whole > 0 else 0.0
+    return tuple(Claim(row, signals.cells[row].ns_per_step * (1.0 - share)) for row in rows)
+
+
+def mostly(found: Straggling) -> Class | None:
+    """The class in which the slowest device spends most of what it takes longer, if that is most of it."""
+    return found.more[0][0] if found.more and 2.0 * found.more[0][1] > found.cost_ns else None
+
+
+def launched_together(found: Straggling) -> bool:
+    """Whether the slowest has its launches from a process that launches for others, too."""
+    return any(each.host == found.slow[0].host for each in (*found.slow[1:], *found.others))
+
+
+def named(devices: tuple[DeviceLoad, ...]) -> str:
+    """The devices with their hosts: "/device:GPU:0 of node-3 and 2 more"."""
+    more = f" and {len(devices) - 1} more" if len(devices) > 1 else ""
+    return f"{devices[0].name}{more}"
+
+
+def beyond(found: Straggling) -> str:
+    """In what the slowest takes longer: "; it takes 12 ms longer in waiting for input", or that all of its
+    work does."""
+    if (category := mostly(found)) is not None:
+        return f"; it takes {format_ns(found.more[0][1])} longer in {CLASS_WORDS[category]}"
+    usual = median(np.array([each.busy_ns for each in found.others]))
+    ratio = found.slow[0].busy_ns / usual if usual > 0 else 0.0
+    return f"; all of its work takes {format_speedup(ratio)} as long as theirs" if ratio > 1.0 else ""

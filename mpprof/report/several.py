@@ -1,0 +1,146 @@
+"""Several devices and hosts: their part of the document, and the lines made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mpprof.analysis.breakdown.communication import straggling
+from mpprof.model.hosts import Collective, DeviceLoad, Hosts
+from mpprof.report import words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+_MOST_LISTED = 8
+
+
+# --- the document ------------------------------------------------------------------------------------------
+
+
+def hosts(found: Hosts) -> doc.Hosts:
+    """Which hosts were read and which are missing."""
+    return {
+        "read": [
+            {
+                "host": each.host,
+                "worker": each.worker,
+                "trace": each.trace.name,
+                "step_ns": round(each.step_ns, 3),
+                "wall_ns": None if each.wall_ns is None else round(each.wall_ns, 3),
+                "window_steps": list(each.steps),
+                "clock_skew": None
+                if each.skew is None
+                else {
+                    "skew_ns": each.skew.skew_ns,
+                    "within_ns": each.skew.within_ns,
+                    "by": each.skew.by,
+                    "count": each.skew.count,
+                },
+            }
+            for each in found.read
+        ],
+        "missing": [
+            {"host": each.host, "worker": each.worker, "reason": each.reason} for each in found.missing
+        ],
+    }
+
+
+def why_no_skew(found: Hosts) -> dict[str, str]:
+    """The reasons, by the field's path."""
+    return {f"hosts.{each.host}.clock_skew": each.absent for each in found.read[1:] if each.skew is None}
+
+
+def communication(devices: Sequence[DeviceLoad], collectives: Sequence[Collective]) -> doc.Communication:
+    """What each device does in a step, and the main device's communication."""
+    slow = straggling(devices)
+    return {
+        "devices": [
+            {
+                "host": each.host,
+                "device": each.device,
+                "step_ns": round(each.step_ns, 3),
+                "own_ns": round(each.own_ns, 3),
+                "busy_ns": round(each.busy_ns, 3),
+                "exposed_ns": round(each.exposed_ns, 3),
+                "hidden_ns": round(each.hidden_ns, 3),
+            }
+            for each in devices
+        ],
+        "by": [
+            {
+                "kind": each.kind,
+                "precision": each.precision,
+                "exposed_ns": round(each.exposed_ns, 3),
+                "busy_ns": round(each.busy_ns, 3),
+                "calls": each.calls,
+            }
+            for each in collectives
+        ],
+        "stragglers": [{"host": each.host, "device": each.device} for each in slow.slow] if slow else [],
+    }
+
+
+# --- lines for people --------------------------------------------------------------------------------------
+
+
+def lines(document: doc.Report) -> list[str]:
+    """The devices, what they exchange, and the hosts' clocks; none for a run on one device."""
+    if "communication" not in document:
+        return []
+    found = document["communication"]
+    said = [_of_device(each, found) for each in found["devices"][:_MOST_LISTED]]
+    if len(found["devices"]) < 2:
+        said = []
+    if (more := len(found["devices"]) - _MOST_LISTED) > 0:
+        said.append(f"and {words.plural(more, 'more device')}")
+    if found["by"]:
+        said.append(_exchanged(found))
+    if "hosts" in document:
+        said += [_clock(each) for each in document["hosts"]["read"][1:] if each["clock_skew"] is not None]
+    return said
+
+
+def name_of(device: doc.DeviceName | doc.Device) -> str:
+    """A device, with its host where the run has several."""
+    host = device.get("host")
+    return words.plain(f"{device['device']} of {host}" if host else device["device"])
+
+
+def _of_device(device: doc.DeviceLoad, found: doc.Communication) -> str:
+    slow = any(
+        (each["host"], each["device"]) == (device["host"], device["device"]) for each in found["stragglers"]
+    )
+    waits = f", exposed communication {words.duration(device['exposed_ns'])}" if found["by"] else ""
+    return (
+        f"{name_of(device)}: step {words.duration(device['step_ns'])}, "
+        f"busy {words.duration(device['busy_ns'])}{waits}{' (the others wait for it)' if slow else ''}"
+    )
+
+
+def _exchanged(found: doc.Communication) -> str:
+    busy = sum(each["busy_ns"] for each in found["by"])
+    exposed = sum(each["exposed_ns"] for each in found["by"])
+    kinds = ", ".join(
+        f"{_KINDS[each['kind']]} in {each['precision'].replace('unknown', 'an unknown type')} "
+        f"{words.duration(each['busy_ns'])}"
+        for each in found["by"][:4]
+    )
+    return (
+        f"communication of {name_of(found['devices'][0])} {words.duration(busy)} a step, "
+        f"{words.duration(exposed)} of it exposed: {kinds}"
+    )
+
+
+_KINDS = {"reduce": "sums", "gather": "gathers", "other": "other collectives"}
+
+
+def _clock(host: doc.Host) -> str:
+    skew = host["clock_skew"]
+    assert skew is not None
+    way = "ahead of" if skew["skew_ns"] >= 0 else "behind"
+    return (
+        f"the clock of {words.plain(host['host'])} is {words.duration(abs(skew['skew_ns']))} {way} that of "
+        f"the first host, as estimated from {words.plural(skew['count'], skew['by'][:-1])} (half within "
+        f"{words.duration(skew['within_ns'])}); nothing is shifted by it"
+    )

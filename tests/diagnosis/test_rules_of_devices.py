@@ -1,0 +1,81 @@
+"""MP7 on made-up accounts: what one device shows, launches of one process, and strategies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpprof.diagnosis import Case
+from mpprof.model.account import Account, DeviceAccount
+from tests.builders import cases as c
+from tests.diagnosis.saying import finding, says
+
+FLOAT32_SUM = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+MIRRORED: dict[str, Any] = {"replicas": 2, "distribution": "MirroredStrategy"}
+
+
+def exchange(ms: float, kernel: str = FLOAT32_SUM, **facts: Any) -> Any:
+    return c.cell("comm", ms, kernel=kernel, family="comm", **facts)
+
+
+def of_two(first: Account, second: Account) -> Account:
+    other: DeviceAccount = replace(second.main, device="/device:GPU:1", cells=())
+    return replace(first, devices=(first.main, other))
+
+
+def case(account: Account, **facts: Any) -> Case:
+    return c.case(account=account, records=c.facts(**{**MIRRORED, **facts}))
+
+
+def test_one_device_tells_what_is_exposed_and_not_what_of_it_is_waiting() -> None:
+    alone = case(c.account(exchange(20.0)))
+    found = finding("MP701", alone)
+    assert (found.severity, found.confidence, found.cost_ns_per_step) == ("warning", "low", None)
+    assert "20.0 % of the step" in found.summary
+    assert says("MP704", alone).startswith("unable: one device's trace does not show")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "says_of_it"),
+    [
+        (FLOAT32_SUM, "warning"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", "warning"),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "warning"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_half(ncclDevComm*, unsigned long, ncclWork*)", "clear"),
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "clear"),
+        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "clear"),
+    ],
+)
+def test_the_precision_of_a_sum_is_in_its_kernel_s_name(kernel: str, says_of_it: str) -> None:
+    assert says("MP701", case(c.account(exchange(20.0, kernel)))) == says_of_it
+
+
+def test_the_shapes_of_its_op_tell_the_precision_of_a_generic_kernel() -> None:
+    generic = exchange(20.0, "ncclDevKernel_Generic_4", op_type="CollectiveReduceV2", shapes="(float[1000])")
+    assert says("MP701", case(c.account(generic))) == "warning"
+
+
+def test_late_launches_of_one_process_are_the_strategy_s_and_not_the_device_s() -> None:
+    first = c.account(exchange(20.0), step_ms=100.0)
+    late = c.account(exchange(2.0), c.cell("idle_launch", 18.0), step_ms=100.0)
+    both = case(of_two(first, late))
+    found = finding("MP702", both)
+    assert "/device:GPU:1 is late in every step" in found.summary
+    assert found.cost_ns_per_step == pytest.approx(18e6)
+    assert says("MP704", both) == "clear"
+    loop = case(of_two(first, late), distribution="DataParallel")
+    assert says("MP702", loop).startswith("not applicable")
+    assert says("MP704", loop) == "warning"
+
+
+def test_devices_that_send_nothing_are_not_held_against_each_other() -> None:
+    slow = of_two(c.account(), c.account(c.cell("idle_input", 20.0)))
+    assert says("MP704", case(slow, distribution="DataParallel")).startswith("unable: no collective")
+
+
+@pytest.mark.parametrize("code", ["MP701", "MP702", "MP703", "MP704"])
+def test_a_run_on_one_device_has_nobody_to_wait_for(code: str) -> None:
+    alone = c.case(account=c.account(), records=c.facts(replicas=1))
+    assert says(code, alone) == "not applicable: the run trains on one device"
