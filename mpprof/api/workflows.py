@@ -274,8 +274,9 @@ def diagnose(
 def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = False) -> Diagnosis:
     """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
     speedup = _speedup(mine, baseline)
-    held = _saved(mine, baseline)
-    judgement = engine.judge(replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, memory=held))
+    case = replace(mine, speedup=speedup, baseline=baseline, ladder=ladder)
+    held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
+    judgement = engine.judge(replace(case, memory=held))
     proof = _proof(mine, baseline)
     warnings = (
         *mine.run.warnings,
@@ -327,10 +328,12 @@ def _collectives(mine: Analysis) -> tuple[Collective, ...]:
     return communication.collectives(cells, mine.trace.ops if mine.trace is not None else ())
 
 
-def _saved(mine: Analysis, baseline: Analysis | None) -> MemoryAccount | None:
-    """The memory account, with what was saved where there is a baseline."""
+def _saved(mine: Analysis, baseline: Analysis | None, unlike: Sequence[str]) -> MemoryAccount | None:
+    """The memory account, with what was saved where there is a baseline that differs in precision alone."""
     if baseline is None:
         return mine.memory
+    if unlike:
+        return saved.unknown(mine.memory, mine.steps, unlike)
     return saved.against(mine.memory, mine.steps, baseline.steps, baseline.memory, mine.run, baseline.run)
 
 
