@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import timeline as timelines
 from mpprof.api import workflows
+from mpprof.api.table_methods import TableMethods
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
 from mpprof.report.redact import Redactor, hosts_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 RUN, BASELINE = "run", "baseline"
 
 
-class OneRun:
+class OneRun(TableMethods):
     """Answers for `RUN`, and for `BASELINE` where there is one, as `model.source.RunTables` asks.
 
     `document` is the report of the run against the baseline. Methods raise UnableError without a trace."""
@@ -41,15 +42,6 @@ class OneRun:
 
     def hardware(self, run: str) -> HardwareTable | None:
         return self._of[run].run.hardware
-
-    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
-        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
-
-    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
-        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
-
-    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
-        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
 
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
         mine = self._of[run]
