@@ -129,7 +129,7 @@ class LogDirectory(TableMethods):
             if kept is None or kept[0] != version:
                 mine = self._analysis(run)
                 against = self._analysis(baseline) if baseline else None
-                document = documents.document(workflows.judge(mine, against))
+                document = documents.document(workflows.judge(mine, against, dismissed=self._ignore))
                 kept = version, dismissals.applied(document, self._ignore)
             self._reports[run, baseline] = kept
             self._reports.move_to_end((run, baseline))
@@ -238,7 +238,8 @@ class LogDirectory(TableMethods):
         """The `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 
-        document = documents.compare_document(compare_analyses([self._analysis(run) for run in runs]))
+        compared = compare_analyses([self._analysis(run) for run in runs], dismissed=self._ignore)
+        document = documents.compare_document(compared)
         return dismissals.applied_to_comparison(document, self._ignore)
 
     def _scan(self, within_s: float = 0.0) -> dict[str, tuple[Signature, Run | MpprofError]]:

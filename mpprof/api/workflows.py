@@ -6,7 +6,7 @@ thinks (analysis, diagnosis). What a report of one trace does not need is import
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
@@ -271,11 +271,21 @@ def diagnose(
     return judge(analyse(load(run), strict=strict), base)
 
 
-def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = False) -> Diagnosis:
-    """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
+def judge(
+    mine: Analysis,
+    baseline: Analysis | None = None,
+    *,
+    ladder: bool = False,
+    dismissed: Iterable[str] = (),
+) -> Diagnosis:
+    """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design.
+    `dismissed`: codes of findings that come last, and are not called the cause."""
     speedup = _speedup(mine, baseline)
     held = _saved(mine, baseline)
-    judgement = engine.judge(replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, memory=held))
+    case = replace(
+        mine, speedup=speedup, baseline=baseline, ladder=ladder, memory=held, dismissed=frozenset(dismissed)
+    )
+    judgement = engine.judge(case)
     proof = _proof(mine, baseline)
     warnings = (
         *mine.run.warnings,
@@ -312,6 +322,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         hosts=mine.hosts,
         devices=communication.loads(mine.account, mine.hosts) if mine.account else (),
         collectives=_collectives(mine),
+        dismissed=case.dismissed,
     )
     named = engine.cause(diagnosis)
     return replace(

@@ -36,6 +36,7 @@ from mpprof.model.quantities import format_ns, format_ratio
 __all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "verdict"]
 
 _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
+_LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
@@ -121,7 +122,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     ]
     ceilings = {code for code, each in weighed.items() if each.ceiling}
     return Judgement(
-        findings=tuple(_ranked(findings, place, ceilings)),
+        findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
         unable=tuple(unable),
         clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
         speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
@@ -186,7 +187,11 @@ def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
     account = signals.case.account
     if account is None:
         return None
-    remedies = [each.remedy for each in weighed if each.claims and each.remedy.gain_ns > 0]
+    remedies = [
+        replace(each.remedy, dismissed=each.rule.CODE in signals.case.dismissed)
+        for each in weighed
+        if each.claims and each.remedy.gain_ns > 0
+    ]
     return whatif.plan(account.step_ns, account.host_ns, remedies, _work_ns(signals))
 
 
@@ -219,9 +224,13 @@ def _above_attainable(case: Case) -> float | None:
 
 
 def _ranked(
-    findings: Sequence[noun.Finding], place: Mapping[str, int], ceilings: Container[str]
+    findings: Sequence[noun.Finding],
+    place: Mapping[str, int],
+    ceilings: Container[str],
+    dismissed: Container[str],
 ) -> list[noun.Finding]:
-    """In the order of the plan: the remedies of causes, then of ceilings; then what gains no time.
+    """In the order of the plan: the remedies of causes, then of ceilings; then what gains no time, and what
+    was dismissed.
 
     What must be settled first, because a gain may mean something else until then (validity, ceiling, in
     effect and skips), comes before all gains where it is an error, and before those of warnings as one.
@@ -232,6 +241,8 @@ def _ranked(
     def rank(found: noun.Finding) -> tuple[int, float, int, tuple[int, str]]:
         order = ledger.order(found.code)
         tie = (_SEVERITY_RANK[found.severity], order)
+        if found.code in dismissed:
+            return (_LAST, place.get(found.code, len(place)), *tie)
         if found.code in place:
             return (3 if found.code in ceilings else 1, place[found.code], *tie)
         if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost

@@ -157,6 +157,7 @@ class Diagnosis:
     hosts: Hosts | None = None  # None: the run is on one host
     devices: tuple[DeviceLoad, ...] = ()  # every device of all hosts in a profiled step, the main one first
     collectives: tuple[Collective, ...] = ()  # of the main device
+    dismissed: frozenset[str] = frozenset()  # codes of findings that are not to be remedied
 
 
 @frozen

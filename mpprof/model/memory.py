@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_bytes
 from mpprof.model.trace import HloInstruction
@@ -24,6 +25,8 @@ StatesFrom = Literal["records", "updates", "weight_copies"]
 model, the gradients that the optimizer's updates free, or the 16-bit copies of the weights."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+UPDATE: tuple[Phase, ...] = ("optimizer", "loss_scale")
+"""The phases of a step in which no activation is needed any more."""
 By = Literal["dtype", "op", "layer", "kind"]
 
 
@@ -182,7 +185,10 @@ class PeakParts:
 
     `phase` is that of the op whose allocation made the peak. `kept` has the activations that are kept for
     backward by layer and type. `copies_once_bytes` is one 16-bit copy of each weight, `copies_bytes` all of
-    them. `half_layers` are the layers that allocate anything in 16 bits, at any time."""
+    them. `half_layers` are the layers that allocate anything in 16 bits, at any time.
+
+    `moments[code]` are the moments that may hold most once that cause's bytes are taken away, the peak first:
+    (bytes of the cause, live bytes). Those of MP606 are what ops of UPDATE allocated but states."""
 
     phase: str
     asked: dict[Kind, int]
@@ -190,6 +196,7 @@ class PeakParts:
     copies_once_bytes: int
     copies_bytes: int
     half_layers: frozenset[str]
+    moments: dict[str, tuple[tuple[int, int], ...]]
 
 
 @frozen
