@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import timeline as timelines
 from mpprof.api import workflows
-from mpprof.api.table_methods import TableMethods
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
 from mpprof.report.redact import Redactor, hosts_of
@@ -18,6 +18,23 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 RUN, BASELINE = "run", "baseline"
+
+
+class TableMethods(ABC):
+    """The tables of a run by name, from one way to make any of them. `in_steps`: over the whole steps of the trace alone, where it has any; else over the whole trace."""
+
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
+        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
+
+    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
+        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
+
+    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
+        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
+
+    @abstractmethod
+    def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
+        """Return the rows of a table."""
 
 
 class OneRun(TableMethods):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
-from mpprof.api.table_methods import TableMethods
+from mpprof.api.one_run import TableMethods
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.model.run import Run
 from mpprof.model.source import RunEntry
