@@ -21,7 +21,8 @@ RUN, BASELINE = "run", "baseline"
 
 
 class TableMethods(ABC):
-    """The tables of a run by name, from one way to make any of them. `in_steps`: over the whole steps of the trace alone, where it has any; else over the whole trace."""
+    """The tables of a run by name, from one way to make any of them. `in_steps`: over the whole steps of the
+    trace alone, where it has any; else over the whole trace."""
 
     def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
         return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
