@@ -281,11 +281,9 @@ def judge(
     """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design.
     `dismissed`: codes of findings that come last, and are not called the cause."""
     speedup = _speedup(mine, baseline)
-    held = _saved(mine, baseline)
-    case = replace(
-        mine, speedup=speedup, baseline=baseline, ladder=ladder, memory=held, dismissed=frozenset(dismissed)
-    )
-    judgement = engine.judge(case)
+    case = replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, dismissed=frozenset(dismissed))
+    held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
+    judgement = engine.judge(replace(case, memory=held))
     proof = _proof(mine, baseline)
     warnings = (
         *mine.run.warnings,
@@ -338,10 +336,12 @@ def _collectives(mine: Analysis) -> tuple[Collective, ...]:
     return communication.collectives(cells, mine.trace.ops if mine.trace is not None else ())
 
 
-def _saved(mine: Analysis, baseline: Analysis | None) -> MemoryAccount | None:
-    """The memory account, with what was saved where there is a baseline."""
+def _saved(mine: Analysis, baseline: Analysis | None, unlike: Sequence[str]) -> MemoryAccount | None:
+    """The memory account, with what was saved where there is a baseline that differs in precision alone."""
     if baseline is None:
         return mine.memory
+    if unlike:
+        return saved.unknown(mine.memory, mine.steps, unlike)
     return saved.against(mine.memory, mine.steps, baseline.steps, baseline.memory, mine.run, baseline.run)
 
 

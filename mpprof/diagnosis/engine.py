@@ -26,14 +26,15 @@ from mpprof.diagnosis.outcomes import (
     known,
 )
 from mpprof.diagnosis.remedies.choosing import sentence
+from mpprof.diagnosis.rules import mp906_unlike_runs
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
-from mpprof.diagnosis.verdict import cause, verdict
+from mpprof.diagnosis.verdict import cause, said_of_unlike, verdict
 from mpprof.model import finding as noun
 from mpprof.model.account import Class, Phase, Speedup
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
 
-__all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "verdict"]
+__all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "unlike", "verdict"]
 
 _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
 _LAST = 5
@@ -96,8 +97,8 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     outcomes = {code: answers[code] for code in asked}
     found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
 
-    unlike = window.unlike(signals)
-    doubt = unlike or _of_the_baseline(signals)
+    unrepresentative = window.unlike(signals)
+    doubt = unrepresentative or _of_the_baseline(signals)
     shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
     weighed = {
         code: _weighed(by_code[code], outcome, granted[code], signals, shares)
@@ -126,7 +127,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         unable=tuple(unable),
         clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
         speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
-        unlike=unlike,
+        unlike=unrepresentative,
         warnings=tuple(warnings),
         whatif=plan,
         how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
@@ -136,6 +137,13 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
             if isinstance(outcome, NotApplicable)
         ),
     )
+
+
+def unlike(case: Case) -> tuple[str, ...]:
+    """Return in which respects the baseline differs beside its precision, as MP906 judges; empty: in none
+    that is known, or there is no baseline."""
+    answer = _ask(mp906_unlike_runs, Signals(case), [], strict=False)
+    return said_of_unlike(answer) if isinstance(answer, Found) else ()
 
 
 @frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.analysis.steps.validity import timings
-from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.outcomes import Found, known
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.diagnosis.wording import CLASS_WORDS, LOW_SPEEDUP, attainable_range, limiting, listed, precisions
 from mpprof.model.account import AttainableRange, Class, Slice, Speedup
@@ -62,14 +62,19 @@ _UNLIKE = "MP906"
 def unlike(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Return in which respects the baseline differs beside its precision; empty: in none that is known."""
     found = next((each for each in diagnosis.findings if each.code == _UNLIKE), None)
-    if found is not None and found.severity != "info":
-        return _differences(found) or (found.summary,)
+    if found is not None and (said := said_of_unlike(found)):
+        return said
     speedup = diagnosis.speedup
     refused = (speedup.absent or {}).get("observed", "") if speedup and speedup.observed is None else ""
     return (refused,) if refused.startswith("they train different models") else ()
 
 
-def _differences(found: Finding) -> tuple[str, ...]:
+def said_of_unlike(found: Finding | Found) -> tuple[str, ...]:
+    """Return what MP906 says is unlike; empty: of rungs, which differ by design."""
+    return () if found.severity == "info" else _differences(found) or (found.summary,)
+
+
+def _differences(found: Finding | Found) -> tuple[str, ...]:
     return tuple(str(each.value) for each in found.evidence if each.name == "difference")
 
 

@@ -206,7 +206,8 @@ class MemoryAccount:
 
     `rounding_bytes` is what the blocks live at the peak hold beyond what was asked for; `fragmentation_ratio`
     the share of the free memory outside its largest block then. `saved_bytes` is the baseline's peak less
-    this run's; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
+    this run's, None without a baseline and, with `why_not_saved`, against one that differs in more than its
+    precision; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
     and `unexplained_bytes`. `driver` is None where either run's driver figure or peak is not recorded.
     `states_from` says what the estimated items follow from; None: nothing is estimated."""
 
@@ -226,6 +227,7 @@ class MemoryAccount:
     gap: tuple[Cause, ...] = ()
     unexplained_bytes: int | None = None
     why_no_expectation: str | None = None
+    why_not_saved: str | None = None
     parts: PeakParts | None = None
     driver: DriverSaving | None = None
     states_from: StatesFrom | None = None

@@ -840,12 +840,19 @@ _NOT_IN_THE_LOG = {
 }
 
 
+_OF_SAVING = ("saved_bytes", "reachable_bytes", "expected_saving_bytes", "unexplained_bytes", "driver")
+"""What of `memory` rests on a baseline."""
+
+
 def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     """The reason for a null that nothing more exact explains."""
     run, room = diagnosis.run, field.partition(".")[0]
     leaf = field.rpartition(".")[2]
     if leaf in reasons:
         return reasons[leaf]
+    memory = diagnosis.memory
+    if room == "memory" and leaf in _OF_SAVING and memory is not None and memory.why_not_saved:
+        return memory.why_not_saved
     if field == "memory.driver":
         return "the driver's figure and the allocator's peak are not on record for this run and a baseline"
     if field == "cause":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mpprof.analysis.memory.remedies import lowered
@@ -36,6 +37,17 @@ def against(
     if account is None or account.saved_bytes is None:
         return account
     return replace(account, driver=_by_the_driver(mine, baseline))
+
+
+def unknown(
+    memory: MemoryAccount | None, mine: StepSummary | None, unlike: Sequence[str]
+) -> MemoryAccount | None:
+    """Return the memory account of a run whose baseline differs in more than its precision: without what was
+    saved, with the reason. None where nothing is known of this run's own peak."""
+    peak = mine.peak_memory_bytes if mine else None
+    account = memory or (MemoryAccount(peak, ()) if peak is not None else None)
+    why = f"the baseline differs in more than its precision: {'; '.join(unlike)}"
+    return None if account is None else replace(account, why_not_saved=why)
 
 
 def _peaks(
