@@ -36,6 +36,8 @@ _MAX_CALLED = 4096
 _LISTINGS = 3
 """How often an instruction is listed inside others, on average over a module: XLA calls a fused computation
 from one place. A module whose computations call each other at will would be listed for ever."""
+from mpprof.model.frozen import frozen
+
 _MAX_RANK, _MAX_SIZE = 16, 1 << 48
 """Dimensions of a shape and elements along one that are read; the products of any two shapes are finite."""
 
@@ -78,7 +80,7 @@ def _packed(raw: bytes) -> list[int]:
     return values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """An array's element type and dimensions; of a tuple its parts. Of one that cannot be, nothing."""
 
@@ -108,7 +110,7 @@ def _shape(buffer: Bytes, start: int, end: int, depth: int = 0) -> Shape:
     return Shape(DTYPES.get(dtype, f"type{dtype}" if dtype else ""), dims, parts)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Instruction:
     """An instruction as its proto states it."""
 
@@ -127,7 +129,7 @@ class _Instruction:
     backend_config: str = ""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Module:
     """The index of one HloModuleProto: extents of instructions by name and id, of computations by id."""
 
