@@ -45,7 +45,7 @@ def advise(
 
 
 def _too_large(found: OutOfMemory, limit: int | None) -> list[Advice]:
-    """XLA asks for the temporaries of a whole step at once: they are no single tensor."""
+    """XLA asks for the temporaries of a whole step at once, which is more than one tensor."""
     if not limit or found.asked_bytes <= limit or found.framework == "xla":
         return []
     return [Advice("too large", "one tensor alone is larger than the memory: a smaller batch or shape")]
