@@ -11,9 +11,9 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 class Completion:
-    """Print a script that completes mpprof's commands, options and paths in a shell.
+    """Print the completion script for bash, zsh or fish.
 
-    It belongs where the shell looks for it:
+    It completes commands, options, their values and paths. It belongs where the shell looks for it:
 
         mpprof completion bash > ~/.local/share/bash-completion/completions/mpprof
         mpprof completion zsh > "${fpath[1]}/_mpprof"

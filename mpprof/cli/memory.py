@@ -20,9 +20,9 @@ MODELS = (".keras", ".h5", ".hdf5")
 
 
 class Memory(Table):
-    """What held the memory at its peak: by kind, type, layer and tensor, and what outlives its step.
+    """Show what held memory at its peak, or what training will take.
 
-    Sizes are the allocator's own. With --baseline, a run of the same model in float32, it also says what
+    Of a run: the peak by kind, type, layer and tensor, and what outlives its step. Sizes are the allocator's own. With --baseline, a run of the same model in float32, it also says what
     mixed precision saved, what it could have saved, and what is in the way. With --by it is a table of one
     division; csv and json hold all of them. PATH may also be a text with an out-of-memory error of
     TensorFlow, XLA or PyTorch (.txt, .log, .out, .err): it says what filled the memory and what to try.
