@@ -52,8 +52,8 @@ def serve(
         webbrowser.open(url)
     if listed(source) == ((), None):
         say(
-            "No runs yet: it holds no records by mpprof and no trace. Train with MPProfilerCallback(LOGDIR); the "
-            "page shows runs as they appear."
+            "No runs yet: it holds no records by mpprof and no trace. "
+            "Train with MPProfilerCallback(LOGDIR): the page shows runs as they appear."
         )
     try:
         server.run()

@@ -64,6 +64,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
 COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 
+SUMMARY = "Why mixed precision did not give the speedup it promised, and what would."
 TALK = ("demo", "serve", "verify")
 """Commands that write while they run, or let another program write: no line of progress stands below that."""
 
@@ -161,7 +162,7 @@ def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="mpprof",
         usage="mpprof [option ...] COMMAND ...",
-        description=f"Why mixed precision did not give the speedup it promised, and what would.\n{_listing()}",
+        description=f"{SUMMARY}\n{_listing()}",
         epilog="`mpprof COMMAND --help` says more about a command.\n"
         "Exit codes: 0 done, 1 a check failed, 2 wrong usage or unreadable input.",
         formatter_class=argparse.RawDescriptionHelpFormatter,

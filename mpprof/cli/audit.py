@@ -14,8 +14,8 @@ FORMATS = ("text", "json")
 class Audit:
     """List what of a saved model will miss the Tensor Cores, and why.
 
-    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. In a script, mpprof.audit(model) says the
-    same of a model that was just built."""
+    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. In a script,
+    mpprof.audit(model) says the same of a model that was just built."""
 
     name = "audit"
 

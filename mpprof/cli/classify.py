@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Classify:
     """Say by a kernel's name where it runs: one JSON line each.
 
-    Each line has placement, precision, family, and what decided it. Names are arguments, or lines on stdin, answered as they come. The GPU matters: the same name can mean
-    other arithmetic on another generation."""
+    Each line has placement, precision, family, and what decided it. Names are
+    arguments, or lines on stdin, answered as they come. The GPU matters: the same
+    name can mean other arithmetic on another generation."""
 
     name = "classify"
 

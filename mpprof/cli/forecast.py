@@ -15,9 +15,11 @@ FORMATS = ("text", "json")
 class Forecast:
     """Estimate what mixed precision brings on cards not at hand.
 
-    XLA compiles the train step for each card. MODEL is a .keras file, or module:function, importable from here, that returns a compiled Keras model. It
-    is built with Keras on JAX, so it must not need TensorFlow's own ops. Needs the extra mpprof[forecast]:
-    XLA's compiler for NVIDIA GPUs, without a GPU or its driver."""
+    XLA compiles the train step for each card. MODEL is a .keras file, or
+    module:function, importable from here, that returns a compiled Keras model. It
+    is built with Keras on JAX, so it must not need TensorFlow's own ops. Needs the
+    extra mpprof[forecast]: XLA's compiler for NVIDIA GPUs, without a GPU or its
+    driver."""
 
     name = "forecast"
 

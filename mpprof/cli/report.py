@@ -19,8 +19,9 @@ FORMATS = ("text", "json", "markdown", "html")
 class Report:
     """Say where a run's step time goes, why, and what would help.
 
-    PATH is a log directory, a run, or a trace file. With --baseline, a run of the same model in float32,
-    it also says what speedup was to be expected, and splits the gap to it into causes."""
+    PATH is a log directory, a run, or a trace file. With --baseline, a run of the
+    same model in float32, it also says what speedup was to be expected, and splits
+    the gap to it into causes."""
 
     name = "report"
 

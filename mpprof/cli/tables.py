@@ -123,8 +123,10 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 class Kernels(Table):
     """List the kernels: time, where each ran, and what decided it.
 
-    A kernel ran on Tensor Cores, as a fallback beside them, or it is unknown. Times are over the whole trace file, unless --steps or --step-range takes parts of it; concurrent kernels
-    count in full. Long names are cut in the table, whole in csv and json."""
+    A kernel ran on Tensor Cores, as a fallback beside them, or it is unknown. Times
+    are over the whole trace file, unless --steps or --step-range takes parts of it;
+    concurrent kernels count in full. Long names are cut in the table, whole in csv
+    and json."""
 
     name = "kernels"
     by_help = "stream: one row per stream; or a column to sum by, such as placement, family, layer"
@@ -133,8 +135,9 @@ class Kernels(Table):
 class Ops(Table):
     """List the framework's ops: time, Tensor Core use, rate.
 
-    `eligible` says whether an op could use Tensor Cores: did, could, could_never or unknown; csv and json
-    hold the reason. Rates count the operations of the direct algorithm, where shapes are known."""
+    `eligible` says whether an op could use Tensor Cores: did, could, could_never or
+    unknown; csv and json hold the reason. Rates count the operations of the direct
+    algorithm, where shapes are known."""
 
     name = "ops"
     by_help = "stream: one row per stream; or a column to sum by, such as type, layer, phase"

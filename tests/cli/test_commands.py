@@ -246,26 +246,6 @@ def test_a_file_without_permission(mpprof: Mpprof, tmp_path: Path) -> None:
 def test_serve_says_where_no_run_is_yet_what_it_expects(
     holds: str, mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("asyncore.loop", interrupted, raising=False)
-    monkeypatch.setattr("waitress.wasyncore.loop", interrupted)
-    if holds == "a run":
-        shutil.copytree(MIXED, tmp_path / "run")
-    done = mpprof("serve", tmp_path, "--port", "0")
-    assert (done.code, done.err) == (0, "")
-    first, *rest = done.out.splitlines()
-    assert "http://127.0.0.1:" in first
-    assert [all(word in line for word in ("No runs yet", "MPProfilerCallback", "appear")) for line in rest] == (
-        [True] if holds == "nothing" else []
-    )
-
-
-@pytest.mark.parametrize("holds", ["nothing", "a run"])
-def test_serve_says_where_no_run_is_yet_what_it_expects(
-    holds: str, mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -276,9 +256,9 @@ def test_serve_says_where_no_run_is_yet_what_it_expects(
     assert (done.code, done.err) == (0, "")
     first, *rest = done.out.splitlines()
     assert "http://127.0.0.1:" in first
-    assert [all(word in line for word in ("No runs yet", "MPProfilerCallback", "appear")) for line in rest] == (
-        [True] if holds == "nothing" else []
-    )
+    assert [
+        all(word in line for word in ("No runs yet", "MPProfilerCallback", "appear")) for line in rest
+    ] == ([True] if holds == "nothing" else [])
 
 
 # --- output ------------------------------------------------------------------------------------------------
