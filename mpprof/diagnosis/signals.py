@@ -67,7 +67,8 @@ class Case:
     """All that is known of one run when it is judged; `None`: there is none.
 
     `trace_problem` says why there is no account although there is a trace (or no trace at all). `window` is
-    the account of the whole window, where there is none of a step.
+    the account of the whole window, where there is none of a step. `dismissed`: codes of findings that are
+    not to be remedied.
     """
 
     run: Run
@@ -85,6 +86,7 @@ class Case:
     ladder: bool = False  # compared as one rung of several: runs differ by design
     window: Account | None = None
     hosts: Hosts | None = None  # None: the run is on one host
+    dismissed: frozenset[str] = frozenset()
 
     @property
     def measured(self) -> Account | None:

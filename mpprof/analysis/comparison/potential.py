@@ -65,9 +65,9 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     return AttainableRange(
         low=max(1.0, min(at_least, at_most)),
         high=max(1.0, at_most),
-        eligible_ratio=eligible / busy if busy > 0 else 0.0,
+        eligible_ratio=eligible / busy if busy > 0 else None,
         assumptions=(*_assumed(cells, saving, peaks), *few),
-        tf32_ratio=in_tf32 / busy if busy > 0 else 0.0,
+        tf32_ratio=in_tf32 / busy if busy > 0 else None,
         limits=limits(
             [
                 Share(cell.category, cell.ns_per_step, best, _short(cell), cell.placement, cell.precision)
