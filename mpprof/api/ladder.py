@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from itertools import pairwise
 
 from mpprof.analysis.comparison import batch_scaling, comparability
@@ -25,21 +26,23 @@ LEAST_MATCHED = 0.6
 and loss scaling of its own, which is up to a third of it."""
 
 
-def compare(*chosen: Given | Several, strict: bool = False) -> Comparison:
+def compare(*chosen: Given | Several, strict: bool = False, dismissed: Collection[str] = ()) -> Comparison:
     """Compare two runs or a ladder, in the order given: each run against the first, each rung against the
-    last. Each is a loaded run, a path, which stands for all runs under it, or a list of either."""
-    return compare_analyses([analyse(run, strict=strict) for run in load_all(chosen)])
+    last. Each is a loaded run, a path, which stands for all runs under it, or a list of either. `dismissed`
+    as for `workflows.judge`."""
+    return compare_analyses([analyse(run, strict=strict) for run in load_all(chosen)], dismissed=dismissed)
 
 
-def compare_analyses(analyses: Sequence[Analysis]) -> Comparison:
+def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str] = ()) -> Comparison:
     """The comparison of what was already analysed. Raises MpprofError for fewer than two runs."""
     if len(analyses) < 2:
         raise MpprofError("a comparison needs two runs or more", next="mpprof compare BASELINE RUN [RUN ...]")
     ladder = len(analyses) > 2
-    judged = [judge(analyses[0]), *(judge(mine, analyses[0], ladder=ladder) for mine in analyses[1:])]
+    of = partial(judge, dismissed=dismissed)
+    judged = [of(analyses[0]), *(of(mine, analyses[0], ladder=ladder) for mine in analyses[1:])]
     rungs = []
     for index, (start, end) in enumerate(pairwise(analyses)):
-        step = judged[index + 1] if index == 0 else judge(end, start, ladder=ladder)
+        step = judged[index + 1] if index == 0 else of(end, start, ladder=ladder)
         sides = side(start), side(end)
         refused = comparability.refusal(*sides)
         changes: tuple[KernelChange, ...] = ()

@@ -6,8 +6,8 @@ thinks (analysis, diagnosis). What a report of one trace does not need is import
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -27,6 +27,7 @@ from mpprof.errors import UnableError, UnreadableError
 from mpprof.model.account import Account, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
+from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, Hosts
 from mpprof.model.kernels import Placements
 from mpprof.model.memory import MemoryAccount
@@ -64,7 +65,7 @@ which take a tenth of a second to read. A `fit` is not to end the later the long
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
-@dataclass(frozen=True)
+@frozen
 class Analysis(Case):
     """What was computed from one run: what its judgement needs, and what its tables and figures need beside
     that."""
@@ -271,11 +272,19 @@ def diagnose(
     return judge(analyse(load(run), strict=strict), base)
 
 
-def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = False) -> Diagnosis:
-    """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design."""
+def judge(
+    mine: Analysis,
+    baseline: Analysis | None = None,
+    *,
+    ladder: bool = False,
+    dismissed: Iterable[str] = (),
+) -> Diagnosis:
+    """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design.
+    `dismissed`: codes of findings that come last, and are not called the cause."""
     speedup = _speedup(mine, baseline)
-    held = _saved(mine, baseline)
-    judgement = engine.judge(replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, memory=held))
+    case = replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, dismissed=frozenset(dismissed))
+    held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
+    judgement = engine.judge(replace(case, memory=held))
     proof = _proof(mine, baseline)
     warnings = (
         *mine.run.warnings,
@@ -312,6 +321,7 @@ def judge(mine: Analysis, baseline: Analysis | None = None, *, ladder: bool = Fa
         hosts=mine.hosts,
         devices=communication.loads(mine.account, mine.hosts) if mine.account else (),
         collectives=_collectives(mine),
+        dismissed=case.dismissed,
     )
     named = engine.cause(diagnosis)
     return replace(
@@ -327,10 +337,12 @@ def _collectives(mine: Analysis) -> tuple[Collective, ...]:
     return communication.collectives(cells, mine.trace.ops if mine.trace is not None else ())
 
 
-def _saved(mine: Analysis, baseline: Analysis | None) -> MemoryAccount | None:
-    """The memory account, with what was saved where there is a baseline."""
+def _saved(mine: Analysis, baseline: Analysis | None, unlike: Sequence[str]) -> MemoryAccount | None:
+    """The memory account, with what was saved where there is a baseline that differs in precision alone."""
     if baseline is None:
         return mine.memory
+    if unlike:
+        return saved.unknown(mine.memory, mine.steps, unlike)
     return saved.against(mine.memory, mine.steps, baseline.steps, baseline.memory, mine.run, baseline.run)
 
 

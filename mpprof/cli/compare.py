@@ -52,7 +52,8 @@ class Compare:
                     next="mpprof compare BASELINE RUN",
                 )
             chosen = [workflows.load(run, step_range=args.step_range) for run in chosen]
-            document = documents.compare_document(ladder.compare(chosen, strict=args.strict))
+            compared = ladder.compare(chosen, strict=args.strict, dismissed=ignore)
+            document = documents.compare_document(compared)
             for folder, path in zip(folders, given, strict=True):
                 document = paths.renamed(document, folder, path)
         document = dismissals.applied_to_comparison(document, ignore)

@@ -26,16 +26,18 @@ from mpprof.diagnosis.outcomes import (
     known,
 )
 from mpprof.diagnosis.remedies.choosing import sentence
+from mpprof.diagnosis.rules import mp906_unlike_runs
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
-from mpprof.diagnosis.verdict import cause, verdict
+from mpprof.diagnosis.verdict import cause, said_of_unlike, verdict
 from mpprof.model import finding as noun
 from mpprof.model.account import Class, Phase, Speedup
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
 
-__all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "verdict"]
+__all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "unlike", "verdict"]
 
 _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
+_LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
@@ -95,8 +97,8 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     outcomes = {code: answers[code] for code in asked}
     found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
 
-    unlike = window.unlike(signals)
-    doubt = unlike or _of_the_baseline(signals)
+    unrepresentative = window.unlike(signals)
+    doubt = unrepresentative or _of_the_baseline(signals)
     shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
     weighed = {
         code: _weighed(by_code[code], outcome, granted[code], signals, shares)
@@ -121,11 +123,11 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     ]
     ceilings = {code for code, each in weighed.items() if each.ceiling}
     return Judgement(
-        findings=tuple(_ranked(findings, place, ceilings)),
+        findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
         unable=tuple(unable),
         clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
         speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
-        unlike=unlike,
+        unlike=unrepresentative,
         warnings=tuple(warnings),
         whatif=plan,
         how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
@@ -135,6 +137,13 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
             if isinstance(outcome, NotApplicable)
         ),
     )
+
+
+def unlike(case: Case) -> tuple[str, ...]:
+    """Return in which respects the baseline differs beside its precision, as MP906 judges; empty: in none
+    that is known, or there is no baseline."""
+    answer = _ask(mp906_unlike_runs, Signals(case), [], strict=False)
+    return said_of_unlike(answer) if isinstance(answer, Found) else ()
 
 
 @frozen
@@ -186,7 +195,11 @@ def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
     account = signals.case.account
     if account is None:
         return None
-    remedies = [each.remedy for each in weighed if each.claims and each.remedy.gain_ns > 0]
+    remedies = [
+        replace(each.remedy, dismissed=each.rule.CODE in signals.case.dismissed)
+        for each in weighed
+        if each.claims and each.remedy.gain_ns > 0
+    ]
     return whatif.plan(account.step_ns, account.host_ns, remedies, _work_ns(signals))
 
 
@@ -219,9 +232,13 @@ def _above_attainable(case: Case) -> float | None:
 
 
 def _ranked(
-    findings: Sequence[noun.Finding], place: Mapping[str, int], ceilings: Container[str]
+    findings: Sequence[noun.Finding],
+    place: Mapping[str, int],
+    ceilings: Container[str],
+    dismissed: Container[str],
 ) -> list[noun.Finding]:
-    """In the order of the plan: the remedies of causes, then of ceilings; then what gains no time.
+    """In the order of the plan: the remedies of causes, then of ceilings; then what gains no time, and what
+    was dismissed.
 
     What must be settled first, because a gain may mean something else until then (validity, ceiling, in
     effect and skips), comes before all gains where it is an error, and before those of warnings as one.
@@ -232,6 +249,8 @@ def _ranked(
     def rank(found: noun.Finding) -> tuple[int, float, int, tuple[int, str]]:
         order = ledger.order(found.code)
         tie = (_SEVERITY_RANK[found.severity], order)
+        if found.code in dismissed:
+            return (_LAST, place.get(found.code, len(place)), *tie)
         if found.code in place:
             return (3 if found.code in ceilings else 1, place[found.code], *tie)
         if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.verdict import PAYING_RATIO, cause
+from mpprof.diagnosis.remedies.choosing import sentence
+from mpprof.diagnosis.verdict import PAYING_RATIO, cause, unlike
 from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed, precisions
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
 from mpprof.model.finding import Diagnosis
@@ -15,8 +16,6 @@ MOST_PARTS = 3
 _NO_CAUSE = "for no recorded cause"
 _ROOM = "MP303"
 """Whether a larger batch fits, where the first thing to do is to make it larger."""
-_LARGER = "a larger batch"
-"""What makes no step shorter, but gives more examples a second."""
 _CEILINGS = "MP8"
 """What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
 
@@ -90,11 +89,11 @@ def _on_units(share: TensorCoreShare | None) -> str:
 
 
 def _why(diagnosis: Diagnosis, account: Account) -> str:
-    """Against a measured baseline, where the difference lies."""
+    """Against a measured baseline that is comparable, where the difference lies."""
     speedup = diagnosis.speedup
-    if speedup is not None and speedup.baseline == "measured" and speedup.gap_ns is not None:
-        return _against(speedup, account) if speedup.slices else ""
-    return ""
+    if speedup is None or speedup.baseline != "measured" or speedup.gap_ns is None or unlike(diagnosis):
+        return ""
+    return _against(speedup, account) if speedup.slices else ""
 
 
 def _against(speedup: Speedup, account: Account) -> str:
@@ -125,12 +124,16 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     if account.trace_basis == "host" or plan is None:
         return ""
     now, one_step = account.step_ns, account.one_step
-    paying = [found for found in diagnosis.findings if (found.gain_ns_per_step or 0.0) >= PAYING_RATIO * now]
+    paying = [
+        found
+        for found in diagnosis.findings
+        if (found.gain_ns_per_step or 0.0) >= PAYING_RATIO * now and found.code not in diagnosis.dismissed
+    ]
     first = cause(diagnosis) or next(iter(paying), None)
     if first is None:
         return ""
-    parts = first.remedy.split("; ")
-    remedy = "; ".join(part for part in parts if part != _LARGER) or first.remedy
+    raising = [remedy for remedy in first.remedies if remedy.larger_batch]
+    remedy = sentence([remedy for remedy in first.remedies if not remedy.larger_batch]) or first.remedy
     said = f"first: {remedy} ({first.code})"
     if first in paying:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)
@@ -138,12 +141,13 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     more = [found.code for found in paying if found.code != first.code]
     if more and not first.code.startswith(_CEILINGS):
         limit = ", where the host is the floor" if plan.floor == "host" else ""
-        best = format_after(plan.best_step_ns, now, one_step=one_step)
+        left_ns = [step.step_ns for step in plan.order if step.code not in diagnosis.dismissed][-1]
+        best = format_after(left_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
-    if remedy != first.remedy:
+    if raising and remedy != first.remedy:
         said += "; a larger batch raises examples per second"
     if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
-        said += f"; {room}" if "batch" in first.remedy else ""
+        said += f"; {room}" if raising else ""
     return said
 
 

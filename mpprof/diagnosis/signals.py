@@ -6,7 +6,6 @@ Rules ask these and nothing else, so that no rule mistakes "not recorded" for "n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -62,12 +61,13 @@ _ACCELERATORS = ("GPU", "Gpu", "gpu", "cuda", "Cuda", "CUDA", "cuStream", "TPU")
 NO_WORK: frozenset[Class] = frozenset((*IDLE_CLASSES, "profiling"))
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """All that is known of one run when it is judged; `None`: there is none.
 
     `trace_problem` says why there is no account although there is a trace (or no trace at all). `window` is
-    the account of the whole window, where there is none of a step.
+    the account of the whole window, where there is none of a step. `dismissed`: codes of findings that are
+    not to be remedied.
     """
 
     run: Run
@@ -85,6 +85,7 @@ class Case:
     ladder: bool = False  # compared as one rung of several: runs differ by design
     window: Account | None = None
     hosts: Hosts | None = None  # None: the run is on one host
+    dismissed: frozenset[str] = frozenset()
 
     @property
     def measured(self) -> Account | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.analysis.steps.validity import timings
-from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.outcomes import Found, known
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.diagnosis.wording import CLASS_WORDS, LOW_SPEEDUP, attainable_range, limiting, listed, precisions
 from mpprof.model.account import AttainableRange, Class, Slice, Speedup
@@ -62,12 +62,20 @@ _UNLIKE = "MP906"
 def unlike(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Return in which respects the baseline differs beside its precision; empty: in none that is known."""
     found = next((each for each in diagnosis.findings if each.code == _UNLIKE), None)
-    if found is not None and found.severity != "info":
-        differences = tuple(str(each.value) for each in found.evidence if each.name == "difference")
-        return differences or (found.summary,)
+    if found is not None and (said := said_of_unlike(found)):
+        return said
     speedup = diagnosis.speedup
     refused = (speedup.absent or {}).get("observed", "") if speedup and speedup.observed is None else ""
     return (refused,) if refused.startswith("they train different models") else ()
+
+
+def said_of_unlike(found: Finding | Found) -> tuple[str, ...]:
+    """Return what MP906 says is unlike; empty: of rungs, which differ by design."""
+    return () if found.severity == "info" else _differences(found) or (found.summary,)
+
+
+def _differences(found: Finding | Found) -> tuple[str, ...]:
+    return tuple(str(each.value) for each in found.evidence if each.name == "difference")
 
 
 def per_update(diagnosis: Diagnosis) -> float | None:
@@ -109,17 +117,24 @@ def _signals(diagnosis: Diagnosis) -> Signals:
 
 
 def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
-    speedup = diagnosis.speedup
-    if speedup is not None and speedup.baseline == "measured" and speedup.observed is not None:
+    speedup, other = diagnosis.speedup, unlike(diagnosis)
+    if speedup is not None and speedup.baseline == "measured" and speedup.observed is not None and not other:
         return _against_baseline(signals, speedup) + _memory(diagnosis)
     said = _in_itself(signals, diagnosis)
     if speedup is not None and speedup.potential is not None:
         off = "" if signals.computes.narrow else "mixed precision is off: "
         said += f"; {off}{_could(signals, speedup.potential)}"
     if speedup is not None and speedup.baseline == "measured":
-        why = (speedup.absent or {}).get("observed", "not known")
+        why = (speedup.absent or {}).get("observed") or _in_short(other, diagnosis)
         said += f"; no speedup over the baseline is stated ({why})"
     return said
+
+
+def _in_short(other: Sequence[str], diagnosis: Diagnosis) -> str:
+    """Why the baseline is unlike, without the values."""
+    heads = [difference.partition(":")[0] for difference in other]
+    named = any(_differences(found) for found in diagnosis.findings if found.code == _UNLIKE)
+    return f"the runs differ in {listed(heads)}" if named else next(iter(heads), "not known")
 
 
 def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
@@ -243,7 +258,8 @@ def _baseline(signals: Signals, speedup: Speedup) -> str:
 
 def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
     """The second half of the sentence, and the finding that it names."""
-    findings, case = diagnosis.findings, signals.case
+    findings = [found for found in diagnosis.findings if found.code not in diagnosis.dismissed]
+    case = signals.case
     serious = [found for found in causes(findings) if found.severity != "info"]
     top = next((found for found in serious if found.code not in _NO_EXPLANATION), None)
     open_ = diagnosis.absent.get("bounds")
@@ -295,6 +311,8 @@ def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
         and not found & _JUDGED_BY[part.category]
         and not (part.category == "copy" and "MP310" in diagnosis.clear)  # looked at as a whole, and small
     ]
+    if not parts and (dismissed := found & diagnosis.dismissed):
+        return f"no cause of lost time was found beside those dismissed ({listed(sorted(dismissed))})"
     if not parts:
         return "no cause of lost time was found"
     parts.sort(key=lambda part: -part.ns_per_step)

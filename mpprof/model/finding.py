@@ -41,10 +41,12 @@ class Evidence:
 
 @frozen
 class Remedy:
-    """One thing to do about a cause. `snippet`: code to copy, Python or shell; "": there is none."""
+    """One thing to do about a cause. `snippet`: code to copy, Python or shell; "": there is none.
+    `larger_batch`: it raises the batch, which gives more examples a second and makes no step shorter."""
 
     text: str
     snippet: str = ""
+    larger_batch: bool = False
 
 
 class ClaimedPart(NamedTuple):
@@ -155,6 +157,7 @@ class Diagnosis:
     hosts: Hosts | None = None  # None: the run is on one host
     devices: tuple[DeviceLoad, ...] = ()  # every device of all hosts in a profiled step, the main one first
     collectives: tuple[Collective, ...] = ()  # of the main device
+    dismissed: frozenset[str] = frozenset()  # codes of findings that are not to be remedied
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_bytes
 from mpprof.model.trace import HloInstruction
@@ -24,6 +25,8 @@ StatesFrom = Literal["records", "updates", "weight_copies"]
 model, the gradients that the optimizer's updates free, or the 16-bit copies of the weights."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+UPDATE: tuple[Phase, ...] = ("optimizer", "loss_scale")
+"""The phases of a step in which no activation is needed any more."""
 By = Literal["dtype", "op", "layer", "kind"]
 
 
@@ -182,7 +185,10 @@ class PeakParts:
 
     `phase` is that of the op whose allocation made the peak. `kept` has the activations that are kept for
     backward by layer and type. `copies_once_bytes` is one 16-bit copy of each weight, `copies_bytes` all of
-    them. `half_layers` are the layers that allocate anything in 16 bits, at any time."""
+    them. `half_layers` are the layers that allocate anything in 16 bits, at any time.
+
+    `moments[code]` are the moments that may hold most once that cause's bytes are taken away, the peak first:
+    (bytes of the cause, live bytes). Those of MP606 are what ops of UPDATE allocated but states."""
 
     phase: str
     asked: dict[Kind, int]
@@ -190,6 +196,7 @@ class PeakParts:
     copies_once_bytes: int
     copies_bytes: int
     half_layers: frozenset[str]
+    moments: dict[str, tuple[tuple[int, int], ...]]
 
 
 @frozen
@@ -199,7 +206,8 @@ class MemoryAccount:
 
     `rounding_bytes` is what the blocks live at the peak hold beyond what was asked for; `fragmentation_ratio`
     the share of the free memory outside its largest block then. `saved_bytes` is the baseline's peak less
-    this run's; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
+    this run's, None without a baseline and, with `why_not_saved`, against one that differs in more than its
+    precision; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
     and `unexplained_bytes`. `driver` is None where either run's driver figure or peak is not recorded.
     `states_from` says what the estimated items follow from; None: nothing is estimated."""
 
@@ -219,6 +227,7 @@ class MemoryAccount:
     gap: tuple[Cause, ...] = ()
     unexplained_bytes: int | None = None
     why_no_expectation: str | None = None
+    why_not_saved: str | None = None
     parts: PeakParts | None = None
     driver: DriverSaving | None = None
     states_from: StatesFrom | None = None

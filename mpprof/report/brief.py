@@ -111,7 +111,7 @@ def verdict(document: doc.Report, width: int) -> str:
 def _causes(document: doc.Report) -> list[str]:
     """The headline with its size in time, as a share of the step, and without a size."""
     long, short = (_cause(document, sized=sized) for sized in (True, False))
-    step, first = document["facts"]["step_ns"], next(iter(document["facts"]["causes"]), None)
+    step, first = document["facts"]["step_ns"], headline.first_cause(document)
     gain = first["gain_ns_per_step"] if first else None
     sized = [] if long == short else [long]
     if gain and step and "%" not in short:
@@ -121,10 +121,8 @@ def _causes(document: doc.Report) -> list[str]:
 
 def _cause(document: doc.Report, *, sized: bool) -> str:
     """The headline; of a first cause that is not certain, as a possible one."""
-    said, causes = headline.headline(document, sized=sized), document["facts"]["causes"]
-    first = next(
-        (found for found in document["findings"] if causes and found["code"] == causes[0]["code"]), None
-    )
+    said, cause = headline.headline(document, sized=sized), headline.first_cause(document)
+    first = next((found for found in document["findings"] if cause and found["code"] == cause["code"]), None)
     if first is None or first["confidence"] != "low" or not said.startswith(first["title"]):
         return said
     name = said.partition(" ")[0]

@@ -25,6 +25,7 @@ IDLE_RATIO = 0.2
 
 _WITHOUT_UNITS = ("MP801", "MP802")
 _EMULATED = "MP806"
+_OTHER = "MP906"
 
 Kind = Literal["measured", "unlike", "not comparable", "float32", "cpu", "no trace", "window", "alone"]
 
@@ -106,12 +107,8 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
     fifteen words."""
     kind, facts = kind_of(document), document["facts"]
     if kind == "unlike":
-        what = [difference.partition(":")[0] for difference in facts.get("unlike", [])]
-        return _first_that_fits(
-            f"The two runs differ in {' and '.join(what[:2])}: no speedup of mixed precision.",
-            "The two runs differ in more than their precision: no speedup to state.",
-        )
-    step, first = facts["step_ns"], facts["causes"][0] if facts["causes"] else None
+        return _unlike(document)
+    step, first = facts["step_ns"], first_cause(document)
     if kind == "window" and not content.has_matrix_work(document) and content.shows_work(document):
         return "The window holds no matrix work: profile a later step."
     idle, known = content.other_idle(document)
@@ -140,9 +137,34 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
     return _without_a_cause(document, kind)
 
 
+def first_cause(document: doc.Report) -> doc.Cause | None:
+    """Return the cause that comes first; None where there is none but dismissed ones."""
+    dismissed = {found["code"] for found in document["findings"] if "dismissed" in found}
+    return next((cause for cause in document["facts"]["causes"] if cause["code"] not in dismissed), None)
+
+
+def _unlike(document: doc.Report) -> str:
+    """What makes the baseline another training than this one in float32."""
+    why = [difference.partition(":")[0] for difference in document["facts"].get("unlike", [])]
+    evidence = [
+        each for found in document["findings"] if found["code"] == _OTHER for each in found["evidence"]
+    ]
+    differs = f"The two runs differ in {' and '.join(why[:2])}"
+    if not any(each["name"] == "difference" for each in evidence):  # a sentence: swapped, other models
+        differs = why[0][0].upper() + why[0][1:]
+    return _first_that_fits(
+        f"{differs}: no speedup of mixed precision.",
+        "The two runs differ in more than their precision: no speedup to state.",
+    )
+
+
 def _without_a_cause(document: doc.Report, kind: Kind) -> str:
     facts, share = document["facts"], document["tensor_core"]
     observed, attainable = facts["observed"], facts["attainable"]
+    if facts["causes"] and first_cause(document) is None:
+        return (
+            f"No cause of lost time was found beside {words.plural(len(facts['causes']), 'dismissed one')}."
+        )
     if "window" in document and (kernels := document["window"]["kernels"]) < FEW_WORKS:
         return f"The window holds {words.plural(kernels, 'kernel')}: too little to judge a training by."
     if kind == "window":

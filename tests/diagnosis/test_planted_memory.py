@@ -137,3 +137,28 @@ def test_without_a_baseline_there_is_no_gap_to_stand_beside(tmp_path: Path) -> N
 
 def test_near_miss_of_mp303(tmp_path: Path) -> None:
     assert found(pair(tmp_path, 9.0, 15.0, peak=8.1, before_peak=14.0), "MP303") is None
+
+
+def test_an_unlike_baseline_tells_nothing_of_what_was_saved(tmp_path: Path) -> None:
+    mixed = written(tmp_path, "mixed", MIXED_FLOAT16, 4.0, 15.0)
+    model = convnet(CARD, FLOAT32)
+    training = Training(
+        name="float32", gpu=CARD, numerics=FLOAT32, model=replace(model, batch=2 * model.batch), steps=60,
+        profile=None, peak_bytes=9 * GIB, hardware={"memory_used_bytes": 15 * GIB},
+    )  # fmt: skip
+    write(training, tmp_path / "float32")
+    diagnosis = workflows.diagnose(workflows.load(mixed), workflows.load(tmp_path / "float32"))
+    document = documents.document(diagnosis)
+    memory = document["memory"]
+    assert memory is not None
+    assert memory["peak_bytes"] == 4 * GIB
+    rests_on_it = ("saved_bytes", "reachable_bytes", "expected_saving_bytes", "unexplained_bytes", "driver")
+    assert [memory.get(name, "left out") for name in rests_on_it] == [None] * 5
+    assert (memory.get("gap"), memory.get("beside_gap")) == ([], [])
+    for name in rests_on_it:
+        assert document["absent"][f"memory.{name}"].startswith(
+            "the baseline differs in more than its precision: batch size"
+        )
+    assert "saved against" not in text.render(document)
+    assert "memory is down" not in document["verdict"]
+    assert account.saving(document)[0].startswith("What was saved is not known")

@@ -21,13 +21,15 @@ MOST_IN_SUBSETS = 6
 @frozen
 class Remedy:
     """`gain_ns`: what it frees of the step; `work_ns`: its part that is device work. `host`: by relieving
-    the host, which lowers the floor too. `ceiling`: of what every run of this kind has, float32 or not."""
+    the host, which lowers the floor too. `ceiling`: of what every run of this kind has, float32 or not.
+    `dismissed`: one that nobody means to apply."""
 
     code: str
     gain_ns: float
     host: bool = False
     ceiling: bool = False
     work_ns: float = 0.0
+    dismissed: bool = False
 
 
 def step_after(
@@ -45,17 +47,21 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
 
     Each time the one that shortens the step most is taken; where none does any more, because the host limits,
     the one that lowers the host's floor most, and then the largest of those that stay hidden. Ceilings come
-    after all causes.
+    after all causes, and what was dismissed after both: the gains of the others are those without it.
     """
-    ordered = sorted(remedies, key=lambda remedy: (-remedy.gain_ns, remedy.code))
-    causes = [remedy for remedy in ordered if not remedy.ceiling]
-    ceilings = [remedy for remedy in ordered if remedy.ceiling]
+    left = sorted(remedies, key=lambda remedy: (-remedy.gain_ns, remedy.code))
     done: list[Remedy] = []
     steps: list[WhatIfStep] = []
     now = step_ns
-    while left := causes or ceilings:
+    while left:
         chosen = min(
-            left, key=lambda remedy: (step_after(step_ns, host_ns, [*done, remedy], work_ns), not remedy.host)
+            left,
+            key=lambda remedy: (
+                remedy.dismissed,
+                remedy.ceiling,
+                step_after(step_ns, host_ns, [*done, remedy], work_ns),
+                not remedy.host,
+            ),
         )
         left.remove(chosen)
         done.append(chosen)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership, joined
 from mpprof.analysis.memory import blocks as blocks_of
-from mpprof.analysis.memory import course, held, kinds, states
+from mpprof.analysis.memory import course, held, kinds, remedies, states
 from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.analysis.memory.kinds import phases_of
 from mpprof.analysis.steps.calls import calls
+from mpprof.model.account import PHASES
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct, groups
-from mpprof.model.memory import KINDS, By, Held, MemoryAccount, MemoryItem, PeakParts, Tensor
+from mpprof.model.memory import KINDS, UPDATE, By, Held, MemoryAccount, MemoryItem, PeakParts, Tensor
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
-from mpprof.tensors import HALF
+from mpprof.tensors import HALF, WIDE
 
 Int64 = NDArray[np.int64]
 
@@ -37,6 +39,10 @@ class _Labels:
 
     def of(self, by: str, rows: Int64) -> list[str]:
         return [self.texts[by][code] for code in self.codes[by][rows].tolist()]
+
+    def coded(self, by: str, names: Set[str]) -> NDArray[np.bool_]:
+        """Which blocks have one of these names."""
+        return np.isin(self.codes[by], [code for code, name in enumerate(self.texts[by]) if name in names])
 
     def words(self, row: int) -> tuple[str, ...]:
         """All four of one block."""
@@ -188,10 +194,8 @@ def _parts(
 ) -> PeakParts:
     """What of the peak is compared with another run's; `top` is the row of the event that made it."""
     table = trace.allocations
-    size = blocks.bytes[live]
-    if table.requested_bytes is not None:
-        asked = table.requested_bytes[blocks.row[live]]
-        size = np.where(asked >= 0, asked, size)
+    asked = _asked(trace, blocks)
+    size = asked[live]
     kind, layer, dtype = (labels.codes[by][live] for by in ("kind", "layer", "dtype"))
     by_kind = np.bincount(kind, weights=size, minlength=len(KINDS)).astype(np.int64)
     asked_of = {name: int(total) for name, total in zip(KINDS, by_kind.tolist(), strict=True) if total}
@@ -203,16 +207,47 @@ def _parts(
     names = zip(labels.of("layer", one_of_each), labels.of("dtype", one_of_each), strict=True)
     kept = dict(zip(names, sums, strict=True))
     copies = np.flatnonzero(kind == KINDS.index("16-bit weight copies"))
-    half = [code for code, name in enumerate(labels.texts["dtype"]) if name in HALF]
-    narrow = distinct(labels.codes["layer"][np.isin(labels.codes["dtype"], half)]).tolist()
+    narrow = distinct(labels.codes["layer"][labels.coded("dtype", HALF)]).tolist()
+    half_layers = frozenset(labels.texts["layer"][code] for code in narrow) - {UNKNOWN}
     return PeakParts(
         phase=ownership.phase_of(int(table.op[top])),
         asked=asked_of,
         kept=kept,
         copies_once_bytes=_once(labels, table.shapes[blocks.row[live]], live, size, copies, run),
         copies_bytes=int(size[copies].sum()),
-        half_layers=frozenset(labels.texts["layer"][code] for code in narrow) - {UNKNOWN},
+        half_layers=half_layers,
+        moments=_moments(trace, ownership, labels, blocks, asked, half_layers),
     )
+
+
+def _asked(trace: Trace, blocks: Blocks) -> Int64:
+    """What each block was asked for; what it holds where that is not stated."""
+    requested = trace.allocations.requested_bytes
+    if requested is None:
+        return blocks.bytes
+    asked = requested[blocks.row]
+    return np.where(asked >= 0, asked, blocks.bytes)
+
+
+def _moments(
+    trace: Trace, ownership: Ownership, labels: _Labels, blocks: Blocks, asked: Int64, half_layers: Set[str]
+) -> dict[str, remedies.Moments]:
+    """By cause, the moments that may hold most once its bytes are gone."""
+    kind, half, wide = labels.codes["kind"], labels.coded("layer", half_layers), labels.coded("dtype", WIDE)
+    phase = phases_of(ownership, trace.allocations.op[blocks.row])
+    update = np.isin(phase, [PHASES.index(name) for name in UPDATE])
+    states = np.isin(kind, [KINDS.index("parameters"), KINDS.index("optimizer slots")])
+    of = {
+        "MP601": np.where(states, asked, 0),
+        "MP603": np.where(kind == KINDS.index("16-bit weight copies"), asked, 0),
+        "MP604": np.where((kind == KINDS.index("activations kept for backward")) & half & wide, asked, 0),
+        "MP605": np.where(kind == KINDS.index("workspaces"), asked, 0),
+        "MP606": np.where(update & ~states, asked, 0),
+        "MP607": blocks.bytes - asked,
+    }
+    held_bytes = {code: remedies.held(blocks, size) for code, size in of.items()}
+    held_bytes["MP601"] += remedies.older(blocks)
+    return {code: remedies.moments(blocks.live_bytes, size) for code, size in held_bytes.items()}
 
 
 def _once(

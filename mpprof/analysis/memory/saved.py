@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
-from mpprof.model.memory import Cause, DriverSaving, Kind, MemoryAccount, PeakParts
+from mpprof.analysis.memory.remedies import lowered
+from mpprof.model.memory import UPDATE, Cause, DriverSaving, Kind, MemoryAccount, PeakParts
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.tensors import WIDE
 
 _STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
-_ELSEWHERE: tuple[Kind, ...] = ("gradients", "other activations", "optimizer temporaries", "input", "other")
 _BACKWARD = ("forward", "backward")
 _TOLD_RATIO = 0.05
 """Less of the baseline's peak is within what two runs of one program differ by."""
@@ -36,6 +37,17 @@ def against(
     if account is None or account.saved_bytes is None:
         return account
     return replace(account, driver=_by_the_driver(mine, baseline))
+
+
+def unknown(
+    memory: MemoryAccount | None, mine: StepSummary | None, unlike: Sequence[str]
+) -> MemoryAccount | None:
+    """Return the memory account of a run whose baseline differs in more than its precision: without what was
+    saved, with the reason. None where nothing is known of this run's own peak."""
+    peak = mine.peak_memory_bytes if mine else None
+    account = memory or (MemoryAccount(peak, ()) if peak is not None else None)
+    why = f"the baseline differs in more than its precision: {'; '.join(unlike)}"
+    return None if account is None else replace(account, why_not_saved=why)
 
 
 def _peaks(
@@ -134,18 +146,19 @@ def _causes(
     other: PeakParts,
     shrinks: dict[str, int],
 ) -> tuple[Cause, ...]:
-    """Parts of the gap, each of bytes that no other part counts; what is less than expected is none."""
+    """Parts of the gap: by what the peak falls where a cause's bytes come down to the baseline's, at every
+    moment of the trace. What is less than expected is none."""
 
-    def more(*kinds: Kind) -> int:
-        return sum(mine.asked.get(kind, 0) - other.asked.get(kind, 0) for kind in kinds)
+    def beyond(code: str, allowed: int) -> int:
+        return lowered(mine, code, lambda held: held - allowed)
 
     found = {
-        "MP601": more(*_STATES),
-        "MP603": mine.copies_bytes - mine.copies_once_bytes,
+        "MP601": beyond("MP601", sum(other.asked.get(kind, 0) for kind in _STATES)),
+        "MP603": beyond("MP603", mine.copies_once_bytes),
         "MP604": _wide(mine, other, shrinks),
-        "MP605": more("workspaces"),
-        "MP606": more(*_ELSEWHERE) if _moved(mine, other) else 0,
-        "MP607": (memory.rounding_bytes or 0) - (base.rounding_bytes or 0),
+        "MP605": beyond("MP605", other.asked.get("workspaces", 0)),
+        "MP606": beyond("MP606", 0) if _moved(mine, other) else 0,
+        "MP607": beyond("MP607", base.rounding_bytes or 0) if memory.rounding_bytes is not None else 0,
     }
     ordered = sorted(found.items(), key=lambda part: (-part[1], part[0]))
     return tuple(Cause(code, size) for code, size in ordered if size > 0)
@@ -153,16 +166,17 @@ def _causes(
 
 def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
     """What layers that compute in 16 bits keep beyond half of the baseline's, as far as it is float32."""
-    total = 0
+    total = all_wide = 0
     for layer in mine.half_layers:
         now = {dtype: size for (name, dtype), size in mine.kept.items() if name == layer}
         before = sum(size for (name, _), size in other.kept.items() if name == layer)
         wide = sum(size for dtype, size in now.items() if dtype in WIDE)
         beyond = sum(now.values()) - (before - shrinks.get(layer, 0))
         total += max(0, min(wide, beyond))
-    return total
+        all_wide += wide
+    return lowered(mine, "MP604", lambda held: held * total // max(1, all_wide))
 
 
 def _moved(mine: PeakParts, other: PeakParts) -> bool:
     """Whether the peak left the forward and backward pass, where activations are what there is most of."""
-    return mine.phase not in _BACKWARD and other.phase in _BACKWARD
+    return mine.phase in UPDATE and other.phase in _BACKWARD

@@ -8,7 +8,7 @@ How we know
     Casts to 16 bits whose shape does not grow with the batch, live at the peak, beyond one for each weight.
 
 What it costs
-    2 bytes for each parameter and each further use.
+    2 bytes for each parameter and each further use. No more than the peak falls by.
 
 What to do
     Cast the weight once before the loop, or let XLA do so:
@@ -24,6 +24,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
@@ -39,7 +40,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.wide:
         return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
-    extra = parts.copies_bytes - parts.copies_once_bytes
+    extra = lowered(parts, CODE, lambda held: held - parts.copies_once_bytes)
     share = extra / account.whole_bytes
     if share < NOTABLE_MEMORY:
         return Clear(f"{format_bytes(extra)} of copies beyond one for each weight")
@@ -50,7 +51,7 @@ def judge(signals: Signals) -> Outcome:
         ),
         evidence=(
             evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
-            evidence.size("copies beyond one for each weight", extra),
+            evidence.size("the peak would fall by", extra),
         ),
         severity="warning" if share >= LARGE_MEMORY else "info",
         cost_bytes=extra,

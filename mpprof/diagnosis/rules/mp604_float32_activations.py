@@ -9,7 +9,7 @@ How we know
     With a baseline, what these layers keep beyond half of what they kept there.
 
 What it costs
-    The bytes beyond half; without a baseline, half of the float32 ones.
+    The bytes beyond half; without a baseline, half of the float32 ones. No more than the peak falls by.
 
 What to do
     jit_compile=True fuses the casts away; fewer normalisation layers; recompute in the backward pass:
@@ -26,6 +26,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
@@ -49,7 +50,7 @@ def judge(signals: Signals) -> Outcome:
         if dtype in WIDE and layer in parts.half_layers
     }
     of_gap = account.of_gap(CODE)
-    beyond = sum(wide.values()) // 2 if of_gap is None else of_gap
+    beyond = lowered(parts, CODE, lambda held: held // 2) if of_gap is None else of_gap
     share = beyond / account.whole_bytes
     if share < NOTABLE_MEMORY:
         return Clear(f"{format_bytes(beyond)} beyond what 16 bits would keep")

@@ -9,7 +9,7 @@ How we know
     count; without one, it is reported only where it is most of the peak.
 
 What it costs
-    The bytes of the workspace beyond the baseline's.
+    The bytes of the workspace beyond the baseline's. No more than the peak falls by.
 
 What to do
     Limit it with TF_CUDNN_WORKSPACE_LIMIT_IN_MB, or use a newer cuDNN or another batch:
@@ -25,6 +25,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
@@ -45,11 +46,11 @@ def judge(signals: Signals) -> Outcome:
     account, parts = need(signals.at_peak)
     scratch = parts.asked.get("workspaces", 0)
     of_gap = account.of_gap(CODE)
-    beyond = scratch if of_gap is None else of_gap
+    beyond = lowered(parts, CODE, lambda held: held) if of_gap is None else of_gap
     share, limit = beyond / account.whole_bytes, LARGE_RATIO if of_gap is None else NOTABLE_MEMORY
     if share < limit:
         return Clear(f"{format_ratio(share)} of the peak")
-    than = "" if of_gap is None else f", {format_bytes(beyond)} more than in the baseline"
+    than = "" if of_gap is None else f"; with the baseline's, the peak would be {format_bytes(beyond)} lower"
     return Found(
         summary=f"{format_bytes(scratch)} of workspaces are live at the peak{than}",
         evidence=(

@@ -5,11 +5,11 @@ What it means
     kernels are tried out. Smaller activations do not change it.
 
 How we know
-    The phase of the op whose allocation made the peak, and how much was live when most activations were. From
-    records alone: the peak before warm-up against that after it.
+    The phase of the op whose allocation made the peak, and the most that is live at any moment without what
+    ops of that phase allocate. From records alone: the peak before warm-up against that after it.
 
 What it costs
-    The bytes by which the peak exceeds the moment with most activations.
+    The bytes by which the peak exceeds that.
 
 What to do
     Reset the peak after warm-up to see what a step needs; jit_compile=True for the optimizer's temporaries:
@@ -25,9 +25,11 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
+from mpprof.model.memory import UPDATE
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP606", "peak-elsewhere", "The peak is not where activations are"
@@ -35,7 +37,6 @@ ABOUT = "where the peak is"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
-_PASSES = ("forward", "backward", "other", "input")
 _KEPT = "activations kept for backward"
 
 
@@ -46,25 +47,23 @@ def judge(signals: Signals) -> Outcome:
     if signals.wide:
         return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
-    if parts.phase in _PASSES or account.course is None:
+    if parts.phase not in UPDATE or account.course is None:
         return Clear(f"the peak is in the {parts.phase} phase")
-    kept = account.course.parts["kind"].get(_KEPT, ())
-    if not any(kept):
+    if not any(account.course.parts["kind"].get(_KEPT, ())):
         return Clear("the trace holds no forward pass")
-    ordinary = account.course.total_bytes[max(range(len(kept)), key=kept.__getitem__)]
-    of_gap = account.of_gap(CODE)
-    beyond = of_gap or account.peak_bytes - ordinary
+    beyond = lowered(parts, CODE, lambda held: held)
     share = beyond / account.whole_bytes
     if share < NOTABLE_MEMORY:
         return Clear(f"the peak lies {format_ratio(share)} above that of the activations")
+    without = account.peak_bytes - beyond
     return Found(
         summary=(
-            f"the peak is in the {parts.phase} phase: {format_bytes(account.peak_bytes)}, while with most "
-            f"activations {format_bytes(ordinary)} are live"
+            f"the peak is in the {parts.phase} phase: {format_bytes(account.peak_bytes)}, at most "
+            f"{format_bytes(without)} without what is allocated there"
         ),
         evidence=(
             evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
-            evidence.size("live with most activations", ordinary),
+            evidence.size("peak without that phase", without),
         ),
         severity="warning" if share >= LARGE_MEMORY else "info",
         cost_bytes=beyond,

@@ -9,7 +9,7 @@ How we know
     outside its largest block where little is free.
 
 What it costs
-    The bytes beyond what was asked for; with a baseline, beyond its own.
+    The bytes beyond what was asked for; with a baseline, beyond its own. No more than the peak falls by.
 
 What to do
     TF_GPU_ALLOCATOR=cuda_malloc_async; batches of one shape, the last one included:
@@ -26,6 +26,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
@@ -44,9 +45,9 @@ LOOSE_RATIO, SCARCE_RATIO = 0.5, 0.1
 def judge(signals: Signals) -> Outcome:
     if signals.wide:
         return NOT_IN_16_BITS
-    account, _ = need(signals.at_peak)
+    account, parts = need(signals.at_peak)
     of_gap = account.of_gap(CODE)
-    lost = (account.rounding_bytes or 0) if of_gap is None else of_gap
+    lost = lowered(parts, CODE, lambda held: held) if of_gap is None else of_gap
     share, loose = lost / account.whole_bytes, account.fragmentation_ratio
     scarce = _scarce(account)
     pieces = loose is not None and scarce and loose >= LOOSE_RATIO
@@ -54,7 +55,7 @@ def judge(signals: Signals) -> Outcome:
         if account.rounding_bytes is None and loose is None:
             return Unable("the allocator's events do not state what was asked for")
         return Clear(f"{format_ratio(share)} of the peak")
-    said = f"{format_bytes(lost)} of the peak are beyond what was asked for"
+    said = f"the peak is {format_bytes(lost)} higher by what blocks hold beyond what was asked for"
     if pieces:
         said += f"; {format_ratio(loose)} of the free memory lies outside its largest block"
     return Found(

@@ -200,11 +200,13 @@ def _records(document: doc.Report) -> list[str]:
 def saving(document: doc.Report) -> list[str]:
     """What was saved against the baseline, what could have been, and where the rest is; empty without one."""
     memory = document["memory"]
-    if memory is None or memory["saved_bytes"] is None:
+    if memory is None:
         return []
     if unlike := document["facts"].get("unlike"):
         differences = [f"  {words.plain(each)}" for each in unlike]
         return ["What was saved is not known: the baseline differs in more than its precision", *differences]
+    if memory["saved_bytes"] is None:
+        return []
     told = drivers_figure(memory)
     lines = _saving(document, memory, memory["saved_bytes"])
     if beside := memory.get("beside_gap"):

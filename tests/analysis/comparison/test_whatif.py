@@ -74,3 +74,9 @@ def test_the_devices_own_work_stays_where_profiled_steps_waited_longer_than_othe
     assert found.best_step_ns == 22.0
     assert list(found.subsets_ns) == [100.0, 30.0, 92.0, 22.0]
     assert step_after(100.0, None, [norm], work_ns=250.0) == 92.0  # a window's own work is longer than a step
+
+
+def test_what_is_dismissed_comes_last_so_that_the_other_gains_are_those_without_it() -> None:
+    wait = Remedy("MP301", 40.0, host=True, dismissed=True)
+    found = plan(100.0, 80.0, [wait, CAST, Remedy("MP801", 5.0, ceiling=True)])
+    assert [(s.code, s.gain_ns) for s in found.order] == [("MP503", 20.0), ("MP801", 0.0), ("MP301", 40.0)]

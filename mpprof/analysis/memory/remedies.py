@@ -1,0 +1,56 @@
+"""What an allocator's peak falls by when a cause is remedied: where another moment then holds most, only down
+to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.model.memory import PeakParts
+
+Int64 = NDArray[np.int64]
+Moments = tuple[tuple[int, int], ...]
+
+
+def lowered(parts: PeakParts, code: str, removed: Callable[[int], int]) -> int:
+    """Return the bytes by which the peak falls when a cause's bytes shrink at every moment.
+
+    `removed(held)` is what the remedy takes of `held` bytes of the cause; it must not fall as `held` grows.
+    0 where the trace shows nothing of this cause."""
+    moments = parts.moments.get(code)
+    if not moments:
+        return 0
+    peak = moments[0][1]
+    return peak - max(live - max(0, removed(held)) for held, live in moments)
+
+
+def held(blocks: Blocks, size: Int64) -> Int64:
+    """Return what is live of the blocks after each event, of each block `size` bytes (0: not counted)."""
+    count = len(blocks.live_bytes)
+    mine = np.flatnonzero(size)
+    ended = mine[blocks.died[mine] != NEVER]
+    change = np.bincount(blocks.born[mine], weights=size[mine], minlength=count)
+    change -= np.bincount(blocks.died[ended], weights=size[ended], minlength=count)
+    return np.cumsum(change.astype(np.int64))
+
+
+def older(blocks: Blocks) -> Int64:
+    """Return what is live after each event of what is older than the first."""
+    count = len(blocks.live_bytes)
+    freed = np.bincount(blocks.older_died, weights=blocks.older_sizes, minlength=count).astype(np.int64)
+    return np.maximum(0, blocks.older_bytes - np.cumsum(freed))
+
+
+def moments(live_bytes: Int64, held_bytes: Int64) -> Moments:
+    """Return the moments of which one holds most, however much of `held_bytes` is taken away: bytes held and
+    bytes live, the fullest first. Every other moment has fewer live bytes and more held than one of these."""
+    peak = int(live_bytes.max())
+    least_held = int(held_bytes[live_bytes == peak].min())
+    rows = np.flatnonzero(live_bytes >= peak - least_held)
+    rows = rows[np.lexsort((held_bytes[rows], -live_bytes[rows]))]
+    lowest = np.minimum.accumulate(held_bytes[rows])
+    rows = rows[np.append(True, lowest[1:] < lowest[:-1])]
+    return tuple(zip(held_bytes[rows].tolist(), live_bytes[rows].tolist(), strict=True))
