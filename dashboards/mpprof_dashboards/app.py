@@ -250,7 +250,7 @@ def _content(page: Page | None, context: Context, rendered: Rendered, version: s
         return cards.empty(
             "No runs yet",
             f"Nothing under {context.source.title} contains a trace or records by mpprof.",
-            "Train with MPProfilerCallback(logdir), or serve another directory.",
+            "Train with MPProfilerCallback(LOGDIR): this page shows runs as they appear.",
         )
 
     def make() -> list[Any]:
