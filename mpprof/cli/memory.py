@@ -169,6 +169,7 @@ def _programs(mine: Analysis, args: argparse.Namespace) -> str:
 def _of_error(args: argparse.Namespace) -> str:
     """What the last out-of-memory error in a text says."""
     from mpprof.analysis.memory import out_of_memory
+    from mpprof.analysis.memory.advice import advise
     from mpprof.errors import UnreadableError
     from mpprof.report import json as documents
     from mpprof.report.memory import account
@@ -184,7 +185,7 @@ def _of_error(args: argparse.Namespace) -> str:
             where=str(args.path),
             next="Give the whole of what the training printed, or a log directory",
         )
-    advice = out_of_memory.advise(found)
+    advice = advise(found)
     if args.format == "json":
         return documents.dumps(documents.out_of_memory(found, advice))
     ascii_only = args.output is None and output.ascii_only()
