@@ -45,7 +45,7 @@ MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
 """Where all but a hundredth is in one layer, naming the rest divides nothing."""
 _BETWEEN: Class = "idle_between_steps"
-_SMALLER = re.compile(r"\d+ smaller ones")
+_SMALLER = r"\d+ smaller ones"
 BEFORE = "held before the window"
 UNOWNED = ("unknown", BEFORE)
 """Parts of memory of which no event tells the op, layer or type."""
@@ -593,7 +593,7 @@ def out_of_memory(document: doc.Report) -> list[str]:
     lines = [f"{words.size(failed['asked_bytes'])} did not fit{by}{used}"]
     largest = [f"{words.shorten(words.plain(each['name']), 60)} {words.size(each['bytes'])}"
                for each in failed["filled"][:3]]  # fmt: skip
-    lines += [f"What filled it: {', '.join(largest)}"] if largest else []
+    lines += [f"The largest that it lists: {', '.join(largest)}"] if largest else []
     for each in failed["advice"]:
         lines.append(": ".join(filter(None, ("To try", each["text"], each["snippet"]))))
     return lines
@@ -643,7 +643,7 @@ def held(item: doc.MemoryItem) -> str:
 def _divided(items: list[doc.MemoryItem], by: str) -> str:
     """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
     layer: that is the whole model."""
-    named = sorted((i for i in items if not _SMALLER.fullmatch(i["name"])), key=lambda i: -i["bytes"])
+    named = sorted((i for i in items if not re.fullmatch(_SMALLER, i["name"])), key=lambda i: -i["bytes"])
     known = [item["bytes"] for item in named if item["name"] not in UNOWNED]
     if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
         return ""
