@@ -166,8 +166,8 @@ def _silent_log() -> Iterator[None]:
 
 
 def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
-    """The parser of a command line of these words: every command, with the options of those it names; None:
-    with the options of all."""
+    """The parser of a command line of these words: of the command that is the first of them; else of every
+    command, with the options of those that they name. None: of all with all options."""
     shared = _options(argparse.SUPPRESS)  # after the command: must not reset what stood before it
     parser = _Parser(
         prog="mpprof",
@@ -178,7 +178,7 @@ def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in COMMANDS:
+    for command in [each for each in COMMANDS if words and each.name == words[0]] or COMMANDS:
         text = (command.__doc__ or "").strip()
         named = words is None or command.name in words
         child = commands.add_parser(
