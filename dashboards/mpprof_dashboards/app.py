@@ -19,9 +19,9 @@ from mpprof.report import markdown
 from mpprof_dashboards import calls, routes, security, theme
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
-from mpprof_dashboards.components import cards
+from mpprof_dashboards.components import cards, hosts
 from mpprof_dashboards.components.context import Context, Page, listed
-from mpprof_dashboards.components.graph import uirevision
+from mpprof_dashboards.components.markup import settled
 from mpprof_dashboards.compress import Packer
 from mpprof_dashboards.export import run_html
 from mpprof_dashboards.pages import PAGES, runs
@@ -206,8 +206,9 @@ def _asked(
 ) -> tuple[Page | None, Context, MpprofError | None, str]:
     """What an address names: the page, the run, why there is none, and what changes with what is shown."""
     entries, problem = listed(source)
-    context = Context(source, entries, choices.read(search, entries), search or "")
     page = next((page for page in PAGES if page.path == path), None)
+    by_host = page is not None and page.by_host
+    context = Context(source, entries, choices.read(search, entries), search or "", by_host)
     return page, context, problem, _version(context, problem)
 
 
@@ -249,13 +250,12 @@ def _content(page: Page | None, context: Context, rendered: Rendered, version: s
         return cards.empty(
             "No runs yet",
             f"Nothing under {context.source.title} contains a trace or records by mpprof.",
-            "Train with MPProfilerCallback(logdir), or serve another directory.",
+            "Train with MPProfilerCallback(LOGDIR): this page shows runs as they appear.",
         )
 
     def make() -> list[Any]:
-        content = [*_heading(page, context), *page.layout(context)]
-        _keep_zoom(content, uirevision(page.path, context.choice))
-        return content
+        shown = [*_heading(page, context), hosts.switch(page, context), *page.layout(context)]
+        return list(settled(shown))
 
     try:
         return rendered.get((page.path, context.search), (version, context.entries), make)
@@ -296,13 +296,6 @@ def _version(context: Context, problem: MpprofError | None) -> str:
     except MpprofError as error:
         files = str(error)
     return f"{files} {entry.state} {entry.live} {entry.problem}"
-
-
-def _keep_zoom(content: Any, key: str) -> None:
-    """A figure that is drawn again for the same choice keeps what its reader zoomed into."""
-    for part in html.Div(content)._traverse():
-        if isinstance(part, dcc.Graph):
-            part.figure.update_layout(uirevision=key)
 
 
 def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> None:
