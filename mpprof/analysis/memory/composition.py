@@ -302,8 +302,8 @@ def _tensors(trace: Trace, labels: _Labels, blocks: Blocks, live: Int64) -> tupl
 
 
 def _across(trace: Trace, labels: _Labels, blocks: Blocks) -> tuple[Held, ...] | None:
-    """What is allocated in one step and outlives the next whole one, largest first. None where the trace does
-    not hold two steps."""
+    """What is allocated in one step and outlives the next whole one, largest first, without the input, which
+    is made ahead of its step. None where the trace does not hold two steps."""
     steps = calls(trace)
     if steps is None or len(steps) < 2:
         return None
@@ -314,7 +314,8 @@ def _across(trace: Trace, labels: _Labels, blocks: Blocks) -> tuple[Held, ...] |
     death_ns[ended] = time_ns[blocks.rows[blocks.died[ended]]]
     follows = (step >= 0) & (step + 1 < len(steps))
     next_end = steps.end_ns[np.minimum(step + 1, len(steps) - 1)]
-    rows = np.flatnonzero(follows & (death_ns >= next_end))
+    of_step = labels.codes["kind"] != KINDS.index("input")
+    rows = np.flatnonzero(of_step & follows & (death_ns >= next_end))
     group, first = groups([labels.codes["op"][rows], labels.codes["dtype"][rows]], len(rows))
     size = np.bincount(group, weights=blocks.bytes[rows], minlength=len(first)).astype(np.int64)
     found = []

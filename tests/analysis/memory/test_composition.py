@@ -269,6 +269,25 @@ def test_what_outlives_its_op_is_no_workspace() -> None:
     assert items(at_peak(b), "kind") == {"workspaces": 564, "gradients": 96}
 
 
+def test_what_tf_data_makes_is_input_and_no_leak() -> None:
+    """As TensorFlow 2.21 writes it on a CPU: rows of an array are gathered by an op without a scope, examples
+    copied into a batch by none, both on a thread of tf.data and steps ahead."""
+    b, live = TraceBuilder(), 0
+    pool = "tf_data_private_threadpool/7"
+    for step in range(3):
+        b.marker(step, 100 * step, 100 * step + 90)
+        for place, facts in enumerate(({"op": "GatherV2", "dtype": "float", "region": "output"}, {})):
+            live += 30
+            b.allocation(100 * step + 10 + place, 30, live, address=2 * step + place, thread=pool, **facts)
+    handing_over = "tf_data_iterator_get_next/3"  # which goes on with the step
+    b.allocation(250, 100, live + 100, address=9, op="d/MatMul", phase="forward", thread=handing_over)
+    b.allocation(260, 0, live + 100, address=10, op="g", phase="backward")
+    found = at_peak(b)
+    assert found is not None
+    assert items(found, "kind") == {"input": 180, "activations kept for backward": 100}
+    assert found.across_steps == ()
+
+
 def test_blocks_that_outlive_the_next_step_are_named() -> None:
     b = TraceBuilder()
     for step in range(3):
