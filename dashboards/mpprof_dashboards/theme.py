@@ -26,25 +26,25 @@ MANTINE: dict[str, Any] = {
 
 CLASS_COLOURS: dict[str, str] = {
     "matmul": "#1F78B4",
-    "norm": "#56B4E9",
+    "norm": "#1C95D9",
     "elementwise": "#009E73",
-    "reduce": "#66C2A5",
-    "gather_scatter": "#44AA99",
-    "cast": "#E69F00",
-    "layout": "#CDB84B",
-    "optimizer": "#AA4499",
-    "loss_scale": "#CC79A7",
-    "other": "#8D9440",
-    "unknown": "#8A8F98",
+    "reduce": "#3E9C7F",
+    "gather_scatter": "#3E9B8C",
+    "cast": "#BB8100",
+    "layout": "#A08D2C",
+    "optimizer": "#AB459A",
+    "loss_scale": "#C970A1",
+    "other": "#8A913F",
+    "unknown": "#888D96",
     "comm": "#6A5FC1",
-    "copy": "#9A8FD1",
+    "copy": "#9083CC",
     "idle_input": "#A6611A",
     "idle_launch": "#B97A3D",
-    "idle_sync": "#C08F5E",
-    "idle_compile": "#8A5A2B",
-    "idle_between_steps": "#CBA67C",
-    "idle_other": "#B3A08A",
-    "profiling": "#A3A9B3",
+    "idle_sync": "#B9824B",
+    "idle_compile": "#95612E",
+    "idle_between_steps": "#B78349",
+    "idle_other": "#A1896E",
+    "profiling": "#868E9B",
 }
 CLASS_LABELS: dict[str, str] = {
     "matmul": "Matrix work",
@@ -78,11 +78,28 @@ PLACEMENT_LABELS: dict[str, str] = {
 }
 TOTAL = "#64748B"  # a whole step
 MEASURED = "#64748B"  # a plain measured series
-ACCENT = "#E69F00"  # what deserves a look in a series
+ACCENT = "#BB8100"  # what deserves a look in a series
 GRID = "rgba(128, 136, 148, 0.22)"
 INK = "#7A828E"  # for exports of a figure alone; on a page the style sheet sets the text's colour
 UNKNOWN_PATTERN = "x"
 ESTIMATED_PATTERN = "/"
+
+
+_DARK_TEXT, _LIGHT_TEXT = "#17202B", "#FFFFFF"
+_EQUAL_LUMINANCE = 0.21
+"""From here on dark letters stand out more than white ones."""
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of "#RRGGBB", from 0 to 1 (WCAG 2.2)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def text_on(colour: str) -> str:
+    """Return the colour of letters that stand out on a mark of this colour."""
+    return _DARK_TEXT if luminance(colour) > _EQUAL_LUMINANCE else _LIGHT_TEXT
 
 
 def class_colour(role: str) -> str:
@@ -103,13 +120,13 @@ LANE_KINDS: dict[str, str] = {
 }  # fmt: skip
 """What is drawn as what: `mp-k-…` of the style sheet."""
 KIND_COLOURS: dict[str, str] = {
-    "unit": "#1F78B4", "off": "#D9480F", "other": "#8593A3", "unknown": "#B9C0C9", "wait": "#A0621B",
-    "plain": "#64748B", "quiet": "#C3CBD6", "run": "#334155",
+    "unit": "#1F78B4", "off": "#D9480F", "other": "#808F9F", "unknown": "#888D96", "wait": "#A0621B",
+    "plain": "#64748B", "quiet": "#7F90A8", "run": "#334155",
 }  # fmt: skip
 """Matrix units blue, matrix work off them vermilion, other work grey, waiting brown, plain series slate."""
 LANE_COLOURS: dict[str, str] = {key: KIND_COLOURS[kind] for key, kind in LANE_KINDS.items()} | {
-    "idle_input": "#D9B98F", "idle_launch": "#E3CDAE", "idle_sync": "#E3CDAE", "idle_compile": "#E3CDAE",
-    "idle_other": "#EADCC6", "copy": "#A9B4C0",
+    "idle_launch": "#B5813F", "idle_sync": "#B5813F", "idle_compile": "#B5813F", "idle_other": "#A1896E",
+    "copy": "#5D6D82",
 }  # fmt: skip
 LANE_LABELS: dict[str, str] = {
     "matrix_unit": "Tensor Cores", "off_matrix_unit": "matrix work off Tensor Cores", "other": "other work",
@@ -128,13 +145,13 @@ PLACEMENT_KINDS: dict[str, str] = {
     "unknown": "unknown",
 }  # fmt: skip
 _SHADES: dict[str, dict[str, str]] = {
-    "unit": {"fp16": "#1F78B4", "bf16": "#0B5A8A", "tf32": "#56A3D4", "fp8": "#123F66", "fp4": "#0A2A47",
-             "int8": "#7FB8DC", "mixed": "#3B6E91"},
-    "off": {"fp32": "#D9480F", "fp64": "#8F2D05", "fp16": "#F08C5A", "bf16": "#E2703A", "mixed": "#B85C33"},
+    "unit": {"fp16": "#1F78B4", "bf16": "#0E73B0", "tf32": "#3A94CD", "fp8": "#4A68C8", "fp4": "#6A64C8",
+             "int8": "#3D97B8", "mixed": "#3D7297"},
+    "off": {"fp32": "#D9480F", "fp64": "#B84A14", "fp16": "#EB621E", "bf16": "#D96A3C", "mixed": "#B85C33"},
 }  # fmt: skip
 WORK_COLOURS: dict[str, str] = {
-    "precision/copy": LANE_COLOURS["copy"], "precision/other": KIND_COLOURS["other"], "no layer": "#C3CBD6",
-    "other layers": KIND_COLOURS["other"],
+    "precision/copy": LANE_COLOURS["copy"], "precision/other": KIND_COLOURS["other"],
+    "no layer": KIND_COLOURS["quiet"], "other layers": KIND_COLOURS["other"],
 }  # fmt: skip
 """Of a device's work on the timeline, by precision, layer or class."""
 WORK_LABELS: dict[str, str] = {
@@ -154,8 +171,8 @@ WORK_LABELS |= {
 WORK_COLOURS |= {f"class/{key}": colour for key, colour in CLASS_COLOURS.items()}
 WORK_LABELS |= {f"class/{key}": label for key, label in CLASS_LABELS.items()}
 LAYER_COLOURS = (
-    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499",
-    "#6A5FC1", "#5B8C5A", "#B08CC7",
+    "#6E59D6", "#1E96D1", "#3E9B8C", "#127E36", "#919130", "#A18D28", "#CC6677", "#C3317A", "#AB459A",
+    "#6A5FC1", "#5B8C5A", "#A67DC0",
 )  # fmt: skip
 """Of the layers that take the most time."""
 _WAITING = frozenset(("MP301", "MP302", "MP303", "MP305", "MP306", "MP308", "MP309", "MP311", "MP902"))

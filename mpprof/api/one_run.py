@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,25 @@ if TYPE_CHECKING:
 RUN, BASELINE = "run", "baseline"
 
 
-class OneRun:
+class TableMethods(ABC):
+    """The tables of a run by name, from one way to make any of them. `in_steps`: over the whole steps of the
+    trace alone, where it has any; else over the whole trace."""
+
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
+        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
+
+    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
+        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
+
+    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
+        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
+
+    @abstractmethod
+    def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
+        """Return the rows of a table."""
+
+
+class OneRun(TableMethods):
     """Answers for `RUN`, and for `BASELINE` where there is one, as `model.source.RunTables` asks.
 
     `document` is the report of the run against the baseline. Methods raise UnableError without a trace."""
@@ -41,15 +60,6 @@ class OneRun:
 
     def hardware(self, run: str) -> HardwareTable | None:
         return self._of[run].run.hardware
-
-    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
-        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
-
-    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
-        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
-
-    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
-        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
 
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
         mine = self._of[run]

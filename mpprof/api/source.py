@@ -13,11 +13,12 @@ from pathlib import Path
 from threading import RLock, local
 from time import monotonic, time_ns
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
+from mpprof.api.one_run import TableMethods
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.model.run import Run
 from mpprof.model.source import RunEntry
@@ -56,7 +57,7 @@ Signature = tuple[watching.Stated, ...]
 _T = TypeVar("_T")
 
 
-class LogDirectory:
+class LogDirectory(TableMethods):
     """Implements model.source.RunSource over everything under `path`.
 
     Safe to use from several threads. What was read is kept until the files' sizes or times change. `refresh`
@@ -168,16 +169,7 @@ class LogDirectory:
         stated = [(name, found[name][0] if name in found else None) for name in named]
         return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
-    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
-        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
-
-    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
-        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
-
-    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
-        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
-
-    def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Sequence[Any]:
+    def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
         """The rows of a table, kept as long as the analysis is."""
         with self._lock:
             mine = self._analysis(run)

@@ -7,7 +7,7 @@ thinks (analysis, diagnosis). What a report of one trace does not need is import
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -27,6 +27,7 @@ from mpprof.errors import UnableError, UnreadableError
 from mpprof.model.account import Account, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
+from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, Hosts
 from mpprof.model.kernels import Placements
 from mpprof.model.memory import MemoryAccount
@@ -64,7 +65,7 @@ which take a tenth of a second to read. A `fit` is not to end the later the long
 RECORD_A_WINDOW = 'Record a profiler window: MPProfilerCallback(logdir, profile_steps="auto")'
 
 
-@dataclass(frozen=True)
+@frozen
 class Analysis(Case):
     """What was computed from one run: what its judgement needs, and what its tables and figures need beside
     that."""

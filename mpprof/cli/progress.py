@@ -96,7 +96,7 @@ def clear() -> None:
         line.stop()
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Fetching:
     """Is told of fetches (`lazy_fetch.Watcher`), from any thread, and shows them on `line`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpprof.diagnosis.remedies.choosing import sentence
 from mpprof.diagnosis.verdict import PAYING_RATIO, cause, unlike
 from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed, precisions
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
@@ -15,8 +16,6 @@ MOST_PARTS = 3
 _NO_CAUSE = "for no recorded cause"
 _ROOM = "MP303"
 """Whether a larger batch fits, where the first thing to do is to make it larger."""
-_LARGER = "a larger batch"
-"""What makes no step shorter, but gives more examples a second."""
 _CEILINGS = "MP8"
 """What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
 
@@ -133,8 +132,8 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     first = cause(diagnosis) or next(iter(paying), None)
     if first is None:
         return ""
-    parts = first.remedy.split("; ")
-    remedy = "; ".join(part for part in parts if part != _LARGER) or first.remedy
+    raising = [remedy for remedy in first.remedies if remedy.larger_batch]
+    remedy = sentence([remedy for remedy in first.remedies if not remedy.larger_batch]) or first.remedy
     said = f"first: {remedy} ({first.code})"
     if first in paying:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)
@@ -145,10 +144,10 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
         left_ns = [step.step_ns for step in plan.order if step.code not in diagnosis.dismissed][-1]
         best = format_after(left_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
-    if remedy != first.remedy:
+    if raising and remedy != first.remedy:
         said += "; a larger batch raises examples per second"
     if room := next((found.summary for found in diagnosis.findings if found.code == _ROOM), ""):
-        said += f"; {room}" if "batch" in first.remedy else ""
+        said += f"; {room}" if raising else ""
     return said
 
 

@@ -17,7 +17,7 @@ matrix multiplication and convolution guides."""
 VOCABULARY = 8192
 """Fewer outputs are classes, not vocabularies, and a small part of the step (our judgement)."""
 
-_TENSOR = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\[([0-9,\s]*)\]")
+_TENSOR = r"([A-Za-z][A-Za-z0-9_]*)\[([0-9,\s]*)\]"
 _ALIGN = re.compile(r"align(?:ment)?_?([1-9][0-9]?)(?![0-9])")
 
 Tensor = tuple[str, tuple[int, ...]]
@@ -30,7 +30,8 @@ def tensors(text: str) -> tuple[Tensor, ...]:
     Anything else in the text is passed over; no tensor gives an empty tuple.
     """
     return tuple(
-        (dtype, tuple(int(d) for d in dims.split(",") if d.strip())) for dtype, dims in _TENSOR.findall(text)
+        (dtype, tuple(int(d) for d in dims.split(",") if d.strip()))
+        for dtype, dims in re.findall(_TENSOR, text)
     )
 
 

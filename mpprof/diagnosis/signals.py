@@ -6,7 +6,6 @@ Rules ask these and nothing else, so that no rule mistakes "not recorded" for "n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -62,7 +61,7 @@ _ACCELERATORS = ("GPU", "Gpu", "gpu", "cuda", "Cuda", "CUDA", "cuStream", "TPU")
 NO_WORK: frozenset[Class] = frozenset((*IDLE_CLASSES, "profiling"))
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """All that is known of one run when it is judged; `None`: there is none.
 

@@ -300,21 +300,27 @@ class Limit:
 class AttainableRange:
     """What mixed precision could make of a float32 run that has no 16-bit twin, or of a pair of which one
     step was profiled. `eligible_ratio`: the share of the device's time that matrix units could do in 16 bits;
-    `tf32_ratio`: how much of the device's time they do in TF32 already."""
+    `tf32_ratio`: how much of the device's time they do in TF32 already. None of both where the device did
+    nothing."""
 
     low: float
     high: float
-    eligible_ratio: float
+    eligible_ratio: float | None
     assumptions: tuple[str, ...]
     limits: tuple[Limit, ...] = ()
-    tf32_ratio: float = 0.0
+    tf32_ratio: float | None = None
 
 
-def eligible_words(ratio: float, tf32_ratio: float, *, units: str) -> str:
+NO_WORK_SEEN = "the trace shows no work of the device"
+
+
+def eligible_words(ratio: float | None, tf32_ratio: float | None, *, units: str) -> str:
     """How much of the device's time matrix units could do in 16 bits, and what of it they do in TF32."""
+    if ratio is None:
+        return NO_WORK_SEEN
     if ratio <= 0.0:
         return f"nothing that the device does could use {units}"
-    if tf32_ratio <= 0.0:
+    if not tf32_ratio:
         return f"{format_ratio(ratio)} of the device's time could use {units}"
     already = "all" if tf32_ratio >= ratio else format_ratio(tf32_ratio / ratio)
     return (

@@ -10,23 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from functools import partial
 from operator import attrgetter
-from typing import Any, NoReturn, TypeVar, dataclass_transform
+from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
 
 C = TypeVar("C")
 
 
+@overload
+def frozen(cls: type[C], /) -> type[C]: ...
+@overload
+def frozen(*, slots: bool) -> Callable[[type[C]], type[C]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def frozen(cls: type[C]) -> type[C]:
+def frozen(cls: type[C] | None = None, /, *, slots: bool = True) -> type[C] | Callable[[type[C]], type[C]]:
     """The class as an immutable dataclass with slots: compared, hashed, shown, copied and pickled by fields.
+    `slots=False` leaves room for cached properties.
 
     `dataclasses.fields`, `replace` and `asdict` work on it; its signature can be inspected from its first
     object on. A field may have a default or a default factory and be `kw_only`; what else `field` takes, and
     `__post_init__`, raise `TypeError`. A class that derives from it is `frozen`, too.
     """
+    if cls is None:
+        return partial(_frozen, slots=slots)
+    return _frozen(cls, slots)
+
+
+def _frozen(cls: type[C], slots: bool) -> type[C]:
     # Where there is none `dataclass` writes one, from a signature that takes a millisecond to find.
     cls.__doc__ = cls.__doc__ or cls.__name__
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    made: Any = dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
     if hasattr(cls, "__post_init__") or not all(
         each.init and each.repr and each.compare for each in fields(made)
     ):

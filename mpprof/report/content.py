@@ -45,7 +45,7 @@ NEVER_FOLDED = ("unknown", "profiling")
 MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
 """Where all but a hundredth is in one layer, naming the rest divides nothing."""
-_SMALLER = re.compile(r"\d+ smaller ones")
+_SMALLER = r"\d+ smaller ones"
 BEFORE = "held before the window"
 UNOWNED = ("unknown", BEFORE)
 """Parts of memory of which no event tells the op, layer or type."""
@@ -631,7 +631,7 @@ def held(item: doc.MemoryItem) -> str:
 def _divided(items: list[doc.MemoryItem], by: str) -> str:
     """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
     layer: that is the whole model."""
-    named = sorted((i for i in items if not _SMALLER.fullmatch(i["name"])), key=lambda i: -i["bytes"])
+    named = sorted((i for i in items if not re.fullmatch(_SMALLER, i["name"])), key=lambda i: -i["bytes"])
     known = [item["bytes"] for item in named if item["name"] not in UNOWNED]
     if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
         return ""

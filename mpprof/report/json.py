@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, overload
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.account import (
+    NO_WORK_SEEN,
     Account,
     DeviceAccount,
     GapSlice,
@@ -438,13 +439,15 @@ def _speedup(speedup: Speedup | None) -> doc.Speedup | None:
 def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
     found = speedup.potential
     if found is not None:
-        return {
+        body: doc.AttainableRange = {
             "low": found.low,
             "high": found.high,
             "eligible_ratio": found.eligible_ratio,
-            "tf32_ratio": found.tf32_ratio,
             "assumptions": list(found.assumptions),
         }
+        if found.tf32_ratio is not None:
+            body["tf32_ratio"] = found.tf32_ratio
+        return body
     if speedup.attainable is None:
         return None
     return {"low": speedup.attainable, "high": speedup.attainable, "eligible_ratio": None, "assumptions": []}
@@ -810,6 +813,8 @@ def _absent(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
         reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}
     if diagnosis.speedup and diagnosis.speedup.absent:
         reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
+    if diagnosis.speedup and (could := diagnosis.speedup.potential) and could.eligible_ratio is None:
+        reasons["speedup.attainable.eligible_ratio"] = NO_WORK_SEEN
     if diagnosis.hosts is not None:
         reasons |= several.why_no_skew(diagnosis.hosts)
     for field in _nulls(body):

@@ -6,7 +6,7 @@ import errno
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from mpprof import traces
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError, UsageError
 from mpprof.folders import walk
+from mpprof.model.frozen import frozen
 from mpprof.model.run import Run, RunFacts
 from mpprof.model.steps import StepTable
 from mpprof.runs import hosts
@@ -34,7 +35,7 @@ _MOST_NAMED = 3
 _MOST_LOOKED_AT = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a run lies: `root` holds records, or is a lone trace file. Its reading rests on `files`."""
 

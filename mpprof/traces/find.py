@@ -11,12 +11,12 @@ host that wrote the records is the last, else the first by name whose bytes are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
 from mpprof.errors import NotFoundError
 from mpprof.folders import walk
+from mpprof.model.frozen import frozen
 from mpprof.traces import formats
 from mpprof.traces.common import lazy_fetch
 from mpprof.traces.formats import RANKS, Known
@@ -79,7 +79,7 @@ def _first_format(found: Iterable[Known]) -> str | None:
     return RANKS[ranked[0][1]] if ranked else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """What counts of the names of one directory elsewhere (`chosen`), and what does not."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from mpprof.model.frozen import frozen
 from mpprof.traces.common import file_head, lazy_fetch
 from mpprof.traces.readers import READERS, recognised
 
@@ -19,7 +19,7 @@ NO_BYTES = b"\0"
 """A header that matches no format: of a broken gzip file, or of another application's database."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """What a file is: one of RANKS, and why its bytes do not show it ("" where they do)."""
 
@@ -59,7 +59,7 @@ def of(path: Path) -> Known | None:
     return _of(path, _Version.of(found)) if stat.S_ISREG(found.st_mode) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Version:
     """What changes when a file does, or may be opened when it could not: it is looked into once."""
 

@@ -73,7 +73,7 @@ def read(path: Path, *, strict: bool = False) -> Trace:
             )
         if (reader := reader_of(path.name, head)) is not None:
             return within_bounds(reader.read(path, strict=strict))
-        if _PICKLE.match(head):
+        if re.match(_PICKLE, head):
             raise UnreadableError(
                 "is a pickle, which is code: it is not run",
                 where=str(path),
@@ -92,7 +92,7 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     )
 
 
-_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_PICKLE = rb"\x80[\x02-\x05]"
 """Protocols 2 to 5, which every Python 3 writes (`torch.cuda.memory._dump_snapshot`)."""
 
 

@@ -173,6 +173,41 @@ def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server:
     seen.assert_quiet()
 
 
+@pytest.mark.parametrize("path", ["/kernels", "/layers"])
+def test_a_table_on_a_phone_shows_rows_with_their_times_and_which_page_it_is(
+    chromium: Any, sample_server: str, path: str
+) -> None:
+    seen = visit(chromium, sample_server, width=390)
+    seen.open_well(f"{path}{MEASURED}")
+    for inside in (f"#{path[1:]} tbody tr:nth-child(5) [data-field=ns]", ".mp-tab-current"):
+        box = seen.page.locator(inside).bounding_box()
+        assert box["height"] > 0
+        assert 0 <= box["x"] < box["x"] + box["width"] <= 390, inside
+    seen.page.click(".mp-tab:text-is('Runs')")
+    seen.page.wait_for_selector(".mp-tab-current:text-is('Runs')")
+    in_sight = """() => { const box = document.querySelector('.mp-tab-current').getBoundingClientRect();
+        return box.left >= 0 && box.right <= innerWidth; }"""
+    seen.page.wait_for_function(in_sight)
+    seen.assert_quiet()
+
+
+_HATCHED = """() => [...document.querySelectorAll('.mp-k-unknown:not(.mp-cell-bar)')].map(
+    each => (getComputedStyle(each).backgroundImage.match(/repeating-linear-gradient/g) || []).length)"""
+
+
+@pytest.mark.parametrize("path", ["/kernels", "/layers"])
+def test_what_is_unknown_is_cross_hatched(chromium: Any, fake_server: str, path: str) -> None:
+    seen = visit(chromium, fake_server)
+    seen.open_well(f"{path}?run=mixed&baseline=fp32")
+    hatched = seen.page.evaluate(_HATCHED)
+    assert hatched
+    assert set(hatched) == {2}  # across each other
+    if path == "/layers":
+        band = seen.page.locator(".mp-ice-unknown").first.bounding_box()
+        assert band["width"] > 0
+    seen.assert_quiet()
+
+
 @pytest.mark.full
 def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server)

@@ -423,3 +423,23 @@ def test_the_charts_keep_their_places_when_one_has_nothing_to_show() -> None:
         {"xaxis.range[0]": 1e300, "xaxis.range[1]": 2},
     ):
         assert page.zoomed(Many(), search, moved) is None
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((theme.luminance(one), theme.luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+GROUNDS = ("#FFFFFF", "#F6F7F9", "#191F27")
+"""The surfaces of the light and the dark page, and the ground of a lane."""
+MARKS = {
+    *theme.CLASS_COLOURS.values(), *theme.LANE_COLOURS.values(), *theme.WORK_COLOURS.values(), *theme.LAYER_COLOURS,
+    *(colour for kind, colour in theme.KIND_COLOURS.items() if kind != "run"), theme.ACCENT, theme.MEASURED,
+    *memory._COLOURS.values(), *memory._MORE_COLOURS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("colour", sorted(MARKS))
+def test_every_mark_is_seen_on_the_light_and_on_the_dark_page(colour: str) -> None:
+    assert min(contrast(colour, ground) for ground in GROUNDS) >= 3.0
+    assert contrast(colour, theme.text_on(colour)) >= 4.0

@@ -40,6 +40,9 @@ def test_beside_a_larger_batch_stands_whether_one_fits() -> None:
     assert "twice the batch fits" in sentences(replace(launching, steps=room))[-1]
     full = c.summary(peak_memory_bytes=15 << 30)
     assert "fits" not in sentences(replace(launching, steps=full))[-1]
+    copying = c.case(account=c.account(c.cell("copy", 40)), steps=room)
+    assert "prefetch batches" in sentences(copying)[-1]  # names batches, and raises none
+    assert "fits" not in sentences(copying)[-1]
 
 
 def test_what_profiling_added_to_the_step_is_left_out_of_the_shares_and_said() -> None:

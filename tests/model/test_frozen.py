@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -105,6 +106,24 @@ def test_a_derived_class_has_the_fields_of_both() -> None:
     assert hash(wide) == hash(Wider("a", 7, 2))
     assert copy.copy(wide) == wide
     assert repr(wide).endswith("Wider(name='a', number=7, width=2)")
+
+
+def test_without_slots_it_keeps_cached_properties_and_nothing_else() -> None:
+    @frozen(slots=False)
+    class Counted:
+        parts: tuple[int, ...]
+
+        @cached_property
+        def total(self) -> int:
+            return sum(self.parts)
+
+    one = Counted((1, 2))
+    assert one.total == 3
+    assert one.__dict__ == {"parts": (1, 2), "total": 3}
+    assert one == Counted((1, 2))
+    assert replace(one, parts=(4,)).total == 4
+    with pytest.raises(FrozenInstanceError, match="parts"):
+        one.parts = ()  # type: ignore[misc]
 
 
 def test_what_it_does_not_give_is_refused_where_the_class_is_made() -> None:

@@ -43,6 +43,14 @@
     toggle.dataset.kept = "1";
     if (off[here() + " " + toggle.closest("tr").dataset.code]) toggle.click();
   }
+  var tab = null;
+  function showTab() { /* where the tabs are wider than the window */
+    var current = document.querySelector(".mp-tab-current");
+    if (!current || current === tab) return;
+    tab = current;
+    var nav = current.parentElement;
+    nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
+  }
   document.addEventListener(
     "toggle",
     function (event) { /* those outside of the page stay as they are */
@@ -57,6 +65,7 @@
     off[here() + " " + toggle.closest("tr").dataset.code] = toggle.getAttribute("aria-checked") === "true";
   });
   new MutationObserver(function () {
+    showTab();
     document.querySelectorAll("#page .js-plotly-plot").forEach(keepFigure);
     document.querySelectorAll("#page details").forEach(keepDetails);
     document.querySelectorAll("#page .mp-switch[data-bit]").forEach(keepSwitch);

@@ -220,7 +220,7 @@
             context.fillRect(x, y, w - 0.5, tall);
           }
           if (w > 34) {
-            context.fillStyle = pale(paint_) ? "#17202b" : "#ffffff";
+            context.fillStyle = theme.text[paint_];
             var left = Math.max(x, NAMES);
             var room = Math.min(x + w, NAMES + width()) - left - 8;
             if (room > 24) context.fillText(cut(name ? short(name) : label(key) + " " + duration(end - begin), room), left + 4, y + tall / 2);
@@ -272,10 +272,6 @@
     }
     function unknown(key) {
       return key === "unknown" || /\/unknown(\/|$)/.test(key);
-    }
-    function pale(colour_) {
-      var part = function (at) { return parseInt(colour_.slice(at, at + 2), 16); };
-      return 0.299 * part(1) + 0.587 * part(3) + 0.114 * part(5) > 140;
     }
     var hatched = null;
     function hatching() {

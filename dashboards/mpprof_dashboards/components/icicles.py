@@ -47,7 +47,7 @@ def _node(node: Node, parent: Node, base: float, whole_ns: float, per: str, dept
         [
             html.Span(words.plain(name), className="mp-ice-name"),
             html.Span(words.duration(node.total), className="mp-ice-time"),
-            html.Span(className="mp-ice-band", style={"background": _gradient(node)}),
+            html.Span(_unknown(node), className="mp-ice-band", style={"background": _gradient(node)}),
         ],
         className="mp-ice-face",
         title=words.plain(said),
@@ -64,8 +64,16 @@ def _node(node: Node, parent: Node, base: float, whole_ns: float, per: str, dept
 
 _COLOURS = {
     "unit": "var(--mp-unit)", "off": "var(--mp-off)", "cast": "var(--mp-cast)", "other": "var(--mp-other)",
-    "unknown": "#8a8f98",
+    "unknown": "transparent",
 }  # fmt: skip
+
+
+def _unknown(node: Node) -> html.Span | None:
+    """The unknown part, cross-hatched: the last of the band."""
+    part = node.ns.get("unknown", 0.0)
+    if not part:
+        return None
+    return html.Span(className="mp-ice-unknown mp-k-unknown", style={"width": _percent(part / node.total)})
 
 
 def _gradient(node: Node) -> str:
@@ -87,9 +95,6 @@ def legend() -> html.Ul:
     names = {"unit": "Tensor Cores", "off": "matrix work off them", "cast": "casts", "other": "other work",
              "unknown": "unknown"}  # fmt: skip
     return html.Ul(
-        [
-            html.Li([html.Span(className="mp-swatch", style={"background": _COLOURS[kind]}), names[kind]])
-            for kind in KINDS
-        ],
+        [html.Li([html.Span(className=f"mp-swatch mp-k-{kind}"), names[kind]]) for kind in KINDS],
         className="mp-legend",
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _LABELLED_RATIO = 0.07
 """From so much of the width on an interval has room for its name."""
 _MOST_LABELS = 8
+_HATCHED_RATIO = 0.003
 _IDLE_TEXT = {
     "idle_input": "waits for the next batch",
     "idle_launch": "waits for launches",
@@ -40,12 +41,18 @@ def legend(timeline: doc.Timeline) -> html.Ul:
     keys = {timeline["keys"][key] for key in shown}
     return html.Ul(
         [
-            html.Li([html.Span(className="mp-swatch", style={"background": colour}), theme.LANE_LABELS[key]])
+            html.Li([_swatch(key, colour), theme.LANE_LABELS[key]])
             for key, colour in theme.LANE_COLOURS.items()
             if key in keys
         ],
         className="mp-legend",
     )
+
+
+def _swatch(key: str, colour: str) -> html.Span:
+    if key == "unknown":
+        return html.Span(className="mp-swatch mp-k-unknown")
+    return html.Span(className="mp-swatch", style={"background": colour})
 
 
 def _row(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> html.Div:
@@ -56,7 +63,11 @@ def _row(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> html.Div:
         [
             html.Span("host" if kind == "host" else "device", className="mp-strip-name"),
             html.Div(
-                [html.Img(src=drawing, alt=_alt(timeline, lane, kind), className="mp-strip-image"), *labels],
+                [
+                    html.Img(src=drawing, alt=_alt(timeline, lane, kind), className="mp-strip-image"),
+                    *_hatched(timeline, lane, start, whole),
+                    *labels,
+                ],
                 className="mp-strip-lane",
             ),
         ],
@@ -122,13 +133,31 @@ def _stretches(timeline: doc.Timeline, lane: doc.TimelineLane) -> list[tuple[int
 
 
 def _label(text: str, begin: float, length: float, key: str) -> html.Span:
-    style = {"left": f"{100 * begin:.3f}%", "width": f"{100 * length:.3f}%"}
+    style = _place(begin, length) | {"color": theme.text_on(theme.LANE_COLOURS[key])}
     return html.Span(
         words.plain(text),
-        className=f"mp-strip-label mp-on-{theme.LANE_KINDS[key]}",
+        className="mp-strip-label",
         style=style,
         title=words.plain(text),
     )
+
+
+def _hatched(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: int) -> list[html.Span]:
+    """What is unknown, as far as hatching can be seen; in the drawing it would be stretched."""
+    found = [
+        (max(begin - start, 0), min(begin + length - start, whole))
+        for begin, length, key, _ in _stretches(timeline, lane)
+        if key == "unknown"
+    ]
+    return [
+        html.Span(className="mp-strip-unknown", style=_place(low / whole, (high - low) / whole))
+        for low, high in found
+        if high - low >= _HATCHED_RATIO * whole
+    ]
+
+
+def _place(begin: float, length: float) -> dict[str, str]:
+    return {"left": f"{100 * begin:.3f}%", "width": f"{100 * length:.3f}%"}
 
 
 def _axis(timeline: doc.Timeline) -> html.Div:

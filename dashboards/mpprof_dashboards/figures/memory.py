@@ -39,17 +39,15 @@ def at_peak(memory: doc.Memory, by: str) -> Figure | None:
 
 
 _COLOURS: dict[str, str] = {
-    "parameters": "#56677F", "optimizer slots": "#7C8FA8", "16-bit weight copies": "#C0A878",
-    "gradients": "#6D5BA8", "activations kept for backward": "#0F766E", "other activations": "#5EA39B",
-    "optimizer temporaries": "#A79BD0", "workspaces": "#8A6D3B", "input": "#B0B8C4", "other": "#8D9440",
-    "float": "#1D6F9E", "float32": "#1D6F9E", "half": "#0F766E", "bfloat16": "#0F766E", "uint8": "#8A6D3B",
-    "others": "#B9C0C9",
+    "parameters": "#5C6E88", "optimizer slots": "#7C8FA8", "16-bit weight copies": "#A7894E",
+    "gradients": "#7362AC", "activations kept for backward": "#0F7A71", "other activations": "#579890",
+    "optimizer temporaries": "#9283C5", "workspaces": "#8A6D3B", "input": "#5B8C5A", "other": "#8A913F",
+    "float": "#1E73A3", "float32": "#1E73A3", "half": "#0F7A71", "bfloat16": "#0F7A71", "uint8": "#8A6D3B",
+    "others": "#828E9E",
 }  # fmt: skip
 """Of kinds and of the commonest types: one colour each, in every figure. What was held before the window and
 what is unknown are grey."""
-_MORE_COLOURS = ("#6D5BA8", "#5EA39B", "#C0A878", "#A79BD0", "#8D9440", "#B0B8C4")
-_LIGHT = frozenset(("#C0A878", "#A79BD0", "#B0B8C4", "#5EA39B"))
-"""On which white letters do not stand out."""
+_MORE_COLOURS = ("#7362AC", "#579890", "#A7894E", "#9283C5", "#8A913F", "#818EA1")
 _FAINT = "rgba(255, 255, 255, 0.45)"
 _UNKNOWN = ("unknown", "held before the window", "others")
 _SEEN_RATIO = 0.01
@@ -143,9 +141,7 @@ def treemap(memory: doc.Memory) -> Figure | None:
         marker={"colors": colours, "line": {"width": 1, "color": _FAINT}},
         text=[words.size(value) for value in values],
         textinfo="label+text",
-        textfont={
-            "color": [theme.INK, *("#1F2933" if colour in _LIGHT else "#FFFFFF" for colour in colours[1:])]
-        },
+        textfont={"color": [theme.INK, *(theme.text_on(colour) for colour in colours[1:])]},
         hovertemplate="%{label}: %{text}<extra></extra>",
         pathbar={"visible": False},
         tiling={"pad": 2},

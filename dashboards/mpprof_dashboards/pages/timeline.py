@@ -87,9 +87,11 @@ _COLOURS = (
 
 
 def _colours() -> str:
+    colours = theme.LANE_COLOURS | theme.WORK_COLOURS
     return json.dumps(
         {
-            "colours": theme.LANE_COLOURS | theme.WORK_COLOURS,
+            "colours": colours,
+            "text": {each: theme.text_on(each) for each in {*colours.values(), *theme.LAYER_COLOURS}},
             "labels": theme.LANE_LABELS | theme.WORK_LABELS,
             "legend": [
                 key for key in theme.LANE_COLOURS if key not in ("idle_sync", "idle_compile", "pipeline")

@@ -5,12 +5,12 @@ Everything is vectorised; nothing here knows what an interval means.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 
 Int64 = NDArray[np.int64]
@@ -49,7 +49,7 @@ def are_among(edges: Int64, time: Int64) -> NDArray[np.bool_]:
     return np.asarray(edges[latest(edges, time)] == time)  # before the first one is the last one
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Intervals:
     """A set of instants: intervals that are disjoint, not empty and sorted. Two may touch."""
 

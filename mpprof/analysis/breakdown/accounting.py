@@ -58,7 +58,7 @@ Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 
-_OF_A_PRODUCT = re.compile(r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/")
+_OF_A_PRODUCT = r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/"
 """The scope of a product's own inputs, as Keras and TensorFlow name them."""
 NOTABLE_RATIO = 0.05
 """What held a step up is said from a twentieth of it on."""
@@ -160,7 +160,7 @@ def _no_whole_step(main: DeviceAccount, window: Window) -> str | None:
     """Why the one step that a converter marked on the device is none: it prepares products that never run."""
     if window.periods.source != "steps_line" or len(window.periods) > 1:
         return None
-    prepares = any(_OF_A_PRODUCT.search(cell.op or "") for cell in main.cells if cell.category == "cast")
+    prepares = any(re.search(_OF_A_PRODUCT, cell.op or "") for cell in main.cells if cell.category == "cast")
     if not prepares or any(cell.category == "matmul" for cell in main.cells):
         return None
     return (

@@ -33,9 +33,9 @@ _TYPES: dict[str, Precision] = {
     "f8e4m3": "fp8", "f8e5m2": "fp8",
 }  # fmt: skip
 """How NCCL, RCCL, TensorFlow and XLA name the type that is sent."""
-_KINDS: tuple[tuple[CollectiveKind, re.Pattern[str]], ...] = (
-    ("gather", re.compile(r"all_?-?gather|CollectiveGather", re.IGNORECASE)),
-    ("reduce", re.compile(r"reduce", re.IGNORECASE)),
+_KINDS: tuple[tuple[CollectiveKind, str], ...] = (
+    ("gather", r"(?i)all_?-?gather|CollectiveGather"),
+    ("reduce", r"(?i)reduce"),
 )
 
 
@@ -45,7 +45,7 @@ _KINDS: tuple[tuple[CollectiveKind, re.Pattern[str]], ...] = (
 def kind_of(cell: Cell) -> CollectiveKind:
     """Whether it sums what the devices hold (gradients), or collects it."""
     text = " ".join(filter(None, (cell.kernel, cell.op_type)))
-    return next((kind for kind, pattern in _KINDS if pattern.search(text)), "other")
+    return next((kind for kind, pattern in _KINDS if re.search(pattern, text)), "other")
 
 
 def precision_of(cell: Cell, op: Op | None) -> Precision:

@@ -11,7 +11,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.trace import CopyKind, Trace, WorkKind
 
 Memory = Literal["pageable", "pinned"]
-_MEMORY = re.compile(r"\b(pageable|pinned)\b|kind_(?:src|dst):(pageable|pinned)", re.IGNORECASE)
+_MEMORY = r"(?i)\b(pageable|pinned)\b|kind_(?:src|dst):(pageable|pinned)"
 _BETWEEN = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)
 
 
@@ -43,7 +43,7 @@ def memory_of(trace: Trace, row: int) -> Memory | None:
     """Return the kind of the host's memory that the collector states for a copy: in its name or details."""
     kernels = trace.kernels
     for text in (kernels.name[row], kernels.details[row]):
-        found = _MEMORY.search(trace.strings[text]) if text >= 0 else None
+        found = re.search(_MEMORY, trace.strings[text]) if text >= 0 else None
         if found:
             return "pinned" if (found[1] or found[2]).lower() == "pinned" else "pageable"
     return None

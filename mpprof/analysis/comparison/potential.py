@@ -30,12 +30,10 @@ _HALF_BYTES = 2.0
 _LEAST_RATIO = 2.0
 """Products that leave ordinary arithmetic for matrix units usually become at least twice as fast: what the
 estimate of an unrecorded baseline takes for granted, too."""
-_FEWER_PRODUCTS = re.compile(r"winograd|fft\dd|cgemm|complex|float2\b", re.IGNORECASE)
+_FEWER_PRODUCTS = r"(?i)winograd|fft\dd|cgemm|complex|float2\b"
 """Kernels of convolutions that save multiplications: 2.25 to 4 times fewer with Winograd (Lavin & Gray 2015,
 arXiv:1509.09308). Those of FFT multiply complex numbers."""
-_TABLES = re.compile(
-    r"fbgemm|embedding_codegen|split_embedding|SplitLookup|permute_pooled_embs|bounds_check_indices"
-)
+_TABLES = r"fbgemm|embedding_codegen|split_embedding|SplitLookup|permute_pooled_embs|bounds_check_indices"
 """Ops and kernels of FBGEMM's embedding tables (torchrec): lookups, and backward passes with the optimizer's
 update fused in. Autocast reaches neither; their type is that of the table."""
 _STAYS: dict[Class, str] = {
@@ -65,9 +63,9 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     return AttainableRange(
         low=max(1.0, min(at_least, at_most)),
         high=max(1.0, at_most),
-        eligible_ratio=eligible / busy if busy > 0 else 0.0,
+        eligible_ratio=eligible / busy if busy > 0 else None,
         assumptions=(*_assumed(cells, saving, peaks), *few),
-        tf32_ratio=in_tf32 / busy if busy > 0 else 0.0,
+        tf32_ratio=in_tf32 / busy if busy > 0 else None,
         limits=limits(
             [
                 Share(cell.category, cell.ns_per_step, best, _short(cell), cell.placement, cell.precision)
@@ -100,13 +98,13 @@ def _saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
     return frozenset(
         cell.op or cell.kernel or ""
         for cell in cells
-        if (cell.family or "").startswith("conv_") and _FEWER_PRODUCTS.search(cell.kernel or "")
+        if (cell.family or "").startswith("conv_") and re.search(_FEWER_PRODUCTS, cell.kernel or "")
     )
 
 
 def _of_a_table(cell: Cell) -> bool:
     """It looks up or updates FBGEMM's embedding tables, which no autocast narrows."""
-    return cell.category == "gather_scatter" and bool(_TABLES.search(f"{cell.op} {cell.kernel}"))
+    return cell.category == "gather_scatter" and bool(re.search(_TABLES, f"{cell.op} {cell.kernel}"))
 
 
 def _saves(cell: Cell, saving: frozenset[str]) -> bool:

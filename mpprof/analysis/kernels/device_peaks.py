@@ -28,7 +28,7 @@ from mpprof.model.frozen import frozen
 
 UNCHECKED = "not compared with a second source"
 _AT_MATRIX_CLOCK = ("tf32", "fp16", "fp16_acc16", "bf16", "fp8", "int8", "fp4")
-_BOARDS = re.compile(r"GeForce|RTX|TITAN|Quadro")
+_BOARDS = r"GeForce|RTX|TITAN|Quadro"
 _HIGHEST_CLOCKS_KHZ = {
     (7, 0): 2_100_000, (7, 5): 2_100_000, (8, 6): 2_100_000, (8, 9): 3_105_000, (12, 0): 3_135_000,
 }  # fmt: skip
@@ -65,7 +65,7 @@ class Product:
 
     @property
     def mobile(self) -> bool:
-        return bool(_MOBILE.search(_spoken(self.name)))
+        return bool(re.search(_MOBILE, _spoken(self.name)))
 
     @property
     def has_matrix_units(self) -> bool:
@@ -76,7 +76,7 @@ class Product:
         """The clock that no board exceeds as it is sold; None: not known."""
         if self.sm_clock_khz is None or self.compute_capability is None:
             return None
-        clocked = _HIGHEST_CLOCKS_KHZ.get(self.compute_capability, 0) if _BOARDS.search(self.name) else 0
+        clocked = _HIGHEST_CLOCKS_KHZ.get(self.compute_capability, 0) if re.search(_BOARDS, self.name) else 0
         return max(self.sm_clock_khz, clocked)
 
     @property
@@ -139,10 +139,10 @@ def _product(row: dict[str, str]) -> Product:
     )
 
 
-_SPACES = re.compile(r"[\s_-]+")
-_MOBILE = re.compile(r"laptop|max ?q|mobile|notebook")
-_MIG = re.compile(r"\bmig\s+(\d)g\.(\d+)gb")
-_PROFESSIONAL = re.compile(r"quadro|rtx (?:pro|a\d{4}|\d{4} ada)|tesla|titan")
+_SPACES = r"[\s_-]+"
+_MOBILE = r"laptop|max ?q|mobile|notebook"
+_MIG = r"\bmig\s+(\d)g\.(\d+)gb"
+_PROFESSIONAL = r"quadro|rtx (?:pro|a\d{4}|\d{4} ada)|tesla|titan"
 
 
 def by_name(name: str) -> Product | None:
@@ -151,16 +151,16 @@ def by_name(name: str) -> Product | None:
     A laptop part shares the desktop's name and not its rates: only rows of laptop parts are its own.
     """
     spoken = _spoken(name)
-    mobile = _MOBILE.search(spoken) and not re.search(r"\b(?:t\d{3,4}|mx\d{3}|gtx 1[06]\d0)", spoken)
+    mobile = re.search(_MOBILE, spoken) and not re.search(r"\b(?:t\d{3,4}|mx\d{3}|gtx 1[06]\d0)", spoken)
     found = (product for product in products() if product.named(spoken))
     return next((product for product in found if product.mobile or not mobile), None)
 
 
 def _spoken(name: str) -> str:
-    return _SPACES.sub(" ", name.lower())
+    return re.sub(_SPACES, " ", name.lower())
 
 
-_CAPABILITY = re.compile(r"^(?:cc|sm|sm_|compute_)?\s*(\d{1,2})[._]?(\d)[a-z]?$", re.IGNORECASE)
+_CAPABILITY = r"(?i)^(?:cc|sm|sm_|compute_)?\s*(\d{1,2})[._]?(\d)[a-z]?$"
 
 
 def find(name_or_cc: str) -> DeviceFacts | None:
@@ -180,7 +180,7 @@ def find(name_or_cc: str) -> DeviceFacts | None:
             sm_clock_khz=product.sm_clock_khz,
             memory_bandwidth_bytes_per_s=product.bandwidth_bytes_per_s,
         )
-    capability = _CAPABILITY.match(text)
+    capability = re.match(_CAPABILITY, text)
     if capability is None:
         return None
     return DeviceFacts(
@@ -381,7 +381,7 @@ def _slice(product: Product, facts: DeviceFacts) -> DevicePeaks:
     Compute by SMs where they are known, else in sevenths; bandwidth in eighths of the memory (NVIDIA MIG
     user guide: 1g has one memory slice, 2g two, 3g and 4g four, 7g all).
     """
-    slices = _MIG.search((facts.name or "").lower())
+    slices = re.search(_MIG, (facts.name or "").lower())
     if slices is None and not facts.mig:
         return product.peaks()
     whole = product.sm_count or 0
@@ -416,7 +416,9 @@ def _from_sms(
         # Where it is not known whether there are Tensor Cores, no rate of theirs is claimed.
         rates = {key: rate for key, rate in rates.items() if key in _CUDA_RATES}
     names = [facts.name] if facts.name else [product.name for product in alike]
-    if names and all("geforce" in name.lower() and not _PROFESSIONAL.search(name.lower()) for name in names):
+    if names and all(
+        "geforce" in name.lower() and not re.search(_PROFESSIONAL, name.lower()) for name in names
+    ):
         rates = {key: rate / 2 if key in _HALVED_ON_GEFORCE else rate for key, rate in rates.items()}
     return DevicePeaks(
         name=facts.name

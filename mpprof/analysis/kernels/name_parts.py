@@ -101,7 +101,7 @@ def parse(name: str) -> Name:
 
 
 _CLOSES = {">": "<", ")": "(", "]": "[", "}": "{"}
-_BRACKETS = re.compile(r"operator\s*[<>()\[\]=-]+|->|\.\.\.$|[<>()\[\]{}]")
+_BRACKETS = r"operator\s*[<>()\[\]=-]+|->|\.\.\.$|[<>()\[\]{}]"
 
 
 def is_cut(name: str) -> bool:
@@ -115,7 +115,7 @@ def is_cut(name: str) -> bool:
     if name.startswith(("_Z", "__Z")):
         return _is_cut_mangled(name)
     open_: list[str] = []
-    for found in _BRACKETS.finditer(name):
+    for found in re.finditer(_BRACKETS, name):
         mark = found.group()
         if mark == "...":
             return True
@@ -130,8 +130,8 @@ def is_cut(name: str) -> bool:
     return bool(open_)
 
 
-_CAST = re.compile(r"\((?:int|unsigned int|long|unsigned long|short|char|unsigned char|bool)\)(?=-?\d)")
-_SUFFIX = re.compile(r"(?<=\d)(?:ull|ul|u|ll|l)\b", re.IGNORECASE)
+_CAST = r"\((?:int|unsigned int|long|unsigned long|short|char|unsigned char|bool)\)(?=-?\d)"
+_SUFFIX = r"(?i)(?<=\d)(?:ull|ul|u|ll|l)\b"
 
 
 def spelled(name: str) -> str:
@@ -143,7 +143,7 @@ def spelled(name: str) -> str:
     """
     text = name[:LONGEST].strip().replace("<unnamed>", "(anonymous namespace)")
     text = text.replace("(bool)1", "true").replace("(bool)0", "false")
-    text = _RETURN_TYPE.sub("", _SUFFIX.sub("", _CAST.sub("", text)))
+    text = _RETURN_TYPE.sub("", re.sub(_SUFFIX, "", re.sub(_CAST, "", text)))
     return re.sub(r"\s+", "", text[: _parameters(text)])
 
 

@@ -177,12 +177,12 @@ _CONNECTING = """kernel cuda gpu device fused forward backward fwd bwd fp16 bf16
     native static dynamic generic multi scaled per token channel group fp8 fp4 rms nhwc nchw strided contiguous
     segmented element elements value values simple small large"""
 _NEUTRAL = frozenset(_CONNECTING.split())
-_PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*")
+_PART = r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*"
 
 
 def _words(function: str) -> list[str]:
     """The words of a function's name, in snake or camel case; two that name a task together are one."""
-    parts = [part.lower() for part in _PART.findall(function)]
+    parts = [part.lower() for part in re.findall(_PART, function)]
     words: list[str] = []
     for part in parts:
         bare = part if part in _NEUTRAL else part.rstrip("0123456789")

@@ -153,14 +153,14 @@ def family_of(op_type: str) -> Family | None:
 
 
 _REWRITTEN = re.compile(r"(?:_+(?:Mkl)?(?:Dummy)?(?:Native)?(?:PadWith)?|(?=Quantized))(?P<op>[A-Z]\w*)")
-_AND_MORE = re.compile(r"(?:(?:With|And)[A-Z]\w*|PerChannel|Ex)$")
+_AND_MORE = r"(?:(?:With|And)[A-Z]\w*|PerChannel|Ex)$"
 
 
 def _origins(op_type: str) -> Iterator[str]:
     """The types that TensorFlow's own rewrites may have made this one of: "_MklNativeFusedConv2D" and
     "QuantizedConv2DWithBiasAndRelu" are a "Conv2D" with what follows it."""
     if match := _REWRITTEN.fullmatch(op_type):
-        op = _AND_MORE.sub("", match["op"])
+        op = re.sub(_AND_MORE, "", match["op"])
         yield op
         yield op.removeprefix("Quantized")
         yield op.removeprefix("Fused")

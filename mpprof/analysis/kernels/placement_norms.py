@@ -22,10 +22,7 @@ from mpprof.model.account import PHASES
 from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placements, Reason
 from mpprof.model.trace import Op, Trace
 
-_NAMED = re.compile(
-    r"(?:batch|layer|group|instance|rms|unit)_?norm(?:alization)?(?:[123]d)?(?:_\d+)*$|(?:^|_)bn(?:_?\d+)*$",
-    re.IGNORECASE,
-)
+_NAMED = r"(?i)(?:batch|layer|group|instance|rms|unit)_?norm(?:alization)?(?:[123]d)?(?:_\d+)*$|(?:^|_)bn(?:_?\d+)*$"
 """The last part of a layer's name: as Keras, PyTorch and Flax call them, and `bn` in the names that models give
 (`conv1_bn`). `normalization`, Keras' preprocessing layer, is none."""
 _PARTS = frozenset(("moments", "batchnorm"))
@@ -79,7 +76,7 @@ def _is_norms(family: Family, op: Op) -> bool:
 def _norm_layers(trace: Trace, ownership: Ownership) -> set[int]:
     """Rows of the layers that are norms."""
     recorded = {at for at, facts in enumerate(ownership.facts) if facts is not None and kinds.is_norm(facts)}
-    named = {at for at, name in enumerate(ownership.layers) if _NAMED.search(name.rpartition("/")[2])}
+    named = {at for at, name in enumerate(ownership.layers) if re.search(_NAMED, name.rpartition("/")[2])}
     found = named | set(_with_parts(trace, ownership))
     matrix = {int(ownership.layer[at]) for at, op in enumerate(trace.ops) if _multiplies(op)}
     return recorded | (found - matrix)

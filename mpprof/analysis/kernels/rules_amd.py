@@ -19,7 +19,7 @@ _TENSILE: dict[str, Precision] = {
     "h": "fp16", "b": "bf16", "s": "fp32", "d": "fp64", "f8": "fp8", "b8": "fp8", "f8b8": "fp8", "b8f8": "fp8",
     "f8n": "fp8", "b8n": "fp8", "i": "int8", "i8": "int8", "c": "fp32", "z": "fp64", "f4": "fp4", "4xi8": "int8",
 }  # fmt: skip
-_TENSILE_TYPES = re.compile(r"f8b8|b8f8|f8n|b8n|f8|b8|4xi8|i8|f4|f6|[hbsdczi]")
+_TENSILE_TYPES = r"f8b8|b8f8|f8n|b8n|f8|b8|4xi8|i8|f4|f6|[hbsdczi]"
 
 
 def _tensile(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -31,30 +31,30 @@ def _tensile(name: Name, match: re.Match[str], card: Card) -> Said:
     nothing of it, and custom kernels may state neither (`…_shortname0_gfx942`).
     """
     text, letters = name.text, match["computed"] or match["types"]
-    first = _TENSILE_TYPES.match(letters)
+    first = re.match(_TENSILE_TYPES, letters)
     precision: Precision = _TENSILE.get(first.group(), "unknown") if first else "unknown"
     if precision == "fp32" and "_mx_" in text[match.start() : match.end() + 20]:
         precision = "tf32"
     accumulate: Precision | None = (
         "fp32" if letters.endswith(("s", "sb")) else ("fp64" if letters == "d" else None)
     )
-    if instruction := _MATRIX_INSTRUCTION.search(text):
+    if instruction := re.search(_MATRIX_INSTRUCTION, text):
         return Said(
             "matrix_core", precision, "gemm", accumulate, "tensile-mfma",
             f"Tensile states the matrix instruction {instruction.group().strip('_').upper()}",
         )  # fmt: skip
-    if _AFTER_TILE.search(text):
+    if re.search(_AFTER_TILE, text):
         reason = "Tensile without a matrix instruction"
         return Said("cuda_core", precision, "gemm", accumulate, "tensile-fma", reason)
     reason = "the name ends before the place where Tensile states the matrix instruction"
     return Said("unknown", precision, "gemm", accumulate, "tensile-unstated", reason)
 
 
-_MATRIX_INSTRUCTION = re.compile(r"_mi\d+x\d+x\d+(?:x\d+)?")
-_AFTER_TILE = re.compile(r"_mt\d+x\d+x\d+_(?!m(?:i?$|\.\.\.))[a-z]")
+_MATRIX_INSTRUCTION = r"_mi\d+x\d+x\d+(?:x\d+)?"
+_AFTER_TILE = r"_mt\d+x\d+x\d+_(?!m(?:i?$|\.\.\.))[a-z]"
 
-_CK_PRODUCT = re.compile(r"gemm|flatmm|conv(?!ert)|contraction|attention|fmha")
-_CK_AROUND = re.compile(r"combine|appendkv|ograddoto|convertqgrad")
+_CK_PRODUCT = r"gemm|flatmm|conv(?!ert)|contraction|attention|fmha"
+_CK_AROUND = r"combine|appendkv|ograddoto|convertqgrad"
 _CK_WORDS: tuple[tuple[str, Family], ...] = (
     ("sorting", "gather_scatter"), ("topk", "gather_scatter"), ("norm", "norm"), ("welford", "norm"), ("smoothquant", "cast"), ("quant", "cast"),
     ("softmax", "softmax"), ("pool", "pool"), ("transpose", "layout"), ("permute", "layout"), ("rearrange", "layout"), ("imagetocolumn", "layout"),
@@ -70,7 +70,7 @@ def _ck(name: Name, match: re.Match[str], card: Card) -> Said | None:
     """
     task = match["tile"] or match["task"] or match["bare"]
     types = name.types()
-    if not _CK_PRODUCT.search(task):
+    if not re.search(_CK_PRODUCT, task):
         around = next((family for word, family in _CK_WORDS if word in task), None)
         return Said("not_matmul", operands(floats(name)), around) if around else None
     family: Family = "gemm"
@@ -78,7 +78,7 @@ def _ck(name: Name, match: re.Match[str], card: Card) -> Said | None:
         family = "attention"
     elif "conv" in task:
         family = convolution(task)
-    if _CK_AROUND.search(task):
+    if re.search(_CK_AROUND, task):
         reason = "converts or combines around a composable-kernel product: no product of its own"
         return Said("not_matmul", operands(floats(name)), family, None, "ck-helper", reason)
     if match["tile"] or re.search(r"xdl|wmma|mfma|moe_\w*gemm", task):
@@ -88,7 +88,7 @@ def _ck(name: Name, match: re.Match[str], card: Card) -> Said | None:
     return Said("unknown", operands(types), family)
 
 
-_AITER_OPERAND = re.compile(
+_AITER_OPERAND = (
     r"(?:pertoken|perblock|blockscale|noquant|per1x32|per1x128)_?(?:mx)?(?P<type>fp8|fp4|fp16|bf16|int8)"
 )
 _AITER_TYPES: dict[str, Precision] = {
@@ -108,7 +108,7 @@ def _aiter(name: Name, match: re.Match[str], card: Card) -> Said:
     if "_odo" in task or "dq_convert" in task or "dq_shuffle" in task or "_reduce" in task:
         reason = "prepares or combines around an attention kernel: no product of its own"
         return Said("not_matmul", operands(types_in(task)), family, None, "aiter-helper", reason)
-    scaled = _AITER_OPERAND.search(task)
+    scaled = re.search(_AITER_OPERAND, task)
     stated = [_AITER_TYPES[word] for word in re.split(r"_|gemm", task)[:4] if word in _AITER_TYPES]
     precision: Precision = "unknown"
     if family == "attention":
@@ -133,12 +133,12 @@ def _skinny(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _igemm(name: Name, match: re.Match[str], card: Card) -> Said:
-    types = _IGEMM_TYPE.search(name.head)
+    types = re.search(_IGEMM_TYPE, name.head)
     precision: Precision = operands([_IGEMM[types.group()]]) if types else "unknown"
     return Said("matrix_core", precision, convolution(name.head))
 
 
-_IGEMM_TYPE = re.compile(r"fp32|fp16|bf16|int8")
+_IGEMM_TYPE = r"fp32|fp16|bf16|int8"
 _IGEMM: dict[str, Precision] = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "int8": "int8"}
 
 

@@ -34,7 +34,7 @@ def _transform(name: Name, match: re.Match[str], card: Card) -> Said:
 
 def _attention(name: Name, match: re.Match[str], card: Card) -> Said:
     """Attention whose sources multiply by MMA only; on AMD the same library runs on MFMA."""
-    if _AROUND_ATTENTION.search(name.text, match.start(), match.end() + 60):
+    if re.search(_AROUND_ATTENTION, name.text[match.start() : match.end() + 60]):
         text = "prepares or combines around an attention kernel: no product of its own"
         return Said("not_matmul", operands(floats(name)), "attention", None, "attention-helper", text)
     types = tuple(
@@ -52,7 +52,7 @@ def _attention(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("tensor_core", precision, "attention", "fp32")
 
 
-_AROUND_ATTENTION = re.compile(r"combine|preprocess|postprocess|convert")
+_AROUND_ATTENTION = r"combine|preprocess|postprocess|convert"
 
 
 def _attention_helper(name: Name, match: re.Match[str], card: Card) -> Said | None:
@@ -88,7 +88,7 @@ def _xformers(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("cuda_core", operands(types), "attention")
 
 
-_SIXTEEN_BITS = re.compile(r"(?<![a-z0-9])f16(?![a-z0-9])")
+_SIXTEEN_BITS = r"(?<![a-z0-9])f16(?![a-z0-9])"
 
 
 def _generated(name: Name, match: re.Match[str], card: Card) -> Said | None:
@@ -100,7 +100,7 @@ def _generated(name: Name, match: re.Match[str], card: Card) -> Said | None:
     said = _engine(text)
     if said is None:
         return None
-    if _SIXTEEN_BITS.search(text):
+    if re.search(_SIXTEEN_BITS, text):
         return replace(said, text=f"{said.text}; its f16 means 16 bits, half or bfloat16")
     matrix = said.placement == "tensor_core"
     return replace(said, precision=operands(t for t in types_in(text) if not (matrix and t == "fp32")))

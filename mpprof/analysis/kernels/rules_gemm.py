@@ -88,7 +88,7 @@ def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
     family: Family = "gemm" if match["op"] == "gemm" else convolution(match["op"])
     if "depthwise" in text:
         family = "depthwise"
-    groups = [types_in(" ".join(_PAIR.findall(part))) for part in match["types"].split("_") if part]
+    groups = [types_in(" ".join(re.findall(_PAIR, part))) for part in match["types"].split("_") if part]
     precision = operands(groups[0]) if groups and groups[0] else "unknown"
     accumulate = groups[-1][-1] if groups and groups[-1] else None
     if text.endswith(("post_execute_kernel__5x_cudnn", "_reduction_kernel")):
@@ -98,7 +98,7 @@ def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
             "cuda_core", precision, family, accumulate, "xmma-ffma",
             "an xmma engine that states ffma: fused multiply-add on the CUDA cores",
         )  # fmt: skip
-    if instruction := _TENSOR_SHAPE.search(text):
+    if instruction := re.search(_TENSOR_SHAPE, text):
         if precision == "fp32":
             precision = "tf32"  # no Tensor Core multiplies float32
         return Said(
@@ -137,8 +137,8 @@ def _xmma_traits(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("tensor_core", precision, family, accumulate, "xmma-tensor", text)
 
 
-_PAIR = re.compile(r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32")
-_TENSOR_SHAPE = re.compile(r"tensor\d+x\d+x\d+")
+_PAIR = r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32"
+_TENSOR_SHAPE = r"tensor\d+x\d+x\d+"
 
 _NVJET_LETTER: dict[str, Precision] = {
     "h": "fp16", "t": "bf16", "s": "fp32", "d": "fp64", "q": "fp8", "r": "fp8", "o": "fp4", "i": "int8", "j": "int8",
@@ -168,9 +168,7 @@ def _nvjet(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("tensor_core", precision, "gemm", compute, "nvjet", text)
 
 
-_ROLE = re.compile(
-    r"(?P<letter>[a-z])(?P<shape>\d{3,6})(?P<fast>tf32|bf16|f16|fastaccum|)?(?P<kind>gemm|fprop|dgrad|wgrad|symm|syrk|trmm|dw)"
-)
+_ROLE = r"(?P<letter>[a-z])(?P<shape>\d{3,6})(?P<fast>tf32|bf16|f16|fastaccum|)?(?P<kind>gemm|fprop|dgrad|wgrad|symm|syrk|trmm|dw)"
 
 
 def _cutlass2(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -183,7 +181,7 @@ def _cutlass2(name: Name, match: re.Match[str], card: Card) -> Said:
         letter = re.match(r"[a-z]", body[match.end() - match.start() :])
         precision = operands(types) if types else _LETTER.get(letter.group() if letter else "", "unknown")
         return Said("cuda_core", precision, family, None, "cutlass-simt", "CUTLASS simt: ordinary arithmetic")
-    category = _ROLE.search(body)
+    category = re.search(_ROLE, body)
     letter_name, shape = (category["letter"], category["shape"]) if category else ("", "")
     fast = category["fast"] if category else ""
     if fast in ("tf32", "bf16", "f16"):
@@ -204,19 +202,19 @@ def _cutlass_family(text: str) -> Family:
     return convolution(text) if re.search(r"fprop|dgrad|wgrad", text) else "gemm"
 
 
-_V3 = re.compile(
+_V3 = (
     r"_(?P<letter>[a-z])?(?P<shape>\d+(?:x\d+x\d+)?)?(?P<fast>tf32|bf16|f16)?[a-z]*?(?:gemm|fprop|dgrad|wgrad)[a-z]*"
     r"(?:_block_scaled)?_(?P<types>[a-z0-9_]*)"
 )
-_SCALED = re.compile(r"ue\d+m\d+x")  # the type of the scales of a block-scaled operand
+_SCALED = r"ue\d+m\d+x"  # the type of the scales of a block-scaled operand
 
 
 def _cutlass3(name: Name, match: re.Match[str], card: Card) -> Said:
     """`cutlass3x_sm<cc>_(tensorop|simt)_<letter><m>x<n>x<k><op>_<A>_<B>_<accumulator>_<C>_<D>_…`"""
     body = name.text[match.start() : match.start() + 200]
     family = _cutlass_family(body)
-    shaped = _V3.search(body)
-    types = types_in(" ".join(_SCALED.sub("", shaped["types"]).split("_")[:2])) if shaped else ()
+    shaped = re.search(_V3, body)
+    types = types_in(" ".join(re.sub(_SCALED, "", shaped["types"]).split("_")[:2])) if shaped else ()
     if shaped and shaped["fast"]:
         types = types_in(shaped["fast"])
     if "_simt_" in body[:40]:
@@ -233,7 +231,7 @@ def _cutlass3(name: Name, match: re.Match[str], card: Card) -> Said:
     )  # fmt: skip
 
 
-_ATOM_TYPES = re.compile(r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|e3m2|e2m3|s32|s8|u8")
+_ATOM_TYPES = r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|e3m2|e2m3|s32|s8|u8"
 
 
 def _atom(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -241,7 +239,7 @@ def _atom(name: Name, match: re.Match[str], card: Card) -> Said:
 
     The types stand as result, A, B (and the accumulator): the second and third are the operands.
     """
-    types = _ATOM_TYPES.findall(match["types"])
+    types = re.findall(_ATOM_TYPES, match["types"])
     precision = operands(types_in(" ".join(types[1:3])))
     accumulate = types_in(types[0]) if types else ()
     return Said(
@@ -250,7 +248,7 @@ def _atom(name: Name, match: re.Match[str], card: Card) -> Said:
     )  # fmt: skip
 
 
-_CONVOLUTION = re.compile(r"convolution|::conv::|conv2d|[fw]prop|dgrad|wgrad|first_layer")
+_CONVOLUTION = r"convolution|::conv::|conv2d|[fw]prop|dgrad|wgrad|first_layer"
 
 
 def _template_family(text: str) -> Family:
@@ -258,7 +256,7 @@ def _template_family(text: str) -> Family:
         return "attention"
     if "depthwise" in text:
         return "depthwise"
-    return convolution(text) if _CONVOLUTION.search(text) else "gemm"
+    return convolution(text) if re.search(_CONVOLUTION, text) else "gemm"
 
 
 def _tensorop_class(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -270,15 +268,13 @@ def _tensorop_class(name: Name, match: re.Match[str], card: Card) -> Said:
 
 def _simt_class(name: Name, match: re.Match[str], card: Card) -> Said:
     """`DefaultGemmUniversal<A, layout, complex, alignment, B, …>` says which type is whose; elsewhere the narrowest is."""
-    sides = _DEFAULT_GEMM.search(name.text)
+    sides = re.search(_DEFAULT_GEMM, name.text)
     types = {found for side in sides.groups() for found in types_in(side)} if sides else set()
     precision: Precision = "mixed" if len(types) > 1 else operands(types or name.types())
     return Said("cuda_core", precision, _template_family(name.text))
 
 
-_DEFAULT_GEMM = re.compile(
-    r"\bdefaultgemmuniversal<([\w:]+), ?[\w:]+, ?(?:\([\w:]+\))?\w+, ?\d+, ?([\w:]+), ?[\w:]+,"
-)
+_DEFAULT_GEMM = r"\bdefaultgemmuniversal<([\w:]+), ?[\w:]+, ?(?:\([\w:]+\))?\w+, ?\d+, ?([\w:]+), ?[\w:]+,"
 
 
 def _gmma(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -291,22 +287,20 @@ def _gmma(name: Name, match: re.Match[str], card: Card) -> Said:
 
 def _trtllm(name: Name, match: re.Match[str], card: Card) -> Said:
     """`(bmm|gemm)_<result>_<A><B>_<accumulator>_…_m<m>x<n>x<k>_…_sm<cc>`"""
-    sides = _TRT_TYPE.findall(match["ab"])
+    sides = re.findall(_TRT_TYPE, match["ab"])
     found = {_TRT_PRECISION[side] for side in sides}
     precision: Precision = found.pop() if len(found) == 1 else ("mixed" if found else "unknown")
     accumulate: Precision | None = "fp32" if match["acc"] == "fp32" else None
     return Said("tensor_core", precision, "gemm", accumulate)
 
 
-_TRT_TYPE = re.compile(r"bfloat16|fp16|e4m3|e5m2|e2m1")
+_TRT_TYPE = r"bfloat16|fp16|e4m3|e5m2|e2m1"
 _TRT_PRECISION: dict[str, Precision] = {
     "bfloat16": "bf16", "fp16": "fp16", "e4m3": "fp8", "e5m2": "fp8", "e2m1": "fp4",
 }  # fmt: skip
 
 
-_DENIED = re.compile(
-    r"(?<![a-z])(?:no|non|not|without|for|to|from)_(?:[a-z]{0,4}mma|m\d+n\d+k\d+|tensor_?core)|(?<![a-z])(?:simt|fallback|layout|prepack|repack)(?![a-z])"
-)
+_DENIED = r"(?<![a-z])(?:no|non|not|without|for|to|from)_(?:[a-z]{0,4}mma|m\d+n\d+k\d+|tensor_?core)|(?<![a-z])(?:simt|fallback|layout|prepack|repack)(?![a-z])"
 
 
 def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said | None:
@@ -316,7 +310,7 @@ def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said | None:
     for it (`pack_for_mma`, `to_m16n8k16_layout`), and where no word is a product (`hmma_counter_probe`): the
     name leaves it open.
     """
-    if _DENIED.search(name.head) or not (_PRODUCT.search(name.head) or _is_bare(name)):
+    if re.search(_DENIED, name.head) or not (re.search(_PRODUCT, name.head) or _is_bare(name)):
         return None
     types = tuple(t for t in name.types() if t != "fp32")
     precision: Precision = operands(types)
@@ -325,13 +319,13 @@ def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said | None:
     return Said("tensor_core", precision, _template_family(name.text))
 
 
-_PRODUCT = re.compile(
+_PRODUCT = (
     r"gemm|gemv|(?<![a-z])b?mm(?![a-z])|mat_?mul|mul_?mat|matvec|mult|multiply|product|conv|wgrad|dgrad|fprop|bprop|attn"
     r"|attention|mha|mqa|gqa|mla|flash|rnn|lstm|gru|moe|mlp|linear|dense|dot|einsum|fwd|bwd|forward|backward|syrk|trsm|wino"
 )
 """Words for a matrix product, or for a layer or pass that is made of them."""
 
-_BARE = re.compile(
+_BARE = (
     r"simple|naive|basic|base|test|example|compute|run|device|global|kernel|sync|op|tensor|cores?|[a-z]{0,3}mma|tcgen05|tensor(?:op|cores?)"
     r"|half|float|double|[a-z]{0,3}\d[a-z0-9]*|[nt]{1,2}|"
 )
@@ -339,12 +333,12 @@ _BARE = re.compile(
 
 
 def _is_bare(name: Name) -> bool:
-    return all(_BARE.fullmatch(word) for word in name.function.lower().split("_"))
+    return all(re.fullmatch(_BARE, word) for word in name.function.lower().split("_"))
 
 
 def _tile_gemm(name: Name, match: re.Match[str], card: Card) -> Said | None:
     letter = match["letter"]
-    if _HINT.search(name.head) or (letter == "h" and not re.search(r"magma|lds|largek", name.head)):
+    if re.search(_HINT, name.head) or (letter == "h" and not re.search(r"magma|lds|largek", name.head)):
         return None  # a kernel of somebody's own; half products are what Tensor Cores are for
     types = name.types()
     return Said(
@@ -352,7 +346,7 @@ def _tile_gemm(name: Name, match: re.Match[str], card: Card) -> Said | None:
     )
 
 
-_HINT = re.compile(r"mma|tensor|tf32|(?<![a-z0-9])tc(?![a-z0-9])|ptx|tcgen")
+_HINT = r"mma|tensor|tf32|(?<![a-z0-9])tc(?![a-z0-9])|ptx|tcgen"
 
 
 def _fp8_main_loop(name: Name, match: re.Match[str], card: Card) -> Said | None:
@@ -362,19 +356,17 @@ def _fp8_main_loop(name: Name, match: re.Match[str], card: Card) -> Said | None:
     runs there. Words that say so (CUDA core, GEMV, simt), and a KV cache that only stores fp8, leave it open.
     """
     text = name.text
-    if "gemm" not in text or _CONVERTS_FP8.search(text) or _PREPARES.search(name.head):
+    if "gemm" not in text or re.search(_CONVERTS_FP8, text) or re.search(_PREPARES, name.head):
         return None
     narrow = [t for t in types_in(text) if t not in ("fp32", "int8")]
-    if not (narrow and narrow[0] == "fp8") and not _NAMES_FP8.search(text):
+    if not (narrow and narrow[0] == "fp8") and not re.search(_NAMES_FP8, text):
         return None
     return Said("tensor_core", "mixed" if "fp4" in narrow else "fp8", "gemm", "fp32")
 
 
-_NAMES_FP8 = re.compile(r"fp8_?\w*gemm|gemm\w*fp8|(?<![a-z0-9])(?:\w*_)?fp8\w*::")
-_CONVERTS_FP8 = re.compile(r"cuda_?core|gemv|simt|kv_?cache|dequant")
-_PREPARES = re.compile(
-    r"quantiz|quant_|transpose|(?<![a-z])(?:pad|pack|convert|cast|reduce|reduction)(?![a-z])"
-)
+_NAMES_FP8 = r"fp8_?\w*gemm|gemm\w*fp8|(?<![a-z0-9])(?:\w*_)?fp8\w*::"
+_CONVERTS_FP8 = r"cuda_?core|gemv|simt|kv_?cache|dequant"
+_PREPARES = r"quantiz|quant_|transpose|(?<![a-z])(?:pad|pack|convert|cast|reduce|reduction)(?![a-z])"
 
 
 REDUCTION_RULES: tuple[Rule, ...] = (

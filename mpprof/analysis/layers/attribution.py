@@ -27,8 +27,8 @@ from mpprof.model.run import LayerFacts, ModelFacts
 from mpprof.model.trace import HloInstruction, Op, Trace
 
 UNKNOWN = -1
-_MATMUL_CALLS = re.compile(r"gemm|conv|matmul|attention|fmha", re.IGNORECASE)
-_PRODUCT = re.compile(r"/(?:dot_general|conv_general_dilated|(?:Batch)?MatMul|Conv\dD|Einsum)[^/]*$")
+_MATMUL_CALLS = r"(?i)gemm|conv|matmul|attention|fmha"
+_PRODUCT = r"/(?:dot_general|conv_general_dilated|(?:Batch)?MatMul|Conv\dD|Einsum)[^/]*$"
 """Ends of the names of ops that multiply matrices, in JAX and TensorFlow."""
 _PLUMBING = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast"))
 _FLOW = frozenset(("while", "conditional", "call"))  # their bodies are ops of their own
@@ -226,7 +226,7 @@ def _work(instruction: HloInstruction) -> float:
 
 def _is_matrix(hlo: HloInstruction) -> bool:
     return hlo.opcode in ("dot", "convolution") or bool(
-        hlo.custom_call and _MATMUL_CALLS.search(hlo.custom_call)
+        hlo.custom_call and re.search(_MATMUL_CALLS, hlo.custom_call)
     )
 
 
@@ -251,7 +251,7 @@ def _share_merged(ops: Sequence[Op], owners: list[_Owner], match: Matcher) -> No
             inner.op_name: inner
             for reader in readers
             for inner in (reader, *_inside(reader))
-            if inner.opcode == "slice" and _PRODUCT.search(inner.op_name)
+            if inner.opcode == "slice" and re.search(_PRODUCT, inner.op_name)
         }
         if product.op_name not in slices:
             continue

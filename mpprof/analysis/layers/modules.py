@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 Sizes = tuple[int, ...]
 
 _MODULE = re.compile(r"([A-Z]\w*)_(\d{1,9})")
-_OPERAND = re.compile(r"\w+\[([\d,]*)\]")
+_OPERAND = r"\w+\[([\d,]*)\]"
 _PLAIN_KERNELS = frozenset(("Dense", "Conv1D", "Conv2D", "Conv3D"))
 
 
@@ -152,4 +152,4 @@ def _widths(fact: LayerFacts) -> Sizes | None:
 
 def sizes_of(shapes: str) -> list[Sizes]:
     """The axes of each operand in `(float[32,64];float[64,72])`."""
-    return [tuple(int(size) for size in dims.split(",") if size) for dims in _OPERAND.findall(shapes)]
+    return [tuple(int(size) for size in dims.split(",") if size) for dims in re.findall(_OPERAND, shapes)]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 
-_CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+_CALL = r"(?s)(\w+)\((.*)\)"
 _NUMBERED = re.compile(r"_\d+$")
 _PLUMBING = frozenset(("StatefulPartitionedCall", "PartitionedCall"))
 # `jit(f)` names a function that was compiled; the other transformations wrap the scope they were applied in.
@@ -107,7 +107,7 @@ def _unwrap(part: str, parts: list[str], wrappers: set[str], depth: int = 0) -> 
     if "(" not in part and "/" not in part:
         parts.append(part)
         return
-    while depth < _DEEPEST and (match := _CALL.fullmatch(part)):
+    while depth < _DEEPEST and (match := re.fullmatch(_CALL, part)):
         wrapper, part = match[1], match[2]
         if wrapper in _FUNCTION_CALLS:
             return

@@ -16,7 +16,7 @@ Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).max
-_DEVICE_ALLOCATOR = re.compile(r"gpu_?\w*\d|device|(?:rocm|cuda|xla)", re.IGNORECASE)
+_DEVICE_ALLOCATOR = r"(?i)gpu_?\w*\d|device|(?:rocm|cuda|xla)"
 
 
 @frozen
@@ -55,7 +55,7 @@ class Blocks:
 def is_device(allocator: str) -> bool:
     """Whether an allocator of this name gives out a device's memory: not the host's for copies to it
     (`gpu_host_bfc`), not the CPU's own (`mklcpu`)."""
-    return bool(_DEVICE_ALLOCATOR.search(allocator)) and "host" not in allocator.lower()
+    return bool(re.search(_DEVICE_ALLOCATOR, allocator)) and "host" not in allocator.lower()
 
 
 def allocators(trace: Trace) -> tuple[tuple[Allocator, Int64], ...]:

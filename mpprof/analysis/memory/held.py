@@ -24,7 +24,7 @@ from mpprof.tensors import HALF, SLOTS, WIDE
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-_UPDATE = re.compile(r"(?:Resource)?(Apply[A-Z]\w*?)(?:_\d+)?$")
+_UPDATE = r"(?:Resource)?(Apply[A-Z]\w*?)(?:_\d+)?$"
 _SLOTS_OF_OP = {
     "ApplyGradientDescent": 0, "ApplyProximalGradientDescent": 0, "ApplyMomentum": 1, "ApplyKerasMomentum": 1,
     "ApplyAdam": 2, "ApplyAdamWithAmsgrad": 3, "ApplyAdaMax": 2, "ApplyRMSProp": 2, "ApplyCenteredRMSProp": 3,
@@ -85,7 +85,7 @@ def _updates(trace: Trace) -> dict[int, int]:
     """The rows of `Trace.ops` that update a variable, with the number of its slots."""
     found = {}
     for at, op in enumerate(trace.ops):
-        named = _UPDATE.search(op.type or op.name)
+        named = re.search(_UPDATE, op.type or op.name)
         if named and named[1] in _SLOTS_OF_OP:
             found[at] = _SLOTS_OF_OP[named[1]]
     return found

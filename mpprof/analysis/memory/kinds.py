@@ -20,10 +20,8 @@ Int8 = NDArray[np.int8]
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-_CAST = re.compile(r"(?:^|/)Cast(?:_\d+)?$")
-_RECEIVED = re.compile(
-    r"(?:^|/)(?:SameWorkerRecvDone|_?Host(?:Send|Recv)|_?Recv|IteratorGetNext\w*)(?:_\d+)?$"
-)
+_CAST = r"(?:^|/)Cast(?:_\d+)?$"
+_RECEIVED = r"(?:^|/)(?:SameWorkerRecvDone|_?Host(?:Send|Recv)|_?Recv|IteratorGetNext\w*)(?:_\d+)?$"
 """Ops that place a batch on the device; TensorFlow calls the copies themselves `SameWorkerRecvDone`."""
 _INPUT_THREAD = re.compile(r"tf_data_(?!iterator_get_next)")
 """TensorFlow's names of its input pipeline's threads: `tf_data_private_threadpool/7`, `tf_data_prefetch/7`.
@@ -32,7 +30,7 @@ _CODE = {kind: code for code, kind in enumerate(KINDS)}
 FORWARD, BACKWARD, OTHER = (PHASES.index(phase) for phase in ("forward", "backward", "other"))
 _UNDECIDED = -1  # of the forward pass: kept for backward or not, which only its life tells
 _OPERAND = -2  # an operand of a gradient's op in another layout
-_TRANSPOSED = re.compile(r"(?:^|/)(\w+?)(?:_\d+)?-(\d+)-Transpose\w+-LayoutOptimizer$")
+_TRANSPOSED = r"(?:^|/)(\w+?)(?:_\d+)?-(\d+)-Transpose\w+-LayoutOptimizer$"
 _NO_GRADIENTS = {
     "Conv2DBackpropFilter": "0", "Conv2DBackpropInput": "1", "Conv3DBackpropFilterV2": "0",
     "Conv3DBackpropInputV2": "1", "DepthwiseConv2dNativeBackpropFilter": "0",
@@ -98,7 +96,7 @@ def _kind(
         return _CODE["16-bit weight copies"]
     if scratch:
         return _CODE["workspaces"]
-    if phase == "input" or (named is not None and _RECEIVED.search(named.name)):
+    if phase == "input" or (named is not None and re.search(_RECEIVED, named.name)):
         return _CODE["input"]
     if phase == "backward":
         return _OPERAND if named is not None and _transposes_an_operand(named.name) else _CODE["gradients"]
@@ -138,7 +136,7 @@ def _scratch(trace: Trace, blocks: Blocks) -> Bool:
 
 def _transposes_an_operand(name: str) -> bool:
     """Whether an op puts what is no gradient into another layout, for an op of the backward pass."""
-    found = _TRANSPOSED.search(name)
+    found = re.search(_TRANSPOSED, name)
     return found is not None and found[2] in _NO_GRADIENTS.get(found[1], "")
 
 
@@ -146,7 +144,7 @@ def _copies_a_weight(op: Op, dtype: str, shape: str, phase: Phase, batch: int | 
     """A cast to 16 bits of what does not grow with the batch."""
     if dtype not in HALF or phase not in ("forward", "backward"):
         return False
-    if op.type != "Cast" and not _CAST.search(op.name):
+    if op.type != "Cast" and not re.search(_CAST, op.name):
         return False
     sizes = axes(shape)
     return bool(sizes) and batch is not None and sizes[0] != batch

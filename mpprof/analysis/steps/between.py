@@ -18,28 +18,26 @@ from mpprof.model.trace import HostKind, Trace
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-_EVENT = re.compile(
+_EVENT = (
     r"^(?:Eager(?:Local)?Execute: (?P<op>\S+)$|PjitFunction\((?P<jit>\w+)\)|"
     r"(?P<call>(?:test|predict)_function)$)"
 )
 """What says by name what it does: an op or function that TensorFlow runs eagerly, a function that JAX has
 compiled, Keras' validation and prediction."""
-_WRITES = re.compile(
-    r"^(Write\w*Summary|(Flush|Create|Close)?SummaryWriter|Create\w*SummaryWriter|FlushSummaryWriter)$"
-)
+_WRITES = r"^(Write\w*Summary|(Flush|Create|Close)?SummaryWriter|Create\w*SummaryWriter|FlushSummaryWriter)$"
 _WITH_SUMMARIES = frozenset(("LogicalAnd", "Identity"))
 """Ops that TensorBoard's callback runs to decide whether a summary is due."""
 _VALIDATION = "validation"
-_PLAIN: tuple[tuple[str, re.Pattern[str]], ...] = (
+_PLAIN: tuple[tuple[str, str], ...] = (
     ("TensorBoard's summary writer", _WRITES),
     (
         "reading the logs",
-        re.compile(r"^(ReadVariableOp|OptionalHasValue|OptionalGetValue|MemcpyD2H|\w*(Stream|Event|Ctx|Device)Synchronize)$"),
+        r"^(ReadVariableOp|OptionalHasValue|OptionalGetValue|MemcpyD2H|\w*(Stream|Event|Ctx|Device)Synchronize)$",
     ),
-    (_VALIDATION, re.compile(r"^(__inference_)?test_(function|step)(_\d+)?$")),
-    ("prediction", re.compile(r"^(__inference_)?predict_(function|step)(_\d+)?$")),
-    ("saving a checkpoint", re.compile(r"^(Save(V2|Slices)?|MergeV2Checkpoints|ShardedFilename)$")),
-    ("making the data's iterator", re.compile(r"^(Make|Anonymous|One|Multi)?\w*(Iterator|Dataset)(V\d)?$")),
+    (_VALIDATION, r"^(__inference_)?test_(function|step)(_\d+)?$"),
+    ("prediction", r"^(__inference_)?predict_(function|step)(_\d+)?$"),
+    ("saving a checkpoint", r"^(Save(V2|Slices)?|MergeV2Checkpoints|ShardedFilename)$"),
+    ("making the data's iterator", r"^(Make|Anonymous|One|Multi)?\w*(Iterator|Dataset)(V\d)?$"),
 )  # fmt: skip
 _UNNAMED = "other work of the host (Python)"
 _MOST_NAMES = 6
@@ -72,7 +70,7 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
     scale = max(1, int(periods.followed().sum())) * window.steps / len(periods)  # steps that have a next one
     groups: dict[str, list[_Spans]] = {}
     spans = list(_spans(trace, window, found))
-    writes = any(_WRITES.match(one.name) for one in spans)
+    writes = any(re.match(_WRITES, one.name) for one in spans)
     for one in spans:
         groups.setdefault(_plain_name(one.name, writes=writes), []).append(one)
     entries = [_entry(name, parts, pauses, scale) for name, parts in groups.items()]
@@ -155,14 +153,14 @@ def _outside(window: Window, found: Calls, time_ns: Int64) -> Bool:
 
 
 def _event_name(name: str) -> str | None:
-    match = _EVENT.match(name)
+    match = re.match(_EVENT, name)
     return None if match is None else match["op"] or match["jit"] or match["call"]
 
 
 def _plain_name(name: str, *, writes: bool) -> str:
     if writes and name in _WITH_SUMMARIES:
         return _PLAIN[0][0]
-    return next((plain for plain, pattern in _PLAIN if pattern.match(name)), name)
+    return next((plain for plain, pattern in _PLAIN if re.match(pattern, name)), name)
 
 
 def _entry(name: str, parts: list[_Spans], pauses: Intervals, scale: float) -> Between:

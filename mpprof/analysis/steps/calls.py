@@ -38,7 +38,7 @@ TRAINING_PHASES = frozenset(("backward", "optimizer", "loss_scale"))
 """Phases of ops that a validation does not have."""
 
 _NEVER = np.iinfo(np.int64).min
-_AMBIGUOUS = re.compile(r"__inference_((?:one|multi)_step_on_iterator_\d+)$")
+_AMBIGUOUS = r"__inference_((?:one|multi)_step_on_iterator_\d+)$"
 """Keras 3 gives its compiled training and validation one name; the number tells that they are two functions
 (`make_train_function` and `make_test_function` of keras/src/backend/tensorflow/trainer.py)."""
 
@@ -173,7 +173,7 @@ def _functions(trace: Trace, found: Calls) -> tuple[tuple[str, ...], Int64]:
     row_of: dict[str, int] = {}
     of_text = np.full(len(trace.strings), -1, np.int64)
     for row, text in enumerate(trace.strings):
-        match = _AMBIGUOUS.search(text) if "_step_on_iterator_" in text else None
+        match = re.search(_AMBIGUOUS, text) if "_step_on_iterator_" in text else None
         if match:
             of_text[row] = row_of.setdefault(match[1], len(row_of))
     function = np.full(len(found), -1, np.int64)

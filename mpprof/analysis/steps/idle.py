@@ -249,7 +249,7 @@ def _of(kind: NDArray[np.int8], kinds: Sequence[HostKind]) -> Bool:
     return found
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Host:
     """The host's events as sets of instants, on the device's clock; of use in the instants `asked` for alone,
     since events that lie outside of them may be left out."""

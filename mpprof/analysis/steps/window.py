@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +31,7 @@ LONG_SHARE_RATIO = 0.1
 """Of the window's time, what such steps take beyond the median: from here on the means are theirs."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Window:
     """The whole, steady steps of one device; they hold `steps` optimizer steps. `rows` are the rows of the
     kernel table that belong to them, `shift` the error of the device's clock against the host's.

@@ -7,7 +7,10 @@ from mpprof.diagnosis.remedies.row import ANY_VENDOR, Row
 from mpprof.diagnosis.remedies.shared_rows import NVIDIA
 
 DEVICES = (
-    Row("MP701", ANY, "a larger batch on each device: the same bytes are exchanged for more examples"),
+    Row(
+        "MP701", ANY, "a larger batch on each device: the same bytes are exchanged for more examples",
+        larger_batch=True,
+    ),
     Row(
         "MP701", KERAS_3, "exchange once for several steps: gradient_accumulation_steps in the optimizer",
         "optimizer = keras.optimizers.Adam(gradient_accumulation_steps=4)",
@@ -29,7 +32,10 @@ DEVICES = (
         "MP702", ON_TENSORFLOW, "give the launches of each GPU threads of their own: TF_GPU_THREAD_MODE=gpu_private",
         "TF_GPU_THREAD_MODE=gpu_private python train.py", loop=True,
     ),
-    Row("MP702", ANY, "a larger batch on each device, so that kernels take longer than their launches"),
+    Row(
+        "MP702", ANY, "a larger batch on each device, so that kernels take longer than their launches",
+        larger_batch=True,
+    ),
     Row(
         "MP703", ON_TENSORFLOW, "make the gradients of small tables dense before they are exchanged",
         "gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]", loop=True,

@@ -151,7 +151,7 @@ LAUNCHES = (
         'model = torch.compile(model, mode="reduce-overhead")', vendors=NOT_NVIDIA, unless=(its.replays_graphs,),
         loop=True,
     ),
-    Row("MP302", ANY, "a larger batch"),
+    Row("MP302", ANY, "a larger batch", larger_batch=True),
     Row(
         "MP302", KERAS - ON_TORCH, "steps_per_execution=16",
         "model.compile(optimizer=model.optimizer, loss=model.loss, steps_per_execution=16)",
@@ -170,7 +170,7 @@ LAUNCHES = (
         "MP311", ANY - KERAS, "no wait for the device in each step: read the loss every hundred steps, not every one",
         loop=True,
     ),
-    Row("MP311", ANY, "a larger batch"),
+    Row("MP311", ANY, "a larger batch", larger_batch=True),
     Row(
         "MP303", ANY, "try twice the batch (and its learning rate), and compare examples per second",
         "mpprof compare {run} RUN_WITH_TWICE_THE_BATCH", unless=(its.only_infers,),

@@ -204,7 +204,7 @@ REST = (
     Row("MP502", ANY, "fewer separate activations, additions and dropouts"),
     *fused("MP503", "fuses casts into their neighbours"),
     Row("MP503", ANY, "fewer float32 layers"),
-    Row("MP503", ANY, "a larger batch"),
+    Row("MP503", ANY, "a larger batch", larger_batch=True),
     *fused("MP503", "fuses casts into their neighbours", "without the layers"),
     Row("MP503", ANY, "fewer float32 layers", case="without the layers"),
     *fused("MP504", "fuses it"),
@@ -213,10 +213,10 @@ REST = (
         "optimizer = torch.optim.AdamW(model.parameters(), fused=True)", unless=(its.fused_optimizer,),
     ),
     Row(
-        "MP504", KERAS_3, "gradient_accumulation_steps, or a larger batch, spreads it",
+        "MP504", KERAS_3, "gradient_accumulation_steps spreads it",
         "optimizer = keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4)",
     ),
-    Row("MP504", ANY - KERAS_3, "a larger batch spreads it"),
+    Row("MP504", ANY, "a larger batch spreads it", larger_batch=True),
     Row(
         "MP505", ANY - TORCH,
         "a smaller table (hashed ids), an optimizer without slots, or an update of the touched rows alone",
@@ -239,7 +239,7 @@ REST = (
     Row("MP507", ANY, "compute the loss in chunks of the sequence"),
     *fused("MP507"),
     Row("MP507", ANY, "a smaller vocabulary"),
-    Row("MP601", ANY, "a larger batch, so that activations weigh more"),
+    Row("MP601", ANY, "a larger batch, so that activations weigh more", larger_batch=True),
     Row("MP601", ANY, "an optimizer that keeps less for each parameter: SGD with momentum, Lion, Adafactor", unless=(its.only_infers,)),
     Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),
     Row(

@@ -53,8 +53,9 @@ LONG_NS = 100_000.0
 """Launching an op takes some 10 µs; ten times that is work."""
 NEAR_NS = 500_000
 """So close to the op do its copies begin and end: a wake-up and a launch lie between."""
-_PLUMBING = re.compile(
-    r"Iterator|_Send|_Recv|^(NoOp|Identity|Const|StatefulPartitionedCall|PartitionedCall|If|While|Case|Call|RemoteCall)$"
+_PLUMBING = (
+    r"Iterator|_Send|_Recv|"
+    r"^(NoOp|Identity|Const|StatefulPartitionedCall|PartitionedCall|If|While|Case|Call|RemoteCall)$"
 )
 
 
@@ -127,7 +128,7 @@ def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], f
         end = start + int(host.duration_ns[row])
         before = down[np.abs(kernels.start_ns[down] + kernels.duration_ns[down] - start) <= NEAR_NS]
         after = up[np.abs(kernels.start_ns[up] - end) <= NEAR_NS]
-        if _PLUMBING.search(op.type or op.name.rsplit("/", 1)[-1]) or not len(before) or not len(after):
+        if re.search(_PLUMBING, op.type or op.name.rsplit("/", 1)[-1]) or not len(before) or not len(after):
             continue
         if op.name in computed:  # the host took long to launch it
             continue

@@ -52,9 +52,9 @@ ABOUT = "exposed copies"
 SPECIFICITY = GENERAL
 BOUND = "host"
 
-_DOWN = re.compile(r"D2H|DtoH|Device\s*-?(to|>)-?\s*(Host|Pageable|Pinned)", re.IGNORECASE)
-_UP = re.compile(r"H2D|HtoD|(Host|Pageable|Pinned)\s*-?(to|>)-?\s*Device", re.IGNORECASE)
-_WITHIN = re.compile(r"D2D|DtoD|Device\s*-?(to|>)-?\s*Device", re.IGNORECASE)
+_DOWN = r"(?i)D2H|DtoH|Device\s*-?(to|>)-?\s*(Host|Pageable|Pinned)"
+_UP = r"(?i)H2D|HtoD|(Host|Pageable|Pinned)\s*-?(to|>)-?\s*Device"
+_WITHIN = r"(?i)D2D|DtoD|Device\s*-?(to|>)-?\s*Device"
 SCALE = Scale(info_ratio=0.10, warning_ratio=0.20, error_ratio=0.30, normal=True)
 """A mention from a tenth of the step, as a float32 run has the same copies. From XProf's limit for "highly"
 input-bound on, a fifth of the step, the batch's way to the device is a loss that a prefetch hides, whatever
@@ -75,7 +75,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"copies take {format_ratio(signals.cost_ratio(claims))} of the step")
     cells = [signals.cells[row] for row in rows]
-    within = math.fsum(cell.ns_per_step for cell in cells if _WITHIN.search(cell.kernel or ""))
+    within = math.fsum(cell.ns_per_step for cell in cells if re.search(_WITHIN, cell.kernel or ""))
     outside = 2 * within <= signals.time(rows)
     returning = _there_and_back(cells) if outside else ()
     case = "there and back" if returning else "from outside" if outside else "within"
@@ -98,8 +98,8 @@ def judge(signals: Signals) -> Outcome:
 
 def _there_and_back(cells: Sequence[Cell]) -> tuple[str, ...]:
     """The ops whose tensors are copied to the host and back, where most of the time is theirs."""
-    down = {cell.op for cell in cells if cell.op and _DOWN.search(cell.kernel or "")}
-    up = {cell.op for cell in cells if cell.op and _UP.search(cell.kernel or "")}
+    down = {cell.op for cell in cells if cell.op and re.search(_DOWN, cell.kernel or "")}
+    up = {cell.op for cell in cells if cell.op and re.search(_UP, cell.kernel or "")}
     own = math.fsum(cell.ns_per_step for cell in cells if cell.op in down & up)
     whole = math.fsum(cell.ns_per_step for cell in cells)
     return tuple(sorted(op for op in down & up if op)) if 2 * own > whole else ()
@@ -132,7 +132,7 @@ def _largest(signals: Signals, cells: Sequence[Cell]) -> _Large | None:
         if cell.bytes_per_step
         and cell.calls_per_step > 0
         and cell.bytes_per_step / cell.calls_per_step >= LARGE_BYTES
-        and not _WITHIN.search(cell.kernel or "")
+        and not re.search(_WITHIN, cell.kernel or "")
     ]
     found = max(large, key=lambda cell: (cell.bytes_per_step or 0.0) / cell.calls_per_step, default=None)
     if found is None:
@@ -145,7 +145,7 @@ def _largest(signals: Signals, cells: Sequence[Cell]) -> _Large | None:
         moved / found.busy_ns_per_step * 1e9,
         frozenset(kinds),
         found.calls_per_step <= 1,
-        bool(_DOWN.search(found.kernel or "")),
+        bool(re.search(_DOWN, found.kernel or "")),
     )
 
 

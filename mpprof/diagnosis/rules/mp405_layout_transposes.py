@@ -45,10 +45,8 @@ ABOUT = "layout changes"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
-_CONCATENATES = re.compile(
-    r"^aten::(cat|concat|stack)$|^Concat(V2)?$|^Pack$|CatArray|concat_(fixed|variable)"
-)
-_FILTERS = re.compile(r"ShuffleInTensor3")
+_CONCATENATES = r"^aten::(cat|concat|stack)$|^Concat(V2)?$|^Pack$|CatArray|concat_(fixed|variable)"
+_FILTERS = r"ShuffleInTensor3"
 """TensorFlow's kernel that turns a convolution's filter from height, width, input, output to what cuDNN takes
 (`TransformFilter`, conv_2d_gpu.h); images are swapped by others (`SwapDimension1And2InTensor3`)."""
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.08, error_ratio=0.25)
@@ -89,13 +87,13 @@ def judge(signals: Signals) -> Outcome:
 def _concatenates(cell: Cell) -> bool:
     """Putting tensors together moves them as a transpose does, and is part of the model: no other layout
     spares it."""
-    return bool(_CONCATENATES.search(cell.op_type or "") or _CONCATENATES.search(cell.kernel or ""))
+    return bool(re.search(_CONCATENATES, cell.op_type or "") or re.search(_CONCATENATES, cell.kernel or ""))
 
 
 def _kind(signals: Signals, rows: Sequence[int]) -> str:
     """What most of the time goes into: the filters that convolutions turn round for themselves; else, where
     convolutions ran, the layout of images; else they are the model's own transposes."""
-    filters = [row for row in rows if _FILTERS.search(signals.cells[row].kernel or "")]
+    filters = [row for row in rows if re.search(_FILTERS, signals.cells[row].kernel or "")]
     if signals.time(tuple(filters)) >= 0.5 * signals.time(tuple(rows)):
         return "filters"
     convolves = signals.select(lambda cell: (cell.family or "").startswith("conv_"))

@@ -52,8 +52,8 @@ SPECIFICITY = GENERAL
 BOUND = "device"
 
 TURING = (7, 5)
-_CERTAIN = re.compile(r"\bGTX\s*16\d\d\b", re.IGNORECASE)
-_LIKELY = re.compile(r"\b(?:MX\s?(?:450|550)|T(?:400|500|550|600|1000|1200|2000))\b", re.IGNORECASE)
+_CERTAIN = r"(?i)\bGTX\s*16\d\d\b"
+_LIKELY = r"(?i)\b(?:MX\s?(?:450|550)|T(?:400|500|550|600|1000|1200|2000))\b"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -64,7 +64,7 @@ def judge(signals: Signals) -> Outcome:
         return NOT_NVIDIA
     if need(signals.capability) != TURING:
         return NotApplicable("the card is not of the Turing generation")
-    certain, likely = (bool(names.search(device.name or "")) for names in (_CERTAIN, _LIKELY))
+    certain, likely = (bool(re.search(names, device.name or "")) for names in (_CERTAIN, _LIKELY))
     has = not (certain or likely) if device.name else device_peaks.has_tensor_cores(device)
     if has is None:
         return Unable(

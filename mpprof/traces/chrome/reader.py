@@ -12,9 +12,9 @@ from mpprof.traces.common.kinds import Kind
 _WORDS = ((b'"traceEvents"',), (b'"ph"', b'"ts"'), (b'"deviceProperties"',))
 """A file that begins with all of one of these is a Chrome trace: Kineto's may tell of the cards at length
 before the first event."""
-_CATEGORY = re.compile(rb'"cat"\s*:|"deviceProperties"')
+_CATEGORY = rb'"cat"\s*:|"deviceProperties"'
 """Kineto gives each interval a category, and describes the cards first; TensorFlow does neither."""
-_INTERVAL = re.compile(rb'"ph"\s*:\s*"X"')
+_INTERVAL = rb'"ph"\s*:\s*"X"'
 
 
 class ChromeReader:
@@ -36,8 +36,8 @@ class ChromeReader:
     def kind_of(self, name: str, head: bytes) -> str:
         """Kineto by what it alone writes, or by its name where nothing shows TensorFlow's."""
         kineto, chrome = (kind.name for kind in self.kinds)
-        named = name.endswith(self.kinds[0].ends) and not _INTERVAL.search(head)
-        return kineto if named or _CATEGORY.search(head) else chrome
+        named = name.endswith(self.kinds[0].ends) and not re.search(_INTERVAL, head)
+        return kineto if named or re.search(_CATEGORY, head) else chrome
 
     def holds_trace(self, path: Path) -> bool:
         """The first bytes tell."""

@@ -17,6 +17,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
 from mpprof.traces.common.planes import Bytes, RawPlane, one, text
@@ -36,11 +37,12 @@ _MAX_CALLED = 4096
 _LISTINGS = 3
 """How often an instruction is listed inside others, on average over a module: XLA calls a fused computation
 from one place. A module whose computations call each other at will would be listed for ever."""
+
 _MAX_RANK, _MAX_SIZE = 16, 1 << 48
 """Dimensions of a shape and elements along one that are read; the products of any two shapes are finite."""
 
-_DIGIT = re.compile("[0-9]{1,3}")
-_NO_SYMBOL = re.compile(r"[^A-Za-z0-9_]")
+_DIGIT = "[0-9]{1,3}"
+_NO_SYMBOL = r"[^A-Za-z0-9_]"
 _ALL = (1 << 64) - 1
 Field = tuple[int, int, int, int]  # number, wire, value or start, size
 
@@ -78,7 +80,7 @@ def _packed(raw: bytes) -> list[int]:
     return values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """An array's element type and dimensions; of a tuple its parts. Of one that cannot be, nothing."""
 
@@ -108,7 +110,7 @@ def _shape(buffer: Bytes, start: int, end: int, depth: int = 0) -> Shape:
     return Shape(DTYPES.get(dtype, f"type{dtype}" if dtype else ""), dims, parts)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Instruction:
     """An instruction as its proto states it."""
 
@@ -127,7 +129,7 @@ class _Instruction:
     backend_config: str = ""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Module:
     """The index of one HloModuleProto: extents of instructions by name and id, of computations by id."""
 
@@ -146,7 +148,7 @@ class _Module:
         """The instruction by the name that XLA gives to its kernel; not where two would have the same."""
         found: dict[str, list[str]] = {}
         for name in self.by_name:
-            found.setdefault(_NO_SYMBOL.sub("_", name), []).append(name)
+            found.setdefault(re.sub(_NO_SYMBOL, "_", name), []).append(name)
         return {kernel: names[0] for kernel, names in found.items() if len(names) == 1}
 
     def __post_init__(self) -> None:
@@ -437,4 +439,4 @@ def _contracting(config: str) -> list[int] | None:
     dims = stated.get("dot_dimension_numbers") if isinstance(stated, dict) else None
     listed = dims.get("lhs_contracting_dimensions") if isinstance(dims, dict) else None
     digits = [str(d) for d in listed] if isinstance(listed, list) else [""]
-    return [int(d) for d in digits] if all(_DIGIT.fullmatch(d) for d in digits) else None
+    return [int(d) for d in digits] if all(re.fullmatch(_DIGIT, d) for d in digits) else None

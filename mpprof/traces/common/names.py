@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from mpprof.model import limits
 from mpprof.model.trace import CopyKind, HostKind
@@ -107,7 +108,6 @@ _KINDS = (
 )
 """By precedence: how a name of a kind begins, and what it has anywhere. Each alternative of the latter starts
 with a letter, or `re` tries all of them at every place of a name."""
-_BY_KIND = tuple((kind, re.compile(begin), re.compile(part)) for kind, begin, part in _KINDS)
 _ANY_BEGIN = re.compile("|".join(begin for _, begin, _ in _KINDS if begin != _NEVER))
 _ANY_PART = re.compile("|".join(part for _, _, part in _KINDS if part != _NEVER))
 
@@ -153,24 +153,32 @@ _LONGEST = 512
 """Characters of a name that are looked at: no pattern may take long over a name that fills a file."""
 
 
-_WAITS = tuple(each for each in _BY_KIND if each[0] in (HostKind.INPUT, HostKind.INPUT_PIPELINE))
+@cache
+def _by_kind() -> tuple[tuple[HostKind, re.Pattern[str], re.Pattern[str]], ...]:
+    return tuple((kind, re.compile(begin), re.compile(part)) for kind, begin, part in _KINDS)
+
+
+@cache
+def _waits() -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
+    kinds = (HostKind.INPUT, HostKind.INPUT_PIPELINE)
+    return tuple((re.compile(begin), re.compile(part)) for kind, begin, part in _KINDS if kind in kinds)
 
 
 def may_be_input(name: str) -> bool:
     """Whether `host_kind` may be INPUT or INPUT_PIPELINE: asked of every op, most of which are neither."""
     name = name[:_LONGEST]
-    return any(begin.match(name) or part.search(name) for _, begin, part in _WAITS)
+    return any(begin.match(name) or part.search(name) for begin, part in _waits())
 
 
 def host_kind(name: str) -> HostKind:
     """What a host event of this name does; what its thread and its stats add is the reader's."""
     name = name[:_LONGEST]
     if _ANY_BEGIN.match(name) or _ANY_PART.search(name):  # most names are of no kind
-        return next(kind for kind, begin, part in _BY_KIND if begin.match(name) or part.search(name))
+        return next(kind for kind, begin, part in _by_kind() if begin.match(name) or part.search(name))
     return HostKind.OP if OP.match(name) else HostKind.OTHER
 
 
-_COPY_NAME = re.compile(r"[Mm]em[Cc](?:o?)py(?:Peer|[A-Za-z]*?(?P<a>[HDP])2?(?:to)?(?P<b>[HDP]))")
+_COPY_NAME = r"[Mm]em[Cc](?:o?)py(?:Peer|[A-Za-z]*?(?P<a>[HDP])2?(?:to)?(?P<b>[HDP]))"
 _BY_LETTERS = {
     "HD": CopyKind.HOST_TO_DEVICE,
     "DH": CopyKind.DEVICE_TO_HOST,
@@ -181,7 +189,7 @@ _BY_LETTERS = {
 
 def copy_kind(name: str) -> CopyKind:
     """The direction that a copy's name states: MemcpyH2D, hipMemcpyDtoHAsync, cuMemcpyPeer."""
-    match = _COPY_NAME.search(name[:_LONGEST])
+    match = re.search(_COPY_NAME, name[:_LONGEST])
     if match is None:
         return CopyKind.OTHER
     if match["a"] is None:
@@ -189,24 +197,24 @@ def copy_kind(name: str) -> CopyKind:
     return _BY_LETTERS.get(match["a"] + match["b"], CopyKind.OTHER)
 
 
-_BYTES = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
+_BYTES = r"(?:^|\s)(?:size|num_bytes):(\d+)"
 
 
 def bytes_of(details: str) -> int:
     """The size in `memcpy_details` or `memset_details`, -1 where none that can be is stated."""
-    match = _BYTES.search(details[:_LONGEST])
+    match = re.search(_BYTES, details[:_LONGEST])
     return size if match and (size := int(match[1])) <= limits.LARGEST_MEMORY_BYTES else -1
 
 
 _ENDS = {"pageable": "H", "pinned": "H", "unified": "U", "device": "D", "array": "D", "device_static": "D"}
-_KIND_SRC = re.compile(r"kind_src:(\S+)")
-_KIND_DST = re.compile(r"kind_dst:(\S+)")
+_KIND_SRC = r"kind_src:(\S+)"
+_KIND_DST = r"kind_dst:(\S+)"
 
 
 def copy_kind_of_details(details: str) -> CopyKind | None:
     """The direction in `memcpy_details` (`kind_src:pinned kind_dst:device …`), None where none is stated."""
     details = details[:_LONGEST]
-    source, target = _KIND_SRC.search(details), _KIND_DST.search(details)
+    source, target = re.search(_KIND_SRC, details), re.search(_KIND_DST, details)
     if source is None or target is None:
         return None
     return _BY_LETTERS.get(_ENDS.get(source[1], "?") + _ENDS.get(target[1], "?"))
@@ -220,7 +228,7 @@ DATA_TYPES = {
 }  # fmt: skip
 """TensorFlow's DataType (tensorflow/core/framework/types.proto), spelled as in `tensor_shapes`."""
 
-CALLS = re.compile(
+CALLS = (
     r"^((Stateful|Stateless)?(Partitioned)?Call|StatefulPartitionedCall|(Stateless)?(If|While|Case)|"
     r"RemoteCall|_?Xla(Launch|Run|Compile)\w*|SymbolicGradient|_Arg|_Retval|_(Host)?(Send|Recv)|NoOp|"
     r"\w*Iterator\w*|\w*Optional\w*)$"

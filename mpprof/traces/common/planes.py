@@ -7,7 +7,6 @@ of names, but each line's length is known, so the tables are found by skipping.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -56,7 +55,7 @@ class RawLine:
     end: int
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RawPlane:
     """One XPlane. `cut` is set where the file ends or is damaged within it."""
 

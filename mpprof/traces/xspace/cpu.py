@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -66,7 +67,7 @@ def kernels(
 
 
 def _works(type: str, *, hlo: bool) -> bool:
-    return type not in _HLO_CALLS if hlo else not CALLS.match(type)
+    return type not in _HLO_CALLS if hlo else not re.match(CALLS, type)
 
 
 def _launches(host: Host, rows: Int64, ops: Sequence[Op], strings: Interner) -> Int32:

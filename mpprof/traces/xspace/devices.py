@@ -49,7 +49,7 @@ class StepsLine:
     end_ns: Int64
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class DeviceReader:
     """Reads device planes one by one into `parts`, KernelTables of one device each."""
 

@@ -18,7 +18,7 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class PlaneEvents:
     """Events in the order of the file. Text columns point into the trace's strings, -1 where absent."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -49,7 +49,7 @@ _PROCESS = "ExecutorState::Process"
 _T = TypeVar("_T", bound=np.generic)
 
 
-@dataclass(frozen=True)
+@frozen
 class Host:
     """What the host planes hold. `twins` join an asynchronous thunk with the event that ends it."""
 

@@ -138,7 +138,7 @@ def _bomb(path: Path, most: str) -> UnreadableError:
     )
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Parts:
     """What is collected over the planes of a file."""
 

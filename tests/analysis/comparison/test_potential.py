@@ -197,3 +197,11 @@ def test_what_a_measured_expectation_consists_of() -> None:
     assert (first.category, first.kind, first.ratio) == ("optimizer", "float32", pytest.approx(0.61))
     assert (second.kind, second.best_ns) == ("compute", pytest.approx(6 * MS))
     assert sum(limit.best_ns for limit in found.limits) == pytest.approx(found.attainable_ns)
+
+
+def test_without_any_work_of_the_device_no_share_is_stated() -> None:
+    """Missing is not 0: nothing ran whose share could be told."""
+    found = potential(account_of([idle(10)]), V100)
+    assert (found.eligible_ratio, found.tf32_ratio) == (None, None)
+    said = eligible_words(found.eligible_ratio, found.tf32_ratio, units="Tensor Cores")
+    assert said == "the trace shows no work of the device"
