@@ -189,6 +189,12 @@ def test_what_is_older_than_the_window_is_split_by_the_records(before: int, spli
     assert found is not None
     closes(found)
     assert items(found, "kind") == {"gradients": 50, **split}
+    assert items(found, "dtype") == items(found, "layer") == {"unknown": 50, **split}
+    assert items(found, "op") == {"g": 50, **split}
+    assert found.course is not None
+    for parts in found.course.parts.values():
+        of_moments = {name.removesuffix(" (estimated)"): sizes for name, sizes in parts.items()}
+        assert {name: of_moments[name] for name in split} == {name: (size,) for name, size in split.items()}
     estimated = {item.name for item in found.at_peak if item.estimated}
     assert estimated == {"parameters", "optimizer slots"}
     bare = at_peak(b)
