@@ -21,7 +21,7 @@ from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, listed
-from mpprof_dashboards.components.graph import uirevision
+from mpprof_dashboards.components.markup import settled
 from mpprof_dashboards.compress import Packer
 from mpprof_dashboards.export import run_html
 from mpprof_dashboards.pages import PAGES, runs
@@ -249,13 +249,11 @@ def _content(page: Page | None, context: Context, rendered: Rendered, version: s
         return cards.empty(
             "No runs yet",
             f"Nothing under {context.source.title} contains a trace or records by mpprof.",
-            "Train with MPProfilerCallback(logdir), or serve another directory.",
+            "Train with MPProfilerCallback(LOGDIR): this page shows runs as they appear.",
         )
 
     def make() -> list[Any]:
-        content = [*_heading(page, context), *page.layout(context)]
-        _keep_zoom(content, uirevision(page.path, context.choice))
-        return content
+        return list(settled([*_heading(page, context), *page.layout(context)]))
 
     try:
         return rendered.get((page.path, context.search), (version, context.entries), make)
@@ -296,13 +294,6 @@ def _version(context: Context, problem: MpprofError | None) -> str:
     except MpprofError as error:
         files = str(error)
     return f"{files} {entry.state} {entry.live} {entry.problem}"
-
-
-def _keep_zoom(content: Any, key: str) -> None:
-    """A figure that is drawn again for the same choice keeps what its reader zoomed into."""
-    for part in html.Div(content)._traverse():
-        if isinstance(part, dcc.Graph):
-            part.figure.update_layout(uirevision=key)
 
 
 def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import html as markup
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plotly.io as pio
 from dash import dcc
-from dash.development.base_component import Component
 from plotly.offline import get_plotlyjs
 
 from mpprof.errors import MpprofError
 from mpprof.model.steps import HardwareTable, StepTable
-from mpprof.report import words
-from mpprof_dashboards.components import cards
+from mpprof_dashboards.components import cards, markup
 from mpprof_dashboards.components.graph import CONFIG
 from mpprof_dashboards.pages import compare, kernels, layers, memory, steps, why
 from mpprof_dashboards.redacted import Redacted
@@ -26,18 +23,6 @@ if TYPE_CHECKING:
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
 _SWITCHES = Path(__file__).parent / "assets" / "why.js"
-_ATTRIBUTES = {
-    "className": "class",
-    "id": "id",
-    "role": "role",
-    "title": "title",
-    "href": "href",
-    "src": "src",
-    "alt": "alt",
-    "scope": "scope",
-    "colSpan": "colspan",
-}
-_VOID = frozenset(("img", "br", "hr"))
 # The figures are drawn while the page is still being laid out: each takes its final width at the end.
 _FIT = (
     "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot')"
@@ -117,7 +102,7 @@ def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comp
             '<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{_text(title)}</title>",
+            f"<title>{render(title)}</title>",
             f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
             plotly,
             '</head><body class="mp-export"><main class="mp-page">',
@@ -139,40 +124,16 @@ def _json(document: doc.Report | doc.Comparison) -> str:
 
 
 def render(part: Any) -> str:
-    """A tree of `dash.html` elements and graphs as HTML text; every string in it is escaped, and control
-    characters, which only a foreign file's names hold, are written out."""
-    if part is None:
-        return ""
-    if isinstance(part, list | tuple):
-        return "".join(render(item) for item in part)
+    """A tree of `dash.html` elements and graphs as HTML text; a link within the page is its text."""
+    return markup.render(part, _other)
+
+
+def _other(part: Any) -> str:
     if isinstance(part, dcc.Graph):
         return _graph(part)
     if isinstance(part, dcc.Link):
         return render(part.children)
-    if not isinstance(part, Component):
-        return _text(part)
-    if part._namespace != "dash_html_components":
-        raise TypeError(f"{part._type} is not a plain HTML element")
-    tag = part._type.lower()
-    attributes = "".join(
-        f' {name}="{_text(value)}"'
-        for prop, name in _ATTRIBUTES.items()
-        if (value := getattr(part, prop, None)) is not None
-    )
-    attributes += "".join(
-        f' {name}="{_text(value)}"'
-        for name, value in part.to_plotly_json()["props"].items()
-        if name.startswith(("data-", "aria-"))
-    )
-    if style := getattr(part, "style", None):
-        attributes += f' style="{_text("; ".join(f"{name}: {value}" for name, value in style.items()))}"'
-    if tag in _VOID:
-        return f"<{tag}{attributes}>"
-    return f"<{tag}{attributes}>{render(getattr(part, 'children', None))}</{tag}>"
-
-
-def _text(part: Any) -> str:
-    return markup.escape(words.plain(str(part)))
+    raise TypeError(f"{part._type} is not a plain HTML element")
 
 
 def _graph(part: dcc.Graph) -> str:

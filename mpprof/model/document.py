@@ -280,6 +280,7 @@ class OutOfMemory(TypedDict):
     used_bytes: int | None
     loose_bytes: Annotated[int | None, "What the allocator held and did not use."]
     others_bytes: Annotated[int | None, "What other processes held of the device."]
+    free_bytes: NotRequired[Annotated[int | None, "What the driver had free on the device."]]
     device: str | None
     op: str | None
     parts: Annotated[dict[str, int] | None, "Of a compiled program: arguments, outputs, temporaries ..."]

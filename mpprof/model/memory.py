@@ -125,7 +125,8 @@ class OutOfMemory:
     """What an out-of-memory error states; None: not stated.
 
     `loose_bytes` is what the allocator holds and does not use, `others_bytes` what other processes hold of
-    the device. `parts` are the bytes of a compiled program: arguments, outputs, temporaries, constants."""
+    the device, `free_bytes` what the driver has free on it. `parts` are the bytes of a compiled program:
+    arguments, outputs, temporaries, constants."""
 
     framework: Literal["tensorflow", "xla", "torch"]
     asked_bytes: int
@@ -137,6 +138,7 @@ class OutOfMemory:
     op: str | None
     filled: tuple[Filled, ...]
     parts: dict[str, int] | None = None
+    free_bytes: int | None = None
 
 
 @frozen

@@ -581,7 +581,7 @@ def out_of_memory(document: doc.Report) -> list[str]:
     lines = [f"{words.size(failed['asked_bytes'])} did not fit{by}{used}"]
     largest = [f"{words.shorten(words.plain(each['name']), 60)} {words.size(each['bytes'])}"
                for each in failed["filled"][:3]]  # fmt: skip
-    lines += [f"What filled it: {', '.join(largest)}"] if largest else []
+    lines += [f"The largest that it lists: {', '.join(largest)}"] if largest else []
     for each in failed["advice"]:
         lines.append(": ".join(filter(None, ("To try", each["text"], each["snippet"]))))
     return lines

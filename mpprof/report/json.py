@@ -621,6 +621,7 @@ def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> doc.OutOfMe
         "used_bytes": found.used_bytes,
         "loose_bytes": found.loose_bytes,
         "others_bytes": found.others_bytes,
+        "free_bytes": found.free_bytes,
         "device": found.device,
         "op": found.op,
         "parts": found.parts,

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import warnings
+from html import escape
 from typing import Any
 
 import jsonschema
@@ -155,7 +156,7 @@ def test_an_empty_directory_says_what_to_do_and_is_looked_at_again() -> None:
 def test_every_page_has_one_first_heading_and_one_footer(client: Any) -> None:
     for page in PAGES:
         shown = json.dumps(draw(client, page.path, "?run=mixed&baseline=fp32")["page"])
-        assert shown.count('"type": "H1"') == 1, page.path
+        assert shown.count('"tag": "h1"') + shown.count("<h1") == 1, page.path
     assert client.get("/?run=mixed").text.count("<footer") == 0
     assert json.dumps(client.get("/_dash-layout").get_json()).count('"type": "Footer"') == 1
 
@@ -348,8 +349,8 @@ def test_a_ladder_of_three_shows_each_run_with_its_speedups(client: Any) -> None
     for more, heading in (("", "Against the one before"), ("&against=first", "Against the first")):
         text = json.dumps(draw(client, "/compare", query + more)["page"], ensure_ascii=False)
         assert heading in text
-        assert text.count(f'"{observed}"') >= 2  # of both runs
-        assert f"{query}&against=first" in text
+        assert text.count(f">{observed}<") >= 2  # of both runs
+        assert escape(f"{query}&against=first") in text
 
 
 def test_kernels_and_ops_are_told_apart(client: Any) -> None:

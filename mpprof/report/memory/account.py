@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.report import words
 from mpprof.report.content import BEFORE, drivers_figure, held, is_told
+from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -262,6 +263,7 @@ def render_error(
         ("in use", found.used_bytes),
         ("held and not in use", found.loose_bytes),
         ("held by other processes", found.others_bytes),
+        ("free on the card", found.free_bytes),
         *(found.parts or {}).items(),
     )
     head += [f"  {words.size(value):>9}  {name}" for name, value in facts if value is not None]
@@ -273,8 +275,12 @@ def render_error(
         filled.append(f"{line}  {words.shorten(words.plain(each.name), max(24, width - len(line) - 2))}")
     todo = []
     for step in advice:
-        todo.append(f"  {step.text}")
+        todo += wrapped(step.text, width, indent=2)
         todo += [f"      {step.snippet}"] if step.snippet else []
-    parts = [head, ["What filled it", *filled] if filled else [], ["What to try", *todo] if todo else []]
+    parts = [
+        head,
+        ["The largest that it lists", *filled] if filled else [],
+        ["What to try", *todo] if todo else [],
+    ]
     text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
     return words.ascii_only(text) if ascii_only else text

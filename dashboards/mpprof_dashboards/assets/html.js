@@ -1,0 +1,19 @@
+/* One element whose inside the server wrote as HTML text, every name in it escaped; and the links in it, which lead
+   to another page without loading everything anew. */
+(function () {
+  "use strict";
+  window.mpprof_dashboards = {
+    Html: function (props) {
+      var inside = { dangerouslySetInnerHTML: { __html: props.markup } };
+      return window.React.createElement(props.tag, Object.assign(inside, props.attributes));
+    },
+  };
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest && event.target.closest("a[data-link]");
+    if (!link || event.metaKey || event.shiftKey || event.altKey || event.ctrlKey) return;
+    event.preventDefault();
+    window.history.pushState({}, "", link.getAttribute("href"));
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate")); /* as dcc.Link does */
+    window.scrollTo(0, 0);
+  });
+})();

@@ -1,0 +1,111 @@
+"""Trees of `dash.html` elements as HTML text, every string in them escaped."""
+
+from __future__ import annotations
+
+import html as markup
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from dash import dcc
+from dash.development.base_component import Component
+
+from mpprof.report import words
+
+_NAMES = {"className": "class", "htmlFor": "for"}
+"""Attributes that HTML calls otherwise than React; all others differ in their case alone."""
+VOID = frozenset(("br", "hr", "img", "input"))
+
+
+class Html(Component):  # type: ignore[misc]
+    """One element whose inside is HTML text: one component for Dash, however much is in it.
+
+    Dash's renderer takes about a millisecond for each component: a page of a thousand elements took seconds.
+    `assets/html.js` draws it."""
+
+    _children_props: ClassVar[list[str]] = []
+    _base_nodes: ClassVar[list[str]] = []
+    _namespace = "mpprof_dashboards"
+    _type = "Html"
+
+    def __init__(self, tag: str, attributes: dict[str, Any], markup: str) -> None:
+        self._prop_names = ["tag", "attributes", "markup"]
+        self._valid_wildcard_attributes: list[str] = []
+        self.available_properties = self._prop_names
+        self.available_wildcard_properties: list[str] = []
+        super().__init__(tag=tag, attributes=attributes, markup=markup)
+
+
+def settled(part: Any) -> Any:
+    """Return `part` with every element that needs nothing of Dash made one `Html` with all that is in it.
+
+    What needs Dash are its other components, which draw or call back, and an empty element with an id, which
+    a script fills: it stays the same element when the page is drawn again."""
+    if isinstance(part, list | tuple):
+        return [settled(each) for each in part]
+    if not _is_element(part):
+        return part
+    if part._type.lower() not in VOID and _is_plain(part):
+        attributes = {name: value for name, value in _attributes(part).items() if value is not None}
+        return Html(part._type.lower(), attributes, render(getattr(part, "children", None), _link))
+    part.children = settled(part.children)
+    return part
+
+
+def _is_element(part: Any) -> bool:
+    return isinstance(part, Component) and part._namespace == "dash_html_components"
+
+
+def _is_plain(part: Any) -> bool:
+    if isinstance(part, list | tuple):
+        return all(map(_is_plain, part))
+    if not isinstance(part, Component):
+        return True
+    if not _is_element(part):
+        return isinstance(part, dcc.Link)
+    children = getattr(part, "children", None)
+    return not (children is None and getattr(part, "id", None)) and _is_plain(children)
+
+
+def _link(part: Any) -> str:
+    """A link within the page, which `assets/html.js` follows without loading the page anew."""
+    attributes = {name: value for name, value in _attributes(part).items() if name != "refresh"}
+    return _element("a", attributes | {"data-link": ""}, render(getattr(part, "children", None), _link))
+
+
+def _attributes(part: Component) -> dict[str, Any]:
+    given: dict[str, Any] = part.to_plotly_json()["props"]
+    return {name: value for name, value in given.items() if name != "children"}
+
+
+def render(part: Any, other: Callable[[Any], str]) -> str:
+    """Return `part` as HTML text; `other` gives that of the components that are no plain elements. Control
+    characters, which only a foreign file's names hold, are written out."""
+    if part is None:
+        return ""
+    if isinstance(part, list | tuple):
+        return "".join([render(each, other) for each in part])
+    if not isinstance(part, Component):
+        return _text(part)
+    if not _is_element(part):
+        return other(part)
+    return _element(part._type.lower(), _attributes(part), render(getattr(part, "children", None), other))
+
+
+def _element(tag: str, attributes: dict[str, Any], inside: str) -> str:
+    written = "".join([_attribute(name, value) for name, value in attributes.items()])
+    return f"<{tag}{written}>" if tag in VOID else f"<{tag}{written}>{inside}</{tag}>"
+
+
+def _attribute(name: str, value: Any) -> str:
+    if value is None or value is False:
+        return ""
+    name = _NAMES.get(name, name.lower())
+    if value is True:
+        return f" {name}"
+    if isinstance(value, dict):  # style
+        value = "; ".join([f"{key}: {each}" for key, each in value.items()])
+    return f' {name}="{_text(value)}"'
+
+
+def _text(part: Any) -> str:
+    return markup.escape(words.plain(str(part)))
