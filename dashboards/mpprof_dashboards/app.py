@@ -19,7 +19,7 @@ from mpprof.report import markdown
 from mpprof_dashboards import calls, routes, security, theme
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
-from mpprof_dashboards.components import cards
+from mpprof_dashboards.components import cards, hosts
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.markup import settled
 from mpprof_dashboards.compress import Packer
@@ -206,8 +206,9 @@ def _asked(
 ) -> tuple[Page | None, Context, MpprofError | None, str]:
     """What an address names: the page, the run, why there is none, and what changes with what is shown."""
     entries, problem = listed(source)
-    context = Context(source, entries, choices.read(search, entries), search or "")
     page = next((page for page in PAGES if page.path == path), None)
+    by_host = page is not None and page.by_host
+    context = Context(source, entries, choices.read(search, entries), search or "", by_host)
     return page, context, problem, _version(context, problem)
 
 
@@ -253,7 +254,8 @@ def _content(page: Page | None, context: Context, rendered: Rendered, version: s
         )
 
     def make() -> list[Any]:
-        return list(settled([*_heading(page, context), *page.layout(context)]))
+        shown = [*_heading(page, context), hosts.switch(page, context), *page.layout(context)]
+        return list(settled(shown))
 
     try:
         return rendered.get((page.path, context.search), (version, context.entries), make)
