@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
-from mpprof.api.kept import Kept
 from mpprof.api.one_run import TableMethods
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
+from mpprof.kept import Kept
 from mpprof.model.run import Run
 from mpprof.model.source import HOST_MARK, RunEntry
 from mpprof.model.steps import HardwareTable, StepTable

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mpprof.api import workflows
-from mpprof.api.kept import Kept
 from mpprof.api.source import READ_AT_ONCE, LogDirectory
+from mpprof.kept import Kept
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 LONG_S = 60
