@@ -19,7 +19,7 @@ from mpprof.report import markdown
 from mpprof_dashboards import calls, routes, security, theme
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
-from mpprof_dashboards.components import cards
+from mpprof_dashboards.components import cards, hosts
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.markup import settled
 from mpprof_dashboards.compress import Packer
@@ -206,8 +206,9 @@ def _asked(
 ) -> tuple[Page | None, Context, MpprofError | None, str]:
     """What an address names: the page, the run, why there is none, and what changes with what is shown."""
     entries, problem = listed(source)
-    context = Context(source, entries, choices.read(search, entries), search or "")
     page = next((page for page in PAGES if page.path == path), None)
+    by_host = page is not None and page.by_host
+    context = Context(source, entries, choices.read(search, entries), search or "", by_host)
     return page, context, problem, _version(context, problem)
 
 
@@ -253,7 +254,8 @@ def _content(page: Page | None, context: Context, rendered: Rendered, version: s
         )
 
     def make() -> list[Any]:
-        return list(settled([*_heading(page, context), *page.layout(context)]))
+        shown = [*_heading(page, context), hosts.switch(page, context), *page.layout(context)]
+        return list(settled(shown))
 
     try:
         return rendered.get((page.path, context.search), (version, context.entries), make)
@@ -306,26 +308,25 @@ def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> 
             return flask.Response(
                 "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
             )
-        if flask.request.method == "GET" and flask.request.path in paths and "run" not in flask.request.args:
-            entries = listed(source)[0]
-            if (
-                flask.request.path == "/"
-                and len(entries) > runs.LANDS_ABOVE
-                and "with" not in flask.request.args
-            ):
-                return flask.redirect(runs.PAGE.path)
-            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
-            if (
-                chosen.run is not None and flask.request.path != runs.PAGE.path
-            ):  # so that the address bar always holds a link worth sharing
-                return flask.redirect(flask.request.path + chosen.query())
-        elif flask.request.method == "GET" and flask.request.path in paths:
+        if flask.request.method == "GET" and flask.request.path in paths:
             search = f"?{flask.request.query_string.decode('utf-8', 'replace')}"
+            if "run" not in flask.request.args:
+                return with_choice(search)
             rendered.ahead(partial(_draw_ahead, source, rendered, flask.request.path, search))
         if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
             text = "This request does not come from a page of mpprof.\n"
             return flask.Response(text, 400, mimetype="text/plain")
         return None
+
+    def with_choice(search: str) -> Any:
+        """To the address that names a run, so that the address bar always holds a link worth sharing."""
+        path, entries = flask.request.path, listed(source)[0]
+        if path == "/" and len(entries) > runs.LANDS_ABOVE and "with" not in flask.request.args:
+            return flask.redirect(runs.PAGE.path)
+        chosen = choices.read(search, entries)
+        if chosen.run is None or path == runs.PAGE.path:
+            return None
+        return flask.redirect(path + choices.stated(chosen, search))
 
     def add_headers(response: flask.Response) -> flask.Response:
         response.headers["Content-Security-Policy"] = policy

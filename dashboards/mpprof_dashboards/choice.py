@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 from mpprof.model.source import RunEntry
 
@@ -19,12 +19,14 @@ MOST_COMPARED = 16
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`run` is None only where there is no run; `ladder` are the runs of the Compare page, in order, each
-    held against the one before it, or `against_first`."""
+    held against the one before it, or `against_first`. `host`: the one that pages of one trace are of; None:
+    the first."""
 
     run: str | None
     baseline: str | None = None
     ladder: tuple[str, ...] = ()
     against_first: bool = False
+    host: str | None = None
 
     def query(self) -> str:
         """The URL's query, with its question mark; empty without a run."""
@@ -33,7 +35,17 @@ class Choice:
         pairs = [("run", self.run), ("baseline", self.baseline or NO_BASELINE)]
         pairs += [("with", run) for run in self.ladder]
         pairs += [("against", FIRST)] if self.against_first else []
+        pairs += [("host", self.host)] if self.host is not None else []
         return f"?{urlencode(pairs)}"
+
+
+_OWN = ("run", "baseline", "with", "against")
+
+
+def stated(chosen: Choice, search: str) -> str:
+    """The query `search` with the choice `chosen` in place of what it states of one; all else stays."""
+    rest = [(name, value) for name, value in parse_qsl(search.removeprefix("?")) if name not in _OWN]
+    return chosen.query() + (f"&{urlencode(rest)}" if rest else "")
 
 
 def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
@@ -45,7 +57,8 @@ def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
     if baseline in (NO_BASELINE, run):
         baseline = None
     ladder = tuple(values.get("with", [])[:MOST_COMPARED])
-    return Choice(run, baseline, ladder, values.get("against", [None])[0] == FIRST)
+    against_first = values.get("against", [None])[0] == FIRST
+    return Choice(run, baseline, ladder, against_first, values.get("host", [None])[0])
 
 
 def default_run(entries: Sequence[RunEntry]) -> str | None:

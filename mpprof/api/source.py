@@ -21,13 +21,13 @@ from mpprof.api import timeline as timelines
 from mpprof.api.one_run import TableMethods
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.model.run import Run
-from mpprof.model.source import RunEntry
+from mpprof.model.source import HOST_MARK, RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import dismissals, words
 from mpprof.report import json as documents
 from mpprof.report.redact import Redactor, hosts_of
 from mpprof.report.runs.journal import Journal, signature_of
-from mpprof.runs import watching
+from mpprof.runs import hosts, watching
 from mpprof.runs.loading import Place, closed_beside, lone_beside
 from mpprof.runs.state import state_of
 from mpprof.traces import formats
@@ -159,11 +159,10 @@ class LogDirectory(TableMethods):
         return self._run(run).hardware
 
     def version(self, run: str, baseline: str | None = None) -> str:
-        named = [name for name in (run, baseline) if name]
-        with (
-            self._lock
-        ):  # the directory is walked now and then, the files of these runs are looked at each time
+        with self._lock:
+            # The directory is walked now and then, the files of these runs are looked at each time.
             found = self._scan(within_s=ONE_ANSWER_S)
+            named = [self._base(name) for name in (run, baseline) if name]
             if any(_signature(_files(found[name][0])) != found[name][0] for name in named if name in found):
                 found = self._scan()
         stated = [(name, found[name][0] if name in found else None) for name in named]
@@ -282,9 +281,15 @@ class LogDirectory(TableMethods):
         self._runs, self._named, self._scanned_s = found, named, monotonic()
         return found
 
+    def _base(self, name: str) -> str:
+        """The run's own name, of a name that states one of its hosts, too."""
+        return name if name in self._runs else name.rpartition(HOST_MARK)[0] or name
+
     def _run(self, name: str) -> Run:
         with self._lock:
             known = self._runs.get(name) or self._scan().get(name)
+        if known is None and (base := self._base(name)) in self._runs:
+            return hosts.alone(self._run(base), name.removeprefix(f"{base}{HOST_MARK}"))
         if known is None:
             raise NotFoundError(
                 f"no run named {name!r} here",
@@ -309,7 +314,7 @@ class LogDirectory(TableMethods):
     def _analysis(self, name: str) -> workflows.Analysis:
         with self._lock:
             self._scan(within_s=ONE_ANSWER_S)
-            run, signature = self._run(name), self._runs[name][0]
+            run, signature = self._run(name), self._runs[self._base(name)][0]
             kept = self._analyses.get(name)
             if kept is None or kept[0] != signature:
                 kept = signature, workflows.analyse(workflows.load(run, step_range=self._step_range))
@@ -358,6 +363,7 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
         on_gpu=device.kind != "cpu" if device else None,
         batch_size=fit.batch_size if fit else None,
         parameters=facts.model.parameters if facts and facts.model else None,
+        hosts=read.hosts,
     )
 
 

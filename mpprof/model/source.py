@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mpprof.model.frozen import frozen
+from mpprof.model.run import HostTrace
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 RunState = Literal["running", "ended", "stopped", "unfinished"]
 """Stopped: no end of the training was recorded, and nothing was written for `STOPPED_AFTER_S`. Unfinished: no
 end was recorded, of a run elsewhere, whose writes are not seen as they happen."""
+HOST_MARK = "@"
+"""Between a run's id and the host, in an id of the run as that host saw it."""
 STOPPED_AFTER_S = 15.0
 """While the process lives it writes a hardware sample at least every 2 seconds."""
 
@@ -38,11 +41,18 @@ class RunEntry:
     on_gpu: bool | None = None
     batch_size: int | None = None
     parameters: int | None = None  # of its model
+    hosts: tuple[HostTrace, ...] = ()  # that of the account first; empty: it is on one host
+
+
+def on_host(run: str, host: str | None) -> str:
+    """Return the id of a run as one of its hosts saw it, as `mpprof report --host`; of None the run's own."""
+    return run if host is None else f"{run}{HOST_MARK}{host}"
 
 
 class RunTables(Protocol):
     """What a file of one run is made from. Every method may raise MpprofError; documents are those of the
-    CLI's `--format json`, so a page shows exactly what the commands print."""
+    CLI's `--format json`, so a page shows exactly what the commands print. `run`: an entry's id, or `on_host`
+    of one."""
 
     def report(self, run: str, baseline: str | None = None) -> doc.Report: ...
 

@@ -623,6 +623,11 @@ def drivers_figure(account: doc.Memory) -> str:
     )
 
 
+def is_told(item: doc.MemoryItem) -> bool:
+    """Whether the item's type, layer or op is known: of estimated parameters and slots only the kind is."""
+    return item["name"] not in UNOWNED and (item["by"] == "kind" or not item.get("estimated"))
+
+
 def held(item: doc.MemoryItem) -> str:
     """The name of a part of the peak, which says so where it is estimated."""
     return f"{item['name']} (estimated)" if item.get("estimated") else item["name"]
@@ -632,7 +637,7 @@ def _divided(items: list[doc.MemoryItem], by: str) -> str:
     """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
     layer: that is the whole model."""
     named = sorted((i for i in items if not re.fullmatch(_SMALLER, i["name"])), key=lambda i: -i["bytes"])
-    known = [item["bytes"] for item in named if item["name"] not in UNOWNED]
+    known = [item["bytes"] for item in named if is_told(item)]
     if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
         return ""
     shown = named[:MOST_PARTS_OF_MEMORY]

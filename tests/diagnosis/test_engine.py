@@ -334,7 +334,7 @@ def cases(draw):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(case=cases(), seed=st.integers(0, 1000))
 def test_of_all_rules_costs_never_overlap_and_everything_adds_up(case, seed) -> None:
     judgement = judge(case, strict=True)

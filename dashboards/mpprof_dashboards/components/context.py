@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mpprof.errors import MpprofError, NotFoundError
-from mpprof.model.source import RunEntry, RunSource
+from mpprof.model.source import RunEntry, RunSource, on_host
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components.text import sentence
 
@@ -25,15 +25,17 @@ class Context:
     entries: tuple[RunEntry, ...]
     choice: Choice
     search: str = ""
+    by_host: bool = False  # the page shows what one host saw
 
     @property
     def run(self) -> str:
-        """The id of the chosen run. Raises NotFoundError if there is no such run."""
+        """The id of the chosen run, on a page `by_host` as the chosen host saw it. Raises NotFoundError if
+        there is no such run."""
         if self.choice.run is None or self.entry is None:
             raise NotFoundError(
                 f"there is no run {self.choice.run!r} here", next="Choose one of the runs in the list above."
             )
-        return self.choice.run
+        return on_host(self.choice.run, self.choice.host if self.by_host else None)
 
     @property
     def entry(self) -> RunEntry | None:
@@ -63,6 +65,7 @@ class Page:
     layout: Callable[[Context], Any]
     register: Callable[[Any, RunSource], None] | None = None
     heading: bool = False  # its layout holds the page's <h1>
+    by_host: bool = False  # of a run on several hosts it shows one of them
 
 
 def why_absent(document: doc.Report, *fields: str) -> str:

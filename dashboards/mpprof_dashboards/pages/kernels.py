@@ -149,4 +149,4 @@ def content(source: RunTables, run: str, document: doc.Report) -> list[Any]:
     ]
 
 
-PAGE = Page("/kernels", "Kernels", layout)
+PAGE = Page("/kernels", "Kernels", layout, by_host=True)

@@ -121,4 +121,4 @@ def content(source: RunTables, run: str, document: doc.Report, baseline: str | N
     ]
 
 
-PAGE = Page("/layers", "Layers", layout)
+PAGE = Page("/layers", "Layers", layout, by_host=True)

@@ -181,4 +181,4 @@ def _course(steps: StepTable | None) -> html.Section | None:
     )
 
 
-PAGE = Page("/memory", "Memory", layout)
+PAGE = Page("/memory", "Memory", layout, by_host=True)

@@ -137,4 +137,4 @@ def _skipped_steps(context: Context) -> set[int]:
     return set(table.step[table.skipped > 0].tolist())
 
 
-PAGE = Page("/timeline", "Timeline", layout)
+PAGE = Page("/timeline", "Timeline", layout, by_host=True)
