@@ -6,22 +6,24 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from mpprof.cli import output, paths
+from mpprof.cli import output, paths, values
 
 FORMATS = ("text", "json")
 
 
 class Audit:
-    """Before training: what of a saved model will not reach the Tensor Cores, and why.
+    """List what of a saved model will miss the Tensor Cores, and why.
 
-    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. In a script, mpprof.audit(model) says the
-    same of a model that was just built."""
+    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. In a script,
+    mpprof.audit(model) says the same of a model that was just built."""
 
     name = "audit"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL.keras", type=Path, help="a saved Keras model")
-        parser.add_argument("--batch-size", metavar="N", type=int, help="the global batch size it will have")
+        parser.add_argument(
+            "--batch-size", metavar="N", type=values.batch, help="the global batch size it will have"
+        )
         parser.add_argument("--gpu", metavar="NAME|CC", help='the card it will train on: "A100" or "8.0"')
         paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
