@@ -16,9 +16,10 @@ Kind = Literal[
 ]  # fmt: skip
 """What a block of memory is for. `parameters` and `optimizer slots` are what the optimizer keeps from step to
 step; `16-bit weight copies` what a layer computes with; `other activations` die before the backward pass
-begins, or are of a trace that tells of no such pass; `workspaces` are what an op allocates and frees again;
-`held before the window` was allocated before the profiler started, by whom no event tells; `other` is of an
-op that is none of these, and an operand of a gradient's op in another layout."""
+begins, or are of a trace that tells of no such pass; `input` are batches, those made ahead too; `workspaces`
+are what an op allocates and frees again; `held before the window` was allocated before the profiler started,
+by whom no event tells; `other` is of an op that is none of these, and an operand of a gradient's op in
+another layout."""
 
 StatesFrom = Literal["records", "updates", "weight_copies"]
 """What tells how much of the memory that was held before the window are parameters and slots: the recorded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import BEFORE, UNOWNED, drivers_figure, held
+from mpprof.report.content import BEFORE, drivers_figure, held, is_told
 from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
@@ -118,11 +118,9 @@ def _divisions(document: doc.Report, width: int, most: int) -> list[str]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
         items = _of(document["memory"], by)
-        if all(item["name"] in UNOWNED for item in items):
+        if not any(map(is_told, items)):
             continue
-        shown = [
-            f"{words.shorten(words.plain(i['name']), 32)} {words.size(i['bytes'])}" for i in items[:most]
-        ]
+        shown = [f"{words.shorten(words.plain(held(i)), 32)} {words.size(i['bytes'])}" for i in items[:most]]
         rest = [f"{len(items) - most} more"] if len(items) > most else []
         lines += _listed(f"{title:<8}", [*shown, *rest], width)
     return lines
