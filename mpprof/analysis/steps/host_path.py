@@ -32,10 +32,8 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
         return None
     kernels, host = trace.kernels, trace.host
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
-    launch, duration, start = (
-        pick(each, rows) for each in (kernels.launch, kernels.duration_ns, kernels.start_ns)
-    )
-    launched, ended = host.start_ns[launch], start + duration
+    launch, start = pick(kernels.launch, rows), pick(kernels.start_ns, rows)
+    launched, ended = host.start_ns[launch], start + pick(kernels.duration_ns, rows)
     call = found.at(launched)
     launching = np.flatnonzero(np.bincount(call + 1, minlength=len(found) + 1)[1:])
     if not len(launching):
@@ -43,7 +41,7 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     busy = _ended(launched, ended, found.start_ns) > found.start_ns
     # A copy of the results comes after the wait for them.
     work = np.flatnonzero((call >= 0) & (pick(kernels.kind, rows) == WorkKind.KERNEL))
-    call, start, ended, duration = (pick(each, work) for each in (call, start, ended, duration))
+    call, start, ended = pick(call, work), pick(start, work), pick(ended, work)
     returned = pick(launched, work) + host.duration_ns[pick(launch, work)]
     until = found.start_ns.copy()  # the last launch returned
     np.maximum.at(until, call, returned)
@@ -57,7 +55,7 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     path = (
         found.end_ns - found.start_ns,
         until - found.start_ns - waits.overlap(found.start_ns, until),
-        np.bincount(call[queued], duration[queued], len(found)),
+        np.bincount(call[queued], (ended - start)[queued], len(found)),
         np.where(busy, 0, last - until),
         waits.overlap(found.end_ns, np.maximum(found.end_ns, last)),
     )
