@@ -66,7 +66,7 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not benchmark and not soak and not full"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=20 -m "not benchmark and not soak and not full"
 
 # The wheel for this Python, from tracked files alone, in an environment that has nothing else but what it asks for;
 # then, in its place, the wheel for systems without a compiled one.

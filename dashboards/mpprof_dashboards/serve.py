@@ -12,6 +12,7 @@ import waitress
 from mpprof.errors import UsageError
 from mpprof.model.source import RunSource
 from mpprof_dashboards.app import create_app
+from mpprof_dashboards.components.context import listed
 
 # A page asks for a dozen files and callbacks at once; waitress' four threads would queue them.
 _THREADS = 16
@@ -45,9 +46,15 @@ def serve(
         ) from error
     bound = getattr(server, "effective_port", None) or port
     url = f"http://{_shown(host)}:{bound}/"
-    (announce or partial(print, flush=True))(f"mpprof serves {source.title} at {url} (Ctrl-C stops it)")
+    say = announce or partial(print, flush=True)
+    say(f"mpprof serves {source.title} at {url} (Ctrl+C stops it)")
     if open_browser:
         webbrowser.open(url)
+    if listed(source) == ((), None):
+        say(
+            "No runs yet: it holds no records by mpprof and no trace. "
+            "Train with MPProfilerCallback(LOGDIR): the page shows runs as they appear."
+        )
     try:
         server.run()
     finally:

@@ -1,7 +1,8 @@
-"""The command line: one small file per command, all of them in COMMANDS, every known error caught here.
+"""The command line: one small file per command, all of them in GROUPS, every known error caught here.
 
-Read COMMANDS from top to bottom: this is the tool. A command is an object with a `name`, a docstring that
-is its help, `prepare(parser)` and `run(args) -> exit code`; whatever is slow to import is imported in `run`.
+Read GROUPS from top to bottom: this is the tool. A command is an object with a `name`, a docstring that is
+its help and whose first line stands in the list of commands, `prepare(parser)` and `run(args) -> exit code`;
+whatever is slow to import is imported in `run`.
 
 Exit codes: 0 done, 1 a check failed, 2 wrong usage or unreadable input, 130 interrupted.
 """
@@ -9,6 +10,7 @@ Exit codes: 0 done, 1 a check failed, 2 wrong usage or unreadable input, 130 int
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -51,30 +53,18 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-COMMANDS: tuple[Command, ...] = (
-    Demo(),
-    Serve(),
-    Ls(),
-    Report(),
-    Compare(),
-    Check(),
-    Survey(),
-    Ops(),
-    Kernels(),
-    Layers(),
-    Memory(),
-    Classify(),
-    Counters(),
-    Verify(),
-    Explain(),
-    Audit(),
-    Forecast(),
-    Doctor(),
-    Bundle(),
-    Completion(),
-)
+GROUPS: dict[str, tuple[Command, ...]] = {
+    "Record": (Demo(), Doctor(), Verify(), Counters()),
+    "Look at a run": (Report(), Serve(), Kernels(), Ops(), Layers(), Memory(), Explain()),
+    "Compare and check": (Compare(), Check()),
+    "Before training": (Audit(), Forecast()),
+    "Many runs": (Ls(), Survey()),
+    "Files, names and the shell": (Bundle(), Classify(), Completion()),
+}
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 
+SUMMARY = "Why mixed precision did not give the speedup it promised, and what would."
 TALK = ("demo", "serve", "verify")
 """Commands that write while they run, or let another program write: no line of progress stands below that."""
 
@@ -166,24 +156,29 @@ def _silent_log() -> Iterator[None]:
 
 
 def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
-    """The parser of a command line of these words: every command, with the options of those it names; None:
-    with the options of all."""
+    """The parser of a command line of these words: of the command that is the first of them; else of every
+    command, with the options of those that they name. None: of all with all options."""
     shared = _options(argparse.SUPPRESS)  # after the command: must not reset what stood before it
     parser = _Parser(
         prog="mpprof",
-        description="Why mixed precision did not give the speedup it promised, and what would.",
-        epilog="`mpprof COMMAND --help` tells more about a command. "
+        usage="mpprof [option ...] COMMAND ...",
+        description=f"{SUMMARY}\n{_listing()}",
+        epilog="`mpprof COMMAND --help` says more about a command.\n"
         "Exit codes: 0 done, 1 a check failed, 2 wrong usage or unreadable input.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[_options(False)],
         allow_abbrev=False,
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in COMMANDS:
-        text = (command.__doc__ or "").strip()
+    commands = parser.add_subparsers(
+        metavar="COMMAND", required=True, parser_class=_Parser, prog="mpprof",
+        help=None if words is None else argparse.SUPPRESS,  # the description lists them, in groups
+    )  # fmt: skip
+    for command in [each for each in COMMANDS if words and each.name == words[0]] or COMMANDS:
+        text = inspect.cleandoc(command.__doc__ or "")
         named = words is None or command.name in words
         child = commands.add_parser(
             command.name,
-            help=" ".join(text.partition("\n\n")[0].split()),
+            help=text.partition("\n")[0],
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             parents=[shared] if named else [],
@@ -194,6 +189,15 @@ def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
             command.prepare(child)
             child.set_defaults(run=command.run, talks=command.name in TALK)
     return parser
+
+
+def _listing() -> str:
+    """Every command with the first line of its docstring, in groups."""
+    lines = []
+    for heading, group in GROUPS.items():
+        lines += ["", f"{heading}:"]
+        lines += [f"  {each.name:<11}{(each.__doc__ or '').partition(chr(10))[0]}" for each in group]
+    return "\n".join(lines)
 
 
 def _options(default: object) -> _Parser:

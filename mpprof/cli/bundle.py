@@ -16,12 +16,14 @@ DEFAULT_MAX_MIB = 512
 
 
 class Bundle:
-    """One file for a colleague: the run's records and its trace, names of hosts, users and paths redacted.
+    """Pack a run into one file for a colleague, names redacted.
 
-    `mpprof report FILE.zip` reads it back. Redacted are the records (every host name and absolute path) and,
-    in the trace, host names, home directories and the folders of source files. Names of ops, layers, kernels
-    and the model stay, because they are what a diagnosis rests on: MANIFEST.json in the bundle lists what was
-    done, what was left out, and what cannot be redacted."""
+    The file holds the run's records and its trace; `mpprof report FILE.zip` reads
+    it back. Redacted are, in the records, every host name and absolute path and, in
+    the trace, host names, home directories and the folders of source files. Names
+    of ops, layers, kernels and the model stay, because they are what a diagnosis
+    rests on: MANIFEST.json in the bundle lists what was done, what was left out,
+    and what cannot be redacted."""
 
     name = "bundle"
 

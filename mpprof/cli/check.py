@@ -18,10 +18,11 @@ FORMATS = ("text", "json", gate.GITHUB)
 
 
 class Check:
-    """Hold a run against the bounds of a file; exit code 1 where one is broken.
+    """Check a run against bounds in a file: exit code 1 if one fails.
 
-    Bounds are the Tensor Core share, the share of skipped steps, the peak memory, the step time against a
-    stored report, and findings that must not be there. docs/checks.md shows a file."""
+    Bounds are the Tensor Core share, the share of skipped steps, the peak memory,
+    the step time against a stored report, and findings that must not be there.
+    docs/checks.md shows a file."""
 
     name = "check"
 

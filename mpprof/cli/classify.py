@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class Classify:
-    """Kernel names in, one JSON line each out: placement, precision, family, and what decided it.
+    """Say by a kernel's name where it runs: one JSON line each.
 
-    Names are arguments, or lines on stdin, answered as they come. The GPU matters: the same name can mean
-    other arithmetic on another generation."""
+    Each line has placement, precision, family, and what decided it. Names are
+    arguments, or lines on stdin, answered as they come. The GPU matters: the same
+    name can mean other arithmetic on another generation."""
 
     name = "classify"
 

@@ -18,10 +18,11 @@ FORMATS = ("text", "json", "markdown", "html")
 
 
 class Compare:
-    """Two runs against each other, or a ladder of many in the order given.
+    """Compare two runs, or many in a row: speedup, gap, causes.
 
-    For each step of the ladder: observed and expected speedup, where the gap lies, and the kernels that
-    changed most. A path that holds several runs stands for all of them, oldest first."""
+    Many runs are a ladder, in the order given. For each of its steps: observed and
+    expected speedup, where the gap lies, and the kernels that changed most. A path
+    that holds several runs stands for all of them, oldest first."""
 
     name = "compare"
 

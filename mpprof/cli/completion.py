@@ -8,12 +8,21 @@ from pathlib import Path
 from mpprof.cli import output
 
 SHELLS = ("bash", "zsh", "fish")
+MAY_BE_PATHS = ("MODEL", "PATH", "-- COMMAND")
+"""What stands for a path, and may be something else: a module's function, a command."""
+PATHS = {
+    "bash": "_mpprof_files",
+    "fish": "(__fish_complete_suffix '')",
+    "preamble": {"bash": '_mpprof_files() { compgen -f -- "$1"; }'},
+}
+"""In place of shtab's own, which lose a path at a space and, in fish, at `~`."""
 
 
 class Completion:
-    """Print a script that completes mpprof's commands, options and paths in a shell.
+    """Print the completion script for bash, zsh or fish.
 
-    It belongs where the shell looks for it:
+    It completes commands, options, their values and paths. It belongs where the
+    shell looks for it:
 
         mpprof completion bash > ~/.local/share/bash-completion/completions/mpprof
         mpprof completion zsh > "${fpath[1]}/_mpprof"
@@ -32,9 +41,9 @@ class Completion:
 
         parser: argparse.ArgumentParser = args.build_parser(None)
         for action in _actions(parser):
-            if action.type is Path:
-                action.complete = shtab.FILE  # type: ignore[attr-defined]
-            if action.metavar == "CODE":
+            if action.type is Path or action.metavar in MAY_BE_PATHS:
+                action.complete = shtab.FILE | PATHS  # type: ignore[attr-defined]
+            if action.dest == "code":
                 action.choices = [name for code, slug, _ in manual.codes() for name in (code, slug)]
         output.write(shtab.complete(parser, args.shell), None)
         return 0

@@ -9,10 +9,11 @@ from mpprof.cli.serve import port_number
 
 
 class Demo:
-    """Train small real models on the CPU: two policies compared, then a slow input found and mended.
+    """Train small models on the CPU, find a slow input and mend it.
 
-    Each command that it runs is printed first, to be copied. Needs TensorFlow (pip install 'mpprof[demo]')
-    and takes under two minutes; then it serves the page."""
+    Two policies are compared first. Each command that it runs is printed first, to
+    be copied. Needs TensorFlow (pip install 'mpprof[demo]') and takes under two
+    minutes; then it serves the page."""
 
     name = "demo"
 

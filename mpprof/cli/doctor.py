@@ -11,10 +11,11 @@ _MARKS = {"ok": "ok", "info": "--", "missing": "!!"}
 
 
 class Doctor:
-    """This machine: GPU, driver, profiling permission, frameworks, Keras' policy; and what will be missing.
+    """Show what this machine can record, and what will be missing.
 
-    No framework is imported and nothing is changed. Always exit code 0: nothing here is wrong, some of it
-    is only absent."""
+    GPU, driver, profiling permission, frameworks, Keras' policy. No framework is
+    imported and nothing is changed. Always exit code 0: nothing here is wrong, some
+    of it is only absent."""
 
     name = "doctor"
 

@@ -8,7 +8,7 @@ from mpprof.cli import output
 
 
 class Explain:
-    """The manual page of a cause; without CODE, all causes.
+    """Show the manual page of a cause; without CODE, list all causes.
 
     CODE is as findings print it (MP301), or its name (input-bound)."""
 

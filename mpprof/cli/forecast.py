@@ -13,11 +13,13 @@ FORMATS = ("text", "json")
 
 
 class Forecast:
-    """What mixed precision would bring on cards that are not here: XLA compiles the train step for them.
+    """Estimate what mixed precision brings on cards not at hand.
 
-    MODEL is a .keras file, or module:function, importable from here, that returns a compiled Keras model. It
-    is built with Keras on JAX, so it must not need TensorFlow's own ops. Needs the extra mpprof[forecast]:
-    XLA's compiler for NVIDIA GPUs, without a GPU or its driver."""
+    XLA compiles the train step for each card. MODEL is a .keras file, or
+    module:function, importable from here, that returns a compiled Keras model. It
+    is built with Keras on JAX, so it must not need TensorFlow's own ops. Needs the
+    extra mpprof[forecast]: XLA's compiler for NVIDIA GPUs, without a GPU or its
+    driver."""
 
     name = "forecast"
 

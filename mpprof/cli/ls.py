@@ -13,11 +13,13 @@ WIDTH_WITHOUT_TERMINAL = 80
 
 
 class Ls:
-    """The runs of a directory: policy, card, batch, step time, state, and when each was last written.
+    """List the runs of a directory: policy, card, step time, state.
 
-    Oldest first; runs that cannot be read are listed last, with the reason. A run has ended where its records
-    hold the end of the training. Otherwise it is running, or stopped (killed or crashed) where nothing was
-    written for 15 s; a copy from elsewhere is unfinished. Step times are medians of steady steps."""
+    Also the batch, and when each was last written. Oldest first; runs that cannot
+    be read are listed last, with the reason. A run has ended where its records hold
+    the end of the training. Otherwise it is running, or stopped (killed or crashed)
+    where nothing was written for 15 s; a copy from elsewhere is unfinished. Step
+    times are medians of steady steps."""
 
     name = "ls"
 

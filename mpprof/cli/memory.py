@@ -20,16 +20,20 @@ MODELS = (".keras", ".h5", ".hdf5")
 
 
 class Memory(Table):
-    """What held the memory at its peak: by kind, type, layer and tensor, and what outlives its step.
+    """Show what held memory at its peak, or what training will take.
 
-    Sizes are the allocator's own. With --baseline, a run of the same model in float32, it also says what
-    mixed precision saved, what it could have saved, and what is in the way. With --by it is a table of one
-    division; csv and json hold all of them. PATH may also be a text with an out-of-memory error of
-    TensorFlow, XLA or PyTorch (.txt, .log, .out, .err): it says what filled the memory and what to try.
+    Of a run: the peak by kind, type, layer and tensor, and what outlives its step.
+    Sizes are the allocator's own. With --baseline, a run of the same model in
+    float32, it also says what mixed precision saved, what it could have saved, and
+    what is in the way. With --by it is a table of one division; csv and json hold
+    all of them. PATH may also be a text with an out-of-memory error of TensorFlow,
+    XLA or PyTorch (.txt, .log, .out, .err): it says what filled the memory and what
+    to try.
 
-    Of a model that has not been trained (a .keras file, or module:function that returns one), or of a log
-    directory's model with --card or --batch, it says what parameters, gradients, optimizer slots and
-    activations will take in float32, mixed_float16 and mixed_bfloat16, and the largest batch that fits."""
+    Of a model that has not been trained (a .keras file, or module:function that
+    returns one), or of a log directory's model with --card or --batch, it says what
+    parameters, gradients, optimizer slots and activations will take in float32,
+    mixed_float16 and mixed_bfloat16, and the largest batch that fits."""
 
     name = "memory"
     by_help = "a table of one of: dtype, op, layer, kind"
@@ -165,6 +169,7 @@ def _programs(mine: Analysis, args: argparse.Namespace) -> str:
 def _of_error(args: argparse.Namespace) -> str:
     """What the last out-of-memory error in a text says."""
     from mpprof.analysis.memory import out_of_memory
+    from mpprof.analysis.memory.advice import advise
     from mpprof.errors import UnreadableError
     from mpprof.report import json as documents
     from mpprof.report.memory import account
@@ -180,7 +185,7 @@ def _of_error(args: argparse.Namespace) -> str:
             where=str(args.path),
             next="Give the whole of what the training printed, or a log directory",
         )
-    advice = out_of_memory.advise(found)
+    advice = advise(found)
     if args.format == "json":
         return documents.dumps(documents.out_of_memory(found, advice))
     ascii_only = args.output is None and output.ascii_only()

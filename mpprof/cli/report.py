@@ -17,10 +17,11 @@ FORMATS = ("text", "json", "markdown", "html")
 
 
 class Report:
-    """The verdict on one run: where its step's time went, why, and what each remedy would give back.
+    """Say where a run's step time goes, why, and what would help.
 
-    PATH is a log directory, a run, or a trace file. With --baseline, a run of the same model in float32,
-    it also says what speedup was to be expected, and splits the gap to it into causes."""
+    PATH is a log directory, a run, or a trace file. With --baseline, a run of the
+    same model in float32, it also says what speedup was to be expected, and splits
+    the gap to it into causes."""
 
     name = "report"
 

@@ -10,9 +10,11 @@ from mpprof.errors import MpprofError, UsageError
 
 
 class Serve:
-    """The page: every run under LOGDIR, with its verdict, steps, ops, kernels, memory and comparisons.
+    """Serve the page: every run of a directory, in the browser.
 
-    Reachable from this machine only, unless --host says otherwise; it loads nothing from the network."""
+    Runs that are added while it serves appear by themselves. Ctrl+C ends it, with
+    exit code 0. Reachable from this machine only, unless --host says otherwise; it
+    loads nothing from the network."""
 
     name = "serve"
 

@@ -22,13 +22,14 @@ ROWS_OF_A_TABLE = 20
 
 
 class Survey:
-    """Many runs: a row each, ranked by the GPU-hours that they lose a day, as estimated.
+    """Analyse many runs and rank them by the GPU-hours they lose.
 
-    Runs are analysed in several processes at a time, and 16-bit runs are held against the
-    newest float32 run of the same model, card and batch under the same paths. A run that cannot be read, or
-    crashes its process, is listed with the reason. What is lost is the step less the attainable one, and
-    without a measured baseline less the step after all remedies; the hours are for each day that the run
-    trains."""
+    Each run is a row, with an estimate of the GPU-hours lost a day. Runs are
+    analysed in several processes at a time, and 16-bit runs are held against the
+    newest float32 run of the same model, card and batch under the same paths. A run
+    that cannot be read, or crashes its process, is listed with the reason. What is
+    lost is the step less the attainable one, and without a measured baseline less
+    the step after all remedies; the hours are for each day that the run trains."""
 
     name = "survey"
 

@@ -121,29 +121,32 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 class Kernels(Table):
-    """Every kernel with its time, where it ran (Tensor Core, fallback, unknown) and what decided it.
+    """List the kernels: time, where each ran, and what decided it.
 
-    Times are over the whole trace file, unless --steps or --step-range takes parts of it; concurrent kernels
-    count in full. Long names are cut in the table, whole in csv and json."""
+    A kernel ran on Tensor Cores, as a fallback beside them, or it is unknown. Times
+    are over the whole trace file, unless --steps or --step-range takes parts of it;
+    concurrent kernels count in full. Long names are cut in the table, whole in csv
+    and json."""
 
     name = "kernels"
     by_help = "stream: one row per stream; or a column to sum by, such as placement, family, layer"
 
 
 class Ops(Table):
-    """Every framework op with its time: how much of its matrix work ran on Tensor Cores, whether it could
-    have, and how fast it was.
+    """List the framework's ops: time, Tensor Core use, rate.
 
-    `eligible` says did, could, could_never or unknown, and the reason stands in csv and json. Rates count the
-    operations of the direct algorithm, where shapes are known."""
+    `eligible` says whether an op could use Tensor Cores: did, could, could_never or
+    unknown; csv and json hold the reason. Rates count the operations of the direct
+    algorithm, where shapes are known."""
 
     name = "ops"
     by_help = "stream: one row per stream; or a column to sum by, such as type, layer, phase"
 
 
 class Layers(Table):
-    """Every layer of the model with its time forward and backward, its number format and its Tensor Core
-    share."""
+    """List the model's layers: time, number format, Tensor Core share.
+
+    Times are split into forward and backward."""
 
     name = "layers"
     by_help = "stream: one row per stream; or a column to sum by, such as class, compute_dtype"

@@ -15,11 +15,12 @@ PERMISSION = "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
 
 
 class Verify:
-    """Runs a command under Nsight Compute and sees which of its kernels use Tensor Cores.
+    """Run a command under Nsight Compute to count Tensor Core use.
 
-    Write the command after two dashes: mpprof verify --run LOGDIR -- python train.py --steps 20. Each kernel
-    is replayed for the counters it needs, so the command runs many times slower: let it train a few steps.
-    Its own times under ncu say nothing; only where the kernels ran is kept."""
+    Write the command after two dashes: mpprof verify --run LOGDIR -- python
+    train.py --steps 20. Each kernel is replayed for the counters it needs, so the
+    command runs many times slower: let it train a few steps. Its own times under
+    ncu say nothing; only where the kernels ran is kept."""
 
     name = "verify"
 

@@ -220,7 +220,9 @@ class Facts(TypedDict):
         Number | None, "What no cause recovers of this run's step less the attainable one."
     ]
     after_remedies_ns: Annotated[
-        Number | None, "The step after all remedies, which may be below the attainable one."
+        Number | None,
+        "The step after all remedies, which may be below the attainable one; null where the first remedy "
+        "changes the type to compute in.",
     ]
     limited_by: Annotated[Literal["host", "device"] | None, "What limits the step after all remedies."]
     unlike: NotRequired[
@@ -280,6 +282,7 @@ class OutOfMemory(TypedDict):
     used_bytes: int | None
     loose_bytes: Annotated[int | None, "What the allocator held and did not use."]
     others_bytes: Annotated[int | None, "What other processes held of the device."]
+    free_bytes: NotRequired[Annotated[int | None, "What the driver had free on the device."]]
     device: str | None
     op: str | None
     parts: Annotated[dict[str, int] | None, "Of a compiled program: arguments, outputs, temporaries ..."]
@@ -545,6 +548,9 @@ class Speedup(TypedDict):
     above_attainable_ns: NotRequired[
         Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
     ]
+    how_to_switch: NotRequired[
+        Annotated[list[Remedy], "Mixed precision on: of a float32 run that 16 bits may make faster."]
+    ]
 
 
 class AttainableRange(TypedDict):
@@ -776,6 +782,12 @@ class Evidence(TypedDict):
 class Remedy(TypedDict):
     text: str
     snippet: Annotated[str | None, "Code to copy, Python or shell."]
+    other_type: NotRequired[
+        Annotated[
+            bool,
+            "It changes the type to compute in: what other remedies gain, they gain in this run's type.",
+        ]
+    ]
 
 
 class Unable(TypedDict):
@@ -861,6 +873,9 @@ class Rung(_RungEnds):
     gained_ns: NotRequired[Annotated[Number | None, "What other parts take below it."]]
     above_attainable_ns: NotRequired[
         Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
+    ]
+    how_to_switch: NotRequired[
+        Annotated[list[Remedy], "Mixed precision on: of a float32 run that 16 bits may make faster."]
     ]
     cards: NotRequired[Annotated[str | None, "What two different cards can do at their peaks."]]
     explanation: NotRequired[

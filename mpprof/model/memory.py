@@ -16,9 +16,10 @@ Kind = Literal[
 ]  # fmt: skip
 """What a block of memory is for. `parameters` and `optimizer slots` are what the optimizer keeps from step to
 step; `16-bit weight copies` what a layer computes with; `other activations` die before the backward pass
-begins, or are of a trace that tells of no such pass; `workspaces` are what an op allocates and frees again;
-`held before the window` was allocated before the profiler started, by whom no event tells; `other` is of an
-op that is none of these, and an operand of a gradient's op in another layout."""
+begins, or are of a trace that tells of no such pass; `input` are batches, those made ahead too; `workspaces`
+are what an op allocates and frees again; `held before the window` was allocated before the profiler started,
+by whom no event tells; `other` is of an op that is none of these, and an operand of a gradient's op in
+another layout."""
 
 StatesFrom = Literal["records", "updates", "weight_copies"]
 """What tells how much of the memory that was held before the window are parameters and slots: the recorded
@@ -124,7 +125,8 @@ class OutOfMemory:
     """What an out-of-memory error states; None: not stated.
 
     `loose_bytes` is what the allocator holds and does not use, `others_bytes` what other processes hold of
-    the device. `parts` are the bytes of a compiled program: arguments, outputs, temporaries, constants."""
+    the device, `free_bytes` what the driver has free on it. `parts` are the bytes of a compiled program:
+    arguments, outputs, temporaries, constants."""
 
     framework: Literal["tensorflow", "xla", "torch"]
     asked_bytes: int
@@ -136,6 +138,7 @@ class OutOfMemory:
     op: str | None
     filled: tuple[Filled, ...]
     parts: dict[str, int] | None = None
+    free_bytes: int | None = None
 
 
 @frozen

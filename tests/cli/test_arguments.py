@@ -6,14 +6,34 @@ import re
 
 import pytest
 
-from mpprof.cli import COMMANDS, main
+from mpprof.cli import COMMANDS, GROUPS, main
 
 
-def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_command_in_its_group_on_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     said = capsys.readouterr().out
-    assert all(re.search(rf"\n    {command.name}\s", said) for command in COMMANDS)
+    groups = dict(re.findall(r"^(\w.+):\n((?:  \w.+\.\n)+)", said, re.MULTILINE))
+    listed = {name: re.findall(r"^  (\w+) ", lines, re.MULTILINE) for name, lines in groups.items()}
+    assert listed == {name: [command.name for command in group] for name, group in GROUPS.items()}
+    assert all(len(line) <= 80 for line in said.splitlines())
+
+
+@pytest.mark.parametrize("words", [["--quiet", "repotr", "x"], ["repotr"]])
+def test_a_word_that_is_no_command_gets_the_names_of_all(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert all(repr(command.name) in said for command in COMMANDS)
+
+
+def test_a_command_may_follow_the_options_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quiet", "explain", "MP101"]) == 0
+    assert "MP101" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

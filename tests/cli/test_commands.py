@@ -242,6 +242,25 @@ def test_a_file_without_permission(mpprof: Mpprof, tmp_path: Path) -> None:
     assert str(path) in one_line(done.err)
 
 
+@pytest.mark.parametrize("holds", ["nothing", "a run"])
+def test_serve_says_where_no_run_is_yet_what_it_expects(
+    holds: str, mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("waitress.wasyncore.loop", interrupted)
+    if holds == "a run":
+        shutil.copytree(MIXED, tmp_path / "run")
+    done = mpprof("serve", tmp_path, "--port", "0")
+    assert (done.code, done.err) == (0, "")
+    first, *rest = done.out.splitlines()
+    assert "http://127.0.0.1:" in first
+    assert [
+        all(word in line for word in ("No runs yet", "MPProfilerCallback", "appear")) for line in rest
+    ] == ([True] if holds == "nothing" else [])
+
+
 # --- output ------------------------------------------------------------------------------------------------
 
 

@@ -2,52 +2,104 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from mpprof.cli import COMMANDS
 from mpprof.cli.completion import SHELLS
-from tests.cli.conftest import Mpprof
+from tests.cli.conftest import Mpprof, in_a_process
 
-_ASK = """
-source "$1"; shift
+_ASK_BASH = """
+source "$1/mpprof.bash"; shift
 function=$(complete -p mpprof | sed 's/.*-F \\([^ ]*\\).*/\\1/')
 COMP_WORDS=(mpprof "$@"); COMP_CWORD=$#; COMPREPLY=()
 $function mpprof "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
 printf '%s\\n' "${COMPREPLY[@]}"
 """
+# What <Tab> offers in an interactive zsh that looks for the script where users put it; compadd is where it ends up.
+_ASK_ZSH = r"""
+zmodload zsh/zpty
+folder=$1; shift
+zpty shell zsh -f -i
+zpty -w shell "fpath=(${(q)folder} \$fpath); autoload -Uz compinit; compinit -D -u
+compadd() {
+  [[ \"\$*\" == -*[OAD]\ * ]] || { typeset -a hits; builtin compadd -A hits \"\$@\"; print -rl -- offered:\$^hits }
+  builtin compadd \"\$@\"
+}
+ended() { print -r -- end''ed; exit }
+comppostfuncs=(ended); bindkey '^I' complete-word; print -r -- rea''dy"
+until { zpty -r shell line && [[ $line == *ready* ]] } { }
+zpty -n -w shell "mpprof $*"$'\t'
+while { zpty -r shell line && [[ $line != *ended* ]] } { print -r -- ${line%%[[:cntrl:]]#} }
+"""
+_ASK_FISH = """
+source $argv[1]/mpprof.fish
+complete -C "mpprof $argv[2..]"
+"""
+_ASK = {"bash": ["bash", "--norc", "-c", _ASK_BASH, "bash"], "zsh": ["zsh", "-f", "-c", _ASK_ZSH, "zsh"],
+        "fish": ["fish", "--no-config", "-c", _ASK_FISH]}  # fmt: skip
+_SCRIPTS = {"bash": "mpprof.bash", "zsh": "_mpprof", "fish": "mpprof.fish"}
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.fixture(scope="module", params=SHELLS)
+def scripts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A shell, and the folder with its script."""
+    shell = str(request.param)
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    folder = tmp_path_factory.mktemp(shell)
+    (folder / _SCRIPTS[shell]).write_text(in_a_process("completion", shell).out)
+    return shell, folder
+
+
+def offered(scripts: tuple[str, Path], typed: str, folder: Path) -> list[str]:
+    """What the shell offers for the last word of `mpprof TYPED`, sorted; of paths their names."""
+    shell, place = scripts
+    if shell == "bash":  # without a terminal nothing takes the escapes out
+        typed = typed.replace("\\ ", "\0")
+    words = [word.replace("\0", " ") for word in re.split(r"(?<!\\) ", typed)]
+    done = subprocess.run(
+        [*_ASK[shell], str(place), *words], capture_output=True, text=True, check=True,
+        cwd=folder, env=os.environ | {"HOME": str(folder)}, timeout=60,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    if shell == "zsh":
+        lines = [line.partition("offered:")[2] for line in lines if "offered:" in line]
+    found = (line.partition("\t")[0].replace("\\ ", " ").rstrip("/") for line in lines)
+    return sorted(word.rpartition("/")[2] for word in found if word)
+
+
 @pytest.mark.parametrize(
-    ("typed", "offered"),
+    ("typed", "expected"),
     [
-        (("rep",), ["report"]),
-        (("report", "--form"), ["--format"]),
-        (("report", "--format", ""), ["text", "json", "markdown", "html"]),
-        (("compare", "--min"), ["--min-speedup"]),
-        (("report", "a d"), ["a directory"]),
-        (("explain", "MP30"), ["MP301", "MP302", "MP303", "MP304", "MP305"]),
-        (("explain", "input-"), ["input-bound"]),
+        ("", sorted(command.name for command in COMMANDS)),
+        ("rep", ["report"]),
+        ("--quiet rep", ["report"]),
+        ("report --form", ["--format"]),
+        ("report --format ", ["html", "json", "markdown", "text"]),
+        ("compare --min", ["--min-speedup"]),
+        ("report a", ["a directory", "afile"]),
+        (r"report a\ d", ["a directory"]),
+        (r"report ~/a\ d", ["a directory"]),
+        ("report --baseline af", ["afile"]),
+        ("forecast af", ["afile"]),
+        ("verify -- af", ["afile"]),
+        ("explain MP30", [f"MP30{n}" for n in range(1, 10)]),
+        ("explain input-", ["input-bound"]),
+        ("kernels afile --reason MP", []),
     ],
 )
-def test_bash_completes_commands_options_values_and_paths(
-    typed: tuple[str, ...],
-    offered: list[str],
-    mpprof: Mpprof,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_commands_options_values_and_paths_are_completed(
+    typed: str, expected: list[str], scripts: tuple[str, Path], tmp_path: Path
 ) -> None:
-    script = tmp_path / "mpprof.bash"
-    script.write_text(mpprof("completion", "bash").out)
     (tmp_path / "a directory").mkdir()
-    done = subprocess.run(
-        ["bash", "--norc", "-c", _ASK, "bash", str(script), *typed],
-        capture_output=True, text=True, check=True, cwd=tmp_path,
-    )  # fmt: skip
-    assert done.stdout.split("\n")[: len(offered)] == offered
+    (tmp_path / "afile").touch()
+    assert offered(scripts, typed, tmp_path) == expected
 
 
 @pytest.mark.parametrize("shell", SHELLS)

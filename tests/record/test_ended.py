@@ -187,7 +187,7 @@ def test_report_and_memory_say_what_filled_the_card_and_what_to_try(tmp_path: Pa
     failed = document["out_of_memory"]
     assert (failed["asked_bytes"], failed["limit_bytes"]) == (822083584, 15500000000)
     assert any("instead of" in each["text"] for each in failed["advice"])
-    assert any(each["cause"] == "estimate" for each in failed["advice"])
+    assert any(each["cause"] == "elsewhere" for each in failed["advice"])
     said = plain.render(document)
     assert "It ran out of memory" in said
     assert "784 MiB did not fit" in said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mpprof.record.backends.base import Reading
@@ -91,7 +91,6 @@ def test_an_optimizer_that_is_not_applied_once_per_step_is_no_count_of_skips() -
     assert counter.settle(4, Reading(None)) is None
 
 
-@settings(deadline=None)
 @given(every=st.integers(2, 8), growth_steps=st.sampled_from([20, 2000]), span=st.integers(1, 16))
 def test_gradients_gathered_by_hand_are_no_skips(every: int, growth_steps: int, span: int) -> None:
     """A train_step that applies the optimizer on every so many steps only: the scale does not fall."""

@@ -105,7 +105,7 @@ def test_extreme_numbers_are_walked_alike() -> None:
 
 
 @compiled
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_walked_alike(data: bytes) -> None:
     assert_walked_alike(data)

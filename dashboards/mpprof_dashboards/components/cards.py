@@ -212,6 +212,15 @@ def unable(items: Sequence[doc.Unable]) -> html.Div | None:
     return html.Div(html.Table(html.Tbody(rows), className="mp-table"), className="mp-card mp-scroll")
 
 
+def not_possible(document: doc.Report) -> html.Details | None:
+    """The same behind how many there are."""
+    table, count = unable(document["unable"]), len(document["unable"])
+    if table is None:
+        return None
+    title = f"{words.plural(count, 'check')} not possible, and why (not the same as clear)"
+    return html.Details([html.Summary(title), table])
+
+
 def remarks(texts: Sequence[str]) -> html.Ul | None:
     """Small print: what was left out or shifted."""
     return (

@@ -16,7 +16,7 @@ from mpprof.report import words
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
-from mpprof_dashboards.components.graph import graph, uirevision
+from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.figures import steps as figures
 
 if TYPE_CHECKING:
@@ -110,7 +110,6 @@ def zoomed(source: RunSource, search: str | None, moved: dict[str, Any] | None) 
     figure = figures.together(panels)
     if shown is not None:
         figure.update_xaxes(range=list(shown))
-    figure.update_layout(uirevision=uirevision(PAGE.path, chosen))
     return figure
 
 

@@ -560,15 +560,10 @@ def _bounds(document: doc.Report) -> html.Section | None:
 
 def _unable(document: doc.Report) -> html.Section | None:
     """What could not be judged, and why; how many checks found nothing."""
-    table, clear = cards.unable(document["unable"]), document["clear"]
+    table, clear = cards.not_possible(document), document["clear"]
     if table is None and not clear:
         return None
-    parts: list[Any] = []
-    if table is not None:
-        title = (
-            f"{words.plural(len(document['unable']), 'check')} not possible, and why (not the same as clear)"
-        )
-        parts.append(html.Details([html.Summary(title), table]))
+    parts: list[Any] = [table] if table is not None else []
     if clear:
         codes = html.Ul([html.Li(limits.about(code), title=code) for code in clear], className="mp-codes")
         parts.append(html.Details([html.Summary(f"{words.plural(len(clear), 'check')} clear"), codes]))

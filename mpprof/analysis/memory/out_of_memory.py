@@ -1,7 +1,8 @@
 """What an out-of-memory error says: what was asked for, what filled the memory, and what to try first.
 
-Three texts are read: the BFC allocator's summary (TensorFlow's with the error of the op, or JAX's), XLA's
-list of buffers or its message alone, and PyTorch's message in both of its wordings.
+These are read: the summary of TensorFlow's two allocators, BFC and `cuda_malloc_async`, with the error of the
+op (or JAX's); XLA's list of buffers on a GPU or a TPU, or its message alone; PyTorch's message in each of its
+wordings.
 """
 
 from __future__ import annotations
@@ -9,18 +10,17 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 
-from mpprof.model.memory import Advice, Filled, OutOfMemory
+from mpprof.model.memory import Filled, OutOfMemory
+from mpprof.model.quantities import format_bytes
 from mpprof.tensors import WIDTHS, axes
 
-_UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_SIZE = r"(\d[\d.,]*)\s*([KMGT]?i?B|bytes)"
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = r"(\d[\d.,]*)\s*([KMGT]i?B?|B|bytes)\b"
 _NUMBER = r"(\d{1,18})"
 _MOST_FILLED = 12
-_LOOSE_RATIO = 0.1
-"""Memory that an allocator holds and does not use is worth mending from a tenth of the card on."""
-_FITS_RATIO = 0.9
-"""What a step may fill: the rest is the driver's, the libraries' and the allocator's own."""
 LONGEST = 4_000_000
 """Characters that are read: a dump of every block may be longer, and says the same again."""
 
@@ -28,54 +28,10 @@ LONGEST = 4_000_000
 def read(text: str) -> OutOfMemory | None:
     """Return what the last out-of-memory error in `text` says; None where there is none."""
     text = text[-LONGEST:]
-    for reader in (_xla, _torch, _allocator, _xla_alone):
+    for reader in (_xla, _tpu, _torch, _allocator, _xla_alone):
         if (found := reader(text)) is not None:
             return found
     return None
-
-
-def advise(
-    found: OutOfMemory, batch_size: int | None = None, policy: str | None = None
-) -> tuple[Advice, ...]:
-    """Return what to try, the likeliest first. What no number of the error supports is left out.
-    `batch_size`, `policy`: of the training that failed; None: not known."""
-    said = []
-    asked, limit, used = found.asked_bytes, found.limit_bytes, found.used_bytes
-    loose = found.loose_bytes
-    if limit and asked > limit:
-        said.append(
-            Advice("too large", "one tensor alone is larger than the memory: a smaller batch or shape")
-        )
-    elif limit and loose is not None and loose >= max(asked, _LOOSE_RATIO * limit):
-        said.append(
-            Advice(
-                "fragmentation",
-                "enough is free, but in pieces",
-                {
-                    "tensorflow": "TF_GPU_ALLOCATOR=cuda_malloc_async python train.py",
-                    "torch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
-                    "xla": "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async python train.py",
-                }[found.framework],
-            )
-        )
-    if found.others_bytes and limit and found.others_bytes >= _LOOSE_RATIO * limit:
-        said.append(Advice("other processes", "other processes hold memory of this card", "nvidia-smi"))
-    if limit and used is not None and asked <= limit and used + asked > _FITS_RATIO * limit:
-        ratio = _FITS_RATIO * limit / (used + asked)
-        most = f"{int(100 * ratio)} % of this one" if batch_size is None else f"{int(ratio * batch_size):,}"
-        instead = "" if batch_size is None else f" instead of {batch_size:,}"
-        said.append(Advice("batch", f"a batch of at most {most}{instead}: less still, as "
-                           "weights and slots do not shrink with it"))  # fmt: skip
-    wide = any(each.dtype in ("float", "f32", "float32") for each in found.filled if each.dtype)
-    if wide and "16" not in (policy or ""):
-        said.append(
-            Advice(
-                "precision",
-                "float32 tensors are among the largest: 16 bits halve activations",
-                'keras.config.set_dtype_policy("mixed_float16")',
-            )
-        )
-    return tuple(said)
 
 
 # --- PyTorch -----------------------------------------------------------------------------------------------
@@ -93,6 +49,8 @@ def _torch(text: str) -> OutOfMemory | None:
     free = _size(said, rf"of which {_SIZE} is free") or _size(said, rf"{_SIZE} free")
     mine = _size(said, rf"{_SIZE} is allocated by PyTorch") or _size(said, rf"{_SIZE} already allocated")
     loose = _size(said, rf"{_SIZE} is reserved by PyTorch but unallocated")
+    if loose is None:
+        loose = _size(said, rf"{_SIZE} cached")  # what the first wording has for the same
     reserved = _size(said, rf"{_SIZE} reserved in total by PyTorch")
     if loose is None and reserved is not None and mine is not None:
         loose = max(0, reserved - mine)
@@ -108,6 +66,7 @@ def _torch(text: str) -> OutOfMemory | None:
         used_bytes=mine,
         loose_bytes=loose,
         others_bytes=others,
+        free_bytes=free,
         device=f"GPU {device[1]}" if device else None,
         op=None,
         filled=(),
@@ -116,40 +75,73 @@ def _torch(text: str) -> OutOfMemory | None:
 
 # --- XLA ---------------------------------------------------------------------------------------------------
 
+_MESSAGE = (
+    r"(?i:Out of memory (?:while )?(?:trying to allocate|allocating)|Failed to allocate request for) " + _SIZE
+)
+_LIST = ("BufferAssignment OOM Debugging", "BufferAssignment stats:", "Peak buffers:")
+"""Where the list of buffers begins; a log may have lost its first lines."""
+_PARTS = (
+    ("arguments", "parameter allocation"), ("outputs", "maybe_live_out allocation"),
+    ("temporaries", "preallocated temp allocation"), ("constants", "constant allocation"),
+)  # fmt: skip
+
 
 def _xla(text: str) -> OutOfMemory | None:
-    start = text.rfind("BufferAssignment OOM Debugging")
-    if start < 0:
+    start = next((at for begins in _LIST if (at := text.rfind(begins)) >= 0), None)
+    if start is None:
         return None
-    asked = re.findall(rf"Out of memory (?:while )?trying to allocate {_NUMBER} bytes", text[:start])
     said = text[start:]
-    total = _size(said, rf"total allocation:\s+{_SIZE}")
-    kinds = (
-        ("arguments", "parameter allocation"), ("outputs", "maybe_live_out allocation"),
-        ("temporaries", "preallocated temp allocation"), ("constants", "constant allocation"),
-    )  # fmt: skip
-    parts = {name: size for name, label in kinds if (size := _size(said, rf"\b{label}:\s+{_SIZE}"))}
+    asked = _last_size(_MESSAGE, text[:start]) or _last_size(_MESSAGE, said)
+    asked = asked or _size(said, rf"total allocation:\s+{_SIZE}")
+    if not asked:
+        return None
+    limit, used = _last(text, "Limit"), _last(text, "InUse")  # of JAX's allocator, where its log is there too
+    return OutOfMemory(
+        framework="xla",
+        asked_bytes=asked,
+        limit_bytes=limit,
+        used_bytes=used,
+        loose_bytes=_loose(limit, used),
+        others_bytes=None,
+        device=None,
+        op=None,
+        filled=_buffers(re.split(r"Buffer \d+:", said)[1:]),
+        parts={name: size for name, label in _PARTS if (size := _size(said, rf"\b{label}:\s+{_SIZE}"))},
+    )
+
+
+def _buffers(blocks: Iterable[str]) -> tuple[Filled, ...]:
+    """What a list of buffers has in each of its blocks of lines."""
     filled = []
-    for block in re.split(r"Buffer \d+:", said)[1:]:
+    for block in blocks:
         size = _size(block, rf"Size: {_SIZE}")
         if size is None:
             continue
         op = re.search(r'op_name="([^"]+)"', block)
-        label = re.search(r"XLA Label: (\S+)", block)
+        label = re.search(r"(?i)XLA label: %?([^\s=]+)", block)
         shape = re.search(r"(?i)(?:sub)?shape: (\w+)(\[[\d,]*\])", block)
         name = op[1] if op else label[1] if label else "argument of the step"
         filled.append(Filled(name, shape[1] if shape else None, shape[2] if shape else None, 1, size))
-    limits = re.findall(rf"(?m)Limit:\s+{_NUMBER}", text)
-    return OutOfMemory(
-        framework="xla",
-        asked_bytes=int(asked[-1]) if asked else total or 0,
-        limit_bytes=int(limits[-1]) if limits else None,
-        used_bytes=None,
-        loose_bytes=None,
-        others_bytes=None,
-        device=None,
-        op=None,
-        filled=_largest(filled),
+    return _largest(filled)
+
+
+def _tpu(text: str) -> OutOfMemory | None:
+    """What XLA states of a step that it could not compile for a TPU: what the whole step needs and its
+    largest buffers, or one buffer that is larger than the memory."""
+    whole = list(re.finditer(rf"Used {_SIZE} of {_SIZE} hbm", text))
+    one = list(re.finditer(rf"Allocation \(size={_NUMBER}\) would exceed memory \(size={_NUMBER}\)", text))
+    if not whole and not one:
+        return None
+    if not whole:
+        return _of_xla(int(one[-1][1]), int(one[-1][2]))
+    said = text[whole[-1].start() :]
+    used, limit = _bytes(whole[-1][1], whole[-1][2]), _bytes(whole[-1][3], whole[-1][4])
+    labels = (("arguments", r"\barguments\s+"), ("outputs", "Output size "), ("temporaries", r"HLO temp\s+"))
+    parts = {name: size for name, label in labels if (size := _size(said, label + _SIZE))}
+    listed = said.partition("Largest program allocations in hbm")[2]
+    return replace(
+        _of_xla(max(0, used - parts.get("arguments", 0)), limit),
+        filled=_buffers(re.split(r"\b\d+\\?\. (?=Size:)", listed)[1:]),
         parts=parts,
     )
 
@@ -157,19 +149,15 @@ def _xla(text: str) -> OutOfMemory | None:
 def _xla_alone(text: str) -> OutOfMemory | None:
     """The message without the list of buffers: what an argument or an output did not find room for, or a
     program compiled with TensorFlow's `jit_compile`."""
-    asked = re.findall(
-        r"(?i)Resource[_ ]exhausted:[^\n]{0,200}?\b"
-        r"(?:Out of memory (?:while )?(?:trying to allocate|allocating)|Failed to allocate request for) "
-        + _SIZE,
-        text,
-    )
-    size = _bytes(*asked[-1]) if asked else 0
-    if not size:
-        return None
+    asked = _last_size(r"(?i:Resource[_ ]?exhausted)(?:Error)?:[^\n]{0,200}?\b" + _MESSAGE, text)
+    return _of_xla(asked) if asked else None
+
+
+def _of_xla(asked: int, limit: int | None = None) -> OutOfMemory:
     return OutOfMemory(
         framework="xla",
-        asked_bytes=size,
-        limit_bytes=None,
+        asked_bytes=asked,
+        limit_bytes=limit,
         used_bytes=None,
         loose_bytes=None,
         others_bytes=None,
@@ -179,33 +167,38 @@ def _xla_alone(text: str) -> OutOfMemory | None:
     )
 
 
-# --- TensorFlow, and JAX with the same allocator ------------------------------------------------------------
+# --- TensorFlow, and JAX with the same allocators -----------------------------------------------------------
 
 _OF_JAX = re.compile(r"external/(?:org_tensorflow|xla|tsl)/|\b(?:Xla|Jax)RuntimeError\b")
 """jaxlib's errors, and its sources as its log names them (TensorFlow's: `tensorflow/`, `external/local_`)."""
+_DUMP = re.compile(
+    r"(?:Allocator \((\w+)\) ran out of memory trying to|\b(\w{1,64}) cuMemAllocAsync failed to) allocate "
+    rf"{_SIZE}"
+    r"(?!.{0,40}The caller indicates that this is not a failure)"
+)
 
 
 def _allocator(text: str) -> OutOfMemory | None:
     tensors = list(
         re.finditer(r"OOM when allocating tensor with shape\s?(\[[\d,]*\])(?:\s+and type (\w+))?", text)
     )
-    dumps = list(re.finditer(rf"Allocator \((\w+)\) ran out of memory trying to allocate {_SIZE}", text))
+    dumps = list(_DUMP.finditer(text))
     if not tensors and not dumps:
         return None
     tensor, dump = (tensors[-1] if tensors else None), (dumps[-1] if dumps else None)
     summary = text[dump.start() :] if dump else text
-    asked = _bytes(dump[2], dump[3]) if dump else _of_shape(tensor[1], tensor[2]) if tensor else 0
+    asked = _bytes(dump[3], dump[4]) if dump else _of_shape(tensor[1], tensor[2]) if tensor else 0
     rounded = re.match(rf".{{0,80}}?\(rounded to {_NUMBER}\)", summary, re.DOTALL)
-    chunks = [
-        Filled("blocks of this size", None, None, int(count), int(count) * int(size))
+    filled = [
+        Filled(f"blocks of {format_bytes(int(size))}", None, None, int(count), int(count) * int(size))
         for count, size in re.findall(rf"{_NUMBER} Chunks of size {_NUMBER} totalling", summary)
     ]
     limit, used = _last(summary, "Limit"), _last(summary, "InUse")
+    card = re.search(rf"Free memory/Total memory: {_NUMBER}/{_NUMBER}", summary)
     by = re.search(r"requested by op (\S+)", summary)
     node = re.findall(r"\[\[\{\{node ([^}]+)\}\}|\[\[[Nn]ode:? ([\w/.]+)|\[Op:(\w+)\]", text)
     op = by[1] if by else next((part for part in node[-1] if part), None) if node else None
-    allocator = dump[1] if dump else (re.findall(r"by allocator (\w+)", text) or [None])[-1]
-    filled = [*chunks]
+    allocator = (dump[1] or dump[2]) if dump else (re.findall(r"by allocator (\w+)", text) or [None])[-1]
     if tensor:
         size = _of_shape(tensor[1], tensor[2])
         filled.append(Filled("the tensor that did not fit", tensor[2], tensor[1], 1, size))
@@ -215,10 +208,11 @@ def _allocator(text: str) -> OutOfMemory | None:
     return OutOfMemory(
         framework="xla" if of_jax else "tensorflow",
         asked_bytes=int(rounded[1]) if rounded else asked,
-        limit_bytes=limit,
+        limit_bytes=limit or (int(card[2]) if card else None),
         used_bytes=used,
-        loose_bytes=limit - used if limit is not None and used is not None else None,
+        loose_bytes=_loose(limit, used),
         others_bytes=None,
+        free_bytes=int(card[1]) if card else None,
         device=allocator,
         op=op,
         filled=_largest(filled),
@@ -230,8 +224,14 @@ def _of_shape(shape: str, dtype: str | None) -> int:
 
 
 def _last(text: str, name: str) -> int | None:
+    """The last figure of that name in an allocator's statistics; None also for 0, which is what an allocator
+    without a limit states."""
     found = re.findall(rf"(?m)\b{name}:\s+{_NUMBER}\s*$", text)
-    return int(found[-1]) if found else None
+    return (int(found[-1]) or None) if found else None
+
+
+def _loose(limit: int | None, used: int | None) -> int | None:
+    return None if limit is None or used is None else max(0, limit - used)
 
 
 # --- shared ------------------------------------------------------------------------------------------------
@@ -242,9 +242,14 @@ def _size(text: str, pattern: str) -> int | None:
     return _bytes(found[1], found[2]) if found else None
 
 
+def _last_size(pattern: str, text: str) -> int | None:
+    found = re.findall(pattern, text)
+    return _bytes(*found[-1]) if found else None
+
+
 def _bytes(number: str, unit: str) -> int:
     """The bytes of "27.93", "GiB": frameworks print binary units by either name."""
-    factor = 1 if unit.lower() == "bytes" else _UNITS[unit.upper().replace("I", "")]
+    factor = 1 if unit in ("B", "bytes") else _UNITS[unit[0]]
     try:
         return round(float(number.replace(",", "").rstrip(".")) * factor)
     except ValueError:

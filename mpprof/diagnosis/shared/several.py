@@ -25,7 +25,8 @@ def alone(signals: Signals) -> bool:
     facts = signals.case.run.facts
     if facts is not None and facts.replicas is not None:
         return facts.replicas == 1
-    return signals.case.measured is not None
+    measured = signals.case.measured
+    return measured is not None and len(measured.devices) < 2
 
 
 def mirrored(signals: Signals) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import BEFORE, UNOWNED, drivers_figure, held
+from mpprof.report.content import BEFORE, drivers_figure, held, is_told
+from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -117,11 +118,9 @@ def _divisions(document: doc.Report, width: int, most: int) -> list[str]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
         items = _of(document["memory"], by)
-        if all(item["name"] in UNOWNED for item in items):
+        if not any(map(is_told, items)):
             continue
-        shown = [
-            f"{words.shorten(words.plain(i['name']), 32)} {words.size(i['bytes'])}" for i in items[:most]
-        ]
+        shown = [f"{words.shorten(words.plain(held(i)), 32)} {words.size(i['bytes'])}" for i in items[:most]]
         rest = [f"{len(items) - most} more"] if len(items) > most else []
         lines += _listed(f"{title:<8}", [*shown, *rest], width)
     return lines
@@ -264,6 +263,7 @@ def render_error(
         ("in use", found.used_bytes),
         ("held and not in use", found.loose_bytes),
         ("held by other processes", found.others_bytes),
+        ("free on the card", found.free_bytes),
         *(found.parts or {}).items(),
     )
     head += [f"  {words.size(value):>9}  {name}" for name, value in facts if value is not None]
@@ -275,8 +275,12 @@ def render_error(
         filled.append(f"{line}  {words.shorten(words.plain(each.name), max(24, width - len(line) - 2))}")
     todo = []
     for step in advice:
-        todo.append(f"  {step.text}")
+        todo += wrapped(step.text, width, indent=2)
         todo += [f"      {step.snippet}"] if step.snippet else []
-    parts = [head, ["What filled it", *filled] if filled else [], ["What to try", *todo] if todo else []]
+    parts = [
+        head,
+        ["The largest that it lists", *filled] if filled else [],
+        ["What to try", *todo] if todo else [],
+    ]
     text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
     return words.ascii_only(text) if ascii_only else text

@@ -110,6 +110,25 @@ class Collected:
     unpaired: int = 0
 
 
+def number_threads(found: Collected) -> None:
+    """Number the threads by what each did first: neither the order of a file's events nor the ids say
+    anything."""
+    rows, ids, texts = found.host, tuple(found.threads), found.strings.texts()
+    thread = np.array(rows.thread, np.int64)
+    start, duration = np.array(rows.start_ns, np.int64), np.array(rows.duration_ns, np.int64)
+    order = np.lexsort((-duration, start, thread))
+    first = order[np.flatnonzero(np.diff(thread[order], prepend=-1))]
+
+    def begun(row: int) -> tuple[int, int, str, str]:
+        return rows.start_ns[row], -rows.duration_ns[row], texts[rows.name[row]], str(ids[rows.thread[row]])
+
+    numbered = [rows.thread[row] for row in sorted(first.tolist(), key=begun)]
+    number = np.empty(len(ids), np.int64)
+    number[numbered] = np.arange(len(numbered))
+    rows.thread = number[thread].tolist()
+    found.threads = {ids[each]: at for at, each in enumerate(numbered)}
+
+
 def clean(text: str) -> str:
     """A name that can be encoded again: what was no UTF-8 becomes U+FFFD."""
     if text.isascii():

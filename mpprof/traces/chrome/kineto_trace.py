@@ -23,7 +23,7 @@ from mpprof.model.trace import (
     WorkKind,
 )  # fmt: skip
 from mpprof.traces.chrome import kineto_host as hosts
-from mpprof.traces.chrome.kineto import Collected, clean, device_facts, whole
+from mpprof.traces.chrome.kineto import Collected, clean, device_facts, number_threads, whole
 from mpprof.traces.chrome.kineto_cpu import working
 from mpprof.traces.common import columns, overlaps
 from mpprof.traces.common.columns import constant
@@ -37,6 +37,7 @@ Int32 = NDArray[np.int32]
 def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> Trace:
     """The trace, its times counted from its first event. Without a device its kernels are the host's ops that
     do the work (basis "host"). Has no events where the file had none that a profiler writes."""
+    number_threads(found)
     zero = min((*found.work.start_ns, *found.host.start_ns), default=0)
     ops = hosts.Ops()
     nested = hosts.nest(found.host, ops, found.strings)

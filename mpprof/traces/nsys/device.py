@@ -72,12 +72,21 @@ class _Part:
         return len(self.name)
 
 
-def correlations(numbers: Int64, process: Int64, processes: dict[int, int]) -> Int64:
-    """One number for each pair of process and correlation id, which is unique in its process only."""
-    found, which = np.unique(process, return_inverse=True)
-    place = np.array([processes.setdefault(one, len(processes)) for one in found.tolist()], np.int64)[which]
-    known = (numbers >= 0) & (numbers < 1 << 40) & (place < 1 << 20)
-    return np.where(known, place << 40 | numbers, -1)
+def process_numbers(process: Int64, start: Int64, processes: dict[int, int]) -> Int64:
+    """Return the number of each row's process. New ones are numbered in the order in which they began, as
+    their ids say nothing, and added to `processes`."""
+    ids = distinct(process)
+    began = np.full(len(ids), LONGEST_NS)
+    np.minimum.at(began, np.searchsorted(ids, process), start)
+    for id in ids[np.argsort(began, kind="stable")].tolist():
+        processes.setdefault(id, len(processes))
+    return columns.replace(process, ids, [processes[id] for id in ids.tolist()], np.int64)
+
+
+def correlations(numbers: Int64, process: Int64) -> Int64:
+    """Return one number for each pair of process and correlation id, which is unique in its process only."""
+    known = (numbers >= 0) & (numbers < 1 << 40) & (process < 1 << 20)
+    return np.where(known, process << 40 | numbers, -1)
 
 
 def read(database: Database, strings: Interner) -> Work:
@@ -107,7 +116,6 @@ def read(database: Database, strings: Interner) -> Work:
     work.devices = _devices(database, np.unique(number).tolist())
     ordinals = np.array([device.ordinal for device in work.devices], np.int64)
     device = np.searchsorted(ordinals, number)
-    stream, work.streams = _streams(merged, keep, device)
     n = len(keep)
 
     def of(name: str) -> Int64:
@@ -115,8 +123,11 @@ def read(database: Database, strings: Interner) -> Work:
 
     kind = np.concatenate([np.full(len(part), part.kind, np.int8) for part in parts])[keep]
     absent = np.full(n, -1)
-    number = correlations(merged["correlationId"][keep], merged["globalPid"][keep], work.processes)
-    work.owners = _owners(device, merged["globalPid"][keep], work)
+    id = merged["globalPid"][keep]
+    process = process_numbers(id, start[keep], work.processes)
+    number = correlations(merged["correlationId"][keep], process)
+    work.owners = _owners(device, np.where(id >= 0, process, -1), len(work.devices))
+    stream, work.streams = _streams([device, process, merged["contextId"][keep], merged["streamId"][keep]])
     table = _table(
         [
             device, stream, start[keep], np.maximum(0, end[keep] - start[keep]), kind, of("name"), absent,
@@ -267,24 +278,19 @@ def _driver(database: Database) -> str | None:
     return dict(zip(names, values, strict=False)).get("NvDriverVersion") or None
 
 
-def _owners(device: NDArray[np.integer], process: Int64, work: Work) -> tuple[int, ...]:
-    """The number of the process that launched most of each device's work, the one of least id where two are
-    even; -1 where nothing ran or older versions name none."""
+def _owners(device: Int64, process: Int64, count: int) -> tuple[int, ...]:
+    """The number of the process that launched most of each device's work, the first of several that are even;
+    -1 where nothing ran or older versions name none."""
     pair, first = groups((device, process), len(process))
     order = np.lexsort((process[first], -np.bincount(pair, minlength=len(first)), device[first]))
     of, at = np.unique(device[first[order]], return_index=True)
-    owners = np.full(len(work.devices), -1, np.int64)
-    owners[of] = [work.processes[owner] if owner >= 0 else -1 for owner in process[first[order[at]]].tolist()]
+    owners = np.full(count, -1, np.int64)
+    owners[of] = process[first[order[at]]]
     return tuple(owners.tolist())
 
 
-def _streams(
-    merged: dict[str, Int64], keep: Int64, device: NDArray[np.integer]
-) -> tuple[NDArray[np.integer], tuple[Stream, ...]]:
+def _streams(parts: Sequence[Int64]) -> tuple[Int64, tuple[Stream, ...]]:
     """Streams by device, process and context: their numbers are unique within these only."""
-    parts = [device.astype(np.int64), *(merged[c][keep] for c in ("globalPid", "contextId", "streamId"))]
-    group, first = groups(parts, len(keep))
-    streams = [
-        Stream(int(device[row]), int(parts[3][row]), f"stream {int(parts[3][row])}") for row in first.tolist()
-    ]
-    return group, tuple(streams)
+    group, first = groups(parts, len(parts[0]))
+    device, number = (parts[at][first].tolist() for at in (0, 3))
+    return group, tuple(Stream(one, id, f"stream {id}") for one, id in zip(device, number, strict=True))

@@ -18,7 +18,7 @@ from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceDevice, TraceSource, WorkKind
-from mpprof.traces.chrome.kineto import Collected
+from mpprof.traces.chrome.kineto import Collected, number_threads
 from mpprof.traces.chrome.kineto_host import Ops, host_table, nest
 from mpprof.traces.common.columns import replace as replace_column
 from mpprof.traces.common.launches import join_launches
@@ -97,6 +97,7 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     work = nsys_device.read(database, found.strings)
     marks = _ranges(database, found)
     _calls(database, found, work.processes)
+    number_threads(found)
     zero = min(work.first_ns, min(found.host.start_ns, default=work.first_ns))
     ops = Ops()
     nested = nest(found.host, ops, found.strings)
@@ -177,12 +178,6 @@ def _launched_by(work: nsys_device.Work, hosts: tuple[int, ...]) -> tuple[TraceD
     return tuple(replace(each, host=owner) for each, owner in zip(work.devices, work.owners, strict=True))
 
 
-def _number_threads(found: Collected, ids: Int64) -> None:
-    """Number threads by their ids: the order of a table's rows says nothing."""
-    for tid in distinct(ids).tolist():
-        found.threads.setdefault((None, tid), len(found.threads))
-
-
 def _thread_names(database: Database, found: Collected) -> tuple[str, ...]:
     ids = [int(str(key[1])) for key in found.threads]
     table = database.numbers("ThreadNames", ("globalTid", "nameId"))
@@ -198,7 +193,9 @@ def _add(
 ) -> None:  # fmt: skip
     """Add these rows of a table: what each is, the row of its name, and by place the sequence numbers."""
     rows, threads, absent = found.host, found.threads, [-1] * len(keep)
-    rows.thread.extend([threads[None, tid] for tid in table["globalTid"][keep].tolist()])
+    rows.thread.extend(
+        [threads.setdefault((None, tid), len(threads)) for tid in table["globalTid"][keep].tolist()]
+    )
     rows.what.extend(what)
     rows.name.extend(names)
     rows.start_ns.extend(table["start"][keep].tolist())
@@ -221,26 +218,25 @@ def _calls(database: Database, found: Collected, processes: dict[int, int]) -> N
         "CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId")
     )
     keep = np.flatnonzero(_usable(table["start"], table["end"]))
-    _number_threads(found, table["globalTid"][keep])
     ids = distinct(table["nameId"][keep])
     texts = database.texts("StringIds", "id", "value", ids.tolist())
     names = [found.strings(_VERSIONED.sub("", texts.get(id, "(unnamed call)"))) for id in ids.tolist()]
-    numbers = nsys_device.correlations(
-        table["correlationId"][keep], table["globalTid"][keep] & _PROCESS, processes
+    process = nsys_device.process_numbers(
+        table["globalTid"][keep] & _PROCESS, table["start"][keep], processes
     )
+    numbers = nsys_device.correlations(table["correlationId"][keep], process)
     name = replace_column(table["nameId"][keep], ids, names, np.int64)
     _add(found, ["call"] * len(keep), name.tolist(), table, keep, correlation=numbers)
 
 
 def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, int]]:
     """NVTX ranges: ops of PyTorch (`emit_nvtx`) and XLA, scopes of anybody; and the steps among them, as
-    (start, end, number, thread)."""
+    (start, end, number, id of the thread)."""
     table = database.numbers("NVTX_EVENTS", ("start", "end", "eventType", "textId", "globalTid"))
     own = database.column("NVTX_EVENTS", "text", _LONGEST_RANGE)
     texts = database.texts("StringIds", "id", "value", set(table["textId"].tolist()))
     nested, crossing = table["eventType"] == _PUSH_POP, table["eventType"] == _START_END
     rows = np.flatnonzero((nested | crossing) & _usable(table["start"], table["end"]))
-    _number_threads(found, table["globalTid"][rows])
     marks: list[tuple[int, int]] = []  # row, number
     what: list[str] = []
     names: list[int] = []
@@ -264,9 +260,8 @@ def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, i
         what.append(kind)
         names.append(found.strings(name))
     _add(found, what, names, table, np.array(kept, np.int64), sequence=sequences)
-    thread = found.threads
     return [
-        (int(table["start"][row]), int(table["end"][row]), number, thread[None, int(table["globalTid"][row])])
+        (int(table["start"][row]), int(table["end"][row]), number, int(table["globalTid"][row]))
         for row, number in marks
     ]
 
@@ -282,8 +277,8 @@ def _meaning(name: str) -> tuple[str, str]:
 
 
 def _markers(marks: list[tuple[int, int, int, int]], found: Collected, zero: int) -> MarkerTable:
-    marks.sort()
-    columns = np.array(marks, np.int64).reshape(-1, 4)
+    numbered = sorted((*times, number, found.threads[None, tid]) for *times, number, tid in marks)
+    columns = np.array(numbered, np.int64).reshape(-1, 4)
     family = found.strings("nvtx") if marks else -1
     return MarkerTable(
         number=columns[:, 2].copy(),

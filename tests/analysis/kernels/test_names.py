@@ -476,7 +476,7 @@ def test_spellings_of_one_kernel_agree() -> None:
 # Hostile names ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=300))
 def test_any_text_gets_a_verdict_of_the_contract(name: str) -> None:
     verdict = classify(name, (8, 0), "nvidia")
@@ -487,7 +487,7 @@ def test_any_text_gets_a_verdict_of_the_contract(name: str) -> None:
     assert verdict.reason.text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from([rule.example for rule in RULES if rule.example]), max_size=3), st.data())
 def test_torn_and_joined_names_get_a_verdict(names: list[str], data: st.DataObject) -> None:
     joined = "".join(names)

@@ -4,12 +4,17 @@ jax-ml/jax#13428 and pytorch/pytorch#16417 with numbers of our own, then what ma
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import mpprof as mpprof_api
 from mpprof.analysis.memory import out_of_memory
-from tests.cli.conftest import Mpprof, mpprof  # noqa: F401
+from mpprof.analysis.memory.advice import advise
+from mpprof.analysis.memory.failure import failure
+from mpprof.model.run import Ended, Run
+from tests.cli.conftest import SAMPLES, Mpprof, mpprof  # noqa: F401
 
 GIB, MIB = 1 << 30, 1 << 20
 LOG = "2021-03-15 17:16:5{}.3: {} tensorflow/core/common_runtime/bfc_allocator.cc:1039] {}"
@@ -74,9 +79,9 @@ def test_tensorflows_summary_and_error() -> None:
     largest = found.filled[:3]
     assert [(each.count, each.bytes) for each in largest] == [(12, 3 * GIB), (1, 1536 * MIB), (2, GIB)]
     assert (largest[1].dtype, largest[1].shape) == ("float", "[64,96,256,256]")
-    advice = out_of_memory.advise(found)
+    advice = advise(found)
     assert [each.cause for each in advice] == ["batch", "precision"]
-    assert [each.cause for each in out_of_memory.advise(found, policy="mixed_float16")] == ["batch"]
+    assert [each.cause for each in advise(found, policy="mixed_float16")] == ["batch"]
     assert "at most 73 %" in advice[0].text
 
 
@@ -116,7 +121,15 @@ def test_xlas_message_alone_says_what_did_not_fit(said: str, asked: int) -> None
     found = out_of_memory.read(f"{earlier}Traceback\n{said}\n")
     assert found is not None
     assert (found.framework, found.asked_bytes, found.limit_bytes, found.filled) == ("xla", asked, None, ())
-    assert out_of_memory.advise(found, 32) == ()
+    assert advise(found, 32) == ()
+
+
+def test_tensorflows_error_of_a_compiled_step() -> None:
+    """As in NVIDIA/DeepLearningExamples#405; later TensorFlows name the error's class."""
+    for kind in ("  (0) Resource exhausted", "errors_impl.ResourceExhaustedError"):
+        found = out_of_memory.read(f"{kind}: Out of memory while trying to allocate 68852648264 bytes.\n")
+        assert found is not None
+        assert (found.framework, found.asked_bytes) == ("xla", 68852648264)
 
 
 def test_pytorchs_message_in_both_wordings() -> None:
@@ -124,12 +137,45 @@ def test_pytorchs_message_in_both_wordings() -> None:
     assert found is not None
     assert (found.asked_bytes, found.limit_bytes, found.used_bytes) == (2 * GIB, 24 * GIB, 12 * GIB)
     assert (found.loose_bytes, found.others_bytes, found.device) == (7 * GIB, 4 * GIB, "GPU 1")
-    assert [each.cause for each in out_of_memory.advise(found)] == ["fragmentation", "other processes"]
+    assert [each.cause for each in advise(found)] == ["fragmentation", "other processes"]
     assert out_of_memory.read(TORCH.replace("CUDA", "HIP")) == found
     old = out_of_memory.read(OLD_TORCH)
     assert old is not None
     assert (old.limit_bytes, old.used_bytes) == (6 * GIB, round(781.5 * MIB))
     assert old.loose_bytes == 1280 * MIB - round(781.5 * MIB)
+    assert old.free_bytes == round(3.03 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("said", "free", "loose"),
+    [
+        # pytorch/pytorch#59778
+        (OLD_TORCH, "3.03 GiB", 1280 * MIB - round(781.5 * MIB)),
+        # pytorch/pytorch#40002: the host's memory was full
+        (
+            "CUDA out of memory. Tried to allocate 50.00 MiB (GPU 0; 6.00 GiB total capacity; 693.78 MiB already "
+            "allocated; 3.91 GiB free; 18.22 MiB cached)",
+            "3.91 GiB", round(18.22 * MIB),
+        ),
+        # levihsu/OOTDiffusion#167
+        (
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacty of "
+            "4.00 GiB of which 2.80 GiB is free. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is "
+            "reserved by PyTorch but unallocated.",
+            "2.80 GiB", 0,
+        ),
+    ],
+)  # fmt: skip
+def test_more_free_than_was_asked_for_is_said(said: str, free: str, loose: int) -> None:
+    found = out_of_memory.read(said)
+    assert found is not None
+    assert found.loose_bytes == loose
+    (advice,) = advise(found, 32)
+    assert advice.cause == "fragmentation"
+    assert advice.text.startswith(
+        f"{free} of the card is free, more than was asked for, and the driver refused"
+    )
+    assert "expandable_segments" in advice.snippet
 
 
 # What machines printed, shortened to the lines that matter. The source of each is the public issue named above it.
@@ -187,6 +233,99 @@ REAL_XLA_IN_A_LOG = "BufferAssignment OOM Debugging.\n" + "".join(
     )
 )
 
+# ROCm/legacy-rocm-build#3364 (2024-06-24): the same after another message
+REAL_XLA_ON_ROCM = """\
+E external/xla/xla/stream_executor/rocm/rocm_driver.cc:1268] failed to allocate 154.06GiB (165425291480 bytes) from device: HIP_ERROR_OutOfMemory
+E external/xla/xla/pjrt/pjrt_stream_executor_client.cc:2732] Execution of replica 0 failed: RESOURCE_EXHAUSTED: Failed to allocate request for 154.06GiB (165425291480B) on device ordinal 0
+BufferAssignment OOM Debugging.
+BufferAssignment stats:
+             parameter allocation:   10.04GiB
+        maybe_live_out allocation:   28.74GiB
+     preallocated temp allocation:  154.06GiB
+                 total allocation:  192.84GiB
+Peak buffers:
+"""
+
+# erfanzar/EasyDeL#142 (2024-04-21): a TPU of 16 GB, of which 15.48 are the program's
+REAL_TPU = """\
+XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 30.21G of 15.48G hbm. Exceeded hbm capacity by 14.73G.
+
+Total hbm usage >= 30.73G:
+    reserved        530.00M
+    program          14.31G
+    arguments        15.90G
+
+Output size 1.0K; shares 0B with arguments.
+
+Program hbm requirement 14.31G:
+    global           481.0K
+    scoped           512.0K
+    HLO temp         14.31G (100.0% utilization: Unpadded (14.25G) Padded (14.25G), 0.4% fragmentation (62.60M))
+
+  Largest program allocations in hbm:
+
+  1. Size: 1.46G
+     Operator: op_name="pjit(generate)/jit(main)/FlaxGemmaForCausalLMModule/model/embed_tokens/convert_element_type" source_file="a.py" source_line=3
+     Shape: bf16[256000,3072]{1,0:T(8,128)(2,1)}
+     Unpadded size: 1.46G
+     XLA label: convert.15982 = convert(param.72)
+     Allocation type: HLO temp
+     ==========================
+"""
+
+# DifferentiableUniverseInitiative/flowpm#27 (2019-11-11): TensorFlow on a TPU, padded to 32 times the size
+REAL_TPU_OF_TENSORFLOW = """\
+Compilation failure: Ran out of memory in memory space hbm. Used 41.74G of 16.00G hbm. Exceeded hbm capacity by 25.74G.
+
+Total hbm usage >= 41.74G:
+    reserved        528.00M
+    program          41.22G
+    arguments       unknown size
+
+Output size unknown.
+
+Program hbm requirement 41.22G:
+    HLO temp         41.19G (24.2% utilization, 0.7% fragmentation (293.84M))
+
+  Largest program allocations in hbm:
+
+  1. Size: 32.00G
+     Operator: op_type="FloorMod" op_name="slicewise_79/cic_update/FloorMod"
+     Shape: s32[8388608,8,4]{2,1,0:T(8,128)}
+     XLA label: %copy.40488 = s32[8388608,8,4]{2,1,0:T(8,128)} copy(s32[8388608,8,4]{0,2,1:T(4,128)} %x)
+"""
+
+# pytorch/xla#1965 (2020-05-04): the same list in a log, without an operator
+_XLA_UTIL = "2020-05-04 09:05:40.719796: E    1578 tensorflow/compiler/xla/xla_client/xla_util.cc:76] "
+REAL_TPU_IN_A_LOG = "".join(
+    f"{_XLA_UTIL}{line}\n"
+    for line in (
+        "Ran out of memory in memory space hbm. Used 20.00G of 15.98G hbm. Exceeded hbm capacity by 4.02G.",
+        "  Largest program allocations in hbm:",
+        "  3. Size: 6.00G",
+        "     Shape: u32[12582912,1]{1,0:T(8,128)}",
+        "     Unpadded size: 48.00M",
+        "     XLA label: %fusion.44044.remat4 = u32[12582912,1]{1,0:T(8,128)} fusion(u32[]{:T(256)} %add)",
+    )
+)
+
+# NovaSky-AI/SkyRL#624 (2025-11-03): the driver's own allocator
+REAL_ASYNC = """\
+E1103 18:23:55.103160 3413767 gpu_cudamallocasync_allocator.cc:361] gpu_async_1 cuMemAllocAsync failed to allocate 1225195446464 bytes: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory
+ Reported by CUDA: Free memory/Total memory: 22635544576/85095874560
+E1103 18:23:55.103186 3413767 gpu_cudamallocasync_allocator.cc:366] Stats: Limit:                               0
+InUse:                     61982909300
+MaxInUse:                  61982909300
+LargestFreeBlock:                    0
+"""
+
+# marl/crepe#99 (2024-01-08)
+NO_FAILURE = (
+    "2024-01-08 22:51:53.513126: W external/local_tsl/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out "
+    "of memory trying to allocate 4.59GiB with freed_by_count=0. The caller indicates that this is not a failure, but "
+    "this may mean that there could be performance gains if more memory were available.\n"
+)
+
 # google-research/t5x#870 (2022-10-25): JAX's allocator is the one that TensorFlow has
 REAL_JAX_ALLOCATOR = (
     "2022-10-25 21:52:08.219469: W external/org_tensorflow/tensorflow/tsl/framework/bfc_allocator.cc:479] Allocator "
@@ -216,7 +355,7 @@ def test_a_real_dump_of_tensorflow() -> None:
     assert [(each.count, each.bytes) for each in found.filled] == [
         (2, 2 * 3576881152), (1, 3576881152), (2, 2 * 134217728), (10, 10 * 16777216),
     ]  # fmt: skip
-    assert next(each.text for each in out_of_memory.advise(found)).startswith("a batch of at most 87 %")
+    assert next(each.text for each in advise(found)).startswith("a batch of at most 87 %")
 
 
 def test_real_lists_of_xla() -> None:
@@ -236,6 +375,73 @@ def test_real_lists_of_xla() -> None:
         "arguments": round(7.78 * GIB), "outputs": round(301.25 * MIB), "temporaries": round(3.83 * GIB),
     }  # fmt: skip
     assert [(each.name, each.shape) for each in in_a_log.filled] == [("convert", "[250880,4096]")]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2, 3])
+def test_a_list_of_xla_that_lost_its_first_lines(lost: int) -> None:
+    message, *rest = REAL_XLA.splitlines(keepends=True)
+    found = out_of_memory.read(message + "".join(rest[lost:]))
+    assert found is not None
+    assert (found.asked_bytes, len(found.filled)) == (10228218416, 1)
+    assert out_of_memory.read("Peak buffers:\n") is None
+
+
+def test_a_list_of_xla_after_another_message() -> None:
+    found = out_of_memory.read(REAL_XLA_ON_ROCM)
+    assert found is not None
+    assert (found.framework, found.asked_bytes) == ("xla", round(154.06 * GIB))
+    with_units = out_of_memory.read(REAL_XLA.replace("10228218416 bytes", "9.53GiB"))
+    assert with_units is not None
+    assert with_units.asked_bytes == round(9.53 * GIB)
+
+
+def test_real_lists_of_a_tpu() -> None:
+    found = out_of_memory.read(REAL_TPU)
+    assert found is not None
+    assert (found.framework, found.limit_bytes) == ("xla", round(15.48 * GIB))
+    assert found.asked_bytes == round(30.21 * GIB) - round(15.9 * GIB)
+    assert found.parts == {"arguments": round(15.9 * GIB), "outputs": 1024, "temporaries": round(14.31 * GIB)}
+    assert [(one.dtype, one.shape, one.bytes) for one in found.filled] == [
+        ("bf16", "[256000,3072]", round(1.46 * GIB))
+    ]
+    assert [(one.cause, "at most 29 instead of 64" in one.text) for one in advise(found, 64)] == [
+        ("batch", True)
+    ]
+    early = out_of_memory.read(REAL_TPU_OF_TENSORFLOW)
+    assert early is not None
+    assert (early.asked_bytes, early.parts) == (round(41.74 * GIB), {"temporaries": round(41.19 * GIB)})
+    assert [(one.name, one.bytes) for one in early.filled] == [("slicewise_79/cic_update/FloorMod", 32 * GIB)]
+    in_a_log = out_of_memory.read(REAL_TPU_IN_A_LOG)
+    assert in_a_log is not None
+    assert [(one.name, one.shape) for one in in_a_log.filled] == [("fusion.44044.remat4", "[12582912,1]")]
+
+
+def test_a_buffer_that_no_tpu_could_hold() -> None:
+    """As openxla/xla has it in docs/oom_debugging.md."""
+    said = (
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=107374182400) would exceed memory "
+        "(size=17179869184) :: #allocation7 [shape = 'u8[327680,327680]{1,0:T(8,128)(4,1)}', space=hbm]"
+    )
+    found = out_of_memory.read(said)
+    assert found is not None
+    assert (found.framework, found.asked_bytes, found.limit_bytes) == ("xla", 100 * GIB, 16 * GIB)
+
+
+def test_the_drivers_own_allocator() -> None:
+    found = out_of_memory.read(REAL_ASYNC)
+    assert found is not None
+    assert (found.device, found.asked_bytes, found.used_bytes) == ("gpu_async_1", 1225195446464, 61982909300)
+    assert (found.limit_bytes, found.free_bytes, found.loose_bytes) == (85095874560, 22635544576, None)
+    small = out_of_memory.read(REAL_ASYNC.replace("1225195446464", "12251954464"))
+    assert small is not None
+    assert [(one.cause, one.snippet) for one in advise(small)] == [("fragmentation", "")]
+
+
+def test_what_the_caller_can_do_without_is_no_error() -> None:
+    assert out_of_memory.read(NO_FAILURE) is None
+    found = out_of_memory.read(BFC + KERAS + NO_FAILURE)
+    assert found is not None
+    assert found.asked_bytes == 1610612736
 
 
 @pytest.mark.parametrize(
@@ -263,23 +469,58 @@ def test_real_messages_of_torch() -> None:
     assert (found.asked_bytes, found.limit_bytes) == (round(22.78 * GIB), round(31.47 * GIB))
     assert (found.used_bytes, found.loose_bytes) == (round(9.08 * GIB), round(9.35 * GIB))
     assert found.others_bytes == pytest.approx(0.01 * GIB, abs=2)
-    assert [each.cause for each in out_of_memory.advise(found)] == ["batch"]
+    assert [each.cause for each in advise(found)] == ["batch"]
     large = out_of_memory.read(REAL_TORCH_TOO_LARGE)
     assert large is not None
     assert (large.limit_bytes, large.used_bytes, large.others_bytes) == (12 * GIB, round(984.52 * MIB), None)
-    assert [each.cause for each in out_of_memory.advise(large)] == ["too large"]
+    assert [each.cause for each in advise(large)] == ["too large"]
 
 
 def test_a_tensor_larger_than_the_card_needs_another_shape() -> None:
     found = out_of_memory.read(TORCH.replace("allocate 2.00 GiB", "allocate 55.57 GiB"))
     assert found is not None
-    assert next(each.cause for each in out_of_memory.advise(found)) == "too large"
+    assert next(each.cause for each in advise(found)) == "too large"
 
 
 @pytest.mark.parametrize("text", ["", "Epoch 1/10", "MemoryError", "CUDA out of memory. Tried to allocate",
                                   "RESOURCE_EXHAUSTED: Out of memory allocating bytes"])  # fmt: skip
 def test_other_texts_are_none(text: str) -> None:
     assert out_of_memory.read(text) is None
+
+
+def failed(*, limit: int, used: int, asked: int) -> Run:
+    """A convolutional network at batch 64 in float32 that did not fit; its layers take 816 MiB."""
+    run = mpprof_api.load(SAMPLES / "v100-convnet-float32")
+    assert run.facts is not None
+    error = (
+        f"Allocator (GPU_0_bfc) ran out of memory trying to allocate 1MiB (rounded to {asked})\n"
+        f"Limit: {limit}\nInUse: {used}\n"
+    )
+    return replace(run, facts=replace(run.facts, ended=Ended("out_of_memory", error)))
+
+
+def batch_advice(run: Run) -> list[tuple[str, str]]:
+    found = failure(run)
+    assert found is not None
+    return [(one.cause, one.text) for one in found[1] if one.cause in ("batch", "elsewhere")]
+
+
+def test_the_models_estimate_is_the_figure_within_what_the_error_allows() -> None:
+    assert batch_advice(failed(limit=800 * MIB, used=650 * MIB, asked=160 * MIB)) == [
+        ("batch", "a batch of 56 in float32 or 111 in mixed_float16 instead of 64, estimated from the model's layers; "
+                  "at most 56 by what was in use and asked for"),
+    ]  # fmt: skip
+
+
+def test_an_estimate_that_the_error_refutes_gives_no_batch() -> None:
+    """More was needed than the layers account for: the batch is the error's, and the rest is said."""
+    (batch, text), (cause, rest) = batch_advice(failed(limit=8 * GIB, used=7 * GIB, asked=2 * GIB))
+    assert (batch, cause) == ("batch", "elsewhere")
+    assert text.startswith(
+        "a batch of at most 51 instead of 64, by what was in use and asked for; less still"
+    )
+    assert rest.startswith("at batch 64 in float32 the model's layers, weights and slots take 816 MiB (estimated) "
+                           "of 9.00 GiB in use and asked for")  # fmt: skip
 
 
 def test_the_command_reads_a_text(mpprof: Mpprof, tmp_path: Path) -> None:  # noqa: F811

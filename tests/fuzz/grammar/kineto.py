@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Callable
 from typing import Any
 
+from mpprof.traces.chrome.kineto import WORK
 from tests.fuzz.grammar import words
-from tests.traces.kineto import DEVICE, HOST, Kineto
+from tests.traces.kineto import BACKWARD, DEVICE, HOST, MAIN, Kineto
 
 Document = dict[str, Any]
 Change = Callable[[random.Random, Document], None]
@@ -26,6 +28,7 @@ def made(dice: random.Random) -> Document:
     now = float(start)
     kernels = [dice.choice(words.KERNELS) for _ in range(dice.choice((1, 4, 9)))]
     marked, profiled = dice.random() < 0.8, dice.random() < 0.3
+    threads = dice.choice(((MAIN,), (MAIN, BACKWARD), (MAIN, BACKWARD, 7)))
     for step in range(dice.choice((0, 1, 3, 4))):
         begin = now
         now += dice.randrange(1, 40)
@@ -35,16 +38,22 @@ def made(dice: random.Random) -> Document:
                 "Input type": [dice.choice(TYPES) for _ in range(dice.choice((0, 2, 3)))],
                 "Sequence number": step,
             }
-            length = dice.choice((0, 5, 60))
+            length, thread = dice.choice((0, 5, 60)), dice.choice(threads)
+            if dice.random() < 0.3:
+                trace.host("python_function", "nn.Module: Dense_1", now, length, thread)
+            if thread == BACKWARD:
+                gradient = "autograd::engine::evaluate_function: AddmmBackward0"
+                trace.op(gradient, now, length, thread, **{"Sequence number": step})
             trace.op(
                 dice.choice(("aten::addmm", "aten::mm", "aten::conv2d", words.name(dice))),
                 now,
                 length,
+                thread,
                 **shapes,
             )
             category = "gpu_memcpy" if kernel.startswith("Mem") else "kernel"
             trace.launch(
-                kernel, now + length / 2, now + 40.125, dice.choice((0, round(dice.uniform(0.1, 30), 3))), cat=category, stream=dice.choice((7, 7, 20)),
+                kernel, now + length / 2, now + 40.125, dice.choice((0, round(dice.uniform(0.1, 30), 3))), thread, cat=category, stream=dice.choice((7, 7, 20)),
                 grid=[dice.choice((1, 640)), 1, 1], block=[128, 1, 1], bytes=dice.choice((0, 4096, 2**63)),
             )  # fmt: skip
             now += length + dice.choice((0, 1, 30))
@@ -57,6 +66,10 @@ def made(dice: random.Random) -> Document:
     for event in trace.events:
         if dice.random() < odd:
             _unusual(dice, event)
+    for thread in threads:
+        if dice.random() < 0.5:
+            label = {"ph": "M", "name": "thread_name", "pid": HOST, "tid": thread, "ts": 0}
+            trace.events.append({**label, "args": {"name": dice.choice(words.THREADS)}})
     document = trace.document()
     if dice.random() < 0.1:
         document["deviceProperties"] = dice.choice(
@@ -88,9 +101,13 @@ def _unusual(dice: random.Random, event: Document) -> None:
 
 
 def written(document: Document) -> dict[str, bytes]:
-    indent = document.get("_indent")
-    kept = {key: value for key, value in document.items() if key != "_indent"}
-    return {"host.pt.trace.json": json.dumps(kept, indent=indent).encode()}
+    indent, cut = document.get("_indent"), document.get("_cut")
+    kept = {key: value for key, value in document.items() if key not in ("_indent", "_cut")}
+    text = json.dumps(kept, indent=indent).encode()
+    if cut is not None:
+        at = int(cut * len(text))
+        text = gzip.compress(text[:at], mtime=0) + gzip.compress(text[at:], mtime=0)
+    return {"host.pt.trace.json": text}
 
 
 # --- changes after which it says the same ------------------------------------------------------------------
@@ -186,6 +203,28 @@ def header_last(dice: random.Random, document: Document) -> None:
     _reordered(dice, document)
 
 
+def members_apart(dice: random.Random, document: Document) -> None:
+    """Packed with gzip in two members, which are one file."""
+    document["_cut"] = dice.random()
+
+
+def threads_renamed(dice: random.Random, document: Document) -> None:
+    """Processes and threads of the host have other ids, in another order."""
+    on_host = [event for event in document["traceEvents"] if _lies_on_host(event)]
+    for key in ("pid", "tid"):
+        ids = list({repr(id): id for event in on_host if type(id := event.get(key)) in (int, str)})
+        names = dice.sample(range(1, 1 << 20), len(ids))
+        new = dict(zip(ids, names, strict=True))
+        for event in on_host:
+            event[key] = new.get(repr(event.get(key)), event.get(key))
+
+
+def _lies_on_host(event: Document) -> bool:
+    category = str(event.get("cat", "")).lower()
+    return "pid" in event and category not in WORK and category != "gpu_user_annotation"
+
+
 CHANGES: tuple[Change, ...] = (
     events_shuffled, keys_shuffled, keys_unknown, events_unknown, correlations_renumbered, clock_shifted, spaced, header_last,
+    members_apart, threads_renamed,
 )  # fmt: skip

@@ -51,7 +51,8 @@ def made(dice: random.Random) -> Export:
             [device, "NVIDIA H100", 9, 0, 85_000_000_000, 132, 1_980_000_000, 3_352_000_000_000]
         )
         number, now = 0, dice.choice((0, 1_000, 10**9, 10**12))
-        process = (5 + device) << 24
+        own, shared = (5 + device) << 24, dice.choice((False, False, True))  # two processes may share a card
+        threads = dice.choice(((1,), (1, 2), (9, 4, 7)))
         kernels = [
             export.text(dice.choice(words.KERNELS).replace("\x00", "")) for _ in range(dice.choice((1, 3, 9)))
         ]
@@ -59,10 +60,12 @@ def made(dice: random.Random) -> Export:
             begin = now
             for kernel in kernels:
                 number += 1
+                process = own + (8 << 24 if shared and dice.random() < 0.5 else 0)
+                thread = process + dice.choice(threads)
                 now += dice.randrange(1, 5_000)
-                rows[CALLS].append(
-                    [now, now + 10, process + 1, number, export.text("cudaLaunchKernel_v7000")]
-                )
+                rows[CALLS].append([now, now + 10, thread, number, export.text("cudaLaunchKernel_v7000")])
+                if dice.random() < 0.5:
+                    rows[RANGES].append([now - 1, now + 20, 59, _op(dice, step), None, thread])
                 ns = dice.choice((0, 1, 900, 20_000))
                 at = now + dice.randrange(10, 9_000)
                 rows[KERNELS].append(
@@ -83,8 +86,8 @@ def made(dice: random.Random) -> Export:
                         ]
                     )
             now += dice.randrange(1, 9_000)
-            rows[RANGES].append([begin, now, 59, f"step {step}", None, process + 1])
-            rows[RANGES].append([begin + 1, now, 59, None, export.text("forward"), process + 1])
+            rows[RANGES].append([begin, now, 59, f"step {step}", None, own + 1])
+            rows[RANGES].append([begin + 1, now, 59, None, export.text("forward"), own + 1])
     rows[START].append([1_700_000_000_000_000_000, 500])
     for table in TIMED:
         for row in rows[table]:
@@ -93,6 +96,14 @@ def made(dice: random.Random) -> Export:
                     (None, 0, -1, 1, 2**31, 2**62, 2**63 - 1, -(2**63), 1.5, "x", "", b"\xff", float("inf"))
                 )
     return export
+
+
+def _op(dice: random.Random, step: int) -> str:
+    """A range as PyTorch's `emit_nvtx` or XLA writes it."""
+    name = dice.choice(("aten::addmm", "autograd::engine::evaluate_function: AddmmBackward0", "aten::conv2d"))
+    return dice.choice(
+        (f"{name}, seq = {step}", f"{name}, op_id = {step}", "TSL:#hlo_op=dot.3,name=dense/dot#")
+    )
 
 
 def written(export: Export) -> dict[str, bytes]:
@@ -166,6 +177,32 @@ def clock_shifted(dice: random.Random, export: Export) -> None:
     export.rows[START][0][0] -= by  # type: ignore[operator]
 
 
+def threads_renamed(dice: random.Random, export: Export) -> None:
+    """Processes and their threads have other ids, in another order; where each id is one."""
+    at = {table: export.column(table, "globalTid") for table in (CALLS, RANGES)}
+    at |= {table: export.column(table, "globalPid") for table in (KERNELS, COPIES)}
+    ids = {row[column] for table, column in at.items() for row in export.rows[table]}
+    if not all(type(id) is int and 0 < id < 1 << 40 for id in ids):
+        return
+    parts = [sorted({part(id) for id in ids}) for part in (_process_of, _thread_of)]  # type: ignore[arg-type]
+    process, thread = (
+        dict(zip(part, dice.sample(range(1, 1 << 20), len(part)), strict=True)) for part in parts
+    )
+    for table, column in at.items():
+        for row in export.rows[table]:
+            id = row[column]
+            of_process = table in (KERNELS, COPIES)
+            row[column] = process[_process_of(id)] << 24 | (0 if of_process else thread[_thread_of(id)])  # type: ignore[arg-type]
+
+
+def _process_of(id: int) -> int:
+    return id >> 24
+
+
+def _thread_of(id: int) -> int:
+    return id & 0xFFFFFF
+
+
 def columns_unknown(dice: random.Random, export: Export) -> None:
     for table in TIMED:
         export.more_columns[table] = [f"unknown{n}" for n in range(dice.choice((0, 1, 3)))]
@@ -177,4 +214,5 @@ def tables_unknown(dice: random.Random, export: Export) -> None:
 
 CHANGES: tuple[Change, ...] = (
     rows_shuffled, strings_renumbered, correlations_renumbered, clock_shifted, columns_unknown, tables_unknown,
+    threads_renamed,
 )  # fmt: skip

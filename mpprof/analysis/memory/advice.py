@@ -1,0 +1,143 @@
+"""What to try after an out-of-memory error: by what its text states, and by what the model's layers take."""
+
+from __future__ import annotations
+
+from mpprof.analysis.memory.training import FILL_RATIO
+from mpprof.model.memory import Advice, MemoryForecast, OutOfMemory
+from mpprof.model.quantities import format_bytes
+
+_LOOSE_RATIO = 0.1
+"""Memory that nothing of the step uses is worth mending from a tenth of the card on."""
+_ELSEWHERE = "another model, data kept on the card, layers of your own"
+_IN_PIECES = {
+    "tensorflow": "TF_GPU_ALLOCATOR=cuda_malloc_async python train.py",
+    "torch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+    "xla": "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async python train.py",
+}
+
+
+def advise(
+    found: OutOfMemory,
+    batch_size: int | None = None,
+    policy: str | None = None,
+    *,
+    memory_bytes: int | None = None,
+    forecast: MemoryForecast | None = None,
+) -> tuple[Advice, ...]:
+    """Return what to try, the likeliest first. What no number of the error supports is left out.
+
+    `batch_size`, `policy`: of the training that failed. `memory_bytes`: the card's, for a text that states no
+    limit. `forecast`: what the model takes at that batch in that memory, first under the training's own
+    policy; where less is needed by it than the error states, no batch is taken from it. None: not known."""
+    limit = found.limit_bytes or memory_bytes
+    said = [*_too_large(found, limit), *_in_pieces(found, limit), *_others(found, limit)]
+    said += _batch(found, limit, batch_size, forecast, of_the_card=bool(said))
+    wide = any(each.dtype in ("float", "f32", "float32") for each in found.filled if each.dtype)
+    if wide and "16" not in (policy or ""):
+        said.append(
+            Advice(
+                "precision",
+                "float32 tensors are among the largest: 16 bits halve activations",
+                'keras.config.set_dtype_policy("mixed_float16")',
+            )
+        )
+    return tuple(said)
+
+
+def _too_large(found: OutOfMemory, limit: int | None) -> list[Advice]:
+    """XLA asks for the temporaries of a whole step at once, which is more than one tensor."""
+    if not limit or found.asked_bytes <= limit or found.framework == "xla":
+        return []
+    return [Advice("too large", "one tensor alone is larger than the memory: a smaller batch or shape")]
+
+
+def _in_pieces(found: OutOfMemory, limit: int | None) -> list[Advice]:
+    asked, free = found.asked_bytes, found.free_bytes or 0
+    unused = free + (found.loose_bytes or 0)
+    if not limit or asked > limit or unused < max(asked, _LOOSE_RATIO * limit):
+        return []
+    text = "enough is free, but in pieces"
+    if free >= asked:
+        text = (
+            f"{format_bytes(free)} of the card is free, more than was asked for, and the driver refused: it "
+            "is in pieces, a limit is set for this process, or (on Windows) host memory is full"
+        )
+    stitched = (found.device or "").startswith("gpu_async")  # it has that allocator already
+    return [Advice("fragmentation", text, "" if stitched else _IN_PIECES[found.framework])]
+
+
+def _others(found: OutOfMemory, limit: int | None) -> list[Advice]:
+    if not found.others_bytes or not limit or found.others_bytes < _LOOSE_RATIO * limit:
+        return []
+    return [Advice("other processes", "other processes hold memory of this card", "nvidia-smi")]
+
+
+def _batch(
+    found: OutOfMemory,
+    limit: int | None,
+    batch_size: int | None,
+    forecast: MemoryForecast | None,
+    *,
+    of_the_card: bool,
+) -> list[Advice]:
+    """The batch that would fit. The error's figures give an upper bound: at least so much was needed. The
+    model's layers give an estimate, which stands where it is within that bound."""
+    ratio = _fitting_ratio(found, limit)
+    if batch_size is None:
+        if ratio is None:
+            return []
+        return [Advice("batch", f"a batch of at most {int(100 * ratio)} % of this one, {_WEIGHTS}")]
+    bound = batch_size - 1 if ratio is None else int(ratio * batch_size)
+    known = f"at most {bound:,} by what was in use and asked for"
+    own = forecast.runs[0].largest_batch if forecast else None
+    if forecast is not None and own is not None and own <= bound:
+        return [Advice("batch", f"a batch of {_fitting(forecast)} instead of {batch_size:,}, estimated from "
+                       f"the model's layers{'' if ratio is None else f'; {known}'}")]  # fmt: skip
+    said = []
+    if ratio is not None:
+        said.append(Advice("batch", f"a batch of at most {bound:,} instead of {batch_size:,}, {_WEIGHTS}"))
+    return [*said, *([] if of_the_card or forecast is None else _unaccounted(found, limit, forecast))]
+
+
+_WEIGHTS = "by what was in use and asked for; less still, as weights and slots do not shrink with it"
+
+
+def _fitting(forecast: MemoryForecast) -> str:
+    """ "40 in float32 or 80 in mixed_float16": what fits in each policy."""
+    return " or ".join(
+        f"{'at most ' if run.slots_bytes is None else ''}{run.largest_batch:,} in {run.policy}"
+        for run in forecast.runs
+    )
+
+
+def _unaccounted(found: OutOfMemory, limit: int | None, forecast: MemoryForecast) -> list[Advice]:
+    """The model's layers take less than what was needed: something else holds memory."""
+    own, needed = forecast.runs[0], _needed_bytes(found)
+    takes = (
+        f"at batch {forecast.batch_size:,} in {own.policy} the model's layers, weights and slots take "
+        f"{format_bytes(own.peak_bytes)} (estimated)"
+    )
+    if limit is None:
+        return []
+    if found.used_bytes is None:
+        return [Advice("elsewhere", f"{takes} of {format_bytes(limit)}: see what else holds memory "
+                       f"({_ELSEWHERE})")]  # fmt: skip
+    if needed - own.peak_bytes < _LOOSE_RATIO * limit:
+        return []
+    return [Advice("elsewhere", f"{takes} of {format_bytes(needed)} in use and asked for: see what holds the "
+                   f"rest ({_ELSEWHERE})")]  # fmt: skip
+
+
+def _needed_bytes(found: OutOfMemory) -> int:
+    """The least that the step needed: what was in use, or a program's arguments, and what was asked for."""
+    held = found.used_bytes if found.used_bytes is not None else (found.parts or {}).get("arguments")
+    return (held or 0) + found.asked_bytes
+
+
+def _fitting_ratio(found: OutOfMemory, limit: int | None) -> float | None:
+    """How much of the batch would fit at most, by the error's own figures; None: they do not tell."""
+    if not limit or _too_large(found, limit):
+        return None
+    room = FILL_RATIO * max(0, limit - (found.others_bytes or 0))
+    needed = _needed_bytes(found)
+    return room / needed if needed > room else None
