@@ -335,11 +335,11 @@ def judge(
 
 def _programs(trace: Trace) -> tuple[Program, ...]:
     """The compiled programs of a trace in which XLA took memory for some."""
-    if assigned.TAKES not in trace.strings:
+    if not (sizes := assigned.sizes_taken(trace)):
         return ()
     from mpprof.traces.xspace.programs import programs
 
-    return programs(trace.source.path)
+    return programs(trace.source.path, sizes)
 
 
 def _collectives(mine: Analysis) -> tuple[Collective, ...]:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership, attribute_ops, joined
-from mpprof.analysis.memory.blocks import Blocks
+from mpprof.analysis.memory.blocks import Blocks, allocators
+from mpprof.analysis.memory.blocks import blocks as blocks_of
 from mpprof.analysis.memory.labels import Part
 from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
@@ -74,6 +75,15 @@ def contents(
             else:
                 found.why_not[block] = (why or NOT_STATED) if programs else NO_ASSIGNMENT
     return found
+
+
+def sizes_taken(trace: Trace) -> frozenset[tuple[int, ...]]:
+    """Return the sizes that XLA asked for at once, of the allocator that the account is of."""
+    found = () if TAKES not in trace.strings else allocators(trace)
+    if not found:
+        return frozenset()
+    mine = blocks_of(trace.allocations, found[0][1])
+    return frozenset(tuple(mine.asked[run].tolist()) for run in _runs(trace, mine))
 
 
 def _agreed(candidates: Sequence[Sequence[Sequence[Part]]]) -> tuple[Sequence[Sequence[Part]], str]:

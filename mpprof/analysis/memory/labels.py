@@ -48,7 +48,8 @@ class Labels:
 def split(blocks: Blocks, labels: Labels, parts: dict[int, Sequence[Part]]) -> tuple[Blocks, Labels]:
     """Return the blocks with those in `parts` as several that live as long; what their parts leave keeps the
     block's own labels."""
-    owner = np.arange(len(blocks))
+    if not parts:
+        return blocks, labels
     size, asked = blocks.bytes.copy(), blocks.asked.copy()
     texts = {by: list(names) for by, names in labels.texts.items()}
     added: dict[str, list[int]] = {by: [] for by in texts}
@@ -66,9 +67,10 @@ def split(blocks: Blocks, labels: Labels, parts: dict[int, Sequence[Part]]) -> t
         size[block] -= whole
         asked[block] -= whole if asked[block] >= 0 else 0
     more = np.array(taken, np.int64)
-    owner = np.append(owner, np.array(of, np.int64))
-    keep = np.flatnonzero(np.append(size, more))
-    owner = owner[keep]
+    left = np.ones(len(blocks), np.bool_)
+    left[list(parts)] = size[list(parts)] > 0
+    keep = np.flatnonzero(np.append(left, np.ones(len(more), np.bool_)))
+    owner = np.append(np.arange(len(blocks)), np.array(of, np.int64))[keep]
     codes = {by: np.append(labels.codes[by], np.array(added[by], np.int64))[keep] for by in texts}
     return replace(
         blocks,

@@ -4,7 +4,7 @@ the peak. An HloProto has it beside the module (`buffer_assignment`); field numb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -27,8 +27,11 @@ MOST_BUFFERS = 1_000_000
 """Of a program that are read: the largest models have some ten thousand."""
 
 
-def assignment(buffer: Bytes, start: int, end: int) -> Assignment | None:
-    """Return the buffer assignment in an HloProto; None where it holds none."""
+def assignment(
+    buffer: Bytes, start: int, end: int, sizes_taken: Collection[tuple[int, ...]] | None = None
+) -> Assignment | None:
+    """Return the buffer assignment in an HloProto; None where it holds none. Of a program that does not take
+    allocations of any of `sizes_taken`, one after the other, only how large its allocations are."""
     found = [(v, v + s) for n, w, v, s in _fields(buffer, start, end) if (n, w) == (3, 2)]
     if not found:
         return None
@@ -41,40 +44,57 @@ def assignment(buffer: Bytes, start: int, end: int) -> Assignment | None:
             if one.kind:
                 sums[one.kind] += one.bytes
                 allocations.append(one)
+    taken = [one for one in allocations if one.kind in ("outputs", "temporaries") and one.bytes]
+    if sizes_taken is not None and tuple(one.bytes for one in taken) not in sizes_taken:
+        return _outline(sums, [Taken(one.bytes, (), result=one.kind == "outputs") for one in taken])
     sizes, makers = {}, {}
     for number, wire, value, size in fields:
         if (number, wire) == (1, 2):
-            id, taken, maker = _logical(buffer, value, value + size)
-            sizes[id], makers[id] = taken, maker
+            id, held, maker = _logical(buffer, value, value + size)
+            sizes[id], makers[id] = held, maker
     traces = [(v, v + s) for n, w, v, s in fields if (n, w) == (4, 2)]
     fullest = _fullest(buffer, traces, allocations, sizes)
     module = _index(buffer, start, end)
 
-    def made(ids: Iterable[int]) -> tuple[AliveBuffer, ...]:
-        found = [_alive(module, makers.get(id), sizes.get(id, 0)) for id in ids]
-        return tuple(sorted(found, key=lambda one: -one.bytes))
+    read: dict[int, AliveBuffer] = {}
+
+    def made(ids: Sequence[int]) -> tuple[AliveBuffer, ...]:
+        for id in ids:
+            if id not in read:
+                read[id] = _alive(module, makers.get(id), sizes.get(id, 0))
+        return tuple(sorted((read[id] for id in ids), key=lambda one: -one.bytes))
 
     temporaries = [
         fullest[one.index] for one in allocations if one.kind == "temporaries" and one.index in fullest
     ]
     alive = made(max(temporaries, key=lambda ids: sum(sizes.get(id, 0) for id in ids), default=[]))
     results = _results(buffer, start, end, module)
+    return replace(
+        _outline(
+            sums,
+            [
+                Taken(
+                    one.bytes,
+                    made(_contents(one, fullest.get(one.index), module, makers, results)),
+                    result=one.kind == "outputs",
+                )
+                for one in taken
+            ],
+        ),
+        peak_bytes=sum(one.bytes for one in alive),
+        alive=alive,
+    )
+
+
+def _outline(sums: Mapping[str, int], taken: Sequence[Taken]) -> Assignment:
     return Assignment(
         arguments_bytes=sums["arguments"],
         outputs_bytes=sums["outputs"],
         constants_bytes=sums["constants"],
         temporaries_bytes=sums["temporaries"],
-        peak_bytes=sum(one.bytes for one in alive),
-        alive=alive,
-        taken=tuple(
-            Taken(
-                one.bytes,
-                made(_contents(one, fullest.get(one.index), module, makers, results)),
-                result=one.kind == "outputs",
-            )
-            for one in allocations
-            if one.kind in ("outputs", "temporaries") and one.bytes
-        ),
+        peak_bytes=0,
+        alive=(),
+        taken=tuple(taken),
     )
 
 
