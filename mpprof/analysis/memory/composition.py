@@ -255,8 +255,9 @@ def _moments(
         "MP606": np.where(update & ~states, asked, 0),
         "MP607": blocks.bytes - asked,
     }
-    held_bytes = {code: remedies.held(blocks, size) for code, size in of.items()}
-    held_bytes["MP601"] += remedies.older(blocks)
+    held_bytes = {code: remedies.held(blocks, size) for code, size in of.items() if size.any()}
+    if blocks.older_bytes:
+        held_bytes["MP601"] = remedies.older(blocks) + held_bytes.get("MP601", 0)
     return {code: remedies.moments(blocks.live_bytes, size) for code, size in held_bytes.items()}
 
 
