@@ -67,7 +67,7 @@ def _basis(estimated: Any) -> str:
 
 
 def _source(assigned: Any) -> str:
-    return "XLA's assignment" if assigned else "events"
+    return "XLA's assignment" if assigned else ""
 
 
 def _rate(value: Any) -> str:
