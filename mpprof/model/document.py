@@ -660,6 +660,17 @@ class Memory(TypedDict):
     ]
 
 
+class MemoryComparison(TypedDict):
+    """What `mpprof memory RUN --baseline BASE --format json` prints."""
+
+    schema: Literal["mpprof.memory/1"]
+    run: str
+    baseline: str
+    memory: Annotated[Memory | None, "As in the report; null: absent has the reason."]
+    unlike: Annotated[list[str], "Differences other than precision, which leave the saving unknown."]
+    absent: Annotated[dict[str, str], "By the name of a key: why it is not known."]
+
+
 class MemoryItem(TypedDict):
     by: Literal["dtype", "op", "layer", "kind"]
     name: str

@@ -31,6 +31,19 @@ def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bo
     return words.ascii_only(text) if ascii_only else text
 
 
+def comparison(document: doc.Report, baseline: str) -> doc.MemoryComparison:
+    """Return the report's `memory` against a baseline, with the reasons of what is not known of it."""
+    absent = {name: why for name, why in document["absent"].items() if name.partition(".")[0] == "memory"}
+    return {
+        "schema": "mpprof.memory/1",
+        "run": document["run"]["name"],
+        "baseline": baseline,
+        "memory": document["memory"],
+        "unlike": list(document["facts"].get("unlike") or ()),
+        "absent": absent,
+    }
+
+
 def _head(document: doc.Report) -> list[str]:
     memory = document["memory"]
     if memory is None:
