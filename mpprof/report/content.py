@@ -648,7 +648,9 @@ def is_told(item: doc.MemoryItem) -> bool:
 
 def held(item: doc.MemoryItem) -> str:
     """The name of a part of the peak, which says so where it is estimated."""
-    return f"{item['name']} (estimated)" if item.get("estimated") else item["name"]
+    if item.get("estimated"):
+        return f"{item['name']} (estimated)"
+    return f"{item['name']} (assigned)" if item.get("assigned") else item["name"]
 
 
 def _divided(items: list[doc.MemoryItem], by: str) -> str:
