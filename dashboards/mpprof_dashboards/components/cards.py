@@ -27,6 +27,17 @@ def section(title: str, *children: Any, note: str = "", id: str = "") -> html.Se
     )
 
 
+def inline_figures(figures: Sequence[tuple[str, str, str, str]]) -> html.Ul:
+    """A line of numbers, each as (value, name, id, why it is missing)."""
+    return html.Ul(
+        [
+            html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
+            for value, name, id, hint in figures
+        ],
+        className="mp-inline-figures",
+    )
+
+
 def missing(label: str, reason: str) -> html.Div:
     """The tile of a number that is not known: a dash, and the first sentence of why (all of it on hover)."""
     first = reason.split(". ")[0].removesuffix(".")

@@ -48,9 +48,7 @@ def content(
             )
         ]
     panels = _panels(document, steps, hardware)
-    parts: list[Any] = [
-        html.Ul([_figure(*each) for each in _numbers(document)], className="mp-inline-figures")
-    ]
+    parts: list[Any] = [cards.inline_figures(_numbers(document))]
     if panels:
         drawn = graph(figures.together(panels), "step-times", title="What changes", note=_note(steps, panels))
         parts.append(cards.section("Over the steps", drawn))
@@ -145,10 +143,6 @@ def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
     if len(steps) > figures.MOST_POINTS:
         said.append("Of each stretch of steps the slowest and the fastest are drawn, more on zooming in.")
     return " ".join(said)
-
-
-def _figure(value: str, name: str, id: str, hint: str) -> html.Li:
-    return html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
 
 
 def _numbers(document: doc.Report) -> list[tuple[str, str, str, str]]:

@@ -97,7 +97,7 @@ def _hero(document: doc.Report, baseline: str | None, state: str | None) -> html
             html.H1(headline(document), className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(lost(document), className="mp-subject", id="lost") if lost(document) else None,
-            html.Ul([_figure(*each) for each in figures(document)], className="mp-inline-figures"),
+            cards.inline_figures(figures(document)),
             _record_baseline(document) if answer.kind in ("alone", "no trace", "window", "float32") else None,
         ],
         className="mp-hero-text",
@@ -161,10 +161,6 @@ def _chip(document: doc.Report, baseline: str | None) -> html.Span:
             f"vs {baseline}: alike but for the precision", className="mp-chip", id="baseline-chip"
         )
     return html.Span(f"vs {baseline}: not known to be alike", className="mp-chip", id="baseline-chip")
-
-
-def _figure(value: str, name: str, id: str, hint: str) -> html.Li:
-    return html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
 
 
 def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:

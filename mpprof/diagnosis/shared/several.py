@@ -54,7 +54,7 @@ def waiting(signals: Signals, found: Straggling) -> tuple[Claim, ...]:
     them."""
     if signals.devices[0] in found.slow:
         return ()
-    rows = signals.select(lambda cell: cell.category == "comm")
+    rows = signals.of("comm")
     whole = signals.time(rows)
     share = min(1.0, found.cost_ns / whole) if whole > 0 else 0.0
     return tuple(Claim(row, signals.cells[row].ns_per_step * (1.0 - share)) for row in rows)
