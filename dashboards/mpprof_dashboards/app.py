@@ -308,26 +308,25 @@ def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> 
             return flask.Response(
                 "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
             )
-        if flask.request.method == "GET" and flask.request.path in paths and "run" not in flask.request.args:
-            entries = listed(source)[0]
-            if (
-                flask.request.path == "/"
-                and len(entries) > runs.LANDS_ABOVE
-                and "with" not in flask.request.args
-            ):
-                return flask.redirect(runs.PAGE.path)
-            chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
-            if (
-                chosen.run is not None and flask.request.path != runs.PAGE.path
-            ):  # so that the address bar always holds a link worth sharing
-                return flask.redirect(flask.request.path + chosen.query())
-        elif flask.request.method == "GET" and flask.request.path in paths:
+        if flask.request.method == "GET" and flask.request.path in paths:
             search = f"?{flask.request.query_string.decode('utf-8', 'replace')}"
+            if "run" not in flask.request.args:
+                return with_choice(search)
             rendered.ahead(partial(_draw_ahead, source, rendered, flask.request.path, search))
         if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
             text = "This request does not come from a page of mpprof.\n"
             return flask.Response(text, 400, mimetype="text/plain")
         return None
+
+    def with_choice(search: str) -> Any:
+        """To the address that names a run, so that the address bar always holds a link worth sharing."""
+        path, entries = flask.request.path, listed(source)[0]
+        if path == "/" and len(entries) > runs.LANDS_ABOVE and "with" not in flask.request.args:
+            return flask.redirect(runs.PAGE.path)
+        chosen = choices.read(search, entries)
+        if chosen.run is None or path == runs.PAGE.path:
+            return None
+        return flask.redirect(path + choices.stated(chosen, search))
 
     def add_headers(response: flask.Response) -> flask.Response:
         response.headers["Content-Security-Policy"] = policy

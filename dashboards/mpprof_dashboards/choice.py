@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 from mpprof.model.source import RunEntry
 
@@ -37,6 +37,15 @@ class Choice:
         pairs += [("against", FIRST)] if self.against_first else []
         pairs += [("host", self.host)] if self.host is not None else []
         return f"?{urlencode(pairs)}"
+
+
+_OWN = ("run", "baseline", "with", "against")
+
+
+def stated(chosen: Choice, search: str) -> str:
+    """The query `search` with the choice `chosen` in place of what it states of one; all else stays."""
+    rest = [(name, value) for name, value in parse_qsl(search.removeprefix("?")) if name not in _OWN]
+    return chosen.query() + (f"&{urlencode(rest)}" if rest else "")
 
 
 def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:

@@ -58,6 +58,7 @@ def audit_one(
     """Look over one model, one saved model or the model of one run: see `audit`."""
     from mpprof.record.facts import saved_model, untrained
 
+    batch_size = None if batch_size is None else training.checked_batch(batch_size)
     if isinstance(model, str | os.PathLike) and os.path.isdir(model) and _holds_runs(model):
         model = loading.load(model)
     if isinstance(model, Run):
@@ -84,7 +85,9 @@ def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory
         )
     except MpprofError:
         return ()
-    return tuple(AuditMemory(one.policy, one.peak_bytes, one.largest_batch) for one in found.runs)
+    return tuple(
+        AuditMemory(one.policy, one.peak_bytes, one.largest_batch, bool(one.at_least)) for one in found.runs
+    )
 
 
 def _holds_runs(path: str | os.PathLike[str]) -> bool:

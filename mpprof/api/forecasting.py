@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from mpprof.analysis.memory.training import checked_batch
 from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.forecasts import batches, compiling, judging, targets
 from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
@@ -53,14 +54,14 @@ def forecast(
     crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises `UsageError`,
     `NotFoundError` (an unknown card, with the nearest names), and `UnableError` where none was compiled.
     """
-    wanted = [targets.card(name) for name in dict.fromkeys(cards)]
+    named_cards = cards.split(",") if isinstance(cards, str) else cards
+    wanted = [targets.card(name) for name in dict.fromkeys(named_cards)]
     if not wanted:
         raise UsageError("no card was named", next="Name one or more, such as h100 or a100")
-    if batch_size < 1:
-        raise UsageError(f"a batch of {batch_size} examples")
+    batch_size = checked_batch(batch_size)
     if not time_limit_s > 0:
         raise UsageError(f"a time limit of {time_limit_s:g} s", next="Give --time-limit seconds above zero")
-    named = tuple(dict.fromkeys(("float32", *policies)))
+    named = tuple(dict.fromkeys(("float32", *([policies] if isinstance(policies, str) else policies))))
     with tempfile.TemporaryDirectory(prefix="mpprof-forecast-") as folder:
         path = _as_path(model, Path(folder))
         runs: list[CardForecast] = []

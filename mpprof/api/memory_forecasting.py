@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.memory import training
-from mpprof.analysis.memory.training import POLICIES
-from mpprof.errors import MpprofError, UsageError
+from mpprof.analysis.memory.training import GIVE_A_MODEL, POLICIES
+from mpprof.errors import MpprofError, NotFoundError, UsageError
 from mpprof.forecasts import compiling, targets
 from mpprof.model.device import DeviceFacts
 from mpprof.model.memory import MemoryForecast, PolicyMemory
@@ -24,8 +25,8 @@ def forecast_memory(
     model: Any,
     *,
     batch_size: int | None = None,
-    card: str | None = None,
-    policies: Sequence[str] = POLICIES,
+    card: str | Sequence[str] | None = None,
+    policies: str | Sequence[str] = POLICIES,
     imports: Sequence[str] = (),
     compile: bool = False,
 ) -> MemoryForecast:
@@ -35,39 +36,62 @@ def forecast_memory(
         model: a Keras model, a `.keras` file, `module:function` that returns a model, or a loaded run or log
             directory, whose recorded model is taken.
         batch_size: examples a step; None: the recorded one of a log directory, else 32.
-        card: by name: "a100", "v100 32GB"; None: no largest batch, and no rule that depends on the card.
+        card: by name: "a100", "v100 32GB", or several; None: no largest batch, and no rule that depends on
+            the card.
         policies: Keras dtype policies.
         imports: for a saved model: modules with the classes that it is made of.
         compile: compile the step with XLA for the card, too (needs mpprof[forecast]); where XLA's own buffer
             assignment is at hand it takes the place of the estimate.
 
-    Returns a `MemoryForecast`. Raises `UsageError`, `NotFoundError` (an unknown card, a missing
-    file), `UnreadableError`, and `UnableError` where the model does not state its layers' shapes.
+    Returns a `MemoryForecast` with a run for each card and policy. Raises `UsageError`, `NotFoundError` (an
+    unknown card, a missing file), `UnreadableError`, and `UnableError` where the model does not state its
+    layers' shapes.
     """
     from mpprof.record.facts import slots
 
-    device = card_facts(card) if card is not None else None
+    cards: list[DeviceFacts | None] = [card_facts(name) for name in _listed(card)]
     run, built = _run(model, imports)
     fit = run.last_fit
     batch = batch_size if batch_size is not None else (fit.batch_size if fit and fit.batch_size else 32)
-    found = training.forecast(
-        run,
-        batch,
-        policies=policies,
-        card=device.name if device else None,
-        card_bytes=device.memory_bytes if device else None,
-        capability=device.compute_capability if device else None,
-        counted_slots=lambda: slots.counted_slots_bytes(built),
-    )
+    counted = cache(lambda: slots.counted_slots_bytes(built))
+    found = [
+        training.forecast(
+            run,
+            batch,
+            policies=_listed(policies),
+            card=device.name if device else None,
+            card_bytes=device.memory_bytes if device else None,
+            capability=device.compute_capability if device else None,
+            counted_slots=counted,
+        )
+        for device in cards or [None]
+    ]
     if not compile:
-        return found
+        return _together(found)
     if card is None:
         raise UsageError("to compile for no card", next="Name one: --card a100")
     if isinstance(model, Run) or (isinstance(model, str | os.PathLike) and Path(model).is_dir()):
         raise UsageError(
             "a run's records hold no program", next="Give the model itself, a file or a function"
         )
-    return _assigned(found, model, card, policies, imports)
+    return _together(
+        [_assigned(one, model, name, imports) for one, name in zip(found, _listed(card), strict=True)]
+    )
+
+
+def _listed(names: str | Sequence[str] | None) -> Sequence[str]:
+    """Each name once; of a text those between its commas."""
+    given = names.split(",") if isinstance(names, str) else names or ()
+    return list(dict.fromkeys(name.strip() for name in given))
+
+
+def _together(found: Sequence[MemoryForecast]) -> MemoryForecast:
+    """One forecast with the runs of all cards."""
+    if len(found) == 1:
+        return found[0]
+    unknown = dict.fromkeys(text for one in found for text in one.unknown)
+    runs = tuple(run for one in found for run in one.runs)
+    return replace(found[0], card=None, card_bytes=None, runs=runs, unknown=tuple(unknown))
 
 
 def card_facts(name: str) -> DeviceFacts:
@@ -96,9 +120,20 @@ def _run(model: Any, imports: Sequence[str]) -> tuple[Run, Any]:
             from mpprof.runs import loading
 
             return loading.load(path), None
+        elif not path.exists():
+            raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_MODEL)
+        elif _is_trace(path):
+            raise UsageError("is a trace, in which there is no model", where=str(path), next=GIVE_A_MODEL)
         else:
             model = saved_model.load_model(path, imports)
     return untrained.run_of(model, symbolic=True), model
+
+
+def _is_trace(path: Path) -> bool:
+    from mpprof import traces
+    from mpprof.traces.common import file_head
+
+    return path.is_file() and traces.reader_of(path.name, file_head.of(path)) is not None
 
 
 def _called(name: str) -> Any:
@@ -121,12 +156,11 @@ def _called(name: str) -> Any:
         ) from error
 
 
-def _assigned(
-    found: MemoryForecast, model: Any, card: str, policies: Sequence[str], imports: Sequence[str]
-) -> MemoryForecast:
+def _assigned(found: MemoryForecast, model: Any, card: str, imports: Sequence[str]) -> MemoryForecast:
     """The same with what XLA assigned, for the policies that it compiled."""
     from mpprof.api.forecasting import forecast
 
+    policies = [run.policy for run in found.runs]
     compiled = forecast(model, [card], policies=policies, batch_size=found.batch_size, imports=imports)
     by_policy = {run.policy: run.memory for run in compiled.runs}
     runs = []
@@ -139,7 +173,8 @@ def _assigned(
                           largest_batch=_largest(run, found, peak[1]))  # fmt: skip
         runs.append(run)
     failed = tuple(
-        f"{one.policy}: not compiled, so estimated ({one.reason})" for one in compiled.not_compiled
+        f"{one.policy} on {found.card}: not compiled, so estimated ({one.reason})"
+        for one in compiled.not_compiled
     )
     return replace(found, runs=tuple(runs), unknown=(*found.unknown, *failed))
 

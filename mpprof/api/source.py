@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import RLock, local
+from threading import BoundedSemaphore, RLock, local
 from time import monotonic, time_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +19,7 @@ from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
 from mpprof.api.one_run import TableMethods
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
+from mpprof.kept import Kept
 from mpprof.model.run import Run
 from mpprof.model.source import HOST_MARK, RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
+
+READ_AT_ONCE = 2
+"""Traces read at the same time: each takes its memory, and a small one needs not wait for a large one."""
 
 ONE_ANSWER_S = 0.5
 """Within this time the parts of one answer see the same files."""
@@ -57,13 +60,32 @@ Signature = tuple[watching.Stated, ...]
 _T = TypeVar("_T")
 
 
+class _Analysed:
+    """A run's analysis, and what was made of it, which is dropped with it."""
+
+    def __init__(self, analysis: workflows.Analysis) -> None:
+        self.analysis = analysis
+        self._rows: Kept[tuple[str, bool], Any] = Kept(6)  # three tables, of the whole trace or of its steps
+        self._timeline: Kept[None, timelines.Timeline | None] = Kept(1)
+
+    def rows(self, kind: workflows.TableKind, in_steps: bool) -> Any:
+        mine = self.analysis
+        steps = in_steps and mine.account is not None
+        make = partial(workflows.rows_of, mine, kind, steps=ALL_STEPS if steps else None)
+        return self._rows.get((kind, steps), None, make)
+
+    def timeline(self) -> timelines.Timeline | None:
+        return self._timeline.get(None, None, partial(timelines.timeline_of, self.analysis))
+
+
 class LogDirectory(TableMethods):
     """Implements model.source.RunSource over everything under `path`.
 
-    Safe to use from several threads. What was read is kept until the files' sizes or times change. `refresh`
-    brings `path` up to date where it is the copy of a directory elsewhere. `step_range` as for
-    `workflows.load`. `ignore`: findings to show as dismissed, reason by code. `survey`: the file of rows that
-    a survey has kept (`--resume`). Raises UsageError for one that cannot be used.
+    Safe to use from several threads: who asks for what was read already waits for nobody. What was read is
+    kept until the files' sizes or times change. `refresh` brings `path` up to date where it is the copy of a
+    directory elsewhere. `step_range` as for `workflows.load`. `ignore`: findings to show as dismissed, reason
+    by code. `survey`: the file of rows that a survey has kept (`--resume`). Raises UsageError for one that
+    cannot be used.
     """
 
     def __init__(
@@ -86,16 +108,15 @@ class LogDirectory(TableMethods):
         self._refreshed_s = monotonic()
         self._scanned_s = float("-inf")
         self._named: dict[str, workflows.Place] = {}
-        self._whole: OrderedDict[str, tuple[Signature, Run]] = OrderedDict()
         self._journal = Journal(survey) if survey is not None else None
         self._sight: watching.Sight | None = None
         self._places: tuple[tuple[Place, ...], tuple[UnreadableError, ...]] = (), ()
         self._answer = local()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
-        self._reports: OrderedDict[tuple[str, str | None], tuple[str, doc.Report]] = OrderedDict()
-        self._timelines: dict[str, tuple[workflows.Analysis, timelines.Timeline | None]] = {}
-        self._tables: dict[str, tuple[workflows.Analysis, dict[tuple[str, bool], Sequence[Any]]]] = {}
-        self._analyses: OrderedDict[str, tuple[Signature, workflows.Analysis]] = OrderedDict()
+        self._whole: Kept[str, Run] = Kept(KEPT_RUNS)
+        self._reports: Kept[tuple[str, str | None], doc.Report] = Kept(KEPT_REPORTS)
+        self._analyses: Kept[str, _Analysed] = Kept(KEPT_ANALYSES)
+        self._reading = BoundedSemaphore(READ_AT_ONCE)
 
     @contextmanager
     def one_answer(self) -> Iterator[None]:
@@ -123,19 +144,14 @@ class LogDirectory(TableMethods):
 
         It is kept until a file of either changes, and given to all who ask: nobody may change it."""
         baseline = baseline if baseline != run else None
-        with self._lock:
-            version = self.version(run, baseline)
-            kept = self._reports.get((run, baseline))
-            if kept is None or kept[0] != version:
-                mine = self._analysis(run)
-                against = self._analysis(baseline) if baseline else None
-                document = documents.document(workflows.judge(mine, against, dismissed=self._ignore))
-                kept = version, dismissals.applied(document, self._ignore)
-            self._reports[run, baseline] = kept
-            self._reports.move_to_end((run, baseline))
-            while len(self._reports) > KEPT_REPORTS:
-                self._reports.popitem(last=False)
-            return kept[1]
+
+        def make() -> doc.Report:
+            mine = self._analysis(run)
+            against = self._analysis(baseline) if baseline else None
+            document = documents.document(workflows.judge(mine, against, dismissed=self._ignore))
+            return dismissals.applied(document, self._ignore)
+
+        return self._reports.get((run, baseline), self.version(run, baseline), make)
 
     def surveyed(self, run: str, baseline: str | None = None) -> doc.SurveyRow | None:
         """The row that a survey has kept of the run against this baseline; None where there is none, or a
@@ -170,17 +186,7 @@ class LogDirectory(TableMethods):
 
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
         """The rows of a table, kept as long as the analysis is."""
-        with self._lock:
-            mine = self._analysis(run)
-            kept = self._tables.get(run)
-            if kept is None or kept[0] is not mine:
-                self._tables[run] = kept = mine, {}
-            for name in set(self._tables) - set(self._analyses):
-                del self._tables[name]
-            steps = in_steps and mine.account is not None
-            if (kind, steps) not in kept[1]:
-                kept[1][kind, steps] = workflows.rows_of(mine, kind, steps=ALL_STEPS if steps else None)
-            return kept[1][kind, steps]
+        return self._analysed(run).rows(kind, in_steps)
 
     def roofs(self, run: str) -> doc.Roofs | None:
         return workflows.roofs_of(self._analysis(run))
@@ -221,14 +227,7 @@ class LogDirectory(TableMethods):
 
     def _timeline_of(self, run: str) -> timelines.Timeline | None:
         """The lanes of a run, which are kept as long as its analysis is."""
-        with self._lock:
-            mine = self._analysis(run)
-            kept = self._timelines.get(run)
-            if kept is None or kept[0] is not mine:
-                self._timelines[run] = kept = mine, timelines.timeline_of(mine)
-            for name in set(self._timelines) - set(self._analyses):
-                del self._timelines[name]
-            return kept[1]
+        return self._analysed(run).timeline()
 
     def redactor(self, run: str) -> Callable[[Any], Any]:
         return Redactor(hosts_of(self._run(run))).record
@@ -287,7 +286,7 @@ class LogDirectory(TableMethods):
 
     def _run(self, name: str) -> Run:
         with self._lock:
-            known = self._runs.get(name) or self._scan().get(name)
+            known, place = self._runs.get(name) or self._scan().get(name), self._named.get(name)
         if known is None and (base := self._base(name)) in self._runs:
             return hosts.alone(self._run(base), name.removeprefix(f"{base}{HOST_MARK}"))
         if known is None:
@@ -299,30 +298,24 @@ class LogDirectory(TableMethods):
         signature, read = known
         if isinstance(read, MpprofError):
             raise read
-        if _is_whole(signature):
+        if place is None or _is_whole(signature):
             return read
-        with self._lock:
-            kept = self._whole.get(name)
-            if kept is None or kept[0] != signature:
-                kept = signature, self._named[name].read()
-            self._whole[name] = kept
-            self._whole.move_to_end(name)
-            while len(self._whole) > KEPT_RUNS:
-                self._whole.popitem(last=False)
-        return kept[1]
+        return self._whole.get(name, signature, place.read)
 
     def _analysis(self, name: str) -> workflows.Analysis:
+        return self._analysed(name).analysis
+
+    def _analysed(self, name: str) -> _Analysed:
         with self._lock:
-            self._scan(within_s=ONE_ANSWER_S)
-            run, signature = self._run(name), self._runs[self._base(name)][0]
-            kept = self._analyses.get(name)
-            if kept is None or kept[0] != signature:
-                kept = signature, workflows.analyse(workflows.load(run, step_range=self._step_range))
-            self._analyses[name] = kept
-            self._analyses.move_to_end(name)
-            while len(self._analyses) > KEPT_ANALYSES:
-                self._analyses.popitem(last=False)
-            return kept[1]
+            known = self._scan(within_s=ONE_ANSWER_S).get(self._base(name))
+        signature = known[0] if known else ()  # before the run: of one that changes meanwhile it is outdated
+
+        def make() -> _Analysed:
+            run = self._run(name)
+            with self._reading:
+                return _Analysed(workflows.analyse(workflows.load(run, step_range=self._step_range)))
+
+        return self._analyses.get(name, signature, make)
 
 
 def _attempt(read: Callable[[], _T]) -> _T | MpprofError:

@@ -316,6 +316,7 @@ def judge(
         whatif=judgement.whatif,
         window=mine.window,
         how_to_mark=judgement.how_to_mark,
+        how_to_switch=judgement.how_to_switch,
         unlike=judgement.unlike,
         ranges=mine.ranges,
         hosts=mine.hosts,

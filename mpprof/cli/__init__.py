@@ -156,8 +156,8 @@ def _silent_log() -> Iterator[None]:
 
 
 def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
-    """The parser of a command line of these words: every command, with the options of those it names; None:
-    with the options of all."""
+    """The parser of a command line of these words: of the command that is the first of them; else of every
+    command, with the options of those that they name. None: of all with all options."""
     shared = _options(argparse.SUPPRESS)  # after the command: must not reset what stood before it
     parser = _Parser(
         prog="mpprof",
@@ -173,7 +173,7 @@ def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
         metavar="COMMAND", required=True, parser_class=_Parser, prog="mpprof",
         help=None if words is None else argparse.SUPPRESS,  # the description lists them, in groups
     )  # fmt: skip
-    for command in COMMANDS:
+    for command in [each for each in COMMANDS if words and each.name == words[0]] or COMMANDS:
         text = inspect.cleandoc(command.__doc__ or "")
         named = words is None or command.name in words
         child = commands.add_parser(

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from mpprof.cli import output, paths
+from mpprof.cli import output, paths, values
 
 FORMATS = ("text", "json")
 
@@ -21,7 +21,9 @@ class Audit:
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL.keras", type=Path, help="a saved Keras model")
-        parser.add_argument("--batch-size", metavar="N", type=int, help="the global batch size it will have")
+        parser.add_argument(
+            "--batch-size", metavar="N", type=values.batch, help="the global batch size it will have"
+        )
         parser.add_argument("--gpu", metavar="NAME|CC", help='the card it will train on: "A100" or "8.0"')
         paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")

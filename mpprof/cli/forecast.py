@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
-from mpprof.cli import output, paths, progress
+from mpprof.cli import output, paths, progress, values
 from mpprof.errors import UsageError
 
 FORMATS = ("text", "json")
@@ -33,7 +32,7 @@ class Forecast:
             help="Keras policies, compared with float32 (default: mixed_float16)",
         )  # fmt: skip
         parser.add_argument(
-            "--batch", metavar="N", type=int, default=32, help="examples a step (default: 32)"
+            "--batch", metavar="N", type=values.batch, default=32, help="examples a step (default: 32)"
         )
         parser.add_argument(
             "--largest-batch", action="store_true",
@@ -60,8 +59,8 @@ class Forecast:
         paths.refuse_address(Path(args.model), "Keras loads models from files")
         found = forecasting.forecast(
             args.model,
-            _names(args.card),
-            policies=_names(args.dtype_policy),
+            values.names("--card", args.card, "h100,a100"),
+            policies=values.names("--dtype-policy", args.dtype_policy, "mixed_float16"),
             batch_size=args.batch,
             largest_batch=args.largest_batch,
             input_shapes=[_shape(text) for text in args.input_shape] or None,
@@ -75,10 +74,6 @@ class Forecast:
             text = rendering.text(found)
         output.write(text, args.output, force=args.force)
         return 0
-
-
-def _names(text: str) -> Sequence[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _shape(text: str) -> tuple[int, ...]:

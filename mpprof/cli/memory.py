@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpprof.cli import output, paths
+from mpprof.cli import output, paths, values
 from mpprof.cli.tables import Table
 from mpprof.errors import UsageError
 
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
     from mpprof.model.document import Row
+    from mpprof.model.run import Run
 
 
 ERROR_TEXTS = (".txt", ".log", ".out", ".err")
 MODELS = (".keras", ".h5", ".hdf5")
+_POLICIES = "float32,mixed_float16,mixed_bfloat16"
 
 
 class Memory(Table):
@@ -47,13 +51,12 @@ class Memory(Table):
             help="XLA's buffer assignment of the compiled programs in the trace: what is alive at the peak",
         )
         before = parser.add_argument_group("of a model, before it trains")
-        before.add_argument("--card", metavar="NAME", help='the card: "a100", "v100 32GB"')
+        before.add_argument("--card", metavar="NAME[,NAME]", help='the cards: "a100,v100 32GB"')
         before.add_argument(
-            "--batch", metavar="N", type=int, help="examples a step (default: as recorded, or 32)"
+            "--batch", metavar="N", type=values.batch, help="examples a step (default: as recorded, or 32)"
         )
         before.add_argument(
-            "--dtype-policy", metavar="POLICY[,POLICY]", default="float32,mixed_float16,mixed_bfloat16",
-            help="Keras policies (default: float32,mixed_float16,mixed_bfloat16)",
+            "--dtype-policy", metavar="POLICY[,POLICY]", help=f"Keras policies (default: {_POLICIES})"
         )  # fmt: skip
         paths.add_imports(before)
         before.add_argument(
@@ -79,15 +82,23 @@ class Memory(Table):
         from mpprof.report.memory import account
 
         if args.programs:
+            _refuse(args, "XLA's programs", "baseline", "by", "sort", csv=True)
             return _programs(mine, args)
-        if args.format != "table" or args.by or args.sort:
-            return super()._text(mine, args)
         base = None
         if args.baseline is not None:
+            _refuse(args, "a comparison", "by", "sort", csv=True)
             with paths.opened(args, args.baseline) as path:
                 base = workflows.analyse(paths.load(args, path, args.baseline_run), strict=args.strict)
-        recorded = mine.steps is not None and mine.steps.peak_memory_bytes is not None
         failed = failure(mine.run)
+        if base is not None and args.format == "json":
+            return documents.dumps(
+                account.comparison(documents.document(workflows.judge(mine, base)), base.run.name)
+            )
+        if failed is not None and args.format == "json" and mine.memory is None:
+            return documents.dumps(documents.out_of_memory(*failed))
+        if args.format != "table" or args.by or args.sort:
+            return super()._text(mine, args)
+        recorded = mine.steps is not None and mine.steps.peak_memory_bytes is not None
         if mine.memory is None and not recorded and failed is None:
             return super()._text(mine, args)  # raises, with the reason
         ascii_only = args.output is None and output.ascii_only()
@@ -108,14 +119,43 @@ class Memory(Table):
 
 
 def _is_model(args: argparse.Namespace) -> bool:
-    asked = args.card is not None or args.batch is not None or args.compile
-    if asked or args.path.suffix in MODELS:
+    asked = (args.card, args.batch, args.dtype_policy, args.imports or None)
+    return args.compile or any(each is not None for each in asked) or _is_model_itself(args.path)
+
+
+def _is_model_itself(path: Path) -> bool:
+    """Whether it is a model's file or function, and no log directory that holds a recorded one."""
+    if path.suffix in MODELS:
         return True
-    if ":" not in str(args.path):  # no function, and a trace's page of text need not import the forecast
+    if ":" not in str(path):  # not a function: a trace's page of text need not import the forecast
         return False
     from mpprof.forecasts.compiling import is_function
 
-    return is_function(str(args.path))
+    return is_function(str(path))
+
+
+@contextmanager
+def _model(args: argparse.Namespace) -> Iterator[str | Run]:
+    """The model, by its path or name, or the run that recorded it, of which a bundle may hold the records."""
+    path = args.path
+    recorded = path.is_dir() and not (path / "saved_model.pb").is_file()
+    if not _is_model_itself(path) and (recorded or paths.is_elsewhere(path)):
+        with paths.opened(args, path) as local:
+            yield paths.load(args, local, args.run_id, args.host)
+        return
+    _refuse(args, "a model", "run_id", "host")
+    yield str(path)
+
+
+def _refuse(args: argparse.Namespace, what: str, *options: str, csv: bool = False) -> None:
+    """Raises UsageError for the first of the options that was given: it says nothing of `what`."""
+    flags = {"run_id": "run"}
+    given = [f"--{flags.get(one, one).replace('_', '-')}" for one in options if getattr(args, one)]
+    given += ["--format csv"] if csv and args.format == "csv" else []
+    if given:
+        rows = given[0] in ("--by", "--sort", "--format csv")
+        next_ = "Leave it out; --format json holds all" if rows else "Leave it out"
+        raise UsageError(f"{given[0]} does not go with {what}", where=paths.shown(args.path), next=next_)
 
 
 def _before_training(args: argparse.Namespace) -> str:
@@ -124,18 +164,20 @@ def _before_training(args: argparse.Namespace) -> str:
     from mpprof.report import json as documents
     from mpprof.report.memory import before_training
 
-    if args.format == "csv" or args.by or args.sort:
-        raise UsageError(
-            "of a model there is text and JSON", next="Leave --by and --sort out, or --format json"
-        )
-    found = forecast_memory(
-        str(args.path),
-        batch_size=args.batch,
-        card=args.card,
-        policies=[part.strip() for part in args.dtype_policy.split(",") if part.strip()],
-        imports=args.imports,
-        compile=args.compile,
+    _refuse(args, "a model", "by", "sort", "baseline", "baseline_run", "programs", csv=True)
+    policies = values.names(
+        "--dtype-policy", _POLICIES if args.dtype_policy is None else args.dtype_policy, "mixed_float16"
     )
+    cards = values.names("--card", args.card, "a100") if args.card is not None else None
+    with _model(args) as model:
+        found = forecast_memory(
+            model,
+            batch_size=args.batch,
+            card=cards,
+            policies=policies,
+            imports=args.imports,
+            compile=args.compile,
+        )
     if args.format == "json":
         return documents.dumps(before_training.document(found))
     ascii_only = args.output is None and output.ascii_only()
@@ -170,10 +212,13 @@ def _of_error(args: argparse.Namespace) -> str:
     """What the last out-of-memory error in a text says."""
     from mpprof.analysis.memory import out_of_memory
     from mpprof.analysis.memory.advice import advise
+    from mpprof.api.memory_forecasting import card_facts
     from mpprof.errors import UnreadableError
     from mpprof.report import json as documents
     from mpprof.report.memory import account
 
+    _refuse(args, "an error's text", "by", "sort", "baseline", "baseline_run", "programs", "compile",
+            "run_id", "host", "dtype_policy", csv=True)  # fmt: skip
     with args.path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - out_of_memory.LONGEST))
@@ -185,7 +230,8 @@ def _of_error(args: argparse.Namespace) -> str:
             where=str(args.path),
             next="Give the whole of what the training printed, or a log directory",
         )
-    advice = advise(found)
+    card = card_facts(args.card) if args.card is not None else None
+    advice = advise(found, args.batch, memory_bytes=card.memory_bytes if card else None)
     if args.format == "json":
         return documents.dumps(documents.out_of_memory(found, advice))
     ascii_only = args.output is None and output.ascii_only()

@@ -196,6 +196,11 @@ def renamed(value: Any, folder: Path, given: Path) -> Any:
     return value
 
 
+def is_elsewhere(path: Path) -> bool:
+    """Whether its run has to be fetched or unpacked first."""
+    return _is_address(path) or (path.suffix.lower() == ".zip" and _is_bundle(path))
+
+
 def refuse_address(path: Path, why: str) -> None:
     """Raises UsageError for an address, where a command can do nothing with one."""
     if _is_address(path):

@@ -29,6 +29,7 @@ from mpprof.diagnosis.remedies.choosing import sentence
 from mpprof.diagnosis.rules import mp906_unlike_runs
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, said_of_unlike, verdict
+from mpprof.diagnosis.wording import WORTH_RECORDING
 from mpprof.model import finding as noun
 from mpprof.model.account import Class, Phase, Speedup
 from mpprof.model.frozen import frozen
@@ -37,7 +38,7 @@ from mpprof.model.quantities import format_ns, format_ratio
 __all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "unlike", "verdict"]
 
 _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
-_LAST = 5
+_LAST = 4
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
@@ -58,7 +59,8 @@ class Judgement:
 
     `findings` in the order of the plan (`_ranked`); the others in that of judgement. `speedup` is
     the case's own with `unexplained_ns` set. `unlike`: why the window is not representative. `warnings`:
-    rules that failed. `how_to_mark`: where no step is marked, how to mark them.
+    rules that failed. `how_to_mark`: where no step is marked, how to mark them. `how_to_switch`: mixed
+    precision on, where that may pay.
     """
 
     findings: tuple[noun.Finding, ...]
@@ -68,6 +70,7 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     whatif: noun.WhatIf | None = None
     how_to_mark: tuple[noun.Remedy, ...] = ()
+    how_to_switch: tuple[noun.Remedy, ...] = ()
     unlike: str | None = None
     not_applicable: tuple[noun.NotApplicable, ...] = ()
 
@@ -121,9 +124,8 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         for code, outcome in outcomes.items()
         if isinstance(outcome, Unable) or code in displaced
     ]
-    ceilings = {code for code, each in weighed.items() if each.ceiling}
     return Judgement(
-        findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
+        findings=tuple(_ranked(findings, place, case.dismissed)),
         unable=tuple(unable),
         clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
         speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
@@ -131,6 +133,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         warnings=tuple(warnings),
         whatif=plan,
         how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
+        how_to_switch=signals.remedies("mixed precision") if _pays(signals) else (),
         not_applicable=tuple(
             noun.NotApplicable(code, outcome.reason)
             for code, outcome in outcomes.items()
@@ -144,6 +147,20 @@ def unlike(case: Case) -> tuple[str, ...]:
     that is known, or there is no baseline."""
     answer = _ask(mp906_unlike_runs, Signals(case), [], strict=False)
     return said_of_unlike(answer) if isinstance(answer, Found) else ()
+
+
+def _pays(signals: Signals) -> bool:
+    """Whether 16 bits may make this float32 run faster: by the estimate, else because its device has matrix
+    units."""
+    if signals.computes.kind != "float32" or signals.on_cpu or signals.host_only or signals.in_window:
+        return False
+    peaks, speedup = known(signals.peaks), signals.case.speedup
+    could, baseline = speedup.potential if speedup else None, known(signals.baseline)
+    if could is not None:
+        return could.high >= WORTH_RECORDING
+    if baseline is not None and baseline.computes.narrow:
+        return False
+    return peaks is not None and peaks.has_matrix_units and signals.case.account is not None
 
 
 @frozen
@@ -166,9 +183,7 @@ class _Weighed:
 
     @property
     def remedy(self) -> whatif.Remedy:
-        return whatif.Remedy(
-            self.rule.CODE, self.stated_ns or 0.0, host=self.host, ceiling=self.ceiling, work_ns=self.work_ns
-        )
+        return whatif.Remedy(self.rule.CODE, self.stated_ns or 0.0, host=self.host, work_ns=self.work_ns)
 
 
 def _weighed(
@@ -234,17 +249,15 @@ def _above_attainable(case: Case) -> float | None:
 def _ranked(
     findings: Sequence[noun.Finding],
     place: Mapping[str, int],
-    ceilings: Container[str],
     dismissed: Container[str],
 ) -> list[noun.Finding]:
-    """In the order of the plan: the remedies of causes, then of ceilings; then what gains no time, and what
-    was dismissed.
+    """In the order of the plan, that of gains; then what gains no time, and what was dismissed.
 
     What must be settled first, because a gain may mean something else until then (validity, ceiling, in
     effect and skips), comes before all gains where it is an error, and before those of warnings as one.
     """
-    causes = [found for found in findings if found.code in place and found.code not in ceilings]
-    mild = min((place[found.code] for found in causes if found.severity != "error"), default=len(place))
+    in_plan = [found for found in findings if found.code in place and found.code not in dismissed]
+    mild = min((place[found.code] for found in in_plan if found.severity != "error"), default=len(place))
 
     def rank(found: noun.Finding) -> tuple[int, float, int, tuple[int, str]]:
         order = ledger.order(found.code)
@@ -252,14 +265,14 @@ def _ranked(
         if found.code in dismissed:
             return (_LAST, place.get(found.code, len(place)), *tie)
         if found.code in place:
-            return (3 if found.code in ceilings else 1, place[found.code], *tie)
+            return (1, place[found.code], *tie)
         if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost
             return (2 * _SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
         if found.severity == "error":
             return (0, 0, *tie)
         if found.severity == "warning":
             return (1, mild - 0.5, *tie) if order[0] < _QUESTIONS_OF_PRINCIPLE else (2, 0, *tie)
-        return (4, 0, *tie)
+        return (3, 0, *tie)
 
     return sorted(findings, key=rank)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpprof.diagnosis.remedies.choosing import sentence
-from mpprof.diagnosis.verdict import PAYING_RATIO, cause, unlike
+from mpprof.diagnosis.verdict import PAYING_RATIO, cause, changes_type, unlike
 from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed, precisions
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
 from mpprof.model.finding import Diagnosis
@@ -13,11 +13,10 @@ NOTABLE_RATIO = 0.01
 """Parts of the step below a hundredth are left out of a sentence."""
 MOST_PARTS = 3
 
+_BETWEEN: Class = "idle_between_steps"
 _NO_CAUSE = "for no recorded cause"
 _ROOM = "MP303"
 """Whether a larger batch fits, where the first thing to do is to make it larger."""
-_CEILINGS = "MP8"
-"""What is done about a ceiling (another type, another card) changes what all other remedies rest on."""
 
 
 def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -41,6 +40,9 @@ def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> 
     profiling = sum(part.ns_per_step for part in account.main.slices if part.category == "profiling")
     added = 0.0 if distorted else max(0.0, -profiling)
     parts = {part.category: part.ns_per_step for part in account.main.slices if part.category != "profiling"}
+    if distorted and _BETWEEN in parts:  # of profiled steps, as all other parts
+        own = sum(ns for category, ns in parts.items() if category != _BETWEEN)
+        parts[_BETWEEN] = max(0.0, account.window_ns - own)
     whole = sum(parts.values()) if distorted else account.step_ns  # as the breakdown's table
     left_out = account.trace_basis == "device" and parts.get("idle_launch", 0.0) >= added
     if left_out and added:
@@ -139,7 +141,7 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)
         said += f", which gives {after}"
     more = [found.code for found in paying if found.code != first.code]
-    if more and not first.code.startswith(_CEILINGS):
+    if more and not changes_type(first):
         limit = ", where the host is the floor" if plan.floor == "host" else ""
         left_ns = [step.step_ns for step in plan.order if step.code not in diagnosis.dismissed][-1]
         best = format_after(left_ns, now, one_step=one_step)

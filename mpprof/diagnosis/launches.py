@@ -29,7 +29,7 @@ it idles around a call is what a call costs."""
 def claims(signals: Signals) -> tuple[Claim, ...]:
     """A claim on each cell of `idle_launch`, less what the profiler added to it, and less what the baseline
     idles around its call where that is not bound by launches itself. Empty without an account."""
-    rows = signals.select(lambda cell: cell.category == "idle_launch")
+    rows = signals.of("idle_launch")
     added, price = _by_row(signals, rows), _price_of_a_call(signals)
     return tuple(Claim(row, max(added[row], price.get(signals.cells[row].cause, 0.0))) for row in rows)
 
@@ -46,7 +46,7 @@ def added_ns(signals: Signals) -> float:
     account = signals.case.measured
     if account is None or not account.wall_ns:
         return 0.0
-    idle_ns = signals.time(signals.select(lambda cell: cell.category == "idle_launch"))
+    idle_ns = signals.time(signals.of("idle_launch"))
     if signals.distorted:
         return max(0.0, idle_ns - (account.wall_ns - account.device_ns) / signals.undistorted)
     return max(0.0, account.window_ns - account.wall_ns)
@@ -74,7 +74,7 @@ def host_gets_ahead(signals: Signals) -> bool:
     path = account.host_path if account else None
     if account is None or path is None:
         return False
-    idle_ns = signals.time(signals.select(lambda cell: cell.category == "idle_launch"))
+    idle_ns = signals.time(signals.of("idle_launch"))
     return path.ahead_ns > idle_ns
 
 

@@ -506,6 +506,17 @@ class Signals:
         """Rows of the cells for which `chosen` holds and that have time."""
         return tuple(row for row, cell in self._with_time if chosen(cell))
 
+    def of(self, category: Class) -> tuple[int, ...]:
+        """Rows of the cells of a class that have time."""
+        return self._by_class.get(category, ())
+
+    @cached_property
+    def _by_class(self) -> dict[Class, tuple[int, ...]]:
+        rows: dict[Class, list[int]] = {}
+        for row, cell in self._with_time:
+            rows.setdefault(cell.category, []).append(row)
+        return {category: tuple(found) for category, found in rows.items()}
+
     @cached_property
     def _with_time(self) -> tuple[tuple[int, Cell], ...]:
         return tuple((row, cell) for row, cell in enumerate(self.cells) if cell.ns_per_step > 0)

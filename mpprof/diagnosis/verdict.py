@@ -56,6 +56,12 @@ def causes(findings: Sequence[Finding]) -> list[Finding]:
     return explain if any(found.severity != "info" for found in explain) else told
 
 
+def changes_type(found: Finding) -> bool:
+    """Return whether the finding's remedy changes the type to compute in: what the others gain, they gain in
+    this one."""
+    return any(remedy.other_type for remedy in found.remedies)
+
+
 _UNLIKE = "MP906"
 
 
@@ -260,8 +266,14 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
     """The second half of the sentence, and the finding that it names."""
     findings = [found for found in diagnosis.findings if found.code not in diagnosis.dismissed]
     case = signals.case
-    serious = [found for found in causes(findings) if found.severity != "info"]
-    top = next((found for found in serious if found.code not in _NO_EXPLANATION), None)
+    ranked = causes(findings)
+    serious = [found for found in ranked if found.severity != "info"]
+    explain = [found for found in ranked if found.code not in _NO_EXPLANATION]
+    of_a_cpu = signals.on_cpu or signals.host_only
+    best = _ceiling(signals, explain)
+    top = next((found for found in explain if found.severity != "info"), None)
+    if top is not None and best is not None and not of_a_cpu:
+        top = min(top, best, key=explain.index)  # what every run of this kind has may gain more
     open_ = diagnosis.absent.get("bounds")
     if (
         top is None
@@ -271,8 +283,7 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
     ):
         return open_, None
     top = top or next(iter(serious), None) or _notable(signals, findings)
-    best = _ceiling(signals, findings) if top is None else None
-    if (signals.on_cpu or signals.host_only) and (top is None or top.severity == "info"):
+    if of_a_cpu and (top is None or top.severity == "info"):
         return "", None  # what costs time on a CPU says nothing about a GPU
     hidden = known(signals.unattributed_idle_ratio) or 0.0
     if hidden >= HIDDEN_IDLE_RATIO and _is_less(top, hidden, signals):
@@ -340,7 +351,7 @@ def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:
     """The finding is a cost, and a smaller one than this share of the step."""
     if top is None:
         return True
-    cost_ns = top.cost_ns_in_window if signals.in_window else top.cost_ns_per_step
+    cost_ns = top.cost_ns_in_window if signals.in_window else top.cost_ns_per_step or top.gain_ns_per_step
     stated = cost_ns is not None if signals.in_window else top.gain_ns_per_step is not None
     return stated and (cost_ns or 0.0) < hidden * signals.whole_ns
 
@@ -361,9 +372,14 @@ def _ceiling(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
     step_ns = signals.case.account.step_ns if signals.case.account else 0.0
     for found in findings:
         gain = found.gain_ns_per_step or 0.0
-        if found.cost_ns_per_step is None and gain and gain >= NOTABLE_STEP_RATIO * step_ns:
+        if _is_ceiling(found) and gain >= NOTABLE_STEP_RATIO * step_ns:
             return found
     return None
+
+
+def _is_ceiling(found: Finding) -> bool:
+    """Its remedy gains time, and yet nothing was lost: every run of this kind has it."""
+    return found.cost_ns_per_step is None and found.gain_ns_per_step is not None
 
 
 def _left(best: Finding, signals: Signals) -> str:
@@ -376,6 +392,8 @@ def _left(best: Finding, signals: Signals) -> str:
 def _cause(top: Finding, signals: Signals) -> str:
     label = f"{top.code} {top.slug}"
     summary = top.summary or top.title
+    if _is_ceiling(top):
+        return _left(top, signals)
     if top.cost_ns_in_window is not None:
         return f"a possible cause is that {summary} ({label})"
     if top.gain_ns_per_step is None:

@@ -32,7 +32,7 @@ def profiled_ns(signals: Signals) -> float | None:
     account = known(signals.account)
     if account is None:
         return None
-    return account.window_ns - signals.time(signals.select(lambda cell: cell.category == "idle_compile"))
+    return account.window_ns - signals.time(signals.of("idle_compile"))
 
 
 def reason(signals: Signals) -> Reason:

@@ -25,6 +25,8 @@ ON_HOST: dict[Class, str] = {
 """On a CPU nothing is launched."""
 LOW_SPEEDUP = 2.0
 """An attainable speedup below it wants an explanation: 16 bits are known for more."""
+WORTH_RECORDING = 1.05
+"""Below it nothing is gained by recording the run in 16 bits."""
 LEAST_RATIO, ENOUGH_RATIO, MOST_LIMITS = 0.15, 0.5, 2
 """Parts of a seventh of the attainable step or more are named, until they are half of it together."""
 LEAST_PRECISION_RATIO = 0.05

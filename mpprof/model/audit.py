@@ -24,11 +24,13 @@ class AuditNote:
 @frozen
 class AuditMemory:
     """What a training at the audit's batch is estimated to take under one policy, and the most examples that
-    fit the card (None: its memory is not known)."""
+    fit the card (None: its memory is not known). `without_slots`: the optimizer's are not known and left out,
+    so that the peak is too low and the batch too high."""
 
     policy: str
     peak_bytes: int
     largest_batch: int | None
+    without_slots: bool = False
 
 
 @frozen
@@ -102,7 +104,9 @@ def _memory(report: AuditReport) -> str:
         + (f" (at most {one.largest_batch:,} examples fit)" if one.largest_batch is not None else "")
         for one in report.memory
     ]
-    return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}"
+    left_out = "; the optimizer's slots are not known and come on top"
+    more = left_out if any(one.without_slots for one in report.memory) else ""
+    return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}{more}"
 
 
 def short(report: AuditReport, most: int = 5) -> list[str]:

@@ -220,7 +220,9 @@ class Facts(TypedDict):
         Number | None, "What no cause recovers of this run's step less the attainable one."
     ]
     after_remedies_ns: Annotated[
-        Number | None, "The step after all remedies, which may be below the attainable one."
+        Number | None,
+        "The step after all remedies, which may be below the attainable one; null where the first remedy "
+        "changes the type to compute in.",
     ]
     limited_by: Annotated[Literal["host", "device"] | None, "What limits the step after all remedies."]
     unlike: NotRequired[
@@ -546,6 +548,9 @@ class Speedup(TypedDict):
     above_attainable_ns: NotRequired[
         Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
     ]
+    how_to_switch: NotRequired[
+        Annotated[list[Remedy], "Mixed precision on: of a float32 run that 16 bits may make faster."]
+    ]
 
 
 class AttainableRange(TypedDict):
@@ -653,6 +658,17 @@ class Memory(TypedDict):
             "updates free, or the 16-bit copies of the weights; null: nothing is estimated.",
         ]
     ]
+
+
+class MemoryComparison(TypedDict):
+    """What `mpprof memory RUN --baseline BASE --format json` prints."""
+
+    schema: Literal["mpprof.memory/1"]
+    run: str
+    baseline: str
+    memory: Annotated[Memory | None, "As in the report; null: absent has the reason."]
+    unlike: Annotated[list[str], "Differences other than precision, which leave the saving unknown."]
+    absent: Annotated[dict[str, str], "By the name of a key: why it is not known."]
 
 
 class MemoryItem(TypedDict):
@@ -777,6 +793,12 @@ class Evidence(TypedDict):
 class Remedy(TypedDict):
     text: str
     snippet: Annotated[str | None, "Code to copy, Python or shell."]
+    other_type: NotRequired[
+        Annotated[
+            bool,
+            "It changes the type to compute in: what other remedies gain, they gain in this run's type.",
+        ]
+    ]
 
 
 class Unable(TypedDict):
@@ -862,6 +884,9 @@ class Rung(_RungEnds):
     gained_ns: NotRequired[Annotated[Number | None, "What other parts take below it."]]
     above_attainable_ns: NotRequired[
         Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
+    ]
+    how_to_switch: NotRequired[
+        Annotated[list[Remedy], "Mixed precision on: of a float32 run that 16 bits may make faster."]
     ]
     cards: NotRequired[Annotated[str | None, "What two different cards can do at their peaks."]]
     explanation: NotRequired[

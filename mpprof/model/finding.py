@@ -42,11 +42,13 @@ class Evidence:
 @frozen
 class Remedy:
     """One thing to do about a cause. `snippet`: code to copy, Python or shell; "": there is none.
-    `larger_batch`: it raises the batch, which gives more examples a second and makes no step shorter."""
+    `larger_batch`: it raises the batch, which gives more examples a second and makes no step shorter;
+    `other_type`: it changes the type to compute in, and with it what all other remedies gain."""
 
     text: str
     snippet: str = ""
     larger_batch: bool = False
+    other_type: bool = False
 
 
 class ClaimedPart(NamedTuple):
@@ -152,6 +154,7 @@ class Diagnosis:
     window: Account | None = None  # of the whole window, where no step can be told apart
     unlike: str | None = None  # that profiled steps do not stand for the others, and why; None: they do
     how_to_mark: tuple[Remedy, ...] = ()  # how to mark steps, where none is marked
+    how_to_switch: tuple[Remedy, ...] = ()  # mixed precision on: of a float32 run that it may make faster
     not_applicable: tuple[NotApplicable, ...] = ()
     ranges: tuple[NamedRanges, ...] = ()  # of a trace without steps: ranges that may be its steps
     hosts: Hosts | None = None  # None: the run is on one host

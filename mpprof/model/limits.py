@@ -31,6 +31,8 @@ LARGEST_NUMBER = 1 << 61
 
 LONGEST_NAME, LONGEST_TEXT = 1_000, 100_000
 """Characters of a layer's, a class' or a type's name, and of any other text (a reason, a command line)."""
+LARGEST_BATCH = 1_000_000_000
+"""Examples of a step that a forecast is asked for."""
 MOST_LAYERS = 10_000
 """Layers of a model, and its outputs."""
 MOST_INPUTS = 1_024

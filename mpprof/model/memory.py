@@ -16,9 +16,10 @@ Kind = Literal[
 ]  # fmt: skip
 """What a block of memory is for. `parameters` and `optimizer slots` are what the optimizer keeps from step to
 step; `16-bit weight copies` what a layer computes with; `other activations` die before the backward pass
-begins, or are of a trace that tells of no such pass; `workspaces` are what an op allocates and frees again;
-`held before the window` was allocated before the profiler started, by whom no event tells; `other` is of an
-op that is none of these, and an operand of a gradient's op in another layout."""
+begins, or are of a trace that tells of no such pass; `input` are batches, those made ahead too; `workspaces`
+are what an op allocates and frees again; `held before the window` was allocated before the profiler started,
+by whom no event tells; `other` is of an op that is none of these, and an operand of a gradient's op in
+another layout."""
 
 StatesFrom = Literal["records", "updates", "weight_copies"]
 """What tells how much of the memory that was held before the window are parameters and slots: the recorded
@@ -264,9 +265,10 @@ class PolicyMemory:
     `activations_bytes` is the most that activations kept for backward and gradients of activations take at
     once, `of_gradients_bytes` the latter's part, in the backward pass of `fullest_layer`. `peak_bytes` is
     `fixed_bytes` (parameters, their gradients, slots, 16-bit copies) and what grows with the batch.
-    `slots_bytes` None: the optimizer's are not known, and not in the sums. `largest_batch` None: no card was
-    named; 0: not even one example fits. `xla_temporaries_bytes` and `xla_peak_bytes`: XLA's own assignment
-    (low, high) where the step was compiled, which then decides `peak_bytes` and `largest_batch`."""
+    `slots_bytes` None: the optimizer's are not known, and not in the sums (`at_least`, `at_most`).
+    `largest_batch` None: no card was named, or its memory is not known; 0: not even one example fits.
+    `xla_temporaries_bytes` and `xla_peak_bytes`: XLA's own assignment (low, high) where the step was
+    compiled, which then decides `peak_bytes` and `largest_batch`."""
 
     policy: str
     parameters_bytes: int
@@ -284,16 +286,31 @@ class PolicyMemory:
     largest_batch: int | None
     xla_temporaries_bytes: tuple[int, int] | None = None
     xla_peak_bytes: tuple[int, int] | None = None
+    card: str | None = None
+    card_bytes: int | None = None
 
     @property
     def kept_bytes(self) -> int:
         return sum(each.bytes for each in self.kept)
 
+    @property
+    def at_least(self) -> tuple[str, ...]:
+        """What is too low for want of the optimizer's slots; XLA's own peak has them."""
+        if self.slots_bytes is not None:
+            return ()
+        return ("fixed_bytes",) if self.xla_peak_bytes else ("fixed_bytes", "peak_bytes")
+
+    @property
+    def at_most(self) -> tuple[str, ...]:
+        """What is too high for want of the optimizer's slots."""
+        return ("largest_batch",) if "peak_bytes" in self.at_least and self.largest_batch is not None else ()
+
 
 @frozen
 class MemoryForecast:
-    """What `mpprof.forecast_memory` says. `assumed` says what it rests on, `unknown`
-    of which layers too little is known."""
+    """What `mpprof.forecast_memory` says: a run for each card and policy. `assumed` says what it rests on,
+    `unknown` of which layers too little is known. `card`, `card_bytes` None: no card was named, or several,
+    of which each run has its own."""
 
     model: str
     batch_size: int
@@ -304,12 +321,22 @@ class MemoryForecast:
     unknown: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        runs = ", ".join(f"{format_bytes(run.peak_bytes)} in {run.policy}" for run in self.runs)
+        several = len(self.cards) > 1
+        runs = ", ".join(
+            f"{format_bytes(run.peak_bytes)} in {run.policy}{f' on {run.card}' if several else ''}"
+            for run in self.runs
+        )
         return f"Memory forecast of {self.model} at batch {self.batch_size:,}: {runs}"
 
-    def saving_bytes(self, policy: str) -> int | None:
-        """What a policy is expected to save of the peak in float32; None where either was not asked for."""
-        peaks = {run.policy: run.peak_bytes for run in self.runs}
+    @property
+    def cards(self) -> tuple[str | None, ...]:
+        return tuple(dict.fromkeys(run.card for run in self.runs))
+
+    def saving_bytes(self, policy: str, card: str | None = None) -> int | None:
+        """What a policy is expected to save of the peak in float32, on that card (None: the first); None
+        where either was not asked for."""
+        card = card or self.runs[0].card
+        peaks = {run.policy: run.peak_bytes for run in self.runs if run.card == card}
         if policy not in peaks or "float32" not in peaks:
             return None
         return peaks["float32"] - peaks[policy]

@@ -168,6 +168,9 @@ class AllocationTable:
     region: Int32  # row in Trace.strings: "output", "temp", "persist", "dynamic"
     requested_bytes: Int64 | None = None  # what was asked for; None: the format does not state it
     fragmentation_ratio: Float64 | None = None  # free memory outside the largest free block; NaN: not read
+    thread: Int32 | None = (
+        None  # row in Trace.threads of what asked or freed; None: the format does not state it
+    )
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.diagnosis.wording import LOW_SPEEDUP, limiting
+from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING, limiting
 from mpprof.model.account import Limit
 from mpprof.model.frozen import frozen
 from mpprof.report import comparing, content, headline, words
@@ -23,8 +23,12 @@ WIDTH, HEIGHT = 80, 25
 MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
 LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
+_TF32 = "MP803"
+_OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
+"""Causes that the loss scale shows."""
 _OFF = "Mixed precision is off"
 _NO_STEP = "No step can be told apart"
+_PROMISED = "Remedies of the earlier report"
 _LONG_BAR, _SHORT_BAR = 28, 8
 
 
@@ -59,7 +63,7 @@ def render(
     page.row("")
     taken = sum(1 for line in page.lines if line)
     _chart(page, bars(document, MOST_BARS - max(0, taken - 4)))
-    _remedies(page, headline.to_change(document), document["findings"])
+    _what_to_change(page, document)
     _blank(page)
     page.paragraph(rest(document, _warn(page, _warnings(document))))
     _next(page, [*([(again, "all of it")] if again else []), *_one_step_on(document, path)])
@@ -102,7 +106,10 @@ def verdict(document: doc.Report, width: int) -> str:
     causes = _causes(document)
     if causes[0].startswith((_OFF, _NO_STEP)):  # the result states that, too
         causes = [""]
-    composed = [f"{result} {cause}".strip() for result in _results(document) for cause in causes]
+    results = _results(document)
+    pairs = [(result, cause) for result in results for cause in causes[:-1]]  # with its size where that fits
+    pairs += [(result, causes[-1]) for result in results]
+    composed = [f"{result} {cause}".strip() for result, cause in pairs]
     # The verdict itself, where it is that short; it does not name a card without matrix units.
     first = [] if headline.without_units(document) else [whole]
     return fitting([*first, *composed, *causes], width, LINES_OF_VERDICT)
@@ -115,7 +122,7 @@ def _causes(document: doc.Report) -> list[str]:
     gain = first["gain_ns_per_step"] if first else None
     sized = [] if long == short else [long]
     if gain and step and "%" not in short:
-        sized.append(f"{short.removesuffix('.')}: {words.percent(gain / step)}.")
+        sized.append(f"{short.removesuffix('.')}: {words.percent(gain / step)} to gain.")
     return [*sized, short]
 
 
@@ -137,11 +144,9 @@ def _results(document: doc.Report) -> list[str]:
     if kind == "float32" and gain and (could := gain.get("attainable")):
         return _float32(document, gain, could)
     if kind == "alone" and gain and (estimated := gain["estimated"]):
-        span = words.speedups(estimated["low"], estimated["high"])
-        return [
-            f"Estimated, not measured: {span} over float32 (no float32 run to compare with).",
-            f"Estimated, not measured: {span} over float32.",
-        ]
+        said = f"Estimated, not measured: {words.speedups(estimated['low'], estimated['high'])} over"
+        base = "float32 in TF32" if _in_tf32(document) else "float32"
+        return [f"{said} {base} (no float32 run to compare with).", f"{said} {base}."]
     if kind == "window":
         return [f"{_NO_STEP}: shares are of the whole window.", f"{_NO_STEP}."]
     if kind == "alone":
@@ -152,17 +157,35 @@ def _results(document: doc.Report) -> list[str]:
 def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
     """What mixed precision could bring."""
     span = words.speedups(could["low"], could["high"])
-    off = f"{_OFF};"
-    if not document["facts"]["causes"] and could["eligible_ratio"] is not None:
+    of_host = [limit["kind"] for limit in gain.get("limits", [])[:1]] == ["host"]
+    off, tf32 = f"{_OFF};", "" if of_host else _already_in_tf32(could)
+    if tf32:
+        off += f" {tf32}:"
+    elif not document["facts"]["causes"] and could["eligible_ratio"] is not None:
         off += f" {words.percent(could['eligible_ratio'])} of device time could use it:"
     few = ", one step" if content.one_step(document) else ""
     said = f"{off} {span} is attainable (estimated{few})"
-    why = _limiting(gain, "the step") if could["high"] < LOW_SPEEDUP else ""
+    why = _limiting(gain, "the step") if could["high"] < LOW_SPEEDUP and not tf32 else ""
     return [
         *([f"{said}, no more because {why}."] if why else []),
         f"{said}.",
         f"{off} estimated {span}{few}.",
     ]
+
+
+def _already_in_tf32(could: doc.AttainableRange) -> str:
+    """That Tensor Cores do most of a float32 run's matrix work already; empty where they do not."""
+    tf32, eligible = could.get("tf32_ratio", 0.0), could["eligible_ratio"]
+    if not eligible or tf32 < content.MOSTLY_RATIO * eligible:
+        return ""
+    return f"{'' if tf32 >= 0.995 * eligible else 'most '}matrix work runs in TF32 already"
+
+
+def _in_tf32(document: doc.Report) -> bool:
+    """Whether the float32 that a 16-bit run is held against ran, or would have run, in TF32."""
+    own = document["run"].get("computes_in")
+    wide = own is not None and own["kind"] == "float32"
+    return not wide and any(found["code"] == _TF32 for found in document["findings"])
 
 
 def _measured(document: doc.Report) -> list[str]:
@@ -172,12 +195,13 @@ def _measured(document: doc.Report) -> list[str]:
     assert observed is not None
     base = _base(document)
     interval = gain["interval"]
+    than = f"{base} in TF32" if base == "float32" and _in_tf32(document) else base
     if interval is not None and interval[0] <= 1.0 <= interval[1]:
-        said = f"As fast as {base} ({words.speedup(observed)})"
+        said = f"As fast as {than} ({words.speedup(observed)})"
     elif observed < 1.0:
-        said = f"Slower than {base} ({words.speedup(observed)})"
+        said = f"Slower than {than} ({words.speedup(observed)})"
     else:
-        said = f"{words.speedup(observed)} as fast as {base}"
+        said = f"{words.speedup(observed)} as fast as {than}"
     if headline.on_cpu(document) or attainable is None:
         return [f"{said}."]
     most = words.speedup(attainable)
@@ -224,6 +248,8 @@ def figures(document: doc.Report, width: int) -> list[str]:
     else:
         if wanted:
             parts.append("skipped steps unknown" if skipped is None else f"skipped {words.percent(skipped)}")
+        if _OF_SCALE & {cause["code"] for cause in facts["causes"]}:
+            parts += [f"loss scale {scale}" for scale in [content.loss_scale(log)] if scale]
         parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak)}")
     return wrapped(", ".join(parts), width, hang=2)
 
@@ -297,12 +323,26 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
     unexplained = None if facts.get("unlike") else facts["unexplained_ns"]
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
+    base = None if facts.get("unlike") else facts["baseline_step_ns"]
+    if base and headline.changes_type(document):
+        rows.append(Bar(f"{_base(document)}, measured", base))
+    switched = _in_16_bits(document, step)
     if (after := facts["after_remedies_ns"]) is not None and not one:
-        base = None if facts.get("unlike") else facts["baseline_step_ns"]
         times = [f"{words.speedup(base / after)} over {_base(document)}"] if base and after else []
         limit = ["then the host limits"] if facts["limited_by"] == "host" else []
-        rows.append(Bar("all remedied, at best", after, "; ".join([*times, *limit])))
-    return rows
+        off = document["speedup"] is not None and "how_to_switch" in document["speedup"]
+        which = "remedied, in float32" if off else "all remedied, at best"
+        rows.append(Bar(which, after, "; ".join([*times, *limit])))
+    return [*rows, *switched]
+
+
+def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
+    """What mixed precision may make of a float32 run's step, where it may pay."""
+    gain = document["speedup"]
+    could = gain.get("attainable") if gain and gain.get("how_to_switch") else None
+    if not could or headline.kind_of(document) != "float32":
+        return []
+    return [Bar("in 16 bits, at best", step / could["high"], f"estimated {words.speedup(could['high'])}")]
 
 
 def cause_label(found: doc.Finding) -> str:
@@ -388,14 +428,33 @@ def _blank(page: Page) -> None:
         page.row("")
 
 
+def _what_to_change(page: Page, document: doc.Report) -> None:
+    """The first remedies; of a float32 run that 16 bits may make faster, how to switch them on: before all
+    others where they are sure to gain, else behind them."""
+    codes, gain = headline.to_change(document)[:MOST_REMEDIES], document["speedup"]
+    stays = headline.changes_type(document)
+    entries = [(f"{code}{', in 16 bits' if stays and at else ''}: ", code) for at, code in enumerate(codes)]
+    if gain and (how := gain.get("how_to_switch")):
+        could = gain.get("attainable")
+        sure = could is not None and could["low"] >= WORTH_RECORDING
+        entries.insert(0 if sure else MOST_REMEDIES - 1, (f"Mixed precision: {how[0]['text']}", ""))
+    _numbered(page, entries, document["findings"])
+
+
 def _remedies(page: Page, codes: Iterable[str], findings: Iterable[doc.Finding]) -> None:
+    _numbered(page, [(f"{code}: ", code) for code in codes], findings)
+
+
+def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[doc.Finding]) -> None:
+    """The first lines of what to do, each with its head and the code of its finding; without a code the head
+    is all of it."""
     by_code = {found["code"]: found for found in findings}
-    shown = [by_code[code] for code in codes][:MOST_REMEDIES]
-    if shown:
+    if entries:
         _blank(page)
-    for number, found in enumerate(shown, 1):
-        head = f"{number}. {found['code']}: "
-        for line in remedy_lines(found, page.width, head):
+    for number, (head, code) in enumerate(entries[:MOST_REMEDIES], 1):
+        start = f"{number}. {head}"
+        lines = remedy_lines(by_code[code], page.width, start) if code else wrapped(start, page.width, hang=3)
+        for line in lines:
             page.row(line)
 
 
@@ -527,15 +586,16 @@ def render_comparison(
 def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
     page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
     page.paragraph(_result(document, rung, page.width), hang=2)
-    for line in _beside(document, rung)[:2]:
+    beside = _beside(document, rung)
+    for line in beside:
         page.paragraph(fitting([line, line.partition("; ")[0]], page.width, 2), hang=2)
     report = document["runs"][rung["to"]]
     if "windows" in rung:
         window_rows(page, rung["windows"], MOST_ROWS)
-    gap(page, rung, content.step_ns(report), MOST_ROWS - 3)
+    gap(page, rung, content.step_ns(report), MOST_ROWS - 1 - max(2, len(beside)))
     if promised := comparing.remedies(document, rung)[:1]:
         page.row("")
-        page.paragraph(promised[0], hang=2)
+        page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
     told = {found["code"] for found in comparing.serious(rung)}
     causes = [cause["code"] for cause in report["facts"]["causes"] if cause["code"] in told]
     _remedies(page, causes, rung["findings"])
@@ -569,7 +629,8 @@ def _beside(document: doc.Comparison, rung: doc.Rung) -> list[str]:
 def _rest_of_comparison(document: doc.Comparison, warnings_left: int) -> str:
     told = [found for rung in document["steps"] for found in comparing.serious(rung)]
     notes = sum(len(rung["findings"]) for rung in document["steps"]) - len(told)
+    unable = sum(len(limited.open_ones(document["runs"][rung["to"]])) for rung in document["steps"])
     return _counted(
         [(warnings_left, "warning"), (notes, "note"), (max(0, len(told) - MOST_REMEDIES), "cause")],
-        [(len(document["kernels"]), "changed kernels and ops")],
+        [(unable, "not judged"), (len(document["kernels"]), "changed kernels and ops")],
     )

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import FEW_WORKS, eligible_words
+from mpprof.diagnosis.wording import WORTH_RECORDING
+from mpprof.model.account import FEW_WORKS, Class, eligible_words
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
@@ -31,8 +32,6 @@ MOST_BETWEEN = 4
 """So many things that lie between two steps are named."""
 MOSTLY_RATIO = 0.5
 """What is more than half of one kind goes by its name."""
-WORTH_RECORDING = 1.05
-"""Below it nothing is gained by recording the run in 16 bits."""
 HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
 NAMED_RATIO = 0.1
@@ -45,6 +44,7 @@ NEVER_FOLDED = ("unknown", "profiling")
 MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
 """Where all but a hundredth is in one layer, naming the rest divides nothing."""
+_BETWEEN: Class = "idle_between_steps"
 _SMALLER = r"\d+ smaller ones"
 BEFORE = "held before the window"
 UNOWNED = ("unknown", BEFORE)
@@ -141,8 +141,14 @@ def time_slices(time: doc.Time) -> list[doc.Slice]:
     if "unlike" not in time:
         return time["slices"]
     parts = [part for part in time["slices"] if part["class"] != "profiling"]
-    whole = sum(part["ns_per_step"] for part in parts)
-    return [{**part, "ratio": part["ns_per_step"] / whole if whole else 0.0} for part in parts]
+    own = sum(part["ns_per_step"] for part in parts if part["class"] != _BETWEEN)
+    profiled = {_BETWEEN: max(0.0, time["window_ns"] - own)}  # in `slices` it is that of unprofiled steps
+    lengths = [profiled.get(part["class"], part["ns_per_step"]) for part in parts]
+    whole = sum(lengths)
+    return [
+        {**part, "ns_per_step": ns, "ratio": ns / whole if whole else 0.0}
+        for part, ns in zip(parts, lengths, strict=True)
+    ]
 
 
 def time_whole(time: doc.Time) -> float:
@@ -548,13 +554,19 @@ def steps(document: doc.Report) -> str:
         parts.append(f"{words.count(round(rate)) if rate >= 100 else f'{rate:.3g}'} examples/s{each}")
     if log["skipped"] is not None:
         parts.append(f"{words.count(log['skipped'])} skipped ({words.percent(log['skipped_ratio'])})")
-    if log["loss_scale"] is not None:
-        scale = log["loss_scale"]
-        ends = dict.fromkeys(words.scale(scale[end]) for end in ("first", "last"))
-        parts.append(f"loss scale {' to '.join(ends)}")
+    if scale := loss_scale(log):
+        parts.append(f"loss scale {scale}")
     if log["peak_memory_bytes"] is not None:
         parts.append(f"peak memory {words.size(log['peak_memory_bytes'])}")
     return "; ".join([*parts, *_workers(log.get("workers", []))])
+
+
+def loss_scale(log: doc.Steps | None) -> str:
+    """The first loss scale and the last: "2^15 to 2^-35"; empty where none was recorded."""
+    scale = log["loss_scale"] if log else None
+    if scale is None:
+        return ""
+    return " to ".join(dict.fromkeys(words.scale(scale[end]) for end in ("first", "last")))
 
 
 def _workers(workers: list[doc.Worker]) -> list[str]:
@@ -623,6 +635,11 @@ def drivers_figure(account: doc.Memory) -> str:
     )
 
 
+def is_told(item: doc.MemoryItem) -> bool:
+    """Whether the item's type, layer or op is known: of estimated parameters and slots only the kind is."""
+    return item["name"] not in UNOWNED and (item["by"] == "kind" or not item.get("estimated"))
+
+
 def held(item: doc.MemoryItem) -> str:
     """The name of a part of the peak, which says so where it is estimated."""
     return f"{item['name']} (estimated)" if item.get("estimated") else item["name"]
@@ -632,7 +649,7 @@ def _divided(items: list[doc.MemoryItem], by: str) -> str:
     """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
     layer: that is the whole model."""
     named = sorted((i for i in items if not re.fullmatch(_SMALLER, i["name"])), key=lambda i: -i["bytes"])
-    known = [item["bytes"] for item in named if item["name"] not in UNOWNED]
+    known = [item["bytes"] for item in named if is_told(item)]
     if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
         return ""
     shown = named[:MOST_PARTS_OF_MEMORY]
@@ -775,6 +792,8 @@ def plan(document: doc.Report) -> list[str]:
         more = f" and {len(paying) - 5} more" if len(paying) > 5 else ""
         few = "; a single step may not be representative" if one_step(document) else ""
         lines.append(f"{words.duration(now)} a step now; at best, remedied in this order: {path}{more}{few}")
+    if "facts.after_remedies_ns" in document["absent"]:
+        return [*lines, document["absent"]["facts.after_remedies_ns"]] if lines else []
     best = _after(found["best_step_ns"], document)
     host = found["floor"]["host_ns"]
     need = f" (it needs {words.duration(host)} a step now)" if host is not None else ""

@@ -125,22 +125,43 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
         if gain is not None and step and gain >= PAYING_RATIO * step:
             wasted, of = words.duration(gain), words.duration(step)
             return _first_that_fits(
-                f"{title}: {wasted} of each {of} step.", f"{title}: {wasted} of {of}.", f"{title}: {wasted}.",
-                f"{title}.", title,
-            )  # fmt: skip
-        if not on_cpu(document):
-            size = next(
-                (e for e in found["evidence"] if e["unit"] == "ratio" and e["value"] is not None), None
+                f"{title}: {wasted} to gain in each {of} step.",
+                f"{title}: {wasted} of {of} to gain.",
+                f"{title}: {wasted} to gain.",
+                f"{title}.",
+                title,
             )
-            with_size = [f"{title}: {words.quantity(size['value'], 'ratio')}."] if size else []
-            return _first_that_fits(*with_size, f"{title}.")
+        if not on_cpu(document):
+            return _first_that_fits(*_share(document, found), f"{title}.", title)
     return _without_a_cause(document, kind)
 
 
+def _share(document: doc.Report, found: doc.Finding) -> list[str]:
+    """A cause without a gain with the first share that was measured, and what that is a share of."""
+    if "window" in document and (cost := found.get("cost_ns_in_window")) is not None:
+        of_window = words.percent(cost / document["window"]["span_ns"])
+        return [f"{found['title']}: {of_window} of the window."]
+    shares = (each for each in found["evidence"] if each["unit"] == "ratio" and each["value"] is not None)
+    if (size := next(shares, None)) is None:
+        return []
+    return [f"{found['title']}: {words.quantity(size['value'], 'ratio')} ({words.plain(size['name'])})."]
+
+
+def changes_type(document: doc.Report) -> bool:
+    """Return whether the first remedy changes the type to compute in, so that the gains of the others, which
+    are those in this run's type, do not follow from it."""
+    first = first_cause(document)
+    named = [found for found in document["findings"] if first and found["code"] == first["code"]]
+    return any(remedy.get("other_type") for found in named for remedy in found.get("remedies", []))
+
+
 def first_cause(document: doc.Report) -> doc.Cause | None:
-    """Return the cause that comes first; None where there is none but dismissed ones."""
+    """Return the cause that the verdict names, else the one that comes first; None where there is none but
+    dismissed ones."""
     dismissed = {found["code"] for found in document["findings"] if "dismissed" in found}
-    return next((cause for cause in document["facts"]["causes"] if cause["code"] not in dismissed), None)
+    causes = [cause for cause in document["facts"]["causes"] if cause["code"] not in dismissed]
+    named = (cause for cause in causes if cause["code"] == document.get("cause"))
+    return next(named, next(iter(causes), None))
 
 
 def _unlike(document: doc.Report) -> str:

@@ -17,7 +17,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.verdict import causes, per_update, unlike
+from mpprof.diagnosis.verdict import causes, changes_type, per_update, unlike
 from mpprof.model.account import (
     NO_WORK_SEEN,
     Account,
@@ -27,7 +27,7 @@ from mpprof.model.account import (
     Speedup,
 )
 from mpprof.model.device import DeviceFacts
-from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Rung, WhatIf
+from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Remedy, Rung, WhatIf
 from mpprof.model.hosts import Hosts
 from mpprof.model.memory import Advice, DriverSaving, MemoryAccount, OutOfMemory
 from mpprof.model.outcome import Applied, Learning, LossPoint, Promises, RemedyOutcome
@@ -69,7 +69,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "steps": _steps(diagnosis.steps),
         "time": _time(diagnosis.account, diagnosis.run.step_range, diagnosis.unlike, diagnosis.hosts),
         "tensor_core": _tensor_core(diagnosis),
-        "speedup": _speedup(diagnosis.speedup),
+        "speedup": _speedup(diagnosis.speedup, diagnosis.how_to_switch),
         "bounds": [
             {"statement": b.statement, "value": b.value, "unit": b.unit, "assumptions": list(b.assumptions)}
             for b in diagnosis.bounds
@@ -397,11 +397,11 @@ def _tensor_core(diagnosis: Diagnosis) -> doc.TensorCore | None:
     return body
 
 
-def _speedup(speedup: Speedup | None) -> doc.Speedup | None:
+def _speedup(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.Speedup | None:
     if speedup is None:
         return None
     estimated = speedup.estimated
-    return {
+    body: doc.Speedup = {
         "baseline": speedup.baseline,
         "baseline_id": speedup.baseline_id,
         "observed": speedup.observed,
@@ -434,6 +434,9 @@ def _speedup(speedup: Speedup | None) -> doc.Speedup | None:
         ],
         "above_attainable_ns": _ns(speedup.above_attainable_ns),
     }
+    if how_to_switch:
+        body["how_to_switch"] = list(map(_remedy, how_to_switch))
+    return body
 
 
 def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
@@ -480,6 +483,7 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
     if step_ns is None and diagnosis.steps:
         step_ns = diagnosis.steps.median_ns
     after_ns = {step.code: step.step_ns for step in plan.order} if plan else {}
+    end = None if _other_type(diagnosis) else plan
     return {
         "step_ns": _ns(step_ns),
         "baseline_step_ns": _ns(measured.baseline_step_ns) if measured else None,
@@ -487,8 +491,8 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
         "attainable": measured.attainable if measured else None,
         "attainable_step_ns": _ns(attainable_ns),
         "unexplained_ns": _ns(measured.unexplained_ns) if measured and attainable_ns is not None else None,
-        "after_remedies_ns": _ns(plan.best_step_ns) if plan else None,
-        "limited_by": plan.floor if plan else None,
+        "after_remedies_ns": _ns(end.best_step_ns) if end else None,
+        "limited_by": end.floor if end else None,
         "unlike": list(unlike(diagnosis)),
         "observed_per_update": per_update(diagnosis),
         "causes": [
@@ -502,6 +506,13 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
             for found in causes(diagnosis.findings)
         ],
     }
+
+
+def _other_type(diagnosis: Diagnosis) -> str | None:
+    """The code of the first cause, where its remedy changes the type to compute in."""
+    listed = (found for found in causes(diagnosis.findings) if found.code not in diagnosis.dismissed)
+    first = next(listed, None)
+    return first.code if first is not None and changes_type(first) else None
 
 
 def _gap_slices(slices: tuple[GapSlice, ...]) -> list[doc.GapSlice]:
@@ -653,7 +664,7 @@ def _finding(finding: Finding) -> doc.Finding:
             for item in finding.evidence
         ],
         "remedy": finding.remedy,
-        "remedies": [{"text": each.text, "snippet": each.snippet or None} for each in finding.remedies],
+        "remedies": [_remedy(each) for each in finding.remedies],
         "whatif_step_ns": _ns(finding.whatif_step_ns),
         "summary": finding.summary,
         "layers": list(finding.layers),
@@ -666,6 +677,11 @@ def _finding(finding: Finding) -> doc.Finding:
     if finding.cost_ns_in_window is not None:
         body["cost_ns_in_window"] = _ns(finding.cost_ns_in_window)
     return body
+
+
+def _remedy(remedy: Remedy) -> doc.Remedy:
+    body: doc.Remedy = {"text": remedy.text, "snippet": remedy.snippet or None}
+    return {**body, "other_type": True} if remedy.other_type else body
 
 
 def _rung(rung: Rung) -> doc.Rung:
@@ -816,6 +832,9 @@ def _absent(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
         reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
     if diagnosis.speedup and (could := diagnosis.speedup.potential) and could.eligible_ratio is None:
         reasons["speedup.attainable.eligible_ratio"] = NO_WORK_SEEN
+    if (code := _other_type(diagnosis)) is not None:
+        why = f"the remedy of {code} changes the type to compute in, for which no gain of the others is known"
+        reasons |= {"facts.after_remedies_ns": why, "facts.limited_by": why}
     if diagnosis.hosts is not None:
         reasons |= several.why_no_skew(diagnosis.hosts)
     for field in _nulls(body):

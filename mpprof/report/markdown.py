@@ -72,6 +72,10 @@ def render_comparison(document: doc.Comparison) -> str:
         lines += [*(f"- {escape(line)}" for line in comparing.matching(rung)), ""]
         lines += _findings(comparing.serious(rung), report)
         lines += [escape(comparing.minor(rung)), ""]
+        open_ones = limits.not_judged(report)
+        lines += _folded(
+            f"{len(report['unable'])} could not be judged of {escape(report['run']['name'])}", open_ones
+        )
     for statements in comparing.batches(document):
         lines += ["#### Over the batch sizes", "", *(f"- {escape(line)}" for line in statements), ""]
     lines += ["#### Each run", ""]

@@ -62,6 +62,10 @@ def _text(value: Any) -> str:
     return "-" if value is None else words.plain(str(value))
 
 
+def _basis(estimated: Any) -> str:
+    return "estimated" if estimated else "measured"
+
+
 def _rate(value: Any) -> str:
     return "-" if value is None else words.quantity(value, "flops_per_s")
 
@@ -96,7 +100,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "memory": (
         Column("bytes", "bytes", words.size, right=True), Column("by", "by", _text),
-        Column("name", "name", _text),
+        Column("estimated", "basis", _basis), Column("name", "name", _text),
     ),
 }  # fmt: skip
 """What a text table shows of each kind, the widest column last. CSV and JSON hold every key."""
@@ -259,7 +263,7 @@ def _widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: in
 def _columns(rows: Sequence[Row], kind: str, several_devices: bool) -> list[Column]:
     """Those of the kind that the rows hold, and columns that tell rows apart: several devices, streams, and
     whatever the rows were grouped by."""
-    held = set(rows[0]) if rows else {column.key for column in COLUMNS[kind]}
+    held = {key for row in rows for key in row} if rows else {column.key for column in COLUMNS[kind]}
     chosen = [column for column in COLUMNS[kind] if column.key in held]
     extra = [key for key in ("stream",) if key in held]
     if several_devices:

@@ -130,6 +130,7 @@ def render_comparison(
         if noted := comparing.minor(rung):
             page.lines.append("")
             page.paragraph(noted, indent=2, hang=2)
+        _list(page, f"Could not be judged of {words.plain(report['run']['name'])}", limits.not_judged(report))
     for statements in comparing.batches(document):
         page.heading("Over the batch sizes")
         for statement in statements:

@@ -43,7 +43,24 @@ _KERNEL_TYPES = (
 )  # fmt: skip
 _HOST_TYPES = ("i4", "i8", "i8", "i1", "i4", "i4", "i8")
 _MARKER_TYPES = ("i8", "i8", "i8", "i4", "i4")
-_ALLOCATION_TYPES = ("i8", "?", "i4", "i8", "i8", "i8", "i8", "i8", "i8", "i4", "i4", "i4", "i4", "i8", "f8")
+_ALLOCATION_TYPES = (
+    "i8",
+    "?",
+    "i4",
+    "i8",
+    "i8",
+    "i8",
+    "i8",
+    "i8",
+    "i8",
+    "i4",
+    "i4",
+    "i4",
+    "i4",
+    "i8",
+    "f8",
+    "i4",
+)
 
 
 @dataclass
@@ -155,6 +172,7 @@ class TraceBuilder:
         region: str | None = None,
         shape: str | None = None,
         requested: int = -1,
+        thread: str | None = None,
     ) -> None:
         owner = self._ops((op, "")) if op is not None else -1
         if owner >= 0:
@@ -177,6 +195,7 @@ class TraceBuilder:
                 names[2],
                 requested,
                 np.nan,
+                self._threads(thread),
             )
         )
 

@@ -22,6 +22,20 @@ def test_help_lists_every_command_in_its_group_on_one_line(
     assert all(len(line) <= 80 for line in said.splitlines())
 
 
+@pytest.mark.parametrize("words", [["--quiet", "repotr", "x"], ["repotr"]])
+def test_a_word_that_is_no_command_gets_the_names_of_all(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert all(repr(command.name) in said for command in COMMANDS)
+
+
+def test_a_command_may_follow_the_options_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quiet", "explain", "MP101"]) == 0
+    assert "MP101" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_each_has_the_options_of_every_command(command: object, capsys: pytest.CaptureFixture[str]) -> None:
     name = str(getattr(command, "name", ""))

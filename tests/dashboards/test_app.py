@@ -83,6 +83,8 @@ def test_a_link_without_a_choice_is_sent_to_one_with_it(client: Any) -> None:
     response = client.get("/steps")
     assert response.status_code == 302
     assert response.headers["Location"] == "/steps?run=live&baseline=fp32"
+    more = client.get("/kernels?by=op&baseline=none&kernels.short=a%20%26b").headers["Location"]
+    assert more == "/kernels?run=live&baseline=none&by=op&kernels.short=a+%26b"
 
 
 def test_saved_report_is_an_attachment_and_an_unreadable_run_is_one_line(client: Any) -> None:

@@ -40,7 +40,7 @@ def test_neither_is_called_what_nobody_recorded(compared) -> None:
         assert report["run"]["policy"] is None
         assert "over float32" not in report["verdict"]  # parts of it may stay in float32: names tell that
     verdict = compared["runs"][1]["verdict"]
-    assert "longer than in the baseline (0.66x)" in verdict
+    assert "no speedup over the baseline is stated" in verdict  # the cards differ
     assert "attainable" not in verdict
 
 
@@ -54,8 +54,6 @@ def test_what_grew_and_what_ran_where(compared) -> None:
         grew[part["class"]] = grew.get(part["class"], 0.0) + part["ns_per_step"]
     assert sorted(grew, key=lambda name: -grew[name])[:3] == ["matmul", "copy", "gather_scatter"]
     assert sum(grew.values()) == pytest.approx(step["gap_ns"], abs=1)
-    assert step["explanation"][1].startswith("Longer than in the baseline: matrix work ")
-    assert "shorter: waiting for launches" in step["explanation"][1]
     largest = max(
         compared["kernels"], key=lambda c: abs((c["to_ns"] or 0) - (c["from_ns"] or 0)) * (c["by"] == "name")
     )

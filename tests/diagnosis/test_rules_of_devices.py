@@ -79,3 +79,12 @@ def test_devices_that_send_nothing_are_not_held_against_each_other() -> None:
 def test_a_run_on_one_device_has_nobody_to_wait_for(code: str) -> None:
     alone = c.case(account=c.account(), records=c.facts(replicas=1))
     assert says(code, alone) == "not applicable: the run trains on one device"
+
+
+def test_a_window_of_several_devices_is_not_said_to_train_on_one() -> None:
+    window = of_two(c.account(), c.account())
+    unknown = c.facts(replicas=None)
+    several = replace(c.case(account=window, records=unknown), account=None, window=window)
+    assert says("MP704", several).startswith("unable: ")
+    one = replace(several, window=c.account())
+    assert says("MP704", one) == "not applicable: the run trains on one device"

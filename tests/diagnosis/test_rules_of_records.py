@@ -320,6 +320,18 @@ def test_mp803_by_the_kernels_of_the_baseline() -> None:
     assert says("MP803", against(10.1)) == "info"
 
 
+def test_mp803_by_a_float32_runs_own_kernels() -> None:
+    def own(tf32_ms, device=c.A100):
+        kernels = (c.fallback(100 - tf32_ms), c.healthy(tf32_ms, precision="tf32"))
+        return c.case(records=c.facts("float32", device=device), account=c.account(*kernels))
+
+    assert says("MP803", own(90)) == "info"
+    assert finding("MP803", own(90)).evidence[0].value == pytest.approx(0.9)
+    assert says("MP803", own(0)) == "clear"
+    bare = c.case(records=c.facts("float32", device=c.A100))
+    assert says("MP803", bare) == "not applicable: the run does not compute in 16 bits"
+
+
 def test_mp806_a_cpu_and_other_vendors() -> None:
     assert says("MP806", c.case(records=c.facts(device=c.CPU))) == "info"
     amd = c.DeviceFacts("gpu", "MI300X", "amd")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,6 +135,54 @@ def test_gradients_and_slots_are_those_of_the_optimizer() -> None:
     assert run.slots_bytes == sum(4 * int(np.prod(v.shape)) for v in state)
     assert run.gradients_bytes == sum(4 * int(np.prod(v.shape)) for v in model.trainable_variables)
     assert run.largest_batch is None  # no card
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, float("nan"), "32", True, 10**20])
+def test_a_batch_is_a_whole_number(size: Any) -> None:
+    with pytest.raises(UsageError, match=r"a batch of .{1,30} examples\. Give a whole number from 1 to"):
+        mpprof.forecast_memory(build(), batch_size=size)
+
+
+def test_several_cards_are_forecast_each() -> None:
+    model = build()
+    found = mpprof.forecast_memory(model, batch_size=8, card=("v100", "a100"))
+    apart = [mpprof.forecast_memory(model, batch_size=8, card=card) for card in ("v100", "a100")]
+    assert found.runs == (*apart[0].runs, *apart[1].runs)
+    assert found == mpprof.forecast_memory(model, batch_size=8, card="v100,a100")
+    for one in apart:
+        for run in one.runs:
+            assert found.saving_bytes(run.policy, one.card) == one.saving_bytes(run.policy)
+    assert "on Tesla V100" in repr(found)
+    said = before_training.text(found)
+    apart_in_text = "compiled by XLA" in found.assumed[0]  # which widens bfloat16 on a V100
+    assert ("On NVIDIA A100-SXM4-40GB\n" in said) is apart_in_text
+    assert said.count("largest batch at 90 % of ") == 2
+
+
+def test_without_an_optimizer_the_figures_are_bounds() -> None:
+    model = build()
+    bare = keras.Model(model.input, model.output)
+    found, known = (mpprof.forecast_memory(one, batch_size=8, card="v100") for one in (bare, model))
+    assert any("the model is not compiled: the peak is at least" in each for each in found.unknown)
+    for run, other in zip(found.runs, known.runs, strict=True):
+        assert (run.slots_bytes, other.at_least, other.at_most) == (None, (), ())
+        assert run.peak_bytes < other.peak_bytes
+        assert run.largest_batch is not None
+        assert other.largest_batch is not None
+        assert run.largest_batch >= other.largest_batch
+    said, document = before_training.text(found), before_training.document(found)
+    assert re.search(r"^peak +at least ", said, re.MULTILINE)
+    assert re.search(r"^largest batch at 90 % of the card +at most ", said, re.MULTILINE)
+    assert document["runs"][0]["at_least"] == ["fixed_bytes", "peak_bytes"]
+    assert document["runs"][0]["at_most"] == ["largest_batch"]
+    assert "the optimizer's slots are not known" in str(mpprof.audit(bare, batch_size=8, gpu="V100"))
+
+
+def test_a_model_that_is_not_built_says_how_to_build_it() -> None:
+    model = Residual()
+    model.compile("adam", "mse")
+    with pytest.raises(UnableError, match=r"is not built: it has neither weights nor shapes\. Call it once"):
+        mpprof.forecast_memory(model)
 
 
 def test_the_audit_says_what_a_batch_takes() -> None:

@@ -210,3 +210,63 @@ def test_the_four_figures_are_the_documents(capsys: pytest.CaptureFixture[str]) 
         f"peak {words.size(document['steps']['peak_memory_bytes'])}",
     ):
         assert figure in said
+
+
+def said_of(capsys: pytest.CaptureFixture[str], name: str, *more: object) -> str:
+    return " ".join(shown(capsys, "report", SAMPLES / name, *more).split())
+
+
+def test_of_a_float32_run_it_is_said_that_tf32_is_on_and_how_to_switch_mixed_precision_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tf32 = said_of(capsys, "a100-tf32-baseline-float32")
+    assert "Mixed precision is off; matrix work runs in TF32 already: 1.00x to 1.54x" in tf32
+    assert re.search(
+        r"remedied, in float32 10\.62 ms .* in 16 bits, at best 9\.18 ms \S+ estimated 1\.54x", tf32
+    )
+    assert re.search(r"1\. MP310: .* 2\. Mixed precision: \S+\(\"mixed_float16\"\)", tf32)
+    sure = said_of(capsys, "v100-input-bound-float32")  # 1.40x at least
+    assert re.search(r"1\. Mixed precision: .* 2\. MP301: ", sure)
+    assert "Mixed precision: " not in said_of(capsys, "a100-launch-bound-float32")  # 1.00x
+    assert "Mixed precision: " not in said_of(capsys, "gtx1080ti-float32")
+
+
+def test_causes_come_in_the_order_of_their_gains(capsys: pytest.CaptureFixture[str]) -> None:
+    base = ("--baseline", SAMPLES / "a100-tf32-baseline-float32")
+    said = said_of(capsys, "a100-tf32-baseline-mixed-float16", *base)
+    assert "1.01x as fast as float32 in TF32; precision alone allows 1.04x at most. Norm layers" in said
+    assert re.findall(r"(MP\d+) [a-z]", said)[:3] == ["MP501", "MP310", "MP302"]
+
+
+def test_where_another_type_is_the_remedy_the_others_promise_no_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base = ("--baseline", SAMPLES / "gtx1080ti-float32")
+    said = said_of(capsys, "gtx1080ti-mixed-float16", *base)
+    assert "all remedied" not in said
+    assert "float32, measured 63.12 ms" in said
+    assert "2. MP501, in 16 bits: " in said
+    document = json.loads(
+        shown(capsys, "report", SAMPLES / "gtx1080ti-mixed-float16", *base, "--format", "json")
+    )
+    assert (document["facts"]["after_remedies_ns"], document["facts"]["limited_by"]) == (None, None)
+    assert "MP801 changes the type" in document["absent"]["facts.after_remedies_ns"]
+
+
+def test_a_share_says_what_it_is_a_share_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "a noticeable part of the step: 856 µs to gain." in said_of(capsys, "h100-mixed-bfloat16")
+    thrash = said_of(capsys, "v100-loss-scale-thrash")
+    assert "again and again: 32.9 % (skipped updates after the start)." in thrash
+    assert "skipped 31.2 %, loss scale 32,768 (2^15) to 2^-35" in thrash
+
+
+@pytest.mark.parametrize("name", ["recorded-cpu-float32", "recorded-cpu-mixed-float16"])
+def test_a_profiled_step_has_one_length(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = said_of(capsys, name)
+    chart, warned = (
+        re.search(r"a profiled step ([\d.]+) ms", said),
+        re.search(r"steps take ([\d.]+) ms", said),
+    )
+    assert chart is not None
+    assert warned is not None
+    assert float(chart[1]) == pytest.approx(float(warned[1]), abs=0.05)

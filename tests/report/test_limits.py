@@ -19,7 +19,8 @@ def test_each_cause_is_in_one_list_and_what_does_not_apply_is_not_called_clear()
     document = documents.document(diagnosed(case))
     beside = {each["code"]: each["reason"] for each in document["not_applicable"]}
     assert {"MP201", "MP202", "MP803", "MP805"} <= set(beside)
-    assert beside["MP803"] == "the run does not compute in 16 bits"
+    assert beside["MP805"] == "the run does not compute in 16 bits"
+    assert beside["MP803"] == "this GPU has no TF32"
     lists = [
         [each["code"] for each in document["findings"]],
         [each["code"] for each in document["unable"]],

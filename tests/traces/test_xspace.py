@@ -9,6 +9,7 @@ import pytest
 
 from mpprof import traces
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
+from tests.builders.allocations import Allocator
 from tests.builders.xspace import Line, Plane, Ref, Space, tagged_bytes, tagged_varint
 
 
@@ -365,3 +366,19 @@ def test_an_accelerator_without_events_is_a_device_trace_without_kernels(read) -
     space.plane("/host:CPU").line(1, "tf_Compute").event("a/b:MatMul", 0, 5, display="MatMul")
     trace = read(space)
     assert (trace.basis, len(trace.kernels), len(trace.host)) == ("device", 0, 1)
+
+
+def test_allocator_events_name_their_thread(read) -> None:  # type: ignore[no-untyped-def]
+    """Also where the rows of two threads are put in the order of time."""
+    space = Space()
+    plane = space.plane("/host:CPU")
+    pool, executor = plane.line(1, "tf_data_private_threadpool/1"), plane.line(2, "tf_Compute/2")
+    mine = Allocator(executor, "mklcpu")
+    mine.allocate(30, 4096, 100, "GatherV2", on=pool)
+    mine.allocate(20, 8192, 100, "d/MatMul")
+    mine.free(40, 4096)
+    trace = read(space)
+    assert trace.allocations.thread is not None
+    assert [trace.threads[row] for row in trace.allocations.thread.tolist()] == [
+        "tf_Compute/2", "tf_data_private_threadpool/1", "tf_Compute/2",
+    ]  # fmt: skip

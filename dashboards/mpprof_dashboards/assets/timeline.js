@@ -118,6 +118,7 @@
           if (mine !== asked) return;
           base = got || base;
           draw();
+          root.dataset.base = String(mine);
         })
         .catch(function () {});
     }

@@ -27,6 +27,17 @@ def section(title: str, *children: Any, note: str = "", id: str = "") -> html.Se
     )
 
 
+def inline_figures(figures: Sequence[tuple[str, str, str, str]]) -> html.Ul:
+    """A line of numbers, each as (value, name, id, why it is missing)."""
+    return html.Ul(
+        [
+            html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
+            for value, name, id, hint in figures
+        ],
+        className="mp-inline-figures",
+    )
+
+
 def missing(label: str, reason: str) -> html.Div:
     """The tile of a number that is not known: a dash, and the first sentence of why (all of it on hover)."""
     first = reason.split(". ")[0].removesuffix(".")
@@ -210,6 +221,15 @@ def unable(items: Sequence[doc.Unable]) -> html.Div | None:
         for reason, same in codes.items()
     ]  # fmt: skip
     return html.Div(html.Table(html.Tbody(rows), className="mp-table"), className="mp-card mp-scroll")
+
+
+def not_possible(document: doc.Report) -> html.Details | None:
+    """The same behind how many there are."""
+    table, count = unable(document["unable"]), len(document["unable"])
+    if table is None:
+        return None
+    title = f"{words.plural(count, 'check')} not possible, and why (not the same as clear)"
+    return html.Details([html.Summary(title), table])
 
 
 def remarks(texts: Sequence[str]) -> html.Ul | None:

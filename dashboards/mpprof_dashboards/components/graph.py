@@ -7,7 +7,6 @@ from typing import Any
 
 from dash import dcc, html
 
-from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.figures.plain import Figure
 
 CONFIG: dict[str, Any] = {
@@ -21,11 +20,6 @@ CONFIG: dict[str, Any] = {
     "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
     "toImageButtonOptions": {"format": "svg"},
 }
-
-
-def uirevision(path: str, choice: Choice) -> str:
-    """What stays while the same is looked at: a figure that is drawn again keeps what was zoomed into."""
-    return f"{path} {choice.query()}"
 
 
 def graph(

@@ -22,7 +22,8 @@ MOST_NAMED = 8
 def remedies(document: doc.Report, query: str) -> html.Section | None:
     """The plan as a table; None where nothing was found at all."""
     findings = {found["code"]: found for found in document["findings"]}
-    if not findings:
+    how = _how_to_switch(document)
+    if not findings and not how:
         return None
     plan, facts = document.get("whatif"), document["facts"]
     step = facts["step_ns"]
@@ -33,6 +34,8 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     told = [*settle, *(row["code"] for row in paying)]
     rows = [_row(findings[code], query, None) for code in settle]
     rows += [_row(findings[row["code"]], query, (bit, row)) for bit, row in enumerate(paying)]
+    if how:
+        rows.insert(0, _switch(document, how))
     if not rows:
         return cards.section(
             "What to change", html.P(_others(document, told), className="mp-note", id="notes"),
@@ -77,6 +80,33 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
         className="mp-section",
         id="whatif",
         **data,
+    )
+
+
+def _how_to_switch(document: doc.Report) -> list[doc.Remedy]:
+    """How to switch mixed precision on: of a float32 run that it may make faster."""
+    speedup = document["speedup"]
+    return speedup.get("how_to_switch", []) if speedup else []
+
+
+def _switch(document: doc.Report, how: list[doc.Remedy]) -> html.Tr:
+    """Mixed precision as a row of its own: its gain is estimated by itself."""
+    step, speedup = document["facts"]["step_ns"], document["speedup"]
+    could = speedup.get("attainable") if speedup else None
+    gains, after = "—", "—"
+    if step and could:
+        best = step / could["high"]
+        gains, after = f"up to {words.duration(step - best)}", words.duration(best)
+    apart = "Estimated by itself: the gains of the others are those in float32."
+    return html.Tr(
+        [
+            html.Td(html.Span("apart", className="mp-chip", title=apart), className="mp-cell-switch"),
+            html.Td(html.Span("Mixed precision is off", className="mp-strong")),
+            html.Td(_as_code(how)),
+            html.Td(gains, className="mp-number"),
+            html.Td(after, className="mp-number"),
+            html.Td("estimated"),
+        ]
     )
 
 
@@ -149,7 +179,10 @@ def _row(found: doc.Finding, query: str, planned: tuple[int, doc.WhatIfStep] | N
 
 def _change(found: doc.Finding) -> list[Any]:
     """The first thing to do, as code where there is some; further ones folded."""
-    listed = found.get("remedies") or [{"text": found["remedy"], "snippet": None}]
+    return _as_code(found.get("remedies") or [{"text": found["remedy"], "snippet": None}])
+
+
+def _as_code(listed: list[doc.Remedy]) -> list[Any]:
     first = next((each for each in listed if each["snippet"]), listed[0])
     rest = [each for each in listed if each is not first]
     text = words.plain(first["text"])

@@ -346,6 +346,7 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
         _remedies(row, comparing.remedies(document, rung)),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
         *(cards.folded(item) for item in rung["findings"]),
+        cards.not_possible(end),
     )
 
 

@@ -16,7 +16,7 @@ from mpprof.report import words
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
-from mpprof_dashboards.components.graph import graph, uirevision
+from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.figures import steps as figures
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def content(
             )
         ]
     panels = _panels(document, steps, hardware)
-    parts: list[Any] = [
-        html.Ul([_figure(*each) for each in _numbers(document)], className="mp-inline-figures")
-    ]
+    parts: list[Any] = [cards.inline_figures(_numbers(document))]
     if panels:
         drawn = graph(figures.together(panels), "step-times", title="What changes", note=_note(steps, panels))
         parts.append(cards.section("Over the steps", drawn))
@@ -110,7 +108,6 @@ def zoomed(source: RunSource, search: str | None, moved: dict[str, Any] | None) 
     figure = figures.together(panels)
     if shown is not None:
         figure.update_xaxes(range=list(shown))
-    figure.update_layout(uirevision=uirevision(PAGE.path, chosen))
     return figure
 
 
@@ -146,10 +143,6 @@ def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
     if len(steps) > figures.MOST_POINTS:
         said.append("Of each stretch of steps the slowest and the fastest are drawn, more on zooming in.")
     return " ".join(said)
-
-
-def _figure(value: str, name: str, id: str, hint: str) -> html.Li:
-    return html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
 
 
 def _numbers(document: doc.Report) -> list[tuple[str, str, str, str]]:

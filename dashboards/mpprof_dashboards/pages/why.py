@@ -97,7 +97,7 @@ def _hero(document: doc.Report, baseline: str | None, state: str | None) -> html
             html.H1(headline(document), className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(lost(document), className="mp-subject", id="lost") if lost(document) else None,
-            html.Ul([_figure(*each) for each in figures(document)], className="mp-inline-figures"),
+            cards.inline_figures(figures(document)),
             _record_baseline(document) if answer.kind in ("alone", "no trace", "window", "float32") else None,
         ],
         className="mp-hero-text",
@@ -161,10 +161,6 @@ def _chip(document: doc.Report, baseline: str | None) -> html.Span:
             f"vs {baseline}: alike but for the precision", className="mp-chip", id="baseline-chip"
         )
     return html.Span(f"vs {baseline}: not known to be alike", className="mp-chip", id="baseline-chip")
-
-
-def _figure(value: str, name: str, id: str, hint: str) -> html.Li:
-    return html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
 
 
 def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:
@@ -560,15 +556,10 @@ def _bounds(document: doc.Report) -> html.Section | None:
 
 def _unable(document: doc.Report) -> html.Section | None:
     """What could not be judged, and why; how many checks found nothing."""
-    table, clear = cards.unable(document["unable"]), document["clear"]
+    table, clear = cards.not_possible(document), document["clear"]
     if table is None and not clear:
         return None
-    parts: list[Any] = []
-    if table is not None:
-        title = (
-            f"{words.plural(len(document['unable']), 'check')} not possible, and why (not the same as clear)"
-        )
-        parts.append(html.Details([html.Summary(title), table]))
+    parts: list[Any] = [table] if table is not None else []
     if clear:
         codes = html.Ul([html.Li(limits.about(code), title=code) for code in clear], className="mp-codes")
         parts.append(html.Details([html.Summary(f"{words.plural(len(clear), 'check')} clear"), codes]))

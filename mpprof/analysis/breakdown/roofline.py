@@ -269,6 +269,8 @@ def weighed(account: Account, trace: Trace, ownership: Ownership, run: Run | Non
         if (found := costs.get(key)) is None:
             layer = facts.get(cell.layer) if cell.layer else None
             found = costs[key] = cost(op, cell.shapes or "", family=cell.family, layer=layer, batch=batch)
+        if not (found.flops or found.bytes):
+            return cell
         return changed(
             cell,
             flops_per_step=found.flops * cell.calls_per_step if found.flops else None,

@@ -21,13 +21,12 @@ MOST_IN_SUBSETS = 6
 @frozen
 class Remedy:
     """`gain_ns`: what it frees of the step; `work_ns`: its part that is device work. `host`: by relieving
-    the host, which lowers the floor too. `ceiling`: of what every run of this kind has, float32 or not.
+    the host, which lowers the floor too.
     `dismissed`: one that nobody means to apply."""
 
     code: str
     gain_ns: float
     host: bool = False
-    ceiling: bool = False
     work_ns: float = 0.0
     dismissed: bool = False
 
@@ -46,8 +45,8 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
     """The remedies in the order that pays first, with the step after each; the best step, and its floor.
 
     Each time the one that shortens the step most is taken; where none does any more, because the host limits,
-    the one that lowers the host's floor most, and then the largest of those that stay hidden. Ceilings come
-    after all causes, and what was dismissed after both: the gains of the others are those without it.
+    the one that lowers the host's floor most, and then the largest of those that stay hidden. What was
+    dismissed comes after all others: their gains are those without it.
     """
     left = sorted(remedies, key=lambda remedy: (-remedy.gain_ns, remedy.code))
     done: list[Remedy] = []
@@ -58,7 +57,6 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
             left,
             key=lambda remedy: (
                 remedy.dismissed,
-                remedy.ceiling,
                 step_after(step_ns, host_ns, [*done, remedy], work_ns),
                 not remedy.host,
             ),

@@ -83,7 +83,6 @@ def tensors_precision(op: Op, shapes: str) -> Precision:
     return values(stated)
 
 
-@lru_cache(maxsize=65536)
 def inputs_precision(op: Op, shapes: str) -> Precision:
     """Return the type of a matrix op's two factors, by its HLO's product or its recorded shapes.
 

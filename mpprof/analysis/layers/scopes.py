@@ -54,31 +54,39 @@ def parse(name: str, type: str = "") -> Scope:
     for part in _split(name):
         _unwrap(part, parts, wrappers)
     leaf = parts.pop() if parts else ""
+    path, conditional, gradient, phase = _around(tuple(parts))
+    if gradient or "transpose" in wrappers or _TORCH_BACKWARD.search(name):
+        phase = "backward"
+    elif type.startswith(("ResourceApply", "ResourceSparseApply")) or name.startswith("Optimizer.step"):
+        phase = "optimizer"
+    elif name.startswith("LossScaleOptimizer "):  # a torch op in that frame, not in the inner optimizer's
+        phase = "loss_scale"
+    elif phase == "other":
+        phase = "forward" if "jvp" in wrappers else _phase_of_op(type, leaf, alone=not path)
+    conditional = conditional or leaf == "cond"
+    return Scope(path, leaf, phase, conditional, bool(wrappers) or "jit(" in name)
+
+
+@lru_cache(maxsize=65536)
+def _around(parts: tuple[str, ...]) -> tuple[tuple[str, ...], bool, bool, Phase]:
+    """The scopes around an op, which it shares with others: without the plumbing; whether a condition and
+    whether a gradient is among them; the phase that they say."""
     path = tuple(part for part in parts if part not in _PLUMBING)
-    conditional = "cond" in {_bare(part) for part in path} or leaf == "cond"
-    gradient = [part for part in path if _bare(part) in _GRADIENT_SCOPES]
-    phase = _phase(name, type, path, leaf, wrappers, bool(gradient))
-    inner = tuple(part for part in path if part not in gradient)
-    return Scope(inner, leaf, phase, conditional, bool(wrappers) or "jit(" in name)
+    bare = {_bare(part) for part in path}
+    plain = {_plain(part) for part in bare}
+    phase: Phase = "other"
+    if any(scope.startswith("lossscale") for scope in plain):
+        phase = "loss_scale"
+    elif plain & _OPTIMIZERS:
+        phase = "optimizer"
+    elif not LOSS_SCOPES.isdisjoint(path):
+        phase = "forward"
+    inner = tuple(part for part in path if _bare(part) not in _GRADIENT_SCOPES)
+    return inner, "cond" in bare, len(inner) < len(path), phase
 
 
-def _phase(
-    name: str, type: str, path: tuple[str, ...], leaf: str, wrappers: set[str], gradient: bool
-) -> Phase:
-    if "transpose" in wrappers or gradient or _TORCH_BACKWARD.search(name):
-        return "backward"
-    if type.startswith(("ResourceApply", "ResourceSparseApply")) or name.startswith("Optimizer.step"):
-        return "optimizer"
-    if name.startswith("LossScaleOptimizer "):  # a torch op in that frame, and not in the inner optimizer's
-        return "loss_scale"
-    scopes = {_plain(part) for part in path}
-    if any(scope.startswith("lossscale") for scope in scopes):
-        return "loss_scale"
-    if scopes & _OPTIMIZERS:
-        return "optimizer"
-    if "jvp" in wrappers or any(part in LOSS_SCOPES for part in path):
-        return "forward"
-    if not path and (_plain(leaf) in _FINITE_CHECKS or type.lower() in _FINITE_CHECKS):
+def _phase_of_op(type: str, leaf: str, *, alone: bool) -> Phase:
+    if alone and (_plain(leaf) in _FINITE_CHECKS or type.lower() in _FINITE_CHECKS):
         return "loss_scale"
     if _INPUT_TYPES.match(type) or _INPUT_TYPES.match(leaf):
         return "input"

@@ -82,24 +82,22 @@ def _batch(
 ) -> list[Advice]:
     """The batch that would fit. The error's figures give an upper bound: at least so much was needed. The
     model's layers give an estimate, which stands where it is within that bound."""
-    ratio = _fitting_ratio(found, limit)
+    ratio, by = _fitting_ratio(found, limit), _by(found)
+    less = f"by what was {by}; less still, as weights and slots do not shrink with it"
     if batch_size is None:
         if ratio is None:
             return []
-        return [Advice("batch", f"a batch of at most {int(100 * ratio)} % of this one, {_WEIGHTS}")]
+        return [Advice("batch", f"a batch of at most {int(100 * ratio)} % of this one, {less}")]
     bound = batch_size - 1 if ratio is None else int(ratio * batch_size)
-    known = f"at most {bound:,} by what was in use and asked for"
     own = forecast.runs[0].largest_batch if forecast else None
     if forecast is not None and own is not None and own <= bound:
+        known = "" if ratio is None else f"; at most {bound:,} by what was {by}"
         return [Advice("batch", f"a batch of {_fitting(forecast)} instead of {batch_size:,}, estimated from "
-                       f"the model's layers{'' if ratio is None else f'; {known}'}")]  # fmt: skip
+                       f"the model's layers{known}")]  # fmt: skip
     said = []
     if ratio is not None:
-        said.append(Advice("batch", f"a batch of at most {bound:,} instead of {batch_size:,}, {_WEIGHTS}"))
+        said.append(Advice("batch", f"a batch of at most {bound:,} instead of {batch_size:,}, {less}"))
     return [*said, *([] if of_the_card or forecast is None else _unaccounted(found, limit, forecast))]
-
-
-_WEIGHTS = "by what was in use and asked for; less still, as weights and slots do not shrink with it"
 
 
 def _fitting(forecast: MemoryForecast) -> str:
@@ -119,19 +117,27 @@ def _unaccounted(found: OutOfMemory, limit: int | None, forecast: MemoryForecast
     )
     if limit is None:
         return []
-    if found.used_bytes is None:
-        return [Advice("elsewhere", f"{takes} of {format_bytes(limit)}: see what else holds memory "
-                       f"({_ELSEWHERE})")]  # fmt: skip
-    if needed - own.peak_bytes < _LOOSE_RATIO * limit:
+    if needed - own.peak_bytes >= _LOOSE_RATIO * limit:
+        rest = f"of {format_bytes(needed)} {_by(found)}: see what holds the rest"
+    elif _held_bytes(found) is None:
+        rest = f"of {format_bytes(limit)}: see what else holds memory"
+    else:
         return []
-    return [Advice("elsewhere", f"{takes} of {format_bytes(needed)} in use and asked for: see what holds the "
-                   f"rest ({_ELSEWHERE})")]  # fmt: skip
+    return [Advice("elsewhere", f"{takes} {rest} ({_ELSEWHERE})")]
+
+
+def _held_bytes(found: OutOfMemory) -> int | None:
+    """What was in use, or a program's arguments; None: not stated."""
+    return found.used_bytes if found.used_bytes is not None else (found.parts or {}).get("arguments")
+
+
+def _by(found: OutOfMemory) -> str:
+    return "asked for" if _held_bytes(found) is None else "in use and asked for"
 
 
 def _needed_bytes(found: OutOfMemory) -> int:
-    """The least that the step needed: what was in use, or a program's arguments, and what was asked for."""
-    held = found.used_bytes if found.used_bytes is not None else (found.parts or {}).get("arguments")
-    return (held or 0) + found.asked_bytes
+    """The least that the step needed."""
+    return (_held_bytes(found) or 0) + found.asked_bytes
 
 
 def _fitting_ratio(found: OutOfMemory, limit: int | None) -> float | None:

@@ -17,7 +17,7 @@ from mpprof.analysis.steps.calls import calls
 from mpprof.model.account import PHASES
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct, groups
-from mpprof.model.memory import KINDS, UPDATE, By, Held, MemoryAccount, MemoryItem, PeakParts, Tensor
+from mpprof.model.memory import KINDS, UPDATE, By, Held, Kind, MemoryAccount, MemoryItem, PeakParts, Tensor
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
 from mpprof.tensors import HALF, WIDE
@@ -64,9 +64,9 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
     """Return what was live when the fullest allocator held most, within the trace, and the course until then.
 
     A device's allocator goes before the host's. None where there are no events (`why_not` says which). The
-    items of each `by` sum to `peak_bytes`; what no event tells is `unknown`, what is older than the trace
-    `held before the window`: by kind it is split by the parameters and slots that `run` recorded or the trace
-    tells of, marked as estimated.
+    items of each `by` sum to `peak_bytes`. What no event tells is `unknown`. What is older than the trace is,
+    in every division alike, the parameters and slots that `run` recorded or the trace tells of, marked as
+    estimated, and the rest `held before the window`.
     """
     found = () if "allocations" in trace.missing else blocks_of.allocators(trace)
     if not found:
@@ -103,13 +103,15 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
         ),
         fragmentation_ratio=fragmentation if np.isfinite(fragmentation) else None,
         tensors=_tensors(trace, labels, blocks, live),
-        parts=None if lost else _parts(trace, ownership, labels, blocks, live, int(rows[place]), before, run),
+        parts=None
+        if lost
+        else _parts(trace, ownership, labels, blocks, live, int(rows[place]), before, estimated, run),
         across_steps=_across(trace, labels, blocks),
         course=course.course(
             blocks,
             table.time_ns[rows],
             {by: (labels.codes[by], labels.texts[by]) for by in ("kind", "dtype")},
-            {"kind": told.kinds} if told else {},
+            told.kinds if told else (),
         ),
         states_from=told.told_by if told and estimated else None,
     )
@@ -146,7 +148,7 @@ def _items(
     live: Int64,
     total: int,
     before: int,
-    estimated: list[MemoryItem],
+    estimated: dict[Kind, int],
 ) -> tuple[MemoryItem, ...]:
     items: list[MemoryItem] = []
     bys: tuple[By, ...] = ("kind", "dtype", "layer", "op")
@@ -157,19 +159,19 @@ def _items(
         for name, held_bytes in zip(labels.of(by, live[first]), size.tolist(), strict=True):
             sums[name] += held_bytes
         sums[UNKNOWN] += total - before - sum(sums.values())
-        more = estimated if by == "kind" else []
-        sums[BEFORE] += before - sum(item.bytes for item in more)
+        sums[BEFORE] += before - sum(estimated.values())
+        more = [MemoryItem(by, kind, part, estimated=True) for kind, part in estimated.items()]
         items += _largest(by, sums, more)
     return tuple(items)
 
 
-def _estimated(before: int, told: states.States | None) -> list[MemoryItem]:
+def _estimated(before: int, told: states.States | None) -> dict[Kind, int]:
     """What of the bytes older than the trace are parameters and slots."""
-    found: list[MemoryItem] = []
+    found: dict[Kind, int] = {}
     for kind, size in told.kinds if told else ():
-        mine = min(before - sum(item.bytes for item in found), size)
-        found.append(MemoryItem("kind", kind, mine, estimated=True))
-    return [item for item in found if item.bytes]
+        if mine := min(before - sum(found.values()), size):
+            found[kind] = mine
+    return found
 
 
 def _largest(by: By, sums: dict[str, int], more: list[MemoryItem]) -> list[MemoryItem]:
@@ -190,6 +192,7 @@ def _parts(
     live: Int64,
     top: int,
     before: int,
+    estimated: dict[Kind, int],
     run: Run | None,
 ) -> PeakParts:
     """What of the peak is compared with another run's; `top` is the row of the event that made it."""
@@ -198,8 +201,12 @@ def _parts(
     size = asked[live]
     kind, layer, dtype = (labels.codes[by][live] for by in ("kind", "layer", "dtype"))
     by_kind = np.bincount(kind, weights=size, minlength=len(KINDS)).astype(np.int64)
-    asked_of = {name: int(total) for name, total in zip(KINDS, by_kind.tolist(), strict=True) if total}
-    asked_of["held before the window"] = before
+    asked_of: dict[Kind, int] = {
+        name: int(total) for name, total in zip(KINDS, by_kind.tolist(), strict=True) if total
+    }
+    for older, part in estimated.items():
+        asked_of[older] = asked_of.get(older, 0) + part
+    asked_of["held before the window"] = before - sum(estimated.values())
     mine = np.flatnonzero(kind == KINDS.index("activations kept for backward"))
     group, first = groups([layer[mine], dtype[mine]], len(mine))
     sums = np.bincount(group, weights=size[mine], minlength=len(first)).astype(np.int64).tolist()
@@ -302,8 +309,8 @@ def _tensors(trace: Trace, labels: _Labels, blocks: Blocks, live: Int64) -> tupl
 
 
 def _across(trace: Trace, labels: _Labels, blocks: Blocks) -> tuple[Held, ...] | None:
-    """What is allocated in one step and outlives the next whole one, largest first. None where the trace does
-    not hold two steps."""
+    """What is allocated in one step and outlives the next whole one, largest first, without the input, which
+    is made ahead of its step. None where the trace does not hold two steps."""
     steps = calls(trace)
     if steps is None or len(steps) < 2:
         return None
@@ -314,7 +321,8 @@ def _across(trace: Trace, labels: _Labels, blocks: Blocks) -> tuple[Held, ...] |
     death_ns[ended] = time_ns[blocks.rows[blocks.died[ended]]]
     follows = (step >= 0) & (step + 1 < len(steps))
     next_end = steps.end_ns[np.minimum(step + 1, len(steps) - 1)]
-    rows = np.flatnonzero(follows & (death_ns >= next_end))
+    of_step = labels.codes["kind"] != KINDS.index("input")
+    rows = np.flatnonzero(of_step & follows & (death_ns >= next_end))
     group, first = groups([labels.codes["op"][rows], labels.codes["dtype"][rows]], len(rows))
     size = np.bincount(group, weights=blocks.bytes[rows], minlength=len(first)).astype(np.int64)
     found = []

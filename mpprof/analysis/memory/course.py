@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,13 @@ def course(
     blocks: Blocks,
     time_ns: Int64,
     names: dict[str, tuple[NDArray[np.int64], Sequence[str]]],
-    held: Mapping[str, Sequence[tuple[str, int]]],
+    held: Sequence[tuple[str, int]],
 ) -> Course:
     """Return the course of an allocator's live bytes. `time_ns` has its events' times.
 
     `names[by]` are a code for each block and the name of each code. Of each of POINTS stretches with events
-    the fullest moment is kept, so the peak is among them. What is older than the trace is `held[by]`, names
-    and bytes that are marked as estimated, and "held before the window"; what no block accounts for is
+    the fullest moment is kept, so the peak is among them. What is older than the trace is `held`, names and
+    bytes that are marked as estimated, and "held before the window"; what no block accounts for is
     "unknown".
     """
     places = fullest(time_ns, blocks.live_bytes)
@@ -41,7 +41,7 @@ def course(
         named = np.sum(list(rows.values()), axis=0) if rows else np.zeros(len(places), np.int64)
         room = np.clip(total - named, 0, None)
         rest = np.clip(older, 0, room)
-        for name, size in held.get(by, ()):
+        for name, size in held:
             rows[f"{name} (estimated)"] = np.minimum(rest, size)
             rest = rest - rows[f"{name} (estimated)"]
         rows[BEFORE] = rest

@@ -23,6 +23,9 @@ Bool = NDArray[np.bool_]
 _CAST = r"(?:^|/)Cast(?:_\d+)?$"
 _RECEIVED = r"(?:^|/)(?:SameWorkerRecvDone|_?Host(?:Send|Recv)|_?Recv|IteratorGetNext\w*)(?:_\d+)?$"
 """Ops that place a batch on the device; TensorFlow calls the copies themselves `SameWorkerRecvDone`."""
+_INPUT_THREAD = re.compile(r"tf_data_(?!iterator_get_next)")
+"""TensorFlow's names of its input pipeline's threads: `tf_data_private_threadpool/7`, `tf_data_prefetch/7`.
+The one that hands a batch to the step may go on with the step."""
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
 FORWARD, BACKWARD, OTHER = (PHASES.index(phase) for phase in ("forward", "backward", "other"))
 _UNDECIDED = -1  # of the forward pass: kept for backward or not, which only its life tells
@@ -48,13 +51,13 @@ def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -
     """
     table, rows = trace.allocations, blocks.row
     op, region, dtype, shape = table.op[rows], table.region[rows], table.dtype[rows], table.shapes[rows]
-    scratch = _scratch(trace, blocks)
-    group, first = groups([op, region, dtype, shape, scratch], len(rows))
+    scratch, fed = _scratch(trace, blocks), _fed(trace, blocks)
+    group, first = groups([op, region, dtype, shape, scratch, fed], len(rows))
     batch = _batch(trace, ownership, blocks, run)
     found = np.array(
         [
             _kind(trace, ownership, int(op[at]), _text(trace, region[at]), _text(trace, dtype[at]),
-                  _text(trace, shape[at]), batch, scratch=bool(scratch[at]))
+                  _text(trace, shape[at]), batch, scratch=bool(scratch[at]), fed=bool(fed[at]))
             for at in first.tolist()
         ],
         np.int8,
@@ -80,12 +83,15 @@ def _kind(
     batch: int | None,
     *,
     scratch: bool,
+    fed: bool,
 ) -> int:
     """The code of what op, region and type say; _UNDECIDED for what may be an activation."""
     phase = ownership.phase_of(op)
     named = trace.ops[op] if op >= 0 else None
     if region.startswith("persist"):
         return _CODE["optimizer slots" if phase in ("optimizer", "loss_scale") else "parameters"]
+    if fed:
+        return _CODE["input"]
     if named is not None and _copies_a_weight(named, dtype, shape, phase, batch):
         return _CODE["16-bit weight copies"]
     if scratch:
@@ -97,6 +103,16 @@ def _kind(
     if phase in ("optimizer", "loss_scale"):
         return _CODE["optimizer temporaries"]
     return _CODE["unknown"] if named is None else _UNDECIDED
+
+
+def _fed(trace: Trace, blocks: Blocks) -> Bool:
+    """Which blocks a thread of `tf.data` asked for: batches and what they are made of. The ops that it runs
+    (`GatherV2` of an array's rows) have no scope, and copying examples into a batch is no op at all."""
+    thread = trace.allocations.thread
+    if thread is None:
+        return np.zeros(len(blocks), np.bool_)
+    of_input = [row for row, name in enumerate(trace.threads) if _INPUT_THREAD.match(name)]
+    return np.isin(thread[blocks.row], of_input)
 
 
 def _scratch(trace: Trace, blocks: Blocks) -> Bool:

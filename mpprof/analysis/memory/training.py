@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mpprof.analysis.layers import flops, kinds
 from mpprof.analysis.memory import backward, kept, states
 from mpprof.analysis.memory.kept import Machine
 from mpprof.errors import UnableError, UsageError
+from mpprof.model.limits import LARGEST_BATCH
 from mpprof.model.memory import KeptBytes, MemoryForecast, PolicyMemory
 from mpprof.model.run import LayerFacts, ModelFacts, Run
 from mpprof.tensors import HALF
 
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+GIVE_A_MODEL = (
+    "Give a .keras file, module:function that returns a model, or a log directory that mpprof's callback "
+    "recorded"
+)
+"""What to do where there is something else."""
 FILL_RATIO = 0.9
 """What a training may fill of a card: the rest is the driver's, the libraries' and the allocator's own."""
 
@@ -37,9 +45,10 @@ def forecast(
     model, or one that does not state its layers' shapes."""
     facts = run.facts
     if facts is None or facts.model is None:
-        raise UnableError("the run's records hold no model")
-    if batch_size < 1:
-        raise UsageError(f"a batch of {batch_size} examples")
+        raise UnableError("no model was recorded", where=run.name, next=GIVE_A_MODEL)
+    if not policies:
+        raise UsageError("no dtype policy was named", next=f"Name one or more of {', '.join(POLICIES)}")
+    batch_size = checked_batch(batch_size)
     machine = machine_of(run, capability)
     own = states.recorded(run)
     counted = counted_slots() if own is not None and own.slots is None else None
@@ -49,18 +58,29 @@ def forecast(
         mine = states.recorded(replace(run, facts=replace(facts, model=model)))
         if mine is not None and own is not None and mine.slots is None and mine.trained == own.trained:
             mine = replace(mine, slots=counted)  # of another type they would take another size
+        if mine is None:
+            raise UnableError(
+                f"the model {model.name or ''} is not built: it has neither weights nor shapes".replace(
+                    "  ", " "
+                ),
+                next="Call it once on a batch, or model.build(shape), before it is saved or returned",
+            )
         try:
             graph = kept.graph(model, machine)
         except UnableError as error:
-            if mine is None or not mine.parameters:
+            if not mine.parameters:
                 raise
             raise UnableError(f"{error.what}, so activations are not known. {_known(mine, policy)}",
                               next=error.next) from error  # fmt: skip
         unknown.update(dict.fromkeys(graph.unknown))
         found = backward.backward(graph, compiled=machine.compiled)
-        runs.append(_policy(mine, model, policy, batch_size, graph, found, card_bytes))
+        made = _policy(mine, model, policy, batch_size, graph, found, card_bytes)
+        runs.append(replace(made, card=card, card_bytes=card_bytes))
     if any(one.slots_bytes is None for one in runs):
-        unknown["what the optimizer keeps: the peak and the largest batch leave it out"] = None
+        why = f"of {own.optimizer}" if own and own.optimizer else "as the model is not compiled"
+        unknown[
+            f"the optimizer's slots, {why}: the peak is at least, the largest batch at most what is shown"
+        ] = None
     return MemoryForecast(
         facts.model.name or run.name,
         batch_size,
@@ -70,6 +90,21 @@ def forecast(
         _assumed(machine),
         tuple(unknown),
     )
+
+
+def checked_batch(size: Any) -> int:
+    """Return the number of examples. Raises `UsageError` for what is not a whole number, below one, or beyond
+    any batch."""
+    try:
+        found = operator.index(size)
+    except TypeError:
+        found = 0
+    if isinstance(size, bool) or not 1 <= found <= LARGEST_BATCH:
+        shown = f"more than {LARGEST_BATCH:,}" if found > LARGEST_BATCH else repr(size)
+        raise UsageError(
+            f"a batch of {shown} examples", next=f"Give a whole number from 1 to {LARGEST_BATCH:,}"
+        )
+    return found
 
 
 def _known(mine: states.States, policy: str) -> str:
@@ -119,7 +154,7 @@ def _under(layer: LayerFacts, compute: str, variable: str) -> LayerFacts:
 
 
 def _policy(
-    mine: states.States | None,
+    mine: states.States,
     model: ModelFacts,
     policy: str,
     batch: int,
@@ -127,11 +162,6 @@ def _policy(
     found: backward.Backward,
     card_bytes: int | None,
 ) -> PolicyMemory:
-    if mine is None:
-        raise UnableError(
-            "the model is not built: its parameters are not known",
-            next="Give it an Input, or call model.build()",
-        )
     trained, slots = mine.trained, mine.slots
     copies = _copies(model)
     given = sum(one.bytes for one in graph.operations if not one.inputs)

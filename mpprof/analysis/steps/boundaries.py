@@ -273,7 +273,8 @@ def _launches(trace: Trace, device: int, found: Calls) -> tuple[Int64, Int64]:
         same = np.array([each.host == trace.devices[device].host for each in trace.devices])
         ids = ids[same[kernels.device]]
     call = found.at(host.start_ns[rows])
-    rows, call = rows[call >= 0], call[call >= 0]
+    within = np.flatnonzero(call >= 0)
+    rows, call = pick(rows, within), pick(call, within)
     seen = np.zeros(len(host) + 1, np.bool_)
     seen[kernels.launch] = True
     lost = ~seen[rows]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.calls import calls, threads_of
@@ -31,31 +32,30 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
         return None
     kernels, host = trace.kernels, trace.host
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
-    launched = host.start_ns[kernels.launch[rows]]
-    ended = kernels.start_ns[rows] + kernels.duration_ns[rows]
+    launch, start = pick(kernels.launch, rows), pick(kernels.start_ns, rows)
+    launched, ended = host.start_ns[launch], start + pick(kernels.duration_ns, rows)
     call = found.at(launched)
     launching = np.flatnonzero(np.bincount(call + 1, minlength=len(found) + 1)[1:])
     if not len(launching):
         return None
     busy = _ended(launched, ended, found.start_ns) > found.start_ns
     # A copy of the results comes after the wait for them.
-    work = np.flatnonzero((call >= 0) & (kernels.kind[rows] == WorkKind.KERNEL))
-    rows, call, ended = rows[work], call[work], ended[work]
-    launch, duration = kernels.launch[rows], kernels.duration_ns[rows]
-    returned = host.start_ns[launch] + host.duration_ns[launch]
+    work = np.flatnonzero((call >= 0) & (pick(kernels.kind, rows) == WorkKind.KERNEL))
+    call, start, ended = pick(call, work), pick(start, work), pick(ended, work)
+    returned = pick(launched, work) + host.duration_ns[pick(launch, work)]
     until = found.start_ns.copy()  # the last launch returned
     np.maximum.at(until, call, returned)
     last = until.copy()  # the last kernel ended
     np.maximum.at(last, call, ended)
-    hungry = np.flatnonzero(kernels.start_ns[rows] - returned < QUEUED_NS)
+    hungry = np.flatnonzero(start - returned < QUEUED_NS)
     last_hungry = np.zeros(len(found), np.int64)
     last_hungry[call[hungry]] = hungry  # of several the last one stays
-    queued = np.arange(len(rows)) >= last_hungry[call]
+    queued = np.arange(len(work)) >= last_hungry[call]
     waits = _waits(trace, row)
     path = (
         found.end_ns - found.start_ns,
         until - found.start_ns - waits.overlap(found.start_ns, until),
-        np.bincount(call[queued], duration[queued], len(found)),
+        np.bincount(call[queued], (ended - start)[queued], len(found)),
         np.where(busy, 0, last - until),
         waits.overlap(found.end_ns, np.maximum(found.end_ns, last)),
     )
@@ -65,9 +65,11 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
 
 def _ended(launched: Int64, ended: Int64, time: Int64) -> Int64:
     """When the last of the work ended that was launched before each of these times."""
-    order = np.argsort(launched, kind="stable")
-    reach = np.concatenate([[_NEVER], np.maximum.accumulate(ended[order])])
-    return reach[np.searchsorted(launched[order], time)]
+    if (launched[1:] < launched[:-1]).any():
+        order = np.argsort(launched, kind="stable")
+        launched, ended = launched[order], ended[order]
+    reach = np.concatenate([[_NEVER], np.maximum.accumulate(ended)])
+    return reach[np.searchsorted(launched, time)]
 
 
 def _waits(trace: Trace, row: int) -> Intervals:

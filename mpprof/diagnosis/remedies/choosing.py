@@ -30,7 +30,7 @@ def choose(
     """Return the table's remedies of this cause for this run, in its order; empty: it has none."""
     given = signals.words | dict(values or {})
     return tuple(
-        Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch)
+        Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
         for case in cases
         for row in _BY_CODE.get(code, ())
         if row.fits(signals, case)

@@ -22,7 +22,7 @@ class Row:
     `code` is a cause's, or names what is to be recorded ("record run"); `case` tells apart a cause's several
     ways to be found. Values in braces are filled in. `snippet` is code to copy, Python or shell. `loop`: the
     remedy is about the training loop, so that in a loop of the user's own the framework below Keras counts.
-    `larger_batch`: as of `model.finding.Remedy`.
+    `larger_batch`, `other_type`: as of `model.finding.Remedy`.
     """
 
     code: str
@@ -35,6 +35,7 @@ class Row:
     unless: tuple[Condition, ...] = ()
     loop: bool = False
     larger_batch: bool = False
+    other_type: bool = False
 
     def fits(self, signals: Signals, case: str) -> bool:
         """Tell whether this row is for such a run."""

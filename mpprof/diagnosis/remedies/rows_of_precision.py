@@ -173,18 +173,49 @@ _WITHOUT_UNITS = tuple(
     for row in (
         Row(
             code, KERAS, '{set_policy}("float32"), unless the memory saved is what you need',
-            '{set_policy}("float32")', unless=(its.in_float32,),
+            '{set_policy}("float32")', unless=(its.in_float32,), other_type=True,
         ),
         Row(
             code, TORCH, "train in float32, without torch.autocast, unless the memory saved is what you need",
-            unless=(its.in_float32,),
+            unless=(its.in_float32,), other_type=True,
         ),
         Row(
             code, WITHOUT_KERAS - TORCH, "train in float32, unless the memory that 16 bits save is what you need",
-            unless=(its.in_float32,),
+            unless=(its.in_float32,), other_type=True,
         ),
         Row(code, ANY, "none needed: this run is in float32, as it should be here", when=(its.in_float32,)),
     )
+)  # fmt: skip
+_AUTOCAST = "around the forward pass and the loss"
+SWITCH = (
+    Row(
+        "mixed precision", KERAS, '{set_policy}("mixed_float16") before the model is built',
+        '{set_policy}("mixed_float16")\nmodel = build_model()', other_type=True,
+    ),
+    Row(
+        "mixed precision", TORCH, f'torch.autocast("cuda", dtype=torch.bfloat16) {_AUTOCAST}',
+        'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)',
+        unless=(its.lacks_bfloat16,), other_type=True,
+    ),
+    Row(
+        "mixed precision", TORCH, f'torch.autocast("cuda", dtype=torch.float16) {_AUTOCAST}, with a GradScaler',
+        'with torch.autocast("cuda", dtype=torch.float16):\n    loss = loss_fn(model(x), y)',
+        when=(its.lacks_bfloat16,), unless=(its.only_infers,), other_type=True,
+    ),
+    Row(
+        "mixed precision", TORCH, 'torch.autocast("cuda", dtype=torch.float16) around the forward pass',
+        'with torch.autocast("cuda", dtype=torch.float16):\n    y = model(x)',
+        when=(its.lacks_bfloat16, its.only_infers), other_type=True,
+    ),
+    Row(
+        "mixed precision", WITHOUT_KERAS - TORCH, "matrix products in bfloat16, weights kept in float32",
+        unless=(its.lacks_bfloat16,), other_type=True,
+    ),
+    Row(
+        "mixed precision", WITHOUT_KERAS - TORCH,
+        "matrix products in float16 with a loss scale, weights kept in float32",
+        when=(its.lacks_bfloat16,), other_type=True,
+    ),
 )  # fmt: skip
 _TRUE_FLOAT32 = "in one baseline run shows the gain over true float32"
 
@@ -209,14 +240,20 @@ CARD = (
     ),
     Row(
         "MP804", KERAS, '{set_policy}("mixed_float16")', '{set_policy}("mixed_float16")',
-        unless=(its.lacks_tensor_cores,),
+        unless=(its.lacks_tensor_cores,), other_type=True,
     ),
     Row(
         "MP804", TORCH, 'torch.autocast("cuda", dtype=torch.float16), with a GradScaler',
-        'torch.autocast("cuda", dtype=torch.float16)', unless=(its.lacks_tensor_cores,),
+        'torch.autocast("cuda", dtype=torch.float16)', unless=(its.lacks_tensor_cores,), other_type=True,
     ),
-    Row("MP804", WITHOUT_KERAS - TORCH, "float16 with a loss scale", unless=(its.lacks_tensor_cores,)),
-    Row("MP804", ANY, "float32: this card has no 16-bit matrix units", when=(its.lacks_tensor_cores,)),
+    Row(
+        "MP804", WITHOUT_KERAS - TORCH, "float16 with a loss scale", unless=(its.lacks_tensor_cores,),
+        other_type=True,
+    ),
+    Row(
+        "MP804", ANY, "float32: this card has no 16-bit matrix units", when=(its.lacks_tensor_cores,),
+        other_type=True,
+    ),
     Row("MP805", ANY, "none: the ceiling is the data sheet's rate with float32 accumulation"),
     Row(
         "MP806", ANY, "train in float32 on this CPU; this run tests the set-up, not the speed", case="cpu"

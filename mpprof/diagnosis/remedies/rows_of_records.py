@@ -308,7 +308,13 @@ RECORDS = (
         "record other precision", TORCH,
         'Record the same steps under torch.autocast("cuda", dtype=torch.bfloat16), on the same card, then run: '
         "mpprof report MIXED --baseline {run}",
-        "mpprof report MIXED --baseline {run}", "how", when=(its.in_float32,),
+        "mpprof report MIXED --baseline {run}", "how", when=(its.in_float32,), unless=(its.lacks_bfloat16,),
+    ),
+    Row(
+        "record other precision", TORCH,
+        'Record the same steps under torch.autocast("cuda", dtype=torch.float16), on the same card, then run: '
+        "mpprof report MIXED --baseline {run}",
+        "mpprof report MIXED --baseline {run}", "how", when=(its.in_float32, its.lacks_bfloat16),
     ),
     Row(
         "record other precision", WITHOUT_KERAS - TORCH,

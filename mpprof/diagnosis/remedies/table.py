@@ -27,6 +27,7 @@ ROWS: tuple[Row, ...] = (
     *rows_of_kernels.REST,
     *rows_of_devices.DEVICES,
     *rows_of_precision.CARD,
+    *rows_of_precision.SWITCH,
     *rows_of_records.VALIDITY,
     *rows_of_records.RECORDS,
 )

@@ -51,7 +51,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.case.measured is None:
         return _from_records(signals)
     share = need(signals.share("idle_input"))
-    rows = signals.select(lambda cell: cell.category == "idle_input")
+    rows = signals.of("idle_input")
     if share >= SCALE.info_ratio:
         return Found(
             summary="the device waits {cost} {each} for input ({share})",

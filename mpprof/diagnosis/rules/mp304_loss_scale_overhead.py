@@ -61,7 +61,7 @@ def judge(signals: Signals) -> Outcome:
     if without is not None and signals.in_window:
         return without
     need(signals.gpu_account)
-    rows = signals.select(lambda cell: cell.category == "loss_scale")
+    rows = signals.of("loss_scale")
     claims = attainable.whole(rows) + _waits_for_launches(signals) + _waits_for_the_flag(signals)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
@@ -95,5 +95,5 @@ def _waits_for_the_flag(signals: Signals) -> tuple[Claim, ...]:
     optimizer, baseline = known(signals.optimizer), known(signals.baseline)
     if optimizer is None or not optimizer.dynamic or baseline is None or baseline.case.account is None:
         return ()
-    had = baseline.time(baseline.select(lambda cell: cell.category == "idle_sync"))
-    return tuple(Claim(row, had) for row in signals.select(lambda cell: cell.category == "idle_sync"))
+    had = baseline.time(baseline.of("idle_sync"))
+    return tuple(Claim(row, had) for row in signals.of("idle_sync"))

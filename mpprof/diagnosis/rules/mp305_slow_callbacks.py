@@ -59,7 +59,7 @@ def judge(signals: Signals) -> Outcome:
     ratio = gap_ns / summary.median_ns
     if SCALE.severity(ratio) is None:
         return Clear(f"the gap between steps is {format_ratio(ratio)} of the step")
-    rows = signals.select(lambda cell: cell.category == "idle_between_steps")
+    rows = signals.of("idle_between_steps")
     claimed = known(signals.share("idle_between_steps")) or 0.0
     return Found(
         summary=f"{format_ratio(ratio)} of the step lies between steps, in callbacks and the loop",

@@ -94,7 +94,7 @@ def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
     """The idle time that the ops account for: while the host computes it launches nothing."""
     claims = []
     for category in ("idle_launch", "idle_other", "idle_sync"):
-        for row in signals.select(lambda cell, category=category: cell.category == category):  # type: ignore[misc]
+        for row in signals.of(category):
             taken = min(held_ns, signals.cells[row].ns_per_step)
             held_ns -= taken
             if taken > 0:

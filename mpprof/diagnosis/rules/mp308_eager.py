@@ -45,7 +45,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(f"whether the model runs eagerly was not recorded{signals.hint('record model')}")
     if not eagerly:
         return Clear("the step is compiled into a graph")
-    rows = signals.select(lambda cell: cell.category == "idle_launch")
+    rows = signals.of("idle_launch")
     return Found(
         summary="training runs eagerly, op by op"
         + (": the device idles {cost} {each} ({share}) for it" if rows else ""),

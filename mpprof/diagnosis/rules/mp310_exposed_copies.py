@@ -70,7 +70,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
     need(signals.gpu_activity)
-    rows = signals.select(lambda cell: cell.category == "copy")
+    rows = signals.of("copy")
     claims = attainable.whole(rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"copies take {format_ratio(signals.cost_ratio(claims))} of the step")

@@ -90,7 +90,7 @@ def judge(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
-    matmul = signals.select(lambda cell: cell.category == "matmul")
+    matmul = signals.of("matmul")
     if not matmul:
         return NotApplicable("no matrix work in the trace")
     suspects = [row for row in matmul if off_or_narrow(signals.cells[row])]

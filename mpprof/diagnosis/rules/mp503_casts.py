@@ -51,7 +51,7 @@ warning."""
 def judge(signals: Signals) -> Outcome:
     # What weights need is known of a step alone.
     account = need(signals.activity if known(signals.layers) is None else signals.account)
-    rows = signals.select(lambda cell: cell.category == "cast")
+    rows = signals.of("cast")
     total = signals.time(rows)
     needs = precision_overhead.needed_casts(signals.cells, signals.case.run, known(signals.peaks))
     claims = tuple(Claim(row, needs[row]) for row in rows)

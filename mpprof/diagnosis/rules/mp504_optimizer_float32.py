@@ -48,7 +48,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
     account = need(signals.gpu_account)
-    rows = signals.select(lambda cell: cell.category == "optimizer")
+    rows = signals.of("optimizer")
     total = signals.time(rows)
     if total / account.step_ns < SCALE.info_ratio:
         return Clear(f"the update takes {format_ratio(total / account.step_ns)} of the step")

@@ -1,4 +1,4 @@
-"""The float32 baseline already runs on Tensor Cores, as TF32.
+"""Float32 runs on Tensor Cores already, as TF32.
 
 What it means
     From compute capability 8.0 on, TensorFlow computes float32 matrix work in TF32 on Tensor Cores unless
@@ -6,7 +6,7 @@ What it means
 
 How we know
     The baseline's own kernels, else its recorded TF32 switch; without a baseline the switch of this run,
-    since a float32 run of the same script would have the same.
+    since a float32 run of the same script would have the same. Of a float32 run its own kernels.
 
 What it costs
     Nothing: it is the right ceiling.
@@ -42,10 +42,10 @@ from mpprof.diagnosis.outcomes import (
     known,
     need,
 )
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.signals import Signals
 
-CODE, SLUG, TITLE = "MP803", "tf32-baseline", "The float32 baseline already runs on Tensor Cores"
-ABOUT = "a baseline in TF32"
+CODE, SLUG, TITLE = "MP803", "tf32-baseline", "Float32 runs on Tensor Cores already, as TF32"
+ABOUT = "float32 that runs in TF32"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
@@ -57,18 +57,20 @@ NOTABLE_RATIO = 0.10
 def judge(signals: Signals) -> Outcome:
     if known(signals.accelerator) in ("cpu", "tpu"):
         return NO_GPU
-    if need(signals.compute_dtype) not in HALF_DTYPES:
+    own = need(signals.compute_dtype) == "float32"
+    if signals.half is None and (not own or _ratio_in_kernels(signals) is None):
         return NOT_IN_16_BITS
     if need(signals.device).vendor not in ("nvidia", "unknown"):
         return NOT_NVIDIA
     if need(signals.capability) < FIRST_WITH_TF32:
         return NotApplicable("this GPU has no TF32")
-    baseline = known(signals.baseline)
+    baseline = signals if own else known(signals.baseline)
     ran = _ratio_in_kernels(baseline) if baseline else None
     if ran is not None:
         if ran < NOTABLE_RATIO:
-            return Clear("the baseline's matrix work ran in true float32")
-        shown = (evidence.ratio("baseline's matrix time in TF32", ran, NOTABLE_RATIO),)
+            return Clear(f"{'this run' if own else 'the baseline'}'s matrix work ran in true float32")
+        whose = "" if own else "baseline's "
+        shown = (evidence.ratio(f"{whose}matrix time in TF32", ran, NOTABLE_RATIO),)
     else:
         facts = (baseline or signals).case.run.facts
         if facts is None or facts.tf32_enabled is None:

@@ -54,7 +54,7 @@ def judge(signals: Signals) -> Outcome:
             summary="the device idles {cost} {each} ({share}) while the host traces or compiles",
             evidence=(evidence.ratio("idle while compiling", in_trace, SCALE.info_ratio),),
             scale=SCALE,
-            claims=attainable.whole(signals.select(lambda cell: cell.category == "idle_compile")),
+            claims=attainable.whole(signals.of("idle_compile")),
         )
     long = validity.long_steps(signals.case.run)
     if long is not None and long.notable:

@@ -25,7 +25,8 @@ def alone(signals: Signals) -> bool:
     facts = signals.case.run.facts
     if facts is not None and facts.replicas is not None:
         return facts.replicas == 1
-    return signals.case.measured is not None
+    measured = signals.case.measured
+    return measured is not None and len(measured.devices) < 2
 
 
 def mirrored(signals: Signals) -> bool:
@@ -53,7 +54,7 @@ def waiting(signals: Signals, found: Straggling) -> tuple[Claim, ...]:
     them."""
     if signals.devices[0] in found.slow:
         return ()
-    rows = signals.select(lambda cell: cell.category == "comm")
+    rows = signals.of("comm")
     whole = signals.time(rows)
     share = min(1.0, found.cost_ns / whole) if whole > 0 else 0.0
     return tuple(Claim(row, signals.cells[row].ns_per_step * (1.0 - share)) for row in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import BEFORE, UNOWNED, drivers_figure, held
+from mpprof.report.content import BEFORE, drivers_figure, held, is_told
 from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
@@ -29,6 +29,19 @@ def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bo
     parts += [_across(document, most), _records(document), saving(document)]
     text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
     return words.ascii_only(text) if ascii_only else text
+
+
+def comparison(document: doc.Report, baseline: str) -> doc.MemoryComparison:
+    """Return the report's `memory` against a baseline, with the reasons of what is not known of it."""
+    absent = {name: why for name, why in document["absent"].items() if name.partition(".")[0] == "memory"}
+    return {
+        "schema": "mpprof.memory/1",
+        "run": document["run"]["name"],
+        "baseline": baseline,
+        "memory": document["memory"],
+        "unlike": list(document["facts"].get("unlike") or ()),
+        "absent": absent,
+    }
 
 
 def _head(document: doc.Report) -> list[str]:
@@ -118,11 +131,9 @@ def _divisions(document: doc.Report, width: int, most: int) -> list[str]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
         items = _of(document["memory"], by)
-        if all(item["name"] in UNOWNED for item in items):
+        if not any(map(is_told, items)):
             continue
-        shown = [
-            f"{words.shorten(words.plain(i['name']), 32)} {words.size(i['bytes'])}" for i in items[:most]
-        ]
+        shown = [f"{words.shorten(words.plain(held(i)), 32)} {words.size(i['bytes'])}" for i in items[:most]]
         rest = [f"{len(items) - most} more"] if len(items) > most else []
         lines += _listed(f"{title:<8}", [*shown, *rest], width)
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mpprof.model.memory import MemoryForecast, PolicyMemory
@@ -14,8 +15,9 @@ _MOST_LAYERS = 8
 
 
 def document(found: MemoryForecast) -> dict[str, Any]:
-    """The forecast as JSON. Null: not known, or not asked (no card was named). `estimated` names what of each
-    run is an estimate; the rest follows exactly from the model."""
+    """The forecast as JSON. Null: not known, or not asked (no card was named; of several each run has its
+    own). `estimated` names what of each run is an estimate; the rest follows exactly from the model.
+    `at_least` and `at_most` name the sums that the optimizer's slots are missing from."""
     return {
         "schema": SCHEMA,
         "model": found.model,
@@ -33,6 +35,8 @@ def _run(found: MemoryForecast, run: PolicyMemory) -> dict[str, Any]:
     if run.xla_peak_bytes is None:
         estimated += ["peak_bytes", "saving_bytes"]
     return {
+        "card": run.card,
+        "card_bytes": run.card_bytes,
         "policy": run.policy,
         "parameters_bytes": run.parameters_bytes,
         "gradients_bytes": run.gradients_bytes,
@@ -50,11 +54,13 @@ def _run(found: MemoryForecast, run: PolicyMemory) -> dict[str, Any]:
         "fixed_bytes": run.fixed_bytes,
         "bytes_per_example": run.bytes_per_example,
         "peak_bytes": run.peak_bytes,
-        "saving_bytes": found.saving_bytes(run.policy),
+        "saving_bytes": found.saving_bytes(run.policy, run.card),
         "largest_batch": run.largest_batch,
         "xla_temporaries_bytes": _band(run.xla_temporaries_bytes),
         "xla_peak_bytes": _band(run.xla_peak_bytes),
         "estimated": estimated,
+        "at_least": list(run.at_least),
+        "at_most": list(run.at_most),
     }
 
 
@@ -63,16 +69,37 @@ def _band(pair: tuple[int, int] | None) -> dict[str, int] | None:
 
 
 def text(found: MemoryForecast, *, most: int = _MOST_LAYERS, ascii_only: bool = False) -> str:
-    """The forecast as text: a table of the policies, then the layers that keep most."""
-    card = f", {found.card}" if found.card else ""
-    card += f" with {words.size(found.card_bytes)}" if found.card_bytes else ""
-    parts = [[f"{words.plain(found.model)}, batch {found.batch_size:,}{card}"], _table(found)]
-    parts += [_layers(run, most) for run in dict.fromkeys((found.runs[0], found.runs[-1]))]
+    """The forecast as text: a table of the policies, then the layers that keep most. Cards that differ in
+    nothing but their memory share a table."""
+    card = f", {_card(found.runs[0])}" if found.card else ""
+    parts = [[f"{words.plain(found.model)}, batch {found.batch_size:,}{card}"]]
+    groups = _alike(found)
+    for cards in groups:
+        runs = cards[0]
+        on = f" on {', '.join(words.plain(each[0].card or '') for each in cards)}" if len(groups) > 1 else ""
+        parts += [[f"O{on[2:]}"]] if on else []
+        parts += [_table(found, cards)]
+        parts += [_layers(run, on, most) for run in dict.fromkeys((runs[0], runs[-1]))]
     notes = [f"Taken: {'; '.join(found.assumed)}"] + [
         f"Unknown: {words.plain(each)}" for each in found.unknown
     ]
     said = "\n\n".join("\n".join(lines) for lines in [*parts, notes] if lines) + "\n"
     return words.ascii_only(said) if ascii_only else said
+
+
+def _alike(found: MemoryForecast) -> list[list[list[PolicyMemory]]]:
+    """The runs of each card; cards together whose runs differ in nothing but the largest batch."""
+    groups: dict[tuple[PolicyMemory, ...], list[list[PolicyMemory]]] = {}
+    for card in found.cards:
+        runs = [run for run in found.runs if run.card == card]
+        same = tuple(replace(run, card=None, card_bytes=None, largest_batch=None) for run in runs)
+        groups.setdefault(same, []).append(runs)
+    return list(groups.values())
+
+
+def _card(run: PolicyMemory) -> str:
+    size = f" with {words.size(run.card_bytes)}" if run.card_bytes else ""
+    return f"{words.plain(run.card or '')}{size}"
 
 
 _ROWS: tuple[tuple[str, Callable[[PolicyMemory], int | None]], ...] = (
@@ -86,8 +113,9 @@ _ROWS: tuple[tuple[str, Callable[[PolicyMemory], int | None]], ...] = (
 )
 
 
-def _table(found: MemoryForecast) -> list[str]:
-    runs, rows = found.runs, [("", [run.policy for run in found.runs])]
+def _table(found: MemoryForecast, cards: list[list[PolicyMemory]]) -> list[str]:
+    runs = cards[0]
+    rows = [("", [run.policy for run in runs])]
     rows += [
         (name, ["unknown" if value(run) is None else words.size(value(run)) for run in runs])
         for name, value in _ROWS
@@ -95,11 +123,22 @@ def _table(found: MemoryForecast) -> list[str]:
     if any(run.xla_temporaries_bytes for run in runs):
         rows.append(("temporaries, XLA's assignment", [_shown(run.xla_temporaries_bytes) for run in runs]))
     marks = ["" if run.xla_peak_bytes else " *" for run in runs]
-    rows.append(("peak", [words.size(r.peak_bytes) + mark for r, mark in zip(runs, marks, strict=True)]))
-    rows.append(("saved against float32", [_saving(found, run) for run in runs]))
-    if found.card_bytes:
-        fit = [f"{run.largest_batch or 0:,} *" for run in runs]  # XLA may compile another batch otherwise
-        rows.append(("largest batch at 90 % of the card", fit))
+    least = ["at least " if "peak_bytes" in run.at_least else "" for run in runs]
+    rows.append(
+        (
+            "peak",
+            [
+                f"{low}{words.size(r.peak_bytes)}{mark}"
+                for r, low, mark in zip(runs, least, marks, strict=True)
+            ],
+        )
+    )
+    saved = [_saving(found, run) for run in runs]
+    rows += [("saved against float32", saved)] if any(saved) else []
+    for each in cards:
+        if each[0].card_bytes:
+            name = "the card" if found.card else _card(each[0])
+            rows.append((f"largest batch at 90 % of {name}", [_largest_batch(run) for run in each]))
     wide = [max(len(cells[at]) for _, cells in rows) for at in range(len(runs))]
     label = max(len(name) for name, _ in rows)
     lines = [
@@ -109,8 +148,13 @@ def _table(found: MemoryForecast) -> list[str]:
     return [*(line.rstrip() for line in lines), "* estimated from the layers' shapes and types"]
 
 
+def _largest_batch(run: PolicyMemory) -> str:
+    """Starred with XLA's peak, too: XLA may compile another batch otherwise."""
+    return f"{'at most ' if run.at_most else ''}{run.largest_batch or 0:,} *"
+
+
 def _saving(found: MemoryForecast, run: PolicyMemory) -> str:
-    saved = found.saving_bytes(run.policy)
+    saved = found.saving_bytes(run.policy, run.card)
     if saved is None or run.policy == "float32":
         return ""
     return words.size(saved) if saved >= 0 else f"{words.size(-saved)} more"
@@ -123,7 +167,7 @@ def _shown(pair: tuple[int, int] | None) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _layers(run: PolicyMemory, most: int) -> list[str]:
+def _layers(run: PolicyMemory, on: str, most: int) -> list[str]:
     sums: defaultdict[str, int] = defaultdict(int)
     types: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for each in run.kept:
@@ -138,4 +182,4 @@ def _layers(run: PolicyMemory, most: int) -> list[str]:
     ]
     rest = sum(size for _, size in ordered[most:])
     lines += [f"  {words.size(rest):>9}  {words.plural(len(ordered) - most, 'more layer')}"] if rest else []
-    return [f"Kept for backward in {run.policy}, by layer", *lines]
+    return [f"Kept for backward in {run.policy}{on}, by layer", *lines]

@@ -15,12 +15,11 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
-from mpprof.traces.common.planes import Bytes, RawPlane, one, text
+from mpprof.traces.common.planes import Bytes, RawPlane, extents, one, text
 
 DTYPES = {
     1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16",
@@ -250,25 +249,17 @@ class Modules:
             self._by_name.setdefault(full, where)
 
 
-def _messages(
-    fields: walk.Fields, number: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    rows = (fields.number == number) & (fields.wire == 2)
-    starts = fields.value[rows]
-    return starts, starts + fields.size[rows], fields.parent[rows]
-
-
 def _index(buffer: Bytes, start: int, end: int) -> _Module:
     proto = walk.scan(buffer, one(start), one(end), 1 << 1)
-    module_start, module_end, _ = _messages(proto, 1)
+    module_start, module_end, _ = extents(proto, 1)
     module = walk.scan(buffer, module_start, module_end, 1 << 1 | 1 << 3)
-    names, name_ends, _ = _messages(module, 1)
-    starts, ends, _ = _messages(module, 3)
+    names, name_ends, _ = extents(module, 1)
+    starts, ends, _ = extents(module, 3)
     computation = walk.scan(buffer, starts, ends, 1 << 2 | 1 << 5)
     ids = np.zeros(len(starts), np.int64)
     stated = (computation.number == 5) & (computation.wire == 0)
     ids[computation.parent[stated]] = computation.value[stated]
-    begin, stop, owner = _messages(computation, 2)
+    begin, stop, owner = extents(computation, 2)
     instruction = walk.scan(buffer, begin, stop, 1 << 1 | 1 << 35)
     own = np.zeros(len(begin), np.int64)
     stated = (instruction.number == 35) & (instruction.wire == 0)
@@ -278,7 +269,7 @@ def _index(buffer: Bytes, start: int, end: int) -> _Module:
     for span, parent in zip(spans, owner.tolist(), strict=True):
         computations[int(ids[parent])].append(span)
     by_name = {}
-    texts, text_ends, named = _messages(instruction, 1)
+    texts, text_ends, named = extents(instruction, 1)
     for a, b, parent in zip(texts.tolist(), text_ends.tolist(), named.tolist(), strict=True):
         by_name[text(buffer, a, b)] = spans[parent]
     name = text(buffer, int(names[0]), int(name_ends[0])) if len(names) else ""

@@ -22,12 +22,11 @@ from mpprof.traces.common.hlo import (
     _fields,
     _index,
     _Instruction,
-    _messages,
     _Module,
     _parse,
     _varints,
 )
-from mpprof.traces.common.planes import one
+from mpprof.traces.common.planes import extents, one
 
 _PASSED_ON = frozenset(
     [
@@ -110,7 +109,7 @@ class _Place:
 
 def _module_fields(module: _Module, wanted: int) -> walk.Fields | None:
     proto = walk.scan(module.buffer, one(0), one(len(module.buffer)), 1 << 1)
-    start, end, _ = _messages(proto, 1)
+    start, end, _ = extents(proto, 1)
     return walk.scan(module.buffer, start, end, wanted) if len(start) else None
 
 
@@ -128,7 +127,7 @@ def _schedule(module: _Module) -> dict[int, dict[int, int]]:
     order: dict[int, dict[int, int]] = {}
     if fields is None:
         return order
-    starts, ends, _ = _messages(fields, 7)
+    starts, ends, _ = extents(fields, 7)
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         for number, wire, value, size in _fields(module.buffer, start, end):
             if (number, wire) != (1, 2):

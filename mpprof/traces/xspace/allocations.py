@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +34,16 @@ _FULLEST = 4096
 fraction, and matters where memory runs out."""
 
 
-def allocation_table(events: PlaneEvents | None, ops: Ops | None) -> AllocationTable:
-    """Return the allocator events of one plane, in the order of the file; without events an empty table."""
+def allocation_table(
+    events: PlaneEvents | None, ops: Ops | None, threads: Sequence[int] = ()
+) -> AllocationTable:
+    """Return the allocator events of one plane, in the order of the file; without events an empty table.
+    `threads`: of each line that was read the row in `Trace.threads`."""
     if events is None or ops is None or not len(events.raw.marked_event):
         ints, texts = np.empty(0, np.int64), np.empty(0, np.int32)
         return AllocationTable(
             ints, np.empty(0, np.bool_), texts, ints, ints, ints, ints, ints, ints, texts, texts, texts,
-            texts, ints, np.empty(0),
+            texts, ints, np.empty(0), texts,
         )  # fmt: skip
     stats = _stats(events)
     strings = events.strings
@@ -70,6 +74,7 @@ def allocation_table(events: PlaneEvents | None, ops: Ops | None) -> AllocationT
         region=_text(stats, "region_type"),
         requested_bytes=requested,
         fragmentation_ratio=_fragmentation(events, live),
+        thread=events.per_line(threads)[events.raw.marked_event],
     )
 
 

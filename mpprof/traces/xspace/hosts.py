@@ -143,8 +143,9 @@ def read(
         warnings += events.warnings
         damages += events.damages
         notes += events.notes
-        allocations.append(allocation_table(events, ops))
-        parts.append(_part(events, [threads[at, line.id] for line in plane.lines], names, ops))
+        of_lines = [threads[at, line.id] for line in plane.lines]
+        allocations.append(allocation_table(events, ops, of_lines))
+        parts.append(_part(events, of_lines, names, ops))
     table, marks = _merge(parts)
     jax = any(name.startswith("PjitFunction") for plane in planes for name in plane.metadata_names)
     return Host(

@@ -78,5 +78,5 @@ def test_the_devices_own_work_stays_where_profiled_steps_waited_longer_than_othe
 
 def test_what_is_dismissed_comes_last_so_that_the_other_gains_are_those_without_it() -> None:
     wait = Remedy("MP301", 40.0, host=True, dismissed=True)
-    found = plan(100.0, 80.0, [wait, CAST, Remedy("MP801", 5.0, ceiling=True)])
+    found = plan(100.0, 80.0, [wait, CAST, Remedy("MP801", 5.0)])
     assert [(s.code, s.gain_ns) for s in found.order] == [("MP503", 20.0), ("MP801", 0.0), ("MP301", 40.0)]

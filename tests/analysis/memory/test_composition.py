@@ -189,6 +189,12 @@ def test_what_is_older_than_the_window_is_split_by_the_records(before: int, spli
     assert found is not None
     closes(found)
     assert items(found, "kind") == {"gradients": 50, **split}
+    assert items(found, "dtype") == items(found, "layer") == {"unknown": 50, **split}
+    assert items(found, "op") == {"g": 50, **split}
+    assert found.course is not None
+    for parts in found.course.parts.values():
+        of_moments = {name.removesuffix(" (estimated)"): sizes for name, sizes in parts.items()}
+        assert {name: of_moments[name] for name in split} == {name: (size,) for name, size in split.items()}
     estimated = {item.name for item in found.at_peak if item.estimated}
     assert estimated == {"parameters", "optimizer slots"}
     bare = at_peak(b)
@@ -267,6 +273,25 @@ def test_what_outlives_its_op_is_no_workspace() -> None:
     b.allocation(5, 64, 96, address=1, free=True, **where)  # type: ignore[arg-type]
     b.allocation(6, 96, 0, address=2, free=True)
     assert items(at_peak(b), "kind") == {"workspaces": 564, "gradients": 96}
+
+
+def test_what_tf_data_makes_is_input_and_no_leak() -> None:
+    """As TensorFlow 2.21 writes it on a CPU: rows of an array are gathered by an op without a scope, examples
+    copied into a batch by none, both on a thread of tf.data and steps ahead."""
+    b, live = TraceBuilder(), 0
+    pool = "tf_data_private_threadpool/7"
+    for step in range(3):
+        b.marker(step, 100 * step, 100 * step + 90)
+        for place, facts in enumerate(({"op": "GatherV2", "dtype": "float", "region": "output"}, {})):
+            live += 30
+            b.allocation(100 * step + 10 + place, 30, live, address=2 * step + place, thread=pool, **facts)
+    handing_over = "tf_data_iterator_get_next/3"  # which goes on with the step
+    b.allocation(250, 100, live + 100, address=9, op="d/MatMul", phase="forward", thread=handing_over)
+    b.allocation(260, 0, live + 100, address=10, op="g", phase="backward")
+    found = at_peak(b)
+    assert found is not None
+    assert items(found, "kind") == {"input": 180, "activations kept for backward": 100}
+    assert found.across_steps == ()
 
 
 def test_blocks_that_outlive_the_next_step_are_named() -> None:

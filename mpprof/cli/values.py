@@ -1,0 +1,28 @@
+"""Values of options that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from mpprof.errors import UsageError
+
+
+def batch(text: str) -> int:
+    """The `type` of an option that is a number of examples."""
+    from mpprof.model.limits import LARGEST_BATCH  # needs NumPy, and most commands take no batch
+
+    if not (text.isdecimal() and len(text) <= 20 and 1 <= int(text) <= LARGEST_BATCH):
+        shown = text if len(text) <= 30 else f"{text[:30]}..."
+        raise argparse.ArgumentTypeError(
+            f"{shown!r} is not a batch: give a whole number of examples from 1 to {LARGEST_BATCH:,}"
+        )
+    return int(text)
+
+
+def names(option: str, text: str, example: str) -> Sequence[str]:
+    """The names in a list with commas, each once. Raises UsageError where there is not one."""
+    found = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise UsageError(f"{option} {text!r} has no name in it", next=f"Example: {option} {example}")
+    return list(found)

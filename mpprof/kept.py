@@ -1,0 +1,52 @@
+"""What was made once and is given to all who ask, until what it was made of changes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """The last `most` values asked for, by key. Who asks for what is being made waits for it; no one else."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[K, tuple[Hashable, V]] = OrderedDict()
+        self._making: dict[K, Lock] = {}
+        self._lock = Lock()
+
+    def get(self, key: K, version: Hashable, make: Callable[[], V]) -> V:
+        """The value of `key` at `version`; what `make` raises is passed on, and nothing is kept of it."""
+        kept = self._at(key, version)
+        if kept is not None:
+            return kept[0]
+        with self._lock:
+            making = self._making.setdefault(key, Lock())
+        try:
+            with making:
+                kept = self._at(key, version) or self._keep(key, version, make())
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
+        return kept[0]
+
+    def _at(self, key: K, version: Hashable) -> tuple[V] | None:
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None or found[0] != version:
+                return None
+            self._kept.move_to_end(key)
+            return (found[1],)
+
+    def _keep(self, key: K, version: Hashable, value: V) -> tuple[V]:
+        with self._lock:
+            self._kept[key] = version, value
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return (value,)

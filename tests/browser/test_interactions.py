@@ -1,0 +1,179 @@
+"""What a reader does on a page beside opening it: steps, wheel and drag, tabs and rows, what is compared, paper."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from mpprof_dashboards import rows, work
+
+from mpprof.api.source import LogDirectory
+from mpprof.report import words
+from tests.browser.visiting import MEASURED, SAMPLES, VOCABULARY, Visit, visit
+
+pytestmark = pytest.mark.browser
+INPUT_BOUND, ITS_BASELINE = "v100-input-bound-mixed-float16", "v100-input-bound-float32"
+_WINDOW = """() => { const q = new URLSearchParams(location.search); return [+q.get('t0'), +q.get('t1')]; }"""
+
+
+def drawn_anew(seen: Visit, act: Any) -> list[float]:
+    """Does something to the timeline, waits until its window is another one, and returns that."""
+    was = seen.page.evaluate(_WINDOW)
+    act()
+    seen.page.wait_for_function(f"was => String(({_WINDOW})()) !== String(was)", arg=was)
+    return list(seen.page.evaluate(_WINDOW))
+
+
+def test_the_timeline_shows_any_step_all_of_them_and_the_baseline_below(
+    chromium: Any, sample_server: str
+) -> None:
+    known = LogDirectory(SAMPLES).timeline(INPUT_BOUND)
+    seen = visit(chromium, sample_server)
+    with seen.page.expect_response(
+        lambda answer: f"/timeline.json?run={ITS_BASELINE}" in answer.url
+    ) as below:
+        seen.page.goto(f"{sample_server}/timeline{MEASURED}")
+    assert below.value.status == 200
+    seen.page.wait_for_function("() => location.search.includes('t1=')")
+    steps = known["steps"]
+    assert seen.page.eval_on_selector("#tl-step optgroup", "g => g.children.length") == len(
+        {known["median"], known["slowest"]}
+    )
+    other = next(row for row in range(len(steps)) if row != known["step"])
+    shown = drawn_anew(seen, lambda: seen.page.select_option("#tl-step", str(other)))
+    assert shown == [steps[other]["start_ns"], steps[other]["end_ns"]]
+    assert drawn_anew(seen, lambda: seen.page.click("#tl-all")) == [0, steps[-1]["end_ns"]]
+    seen.page.wait_for_selector("#timeline[data-drawn]")
+    middle = seen.page.input_value("#tl-step")  # the step in the middle of what is shown
+    whole = drawn_anew(seen, lambda: seen.page.click("#tl-whole"))
+    assert whole == [steps[int(middle)]["start_ns"], steps[int(middle)]["end_ns"]]
+    seen.assert_quiet()
+
+
+def test_the_timeline_is_zoomed_by_the_wheel_and_moved_by_dragging(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.page.goto(f"{sample_server}/timeline{VOCABULARY}")
+    seen.page.wait_for_function("() => location.search.includes('t1=')")
+    from_ns, to_ns = seen.page.evaluate(_WINDOW)
+    box = seen.page.locator("#timeline canvas").bounding_box()
+    x, y = box["x"] + 0.6 * box["width"], box["y"] + 45
+    seen.page.mouse.move(x, y)
+    near = drawn_anew(seen, lambda: seen.page.mouse.wheel(0, -200))
+    assert from_ns < near[0] < near[1] < to_ns
+    seen.page.wait_for_load_state("networkidle")
+    near = seen.page.evaluate(_WINDOW)
+    seen.page.mouse.down()
+    seen.page.mouse.move(x - 60, y, steps=5)
+    seen.page.mouse.up()
+    seen.page.wait_for_function(f"was => ({_WINDOW})()[0] > was", arg=near[0])
+    moved = seen.page.evaluate(_WINDOW)
+    assert moved[1] - moved[0] == pytest.approx(near[1] - near[0], rel=1e-3)
+    assert seen.page.locator("#tl-panel .mp-panel-title").count() == 0  # a drag is no click
+    seen.assert_quiet()
+
+
+def test_code_to_change_is_copied(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=sample_server)
+    seen.open_well(f"/{MEASURED}")
+    button = seen.page.locator("#whatif .mp-copy").first
+    wanted = button.get_attribute("data-copy")
+    assert button.locator("xpath=../code").inner_text() == wanted
+    button.click()
+    seen.page.wait_for_function("() => document.querySelector('#whatif .mp-copy').textContent === 'copied'")
+    assert seen.page.evaluate("navigator.clipboard.readText()") == wanted
+    seen.assert_quiet()
+
+
+def test_one_table_for_kernels_ops_and_layers_whose_rows_come_as_it_is_scrolled(
+    chromium: Any, sample_server: str
+) -> None:
+    source, seen = LogDirectory(SAMPLES), visit(chromium, sample_server)
+    seen.open_well(f"/kernels{MEASURED}")
+    document = source.report(INPUT_BOUND, ITS_BASELINE)
+    for title, kind in (("Ops", "op"), ("Layers", "layer"), ("Kernels", "kernel")):
+        seen.page.click(f"#page .mp-segment:text-is('{title}')")
+        seen.page.wait_for_selector(f"#{kind}s[data-loaded]")
+        total = len(work.table(source, INPUT_BOUND, document, kind).rows)
+        assert seen.page.get_attribute(f"#{kind}s", "data-found") == str(total)
+        count = seen.page.locator(f"#{kind}s tbody tr")
+        assert count.count() == min(total, rows.AT_ONCE)
+        if kind == "op":
+            assert total > rows.AT_ONCE
+            seen.page.eval_on_selector("#ops .mp-rows-scroll", "box => { box.scrollTop = box.scrollHeight; }")
+            seen.page.wait_for_function(
+                "n => document.querySelectorAll('#ops tbody tr').length === n",
+                arg=min(total, 2 * rows.AT_ONCE),
+            )
+    seen.assert_quiet()
+
+
+def test_the_steps_charts_zoom_together_cut_outliers_and_say_what_never_changed(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/steps{MEASURED}")
+    plot = "document.querySelector('#step-times .js-plotly-plot')"
+    spans = f"""() => Object.keys({plot}._fullLayout).filter(key => /^xaxis\\d*$/.test(key)).map(
+        key => {plot}._fullLayout[key].range.map(Math.round).join())"""
+    above = f"() => [...({plot}._fullData.find(each => (each.name || '').startsWith('above'))?.x || [])]"
+    steps = LogDirectory(SAMPLES).steps(INPUT_BOUND)
+    assert int(steps.interval_ns.argmax()) + 1 in seen.page.evaluate(above)
+    assert "loss scale 32,768" in seen.text("steady")
+    assert seen.page.locator(".mp-graph").count() == 1
+    whole = seen.page.evaluate(spans)
+    assert len(set(whole)) == 1
+    charts = f"() => Object.keys({plot}._fullLayout).filter(key => /^yaxis\\d*$/.test(key)).length"
+    assert seen.page.evaluate(charts) > 1
+    box = seen.page.locator("#step-times .nsewdrag").last.bounding_box()  # the last chart: the loss
+    y = box["y"] + box["height"] / 2
+    seen.page.mouse.move(box["x"] + 0.3 * box["width"], y)
+    seen.page.mouse.down()
+    seen.page.mouse.move(box["x"] + 0.5 * box["width"], y, steps=5)
+    seen.page.mouse.up()
+    seen.page.wait_for_function(f"was => !({spans})().includes(was)", arg=whole[0])
+    assert len(set(seen.page.evaluate(spans))) == 1
+    seen.assert_quiet()
+
+
+def test_compared_runs_are_chosen_held_against_the_first_and_struck_where_unlike(
+    chromium: Any, sample_server: str
+) -> None:
+    chosen = ("v100-convnet-float32", "v100-convnet-mixed-float16", "a100-tf32-baseline-mixed-float16")
+    seen = visit(chromium, sample_server)
+    query = "".join(f"&with={quote(run)}" for run in chosen)
+    seen.open_well(f"/compare?run={chosen[1]}&baseline={chosen[0]}{query}")
+    assert seen.page.locator("#ladder tbody th").all_inner_texts() == list(chosen)
+    assert seen.page.locator("#ladder del").all_inner_texts() == [chosen[2]]
+    assert "device" in seen.page.locator("#ladder del").get_attribute("title")
+    seen.page.click("#against a:text-is('against the first')")
+    seen.page.wait_for_selector("#ladder th:text-is('Against the first')")
+    assert "against=first" in seen.page.url
+    pair = LogDirectory(SAMPLES).compare((chosen[0], chosen[1]))["steps"][0]
+    assert words.speedup(pair["observed"]) in seen.text("ladder")
+    gain = LogDirectory(SAMPLES).report(chosen[1], chosen[0])["facts"]["causes"][0]
+    matrix = seen.page.locator(f".mp-matrix tr:has-text('{gain['code']}')")
+    assert words.duration(gain["gain_ns_per_step"]) in matrix.inner_text()
+    for left in (2, 1):
+        seen.page.locator(".mp-chooser .mantine-Pill-remove").last.click()
+        seen.page.wait_for_function(
+            "n => new URLSearchParams(location.search).getAll('with').length === n", arg=left
+        )
+    seen.page.wait_for_selector("#page .mp-empty")
+    assert "Choose at least two runs" in seen.page.inner_text("#page")
+    seen.assert_quiet()
+
+
+def test_paper_is_light_and_holds_no_controls(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server, scheme="dark")
+    seen.open_well(f"/{MEASURED}")
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    ink = "() => getComputedStyle(document.querySelector('#headline')).color"
+    dark = seen.page.evaluate(ground), seen.page.evaluate(ink)
+    seen.page.emulate_media(media="print")
+    assert seen.page.evaluate(ground) == "rgb(255, 255, 255)" != dark[0]
+    assert seen.page.evaluate(ink) == "rgb(23, 32, 43)" != dark[1]
+    assert not seen.page.locator(".mp-header").is_visible()
+    assert seen.page.locator("#causes").is_visible()
+    seen.assert_quiet()
