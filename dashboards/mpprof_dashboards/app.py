@@ -213,12 +213,13 @@ def _asked(
 
 
 def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:
+    baselines = choices.default_baselines(entries)
     return [
         {
             "value": entry.id,
             "label": _label(entry),
             "disabled": entry.problem is not None,
-            "query": Choice(entry.id, choices.default_baseline(entry.id, entries)).query(),
+            "query": Choice(entry.id, baselines[entry.id]).query(),
         }
         for entry in entries
     ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
 from mpprof.model.source import RunEntry
@@ -101,6 +102,13 @@ def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None
         if len(group) == 1:
             return group[0].id
     return None
+
+
+@lru_cache(4)
+def default_baselines(entries: tuple[RunEntry, ...]) -> Mapping[str, str | None]:
+    """By run: `default_baseline`. Of hundreds of runs each is held against all others: once, until one
+    of them changes."""
+    return MappingProxyType({entry.id: default_baseline(entry.id, entries) for entry in entries})
 
 
 _PRECISION = re.compile(

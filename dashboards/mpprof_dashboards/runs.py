@@ -33,10 +33,10 @@ def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
     for entry in sorted(entries, key=lambda entry: (entry.created_unix_ns or 0, entry.name)):
         groups.setdefault(choices.experiment(entry.name), []).append(entry)
     newest = sorted(groups.items(), key=lambda group: -max(e.created_unix_ns or 0 for e in group[1]))
-    shown = []
+    shown, baselines = [], choices.default_baselines(entries)
     for key, same in newest:
         title = _title(key, same)
-        runs = [_entry(entry, entries, now_unix_ns, _within(title, entry.name)) for entry in same]
+        runs = [_entry(entry, baselines[entry.id], now_unix_ns, _within(title, entry.name)) for entry in same]
         shown.append({"name": words.plain(title), "runs": runs})
     version = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
     return {"version": version, "groups": shown}
@@ -58,8 +58,7 @@ def _within(title: str, name: str) -> str:
     return name.removeprefix(title).strip("/-_. ") or name
 
 
-def _entry(entry: RunEntry, entries: tuple[RunEntry, ...], now_unix_ns: int, short: str) -> dict[str, Any]:
-    baseline = choices.default_baseline(entry.id, entries)
+def _entry(entry: RunEntry, baseline: str | None, now_unix_ns: int, short: str) -> dict[str, Any]:
     written = entry.written_unix_ns
     return {
         "id": entry.id,

@@ -17,7 +17,7 @@ from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
-from mpprof.analysis.memory import composition, records, saved
+from mpprof.analysis.memory import assigned, composition, records, saved
 from mpprof.analysis.steps import host_floor, host_path, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
@@ -30,7 +30,7 @@ from mpprof.model.finding import Diagnosis
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, Hosts
 from mpprof.model.kernels import Placements
-from mpprof.model.memory import MemoryAccount
+from mpprof.model.memory import MemoryAccount, Program
 from mpprof.model.quantities import format_count
 from mpprof.model.run import Run
 from mpprof.model.trace import NamedRanges, Trace
@@ -119,7 +119,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         ownership=ownership,
         account=account,
         tensor_core=_tensor_core(measured, trace, placements, units),
-        memory=composition.at_peak(trace, ownership, run),
+        memory=composition.at_peak(trace, ownership, run, _programs(trace)),
         peaks=_peaks(run, trace),
         trace_problem=problem,
         computes=compute_precision(run, cells),
@@ -331,6 +331,15 @@ def judge(
         cause=named.code if named else None,
         explanation=engine.explanation(diagnosis),
     )
+
+
+def _programs(trace: Trace) -> tuple[Program, ...]:
+    """The compiled programs of a trace in which XLA took memory for some."""
+    if not (sizes := assigned.sizes_taken(trace)):
+        return ()
+    from mpprof.traces.xspace.programs import programs
+
+    return programs(trace.source.path, sizes)
 
 
 def _collectives(mine: Analysis) -> tuple[Collective, ...]:

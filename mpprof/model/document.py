@@ -658,6 +658,13 @@ class Memory(TypedDict):
             "updates free, or the 16-bit copies of the weights; null: nothing is estimated.",
         ]
     ]
+    why_unassigned: NotRequired[
+        Annotated[
+            str,
+            "Why it is not known what is in memory that XLA took for a program. Left out where it is known, "
+            "or XLA took none.",
+        ]
+    ]
 
 
 class MemoryComparison(TypedDict):
@@ -677,6 +684,13 @@ class MemoryItem(TypedDict):
     bytes: int
     estimated: NotRequired[
         Annotated[bool, "True: no event tells, it follows from memory.states_from. Left out where measured."]
+    ]
+    assigned: NotRequired[
+        Annotated[
+            bool,
+            "True: no event states it, but XLA's buffer assignment of the program that took the memory does. "
+            "Left out otherwise.",
+        ]
     ]
 
 
@@ -699,6 +713,7 @@ class Tensor(TypedDict):
     bytes: Annotated[int, "Of all of them."]
     born_ns: Annotated[int, "When the first was allocated, on the trace's clock."]
     life_ns: Annotated[int | None, "Until the last was freed; null: it outlives the trace."]
+    assigned: NotRequired[Annotated[bool, "True: by XLA's buffer assignment. Left out otherwise."]]
 
 
 class HeldAcross(TypedDict):

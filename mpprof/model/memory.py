@@ -34,12 +34,14 @@ By = Literal["dtype", "op", "layer", "kind"]
 @frozen
 class MemoryItem:
     """Part of what was live at the peak. `estimated`: no event tells, it follows from what
-    `MemoryAccount.states_from` names."""
+    `MemoryAccount.states_from` names. `assigned`: no event tells, it stands in XLA's buffer assignment of the
+    program that took the memory."""
 
     by: By
     name: str
     bytes: int
     estimated: bool = False
+    assigned: bool = False
 
 
 @frozen
@@ -69,6 +71,7 @@ class Tensor:
     bytes: int
     born_ns: int
     life_ns: int | None
+    assigned: bool = False
 
 
 @frozen
@@ -212,7 +215,8 @@ class MemoryAccount:
     this run's, None without a baseline and, with `why_not_saved`, against one that differs in more than its
     precision; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
     and `unexplained_bytes`. `driver` is None where either run's driver figure or peak is not recorded.
-    `states_from` says what the estimated items follow from; None: nothing is estimated."""
+    `states_from` says what the estimated items follow from; None: nothing is estimated. `why_unassigned`:
+    why it is not known what is in memory that XLA took for a program; None: it is, or there is none."""
 
     peak_bytes: int
     at_peak: tuple[MemoryItem, ...]
@@ -234,6 +238,7 @@ class MemoryAccount:
     parts: PeakParts | None = None
     driver: DriverSaving | None = None
     states_from: StatesFrom | None = None
+    why_unassigned: str | None = None
 
     @property
     def whole_bytes(self) -> int:
@@ -344,17 +349,31 @@ class MemoryForecast:
 
 @frozen
 class AliveBuffer:
-    """A buffer among a program's temporaries at their peak. `hlo`: what made it; None: not known."""
+    """A buffer of a program. `hlo`: what made it, with the type and shape of that part of its result; None:
+    not known. `scratch`: a library call's own working space."""
 
     hlo: HloInstruction | None
     bytes: int
+    scratch: bool = False
+
+
+@frozen
+class Taken:
+    """An allocation that a program makes when it runs; `result`: it outlives the program. `alive`: what is in
+    it when it is fullest, largest first; of one that outlives the program what the program returns in it.
+    Empty where the assignment does not state that."""
+
+    bytes: int
+    alive: tuple[AliveBuffer, ...]
+    result: bool = False
 
 
 @frozen
 class Assignment:
     """What XLA assigned to one program. `peak_bytes` is the most that buffers among the temporaries take at
     once; `temporaries_bytes`, which is allocated, is that and what the packing loses. `alive` are those
-    buffers, largest first; empty where the program states no order of allocations."""
+    buffers, largest first; empty where the program states no order of allocations. `taken` are the
+    allocations that each run makes, in order: outputs and temporaries, but for what reuses arguments."""
 
     arguments_bytes: int
     outputs_bytes: int
@@ -362,6 +381,7 @@ class Assignment:
     temporaries_bytes: int
     peak_bytes: int
     alive: tuple[AliveBuffer, ...]
+    taken: tuple[Taken, ...] = ()
 
     @property
     def whole_bytes(self) -> int:

@@ -435,7 +435,7 @@ def speedup(document: doc.Report) -> list[str]:
     if gain is None:
         return [_not_judged("speedup", document)]
     if gain["baseline"] == "measured":
-        return [*measured(gain, document["absent"]), *_baseline(gain)]
+        return [*measured(gain, document["absent"]), *_baseline(gain), *_switch(gain)]
     lines = []
     if gain["estimated"]:
         low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
@@ -494,6 +494,12 @@ def _baseline(gain: doc.Speedup) -> Iterable[str]:
         base = f", {words.duration(gain['baseline_step_ns'])} a step" if gain["baseline_step_ns"] else ""
         base += " (scaled to this run's batch)" if base and gain.get("per_example") else ""
         yield f"baseline: measured, run {words.plain(gain['baseline_id'])}{base}"
+
+
+def _switch(gain: doc.Speedup) -> Iterable[str]:
+    """How to switch mixed precision on, where a float32 run was held against another."""
+    if how := gain.get("how_to_switch"):
+        yield f"mixed precision is off in this run; to switch it on: {how[0]['text']}"
 
 
 def lowered_by_host(gain: doc.Speedup | doc.Rung) -> bool:
@@ -642,7 +648,9 @@ def is_told(item: doc.MemoryItem) -> bool:
 
 def held(item: doc.MemoryItem) -> str:
     """The name of a part of the peak, which says so where it is estimated."""
-    return f"{item['name']} (estimated)" if item.get("estimated") else item["name"]
+    if item.get("estimated"):
+        return f"{item['name']} (estimated)"
+    return f"{item['name']} (assigned)" if item.get("assigned") else item["name"]
 
 
 def _divided(items: list[doc.MemoryItem], by: str) -> str:

@@ -29,7 +29,7 @@ from mpprof.model.account import (
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Comparison, Diagnosis, Finding, Matching, Remedy, Rung, WhatIf
 from mpprof.model.hosts import Hosts
-from mpprof.model.memory import Advice, DriverSaving, MemoryAccount, OutOfMemory
+from mpprof.model.memory import Advice, DriverSaving, MemoryAccount, OutOfMemory, Tensor
 from mpprof.model.outcome import Applied, Learning, LossPoint, Promises, RemedyOutcome
 from mpprof.model.steps import StepSummary
 from mpprof.report import several, window, windows
@@ -534,7 +534,7 @@ def _gap_slices(slices: tuple[GapSlice, ...]) -> list[doc.GapSlice]:
 def _memory(memory: MemoryAccount | None, findings: Sequence[Finding]) -> doc.Memory | None:
     if memory is None:
         return None
-    return {
+    body: doc.Memory = {
         "peak_bytes": memory.peak_bytes,
         "at_peak": memory_items(memory),
         "saved_bytes": memory.saved_bytes,
@@ -554,20 +554,7 @@ def _memory(memory: MemoryAccount | None, findings: Sequence[Finding]) -> doc.Me
         "peak_ns": memory.peak_ns,
         "rounding_bytes": memory.rounding_bytes,
         "fragmentation_ratio": memory.fragmentation_ratio,
-        "tensors": [
-            {
-                "kind": each.kind,
-                "op": each.op,
-                "layer": each.layer,
-                "dtype": each.dtype,
-                "shape": each.shape,
-                "count": each.count,
-                "bytes": each.bytes,
-                "born_ns": each.born_ns,
-                "life_ns": each.life_ns,
-            }
-            for each in memory.tensors
-        ],
+        "tensors": [_tensor(each) for each in memory.tensors],
         "across_steps": None
         if memory.across_steps is None
         else [
@@ -595,6 +582,26 @@ def _memory(memory: MemoryAccount | None, findings: Sequence[Finding]) -> doc.Me
         "driver": _driver(memory.driver),
         "states_from": memory.states_from,
     }
+    if memory.why_unassigned:
+        body["why_unassigned"] = memory.why_unassigned
+    return body
+
+
+def _tensor(tensor: Tensor) -> doc.Tensor:
+    body: doc.Tensor = {
+        "kind": tensor.kind,
+        "op": tensor.op,
+        "layer": tensor.layer,
+        "dtype": tensor.dtype,
+        "shape": tensor.shape,
+        "count": tensor.count,
+        "bytes": tensor.bytes,
+        "born_ns": tensor.born_ns,
+        "life_ns": tensor.life_ns,
+    }
+    if tensor.assigned:
+        body["assigned"] = True
+    return body
 
 
 def _driver(driver: DriverSaving | None) -> doc.DriverSaving | None:
@@ -618,6 +625,7 @@ def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
     return [
         {"by": item.by, "name": item.name, "bytes": item.bytes}
         | ({"estimated": True} if item.estimated else {})  # type: ignore[misc]
+        | ({"assigned": True} if item.assigned else {})
         for item in memory.at_peak
     ]
 

@@ -66,6 +66,10 @@ def _basis(estimated: Any) -> str:
     return "estimated" if estimated else "measured"
 
 
+def _source(assigned: Any) -> str:
+    return "XLA's assignment" if assigned else ""
+
+
 def _rate(value: Any) -> str:
     return "-" if value is None else words.quantity(value, "flops_per_s")
 
@@ -100,7 +104,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "memory": (
         Column("bytes", "bytes", words.size, right=True), Column("by", "by", _text),
-        Column("estimated", "basis", _basis), Column("name", "name", _text),
+        Column("estimated", "basis", _basis), Column("assigned", "stated by", _source),
+        Column("name", "name", _text),
     ),
 }  # fmt: skip
 """What a text table shows of each kind, the widest column last. CSV and JSON hold every key."""

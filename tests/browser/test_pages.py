@@ -646,3 +646,20 @@ def test_dots_of_the_roofline_pick_rows_and_a_scope_of_the_icicle_filters(
     seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 2")
     assert seen.column("layers", "short") == ["logits", "logits_float"]
     seen.assert_quiet()
+
+
+def test_a_link_in_a_page_loads_nothing_anew_and_figures_can_be_drawn_by_then(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/{VOCABULARY}")
+    assert seen.page.locator(".mp-graph").count() == 0
+    seen.page.wait_for_function("() => window.Plotly")  # though no figure has asked for it
+    seen.page.evaluate("() => { window.sameDocument = true; }")
+    seen.page.click("#causes a[data-link]")
+    seen.page.wait_for_selector(".mp-tab-current:not(:text-is('Why'))")
+    seen.settle()
+    assert seen.page.evaluate("() => window.sameDocument")
+    seen.page.go_back()
+    seen.page.wait_for_selector("#causes")
+    seen.assert_quiet()

@@ -17,6 +17,7 @@ from tests.cli.conftest import mpprof as command
 
 __all__ = ["command"]  # a fixture
 KIB = 1024
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mi300-jax"
 ALLOCATE, FREE, SHARE = 0, 1, 2
 ARGUMENT, THREAD_LOCAL, LIVE_OUT, CONSTANT = 5, 3, 7, 12  # fields of BufferAllocationProto
 LAYERS = (
@@ -31,8 +32,11 @@ def logical(id: int, size: int, name: str) -> bytes:
     return tagged_bytes(1, tagged_varint(1, id) + tagged_varint(2, size) + tagged_bytes(3, place))
 
 
-def allocation(index: int, size: int, kind: int = 0) -> bytes:
+def allocation(index: int, size: int, kind: int = 0, *assigned: tuple[int, int, int]) -> bytes:
+    """`assigned`: the buffers in it, as id, offset and size."""
     body = tagged_varint(1, index) + tagged_varint(2, size)
+    for id, offset, part in assigned:
+        body += tagged_bytes(9, tagged_varint(1, id) + tagged_varint(2, offset) + tagged_varint(3, part))
     return tagged_bytes(3, body + (tagged_varint(kind, 1) if kind else b""))
 
 
@@ -83,6 +87,49 @@ def test_without_an_order_of_allocations_nothing_is_alive_for_certain(tmp_path: 
     (found,) = programs(trace(tmp_path, _without_heap()))
     assert found.assigned.alive == ()
     assert found.assigned.temporaries_bytes == 26 * KIB
+
+
+def contents(path: Path) -> list[tuple[int, bool, list[str]]]:
+    (found,) = programs(path)
+    return [
+        (one.bytes // KIB, one.result, [each.hlo.name if each.hlo else "" for each in one.alive])
+        for one in found.assigned.taken
+    ]
+
+
+def test_what_is_in_each_allocation_that_a_run_makes(tmp_path: Path) -> None:
+    """As in JAX: a heap states the index that its allocation had before XLA sorted them."""
+    buffers = STEP[: STEP.index(allocation(0, 100 * KIB, ARGUMENT))]
+    path = trace(
+        tmp_path,
+        buffers
+        + allocation(0, 100 * KIB, ARGUMENT, (9, 0, 100 * KIB))
+        + allocation(1, 16 * KIB, LIVE_OUT, (2, 0, 16 * KIB), (1, 0, 8 * KIB))
+        + allocation(2, 3 * KIB, CONSTANT)
+        + allocation(3, 13 * KIB, 0, (1, 0, 8 * KIB), (3, 8 * KIB, 4 * KIB))
+        + allocation(4, 8 * KIB, 0, (1, 0, 8 * KIB), (3, 0, 4 * KIB)),
+    )
+    assert contents(path) == [(16, True, ["dot.2"]), (13, False, ["dot.1", "add.3"]), (8, False, [])]
+    heaped = (
+        buffers + allocation(6, 26 * KIB, 0, (1, 0, 8 * KIB), (2, 8 * KIB, 16 * KIB), (3, 0, 4 * KIB))
+        + allocation(7, 5 * KIB, THREAD_LOCAL, (5, 0, 5 * KIB))
+        + heap(7, (ALLOCATE, 1), (ALLOCATE, 2), (FREE, 1), (ALLOCATE, 3))
+    )  # fmt: skip
+    path = trace(tmp_path, heaped)
+    assert contents(path) == [(26, False, ["dot.2", "dot.1"])]
+    (found,) = programs(path)
+    assert found.assigned.peak_bytes == 24 * KIB
+
+
+def test_a_library_calls_scratch_has_its_own_type(tmp_path: Path) -> None:
+    """Of cuBLAS's custom call in a trace of JAX, the second part of the result."""
+    path = SHARED / "jax08_gemm.xplane.pb"
+    if not path.exists():
+        pytest.skip("the recorded traces of ../shared/data are not here")
+    found = programs(path)[0].assigned
+    assert [(each.bytes, each.hlo.dtype if each.hlo else "", each.scratch) for each in found.alive] == [
+        (79_691_776, "s8", True)
+    ]
 
 
 @pytest.mark.parametrize("cut", [1, 7, 40])

@@ -1,7 +1,8 @@
-/* plotly.js, which draws the figures, is 4.8 MB of script: it is fetched and run once the first page is there and the
-   browser idle, so that a page with a figure needs not wait for it. dcc.Graph loads it itself where it is not there. */
+/* plotly.js, which draws the figures, is 4.8 MB of script: it is fetched and run while the first page is read, so that a
+   page with a figure needs not wait for it. dcc.Graph loads it itself where it is not there yet. */
 (function () {
   "use strict";
+  var READ_MS = 1500; /* running it takes the browser half a second, in which nothing else is drawn */
   var idle = window.requestIdleCallback || function (then) { setTimeout(then, 500); };
   function run() {
     if (window.Plotly || document.querySelector('script[src="' + window._dashPlotlyJSURL + '"]')) return;
@@ -16,7 +17,7 @@
     idle(function () { /* into the browser's cache, so that the script is run as soon as it is asked for */
       fetch(window._dashPlotlyJSURL, { priority: "low" })
         .then(function (answer) { return answer.blob(); })
-        .then(function () { idle(run); })
+        .then(function () { setTimeout(function () { idle(run); }, READ_MS); })
         .catch(function () {});
     });
   });

@@ -58,7 +58,8 @@ def listed(source: RunSource) -> tuple[tuple[RunEntry, ...], MpprofError | None]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: `layout` makes its content; `register` adds its own callbacks to an app, if it has any."""
+    """One page: `layout` makes its content; `register` adds its own callbacks to an app, if it has any. These
+    may name graphs, inputs and empty elements with an id: other plain elements are sent as HTML text."""
 
     path: str
     title: str

@@ -84,7 +84,7 @@ def _rank(name: str) -> int:
     return 2 if name in _UNKNOWN else 1
 
 
-_ESTIMATED = " (estimated)"
+_ESTIMATED, _ASSIGNED = " (estimated)", " (assigned)"
 
 
 def _pattern(name: str) -> str:
@@ -96,7 +96,7 @@ def _pattern(name: str) -> str:
 
 def _colour(name: str) -> str | None:
     """The colour that a kind or type always has; None where it has none of its own."""
-    own = _COLOURS.get(name.removesuffix(_ESTIMATED))
+    own = _COLOURS.get(name.removesuffix(_ESTIMATED).removesuffix(_ASSIGNED))
     return theme.class_colour("unknown") if own is None and name in _UNKNOWN else own
 
 

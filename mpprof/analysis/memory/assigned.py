@@ -1,24 +1,157 @@
-"""Whose buffers are alive at the peak of a compiled program, by layer, phase and type."""
+"""Whose buffers a compiled program's memory holds, by XLA's buffer assignment: XLA takes a few blocks for a
+whole program, and no event states what is in them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
-from mpprof.analysis.layers.attribution import attribute_ops, joined
-from mpprof.model.memory import AliveOf, Program
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.layers.attribution import Ownership, attribute_ops, joined
+from mpprof.analysis.memory.blocks import Blocks, allocators
+from mpprof.analysis.memory.blocks import blocks as blocks_of
+from mpprof.analysis.memory.labels import Part
+from mpprof.model.account import Phase
+from mpprof.model.frozen import frozen
+from mpprof.model.memory import UPDATE, AliveBuffer, AliveOf, Kind, Program, Taken
 from mpprof.model.run import ModelFacts
-from mpprof.model.trace import Op
+from mpprof.model.trace import Op, Trace
+
+Int64 = NDArray[np.int64]
+
+TAKES = "Build buffer allocations"
+"""The host event in which XLA takes a program's memory, in the order of its assignment."""
+NO_ASSIGNMENT = "the trace holds no buffer assignment of the programs that XLA ran"
+NO_MATCH = "no program of the trace is assigned allocations of these sizes in this order"
+SEVERAL = "several programs of the trace are assigned allocations of these sizes"
+NOT_STATED = "the buffer assignment does not state which buffers are in them at one time"
 
 
 def alive(program: Program, model: ModelFacts | None = None) -> tuple[AliveOf, ...]:
     """Return the buffers at the peak, those alike in layer, phase and type together, largest first. They sum
     to the assignment's `peak_bytes`."""
     made = program.assigned.alive
-    ops = [Op(one.hlo.op_name if one.hlo else "", one.hlo.opcode if one.hlo else "", one.hlo) for one in made]
-    owners = attribute_ops(ops, model)
+    owners = _owners(made, model)
     sums: defaultdict[tuple[str, str, str], int] = defaultdict(int)
     for at, one in enumerate(made):
         layer = joined(owners.layers_of(at)) or "unknown"
         sums[layer, owners.phase_of(at), one.hlo.dtype if one.hlo else "unknown"] += one.bytes
     ordered = sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
     return tuple(AliveOf(*key, size) for key, size in ordered if size)
+
+
+@frozen
+class Contents:
+    """What is known of the blocks that XLA took: the parts of some by block, of the others why not."""
+
+    parts: dict[int, Sequence[Part]]
+    why_not: dict[int, str]
+
+
+def contents(
+    trace: Trace, blocks: Blocks, programs: Sequence[Program], model: ModelFacts | None = None
+) -> Contents:
+    """Return what is in each block that XLA took for a program.
+
+    Which program it was follows from the sizes asked for, one after the other: those of its assignment. Where
+    several have the same, they must agree on what is in them."""
+    by_sizes: defaultdict[tuple[int, ...], list[Program]] = defaultdict(list)
+    for program in programs:
+        by_sizes[tuple(one.bytes for one in program.assigned.taken)].append(program)
+    known: dict[tuple[int, ...], tuple[Sequence[Sequence[Part]], str]] = {}
+    found = Contents({}, {})
+    asked = blocks.asked
+    for run in _runs(trace, blocks):
+        sizes = tuple(asked[run].tolist())
+        if sizes not in known:
+            known[sizes] = _agreed([_parts(each, model) for each in by_sizes.get(sizes, ())])
+        each, why = known[sizes]
+        for at, block in enumerate(run.tolist()):
+            parts = each[at] if each else ()
+            if parts and sum(size for _, size in parts) <= blocks.bytes[block]:
+                found.parts[block] = parts
+            else:
+                found.why_not[block] = (why or NOT_STATED) if programs else NO_ASSIGNMENT
+    return found
+
+
+def sizes_taken(trace: Trace) -> frozenset[tuple[int, ...]]:
+    """Return the sizes that XLA asked for at once, of the allocator that the account is of."""
+    found = () if TAKES not in trace.strings else allocators(trace)
+    if not found:
+        return frozenset()
+    mine = blocks_of(trace.allocations, found[0][1])
+    return frozenset(tuple(mine.asked[run].tolist()) for run in _runs(trace, mine))
+
+
+def _agreed(candidates: Sequence[Sequence[Sequence[Part]]]) -> tuple[Sequence[Sequence[Part]], str]:
+    """What all candidates say of each block, and why there is nothing."""
+    if not candidates:
+        return (), NO_MATCH
+    if any(each != candidates[0] for each in candidates[1:]):
+        return (), SEVERAL
+    return candidates[0], ""
+
+
+def _runs(trace: Trace, blocks: Blocks) -> list[Int64]:
+    """The blocks that XLA took at once, in the order in which it asked for them."""
+    table, host = trace.allocations, trace.host
+    if table.thread is None or TAKES not in trace.strings:
+        return []
+    taking = np.flatnonzero(host.name == trace.strings.index(TAKES))
+    taking = taking[np.lexsort((host.start_ns[taking], host.thread[taking]))]
+    time_ns, thread = table.time_ns[blocks.row], table.thread[blocks.row]
+    found = []
+    for one in np.unique(host.thread[taking]).tolist():
+        rows, mine = taking[host.thread[taking] == one], np.flatnonzero(thread == one)
+        at = np.searchsorted(host.start_ns[rows], time_ns[mine], side="right") - 1
+        end_ns = (host.start_ns + host.duration_ns)[rows]
+        inside = (at >= 0) & (time_ns[mine] <= end_ns[at])
+        mine, at = mine[inside], at[inside]
+        found += [mine[at == event] for event in np.unique(at).tolist()]
+    return found
+
+
+def _parts(program: Program, model: ModelFacts | None) -> Sequence[Sequence[Part]]:
+    """Of each allocation of a program its parts, those alike together, the largest first."""
+    taken = program.assigned.taken
+    made = [buffer for one in taken for buffer in one.alive]
+    owners = _owners(made, model)
+    of_program = {owners.phase_of(at) for at in range(len(made))}
+    found, at = [], 0
+    for one in taken:
+        rows = range(at, at + len(one.alive))
+        at += len(one.alive)
+        of_block = {owners.phase_of(row) for row in rows}
+        sums: defaultdict[tuple[str, str, str, str], int] = defaultdict(int)
+        for row, buffer in zip(rows, one.alive, strict=True):
+            kind = _kind(owners.phase_of(row), buffer, one, of_block, of_program)
+            layer = joined(owners.layers_of(row)) or "unknown"
+            op = (buffer.hlo.op_name or buffer.hlo.name) if buffer.hlo else "unknown"
+            sums[kind, buffer.hlo.dtype if buffer.hlo else "unknown", layer, op] += buffer.bytes
+        ordered = sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
+        names = ("kind", "dtype", "layer", "op")
+        found.append([(dict(zip(names, key, strict=True)), size) for key, size in ordered if size])
+    return found
+
+
+def _kind(
+    phase: Phase, buffer: AliveBuffer, taken: Taken, of_block: set[Phase], of_program: set[Phase]
+) -> Kind:
+    """An activation that is alive together with a buffer of the backward pass is kept for it; of one that is
+    alone in a training it is not known."""
+    if buffer.scratch:
+        return "workspaces"
+    if phase == "forward" and "backward" in of_program:
+        return "activations kept for backward" if "backward" in of_block else "unknown"
+    if phase in UPDATE:
+        return "other" if taken.result else "optimizer temporaries"
+    kinds: dict[Phase, Kind] = {"forward": "other activations", "backward": "gradients", "input": "input"}
+    return kinds.get(phase, "other")
+
+
+def _owners(made: Sequence[AliveBuffer], model: ModelFacts | None) -> Ownership:
+    ops = [Op(one.hlo.op_name if one.hlo else "", one.hlo.opcode if one.hlo else "", one.hlo) for one in made]
+    return attribute_ops(ops, model)

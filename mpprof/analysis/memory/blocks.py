@@ -25,9 +25,10 @@ class Blocks:
 
     `rows` are its rows of the trace's allocation table. Of block i, `row` is where it was allocated, `born`
     and `died` are places in `rows` (`died` is NEVER where it outlives the trace). A block whose address is
-    given out anew without a free ends there. `live_bytes` is the allocator's own count after each event.
-    `older_bytes` is what was live before the first event; `older_died` and `older_sizes` say which of that is
-    freed within the trace, by place and bytes.
+    given out anew without a free ends there. `asked` is what was asked for, -1 where that is not stated.
+    `live_bytes` is the allocator's own count after each event. `older_bytes` is what was live before the
+    first event; `older_died` and `older_sizes` say which of that is freed within the trace, by place and
+    bytes.
     """
 
     rows: Int64
@@ -36,6 +37,7 @@ class Blocks:
     born: Int64
     died: Int64
     bytes: Int64
+    asked: Int64
     older_bytes: int
     older_died: Int64
     older_sizes: Int64
@@ -98,6 +100,7 @@ def _largest(values: Int64) -> int | None:
 
 def blocks(table: AllocationTable, rows: Int64) -> Blocks:
     """Return the blocks of one allocator; `rows` are its events, in order of time, one at least."""
+    asked = table.requested_bytes
     live, size, free = table.live_bytes[rows], table.bytes[rows], table.free[rows]
     told = np.flatnonzero((table.address[rows] >= 0) & (size >= 0))
     order = told[np.argsort(table.address[rows][told], kind="stable")]
@@ -118,6 +121,7 @@ def blocks(table: AllocationTable, rows: Int64) -> Blocks:
         born=born,
         died=next_of[born],
         bytes=size[born],
+        asked=np.full(len(born), -1) if asked is None else asked[rows[born]],
         older_bytes=before,
         older_died=older,
         older_sizes=size[older],

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership, joined
+from mpprof.analysis.memory import assigned, course, held, kinds, remedies, states
 from mpprof.analysis.memory import blocks as blocks_of
-from mpprof.analysis.memory import course, held, kinds, remedies, states
 from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.memory.kinds import phases_of
+from mpprof.analysis.memory.labels import Labels, split
 from mpprof.analysis.steps.calls import calls
 from mpprof.model.account import PHASES
-from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct, groups
-from mpprof.model.memory import KINDS, UPDATE, By, Held, Kind, MemoryAccount, MemoryItem, PeakParts, Tensor
+from mpprof.model.memory import (
+    KINDS,
+    UPDATE,
+    By,
+    Held,
+    Kind,
+    MemoryAccount,
+    MemoryItem,
+    PeakParts,
+    Program,
+    Tensor,
+)
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
 from mpprof.tensors import HALF, WIDE
@@ -28,25 +39,6 @@ UNKNOWN, BEFORE = course.UNKNOWN, course.BEFORE
 _MOST_NAMES = 200
 _MOST_TENSORS = 40
 _MOST_HELD = 20
-
-
-@frozen
-class _Labels:
-    """The name of every block's kind, type, op and layer, as codes into lists of names."""
-
-    codes: dict[str, Int64]
-    texts: dict[str, list[str]]
-
-    def of(self, by: str, rows: Int64) -> list[str]:
-        return [self.texts[by][code] for code in self.codes[by][rows].tolist()]
-
-    def coded(self, by: str, names: Set[str]) -> NDArray[np.bool_]:
-        """Which blocks have one of these names."""
-        return np.isin(self.codes[by], [code for code, name in enumerate(self.texts[by]) if name in names])
-
-    def words(self, row: int) -> tuple[str, ...]:
-        """All four of one block."""
-        return tuple(texts[int(self.codes[by][row])] for by, texts in sorted(self.texts.items()))
 
 
 def why_not(trace: Trace) -> str | None:
@@ -60,13 +52,16 @@ def why_not(trace: Trace) -> str | None:
     return None
 
 
-def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> MemoryAccount | None:
+def at_peak(
+    trace: Trace, ownership: Ownership, run: Run | None = None, programs: Sequence[Program] = ()
+) -> MemoryAccount | None:
     """Return what was live when the fullest allocator held most, within the trace, and the course until then.
 
     A device's allocator goes before the host's. None where there are no events (`why_not` says which). The
     items of each `by` sum to `peak_bytes`. What no event tells is `unknown`. What is older than the trace is,
     in every division alike, the parameters and slots that `run` recorded or the trace tells of, marked as
-    estimated, and the rest `held before the window`.
+    estimated, and the rest `held before the window`. What XLA took for one of `programs` is divided as its
+    buffer assignment states, marked as assigned.
     """
     found = () if "allocations" in trace.missing else blocks_of.allocators(trace)
     if not found:
@@ -77,16 +72,18 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
     place = int(np.argmax(blocks.live_bytes))
     total = int(blocks.live_bytes[place])
     labels = _labels(trace, ownership, blocks, run)
+    copies = labels.codes["kind"] == KINDS.index("16-bit weight copies")
+    told = states.recorded(run) or held.variables(trace, ownership, blocks, copies)
+    inside = assigned.contents(trace, blocks, programs, run.facts.model if run and run.facts else None)
+    why_unassigned = _why(inside.why_not, blocks, blocks.live(place))
+    blocks, labels = split(blocks, labels, inside.parts)
     live = np.flatnonzero(blocks.live(place))
     lost = int(blocks.bytes[live].sum()) > total  # frees were lost: nothing can be said of what was live
     live = live[:0] if lost else live
     known = int(blocks.bytes[live].sum())
     before = 0 if lost else min(max(0, blocks.older(place)), total - known)
-    copies = labels.codes["kind"] == KINDS.index("16-bit weight copies")
-    told = states.recorded(run) or held.variables(trace, ownership, blocks, copies)
     estimated = _estimated(before, told)
-    requested = table.requested_bytes
-    asked = requested[blocks.row[live]] if requested is not None else np.empty(0, np.int64)
+    asked = blocks.asked[live]
     fragmentation = (
         float(table.fragmentation_ratio[rows[place]])
         if table.fragmentation_ratio is not None
@@ -110,14 +107,15 @@ def at_peak(trace: Trace, ownership: Ownership, run: Run | None = None) -> Memor
         course=course.course(
             blocks,
             table.time_ns[rows],
-            {by: (labels.codes[by], labels.texts[by]) for by in ("kind", "dtype")},
+            {by: labels.marked(by) for by in ("kind", "dtype")},
             told.kinds if told else (),
         ),
         states_from=told.told_by if told and estimated else None,
+        why_unassigned=why_unassigned,
     )
 
 
-def _labels(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> _Labels:
+def _labels(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> Labels:
     table = trace.allocations
     op, dtype = table.op[blocks.row], table.dtype[blocks.row]
     (op_code, of_ops), (dtype_code, of_dtypes) = (groups([column], len(blocks)) for column in (op, dtype))
@@ -126,7 +124,7 @@ def _labels(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None)
     layers = sorted(set(of_op.values()))
     place = {name: code for code, name in enumerate(layers)}
     layer_code = np.array([place[of_op[at]] for at in ops.tolist()], np.int64)
-    return _Labels(
+    return Labels(
         {
             "kind": kinds.kinds(trace, ownership, blocks, run).astype(np.int64),
             "dtype": dtype_code,
@@ -139,11 +137,21 @@ def _labels(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None)
             "layer": layers,
             "op": [trace.ops[at].name if at >= 0 else UNKNOWN for at in ops.tolist()],
         },
+        np.zeros(len(blocks), np.bool_),
     )
 
 
+def _why(why_not: dict[int, str], blocks: Blocks, live: NDArray[np.bool_]) -> str | None:
+    """Why what XLA took is not known, of most of the bytes; None where nothing of it is live."""
+    sums: defaultdict[str, int] = defaultdict(int)
+    for block, why in why_not.items():
+        sums[why] += int(blocks.bytes[block]) if live[block] else 0
+    most = max(sums, key=lambda why: (sums[why], why), default=None)
+    return most if most is not None and sums[most] else None
+
+
 def _items(
-    labels: _Labels,
+    labels: Labels,
     blocks: Blocks,
     live: Int64,
     total: int,
@@ -153,14 +161,18 @@ def _items(
     items: list[MemoryItem] = []
     bys: tuple[By, ...] = ("kind", "dtype", "layer", "op")
     for by in bys:
-        group, first = groups([labels.codes[by][live]], len(live))
+        group, first = groups([labels.codes[by][live], labels.assigned[live]], len(live))
         size = np.bincount(group, weights=blocks.bytes[live], minlength=len(first)).astype(np.int64)
         sums: defaultdict[str, int] = defaultdict(int)
-        for name, held_bytes in zip(labels.of(by, live[first]), size.tolist(), strict=True):
-            sums[name] += held_bytes
-        sums[UNKNOWN] += total - before - sum(sums.values())
+        by_xla: defaultdict[str, int] = defaultdict(int)
+        one_of_each = live[first]
+        names = zip(labels.of(by, one_of_each), labels.assigned[one_of_each].tolist(), strict=True)
+        for (name, of_xla), held_bytes in zip(names, size.tolist(), strict=True):
+            (by_xla if of_xla and name != UNKNOWN else sums)[name] += held_bytes
+        sums[UNKNOWN] += total - before - sum(sums.values()) - sum(by_xla.values())
         sums[BEFORE] += before - sum(estimated.values())
         more = [MemoryItem(by, kind, part, estimated=True) for kind, part in estimated.items()]
+        more += [MemoryItem(by, name, part, assigned=True) for name, part in by_xla.items()]
         items += _largest(by, sums, more)
     return tuple(items)
 
@@ -187,7 +199,7 @@ def _largest(by: By, sums: dict[str, int], more: list[MemoryItem]) -> list[Memor
 def _parts(
     trace: Trace,
     ownership: Ownership,
-    labels: _Labels,
+    labels: Labels,
     blocks: Blocks,
     live: Int64,
     top: int,
@@ -197,7 +209,7 @@ def _parts(
 ) -> PeakParts:
     """What of the peak is compared with another run's; `top` is the row of the event that made it."""
     table = trace.allocations
-    asked = _asked(trace, blocks)
+    asked = np.where(blocks.asked >= 0, blocks.asked, blocks.bytes)
     size = asked[live]
     kind, layer, dtype = (labels.codes[by][live] for by in ("kind", "layer", "dtype"))
     by_kind = np.bincount(kind, weights=size, minlength=len(KINDS)).astype(np.int64)
@@ -227,17 +239,8 @@ def _parts(
     )
 
 
-def _asked(trace: Trace, blocks: Blocks) -> Int64:
-    """What each block was asked for; what it holds where that is not stated."""
-    requested = trace.allocations.requested_bytes
-    if requested is None:
-        return blocks.bytes
-    asked = requested[blocks.row]
-    return np.where(asked >= 0, asked, blocks.bytes)
-
-
 def _moments(
-    trace: Trace, ownership: Ownership, labels: _Labels, blocks: Blocks, asked: Int64, half_layers: Set[str]
+    trace: Trace, ownership: Ownership, labels: Labels, blocks: Blocks, asked: Int64, half_layers: Set[str]
 ) -> dict[str, remedies.Moments]:
     """By cause, the moments that may hold most once its bytes are gone."""
     kind, half, wide = labels.codes["kind"], labels.coded("layer", half_layers), labels.coded("dtype", WIDE)
@@ -252,13 +255,14 @@ def _moments(
         "MP606": np.where(update & ~states, asked, 0),
         "MP607": blocks.bytes - asked,
     }
-    held_bytes = {code: remedies.held(blocks, size) for code, size in of.items()}
-    held_bytes["MP601"] += remedies.older(blocks)
+    held_bytes = {code: remedies.held(blocks, size) for code, size in of.items() if size.any()}
+    if blocks.older_bytes:
+        held_bytes["MP601"] = remedies.older(blocks) + held_bytes.get("MP601", 0)
     return {code: remedies.moments(blocks.live_bytes, size) for code, size in held_bytes.items()}
 
 
 def _once(
-    labels: _Labels, shape: NDArray[np.int32], live: Int64, size: Int64, copies: Int64, run: Run | None
+    labels: Labels, shape: NDArray[np.int32], live: Int64, size: Int64, copies: Int64, run: Run | None
 ) -> int:
     """One copy of each weight among `copies`: of a recorded layer its parameters in 16 bits at most, else one
     block of each shape in a layer."""
@@ -274,11 +278,11 @@ def _once(
     return total
 
 
-def _tensors(trace: Trace, labels: _Labels, blocks: Blocks, live: Int64) -> tuple[Tensor, ...]:
+def _tensors(trace: Trace, labels: Labels, blocks: Blocks, live: Int64) -> tuple[Tensor, ...]:
     """The largest groups of blocks that were live, alike in kind, op, type and shape."""
     table = trace.allocations
     shape = table.shapes[blocks.row[live]]
-    columns = [labels.codes[by][live] for by in ("kind", "op", "dtype")]
+    columns = [*(labels.codes[by][live] for by in ("kind", "op", "dtype")), labels.assigned[live]]
     group, first = groups([*columns, shape], len(live))
     size = np.bincount(group, weights=blocks.bytes[live], minlength=len(first)).astype(np.int64)
     found = []
@@ -303,12 +307,13 @@ def _tensors(trace: Trace, labels: _Labels, blocks: Blocks, live: Int64) -> tupl
                 bytes=int(size[at]),
                 born_ns=int(born_ns.min()),
                 life_ns=int(last.max() - born_ns.min()) if ended.all() else None,
+                assigned=bool(labels.assigned[one[0]]),
             )
         )
     return tuple(found)
 
 
-def _across(trace: Trace, labels: _Labels, blocks: Blocks) -> tuple[Held, ...] | None:
+def _across(trace: Trace, labels: Labels, blocks: Blocks) -> tuple[Held, ...] | None:
     """What is allocated in one step and outlives the next whole one, largest first, without the input, which
     is made ahead of its step. None where the trace does not hold two steps."""
     steps = calls(trace)

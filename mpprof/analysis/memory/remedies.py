@@ -49,6 +49,8 @@ def moments(live_bytes: Int64, held_bytes: Int64) -> Moments:
     bytes live, the fullest first. Every other moment has fewer live bytes and more held than one of these."""
     peak = int(live_bytes.max())
     least_held = int(held_bytes[live_bytes == peak].min())
+    if not least_held:
+        return ((0, peak),)
     rows = np.flatnonzero(live_bytes >= peak - least_held)
     rows = rows[np.lexsort((held_bytes[rows], -live_bytes[rows]))]
     lowest = np.minimum.accumulate(held_bytes[rows])

@@ -92,7 +92,7 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
         room = width - len(line) - 2
         owners = words.shorten(_owners(memory, item["name"]), room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
-    return ["At the peak", *lines, *_older(memory, items)]
+    return ["At the peak", *lines, *_by_xla(memory, items), *_older(memory, items)]
 
 
 _STATES_FROM = {
@@ -100,6 +100,19 @@ _STATES_FROM = {
     "updates": "the gradients that the optimizer's updates free",
     "weight_copies": "the 16-bit copies of the weights",
 }
+
+
+def _by_xla(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
+    """What the mark of XLA's assignment means, and why memory that XLA took for a program has none."""
+    lines = []
+    if any(item.get("assigned") for item in items):
+        lines = [
+            "  Assigned: XLA takes memory for a whole program, and no event states what is in it; this is",
+            "  from the program's buffer assignment in the trace, when each block is fullest.",
+        ]
+    if why := memory.get("why_unassigned"):
+        lines += [f"  Unknown is also what XLA took for a program: {why}."]
+    return lines
 
 
 def _older(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
@@ -157,7 +170,9 @@ def _tensors(document: doc.Report, width: int, most: int) -> list[str]:
         return []
     front = [f"  {words.size(t['bytes']):>9}  {_shape(t):<24}  {_life(t):>18}  " for t in tensors]
     room = max(24, width - max(map(len, front)))
-    lines = [f + words.op(words.plain(t["op"]), room) for f, t in zip(front, tensors, strict=True)]
+    ops = [words.op(words.plain(t["op"]), room) for t in tensors]
+    ops = [f"{op} (assigned)" if t.get("assigned") else op for op, t in zip(ops, tensors, strict=True)]
+    lines = [each + op for each, op in zip(front, ops, strict=True)]
     return ["Largest tensors (bytes, type and shape, how long they live, op)", *lines]
 
 

@@ -4,11 +4,22 @@ the peak. An HloProto has it beside the module (`buffer_assignment`); field numb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from mpprof.model.memory import AliveBuffer, Assignment
-from mpprof.model.trace import HloInstruction
-from mpprof.traces.common.hlo import Field, _build, _fields, _index, _Module, _parse
+from mpprof.model.memory import AliveBuffer, Assignment, Taken
+from mpprof.traces.common.hlo import (
+    Field,
+    _build,
+    _fields,
+    _index,
+    _Instruction,
+    _Module,
+    _parse,
+    _sources,
+    _varints,
+)
 from mpprof.traces.common.planes import Bytes, text
 
 _ALLOCATED, _FREED, _SHARED = 0, 1, 2  # HeapSimulatorTrace.Event.Kind
@@ -16,40 +27,130 @@ MOST_BUFFERS = 1_000_000
 """Of a program that are read: the largest models have some ten thousand."""
 
 
-def assignment(buffer: Bytes, start: int, end: int) -> Assignment | None:
-    """Return the buffer assignment in an HloProto; None where it holds none."""
+def assignment(
+    buffer: Bytes, start: int, end: int, sizes_taken: Collection[tuple[int, ...]] | None = None
+) -> Assignment | None:
+    """Return the buffer assignment in an HloProto; None where it holds none. Of a program that does not take
+    allocations of any of `sizes_taken`, one after the other, only how large its allocations are."""
     found = [(v, v + s) for n, w, v, s in _fields(buffer, start, end) if (n, w) == (3, 2)]
     if not found:
         return None
     fields = _fields(buffer, *found[0])[:MOST_BUFFERS]
     sums = {"arguments": 0, "outputs": 0, "constants": 0, "temporaries": 0}
-    temporaries: set[int] = set()
+    allocations: list[_Allocation] = []
     for number, wire, value, size in fields:
         if (number, wire) == (3, 2):
-            stated = _numbers(_fields(buffer, value, value + size))
-            kind = _kind(stated)
-            if kind:
-                sums[kind] += stated.get(2, 0)
-            if kind == "temporaries":
-                temporaries.add(stated.get(1, 0))
+            one = _allocation(buffer, value, value + size)
+            if one.kind:
+                sums[one.kind] += one.bytes
+                allocations.append(one)
+    taken = [one for one in allocations if one.kind in ("outputs", "temporaries") and one.bytes]
+    if sizes_taken is not None and tuple(one.bytes for one in taken) not in sizes_taken:
+        return _outline(sums, [Taken(one.bytes, (), result=one.kind == "outputs") for one in taken])
     sizes, makers = {}, {}
     for number, wire, value, size in fields:
         if (number, wire) == (1, 2):
-            id, taken, maker = _logical(buffer, value, value + size)
-            sizes[id], makers[id] = taken, maker
+            id, held, maker = _logical(buffer, value, value + size)
+            sizes[id], makers[id] = held, maker
     traces = [(v, v + s) for n, w, v, s in fields if (n, w) == (4, 2)]
-    alive = _at_peak(buffer, traces, temporaries, sizes)
+    fullest = _fullest(buffer, traces, allocations, sizes)
     module = _index(buffer, start, end)
-    made = [AliveBuffer(_maker(module, makers.get(id)), sizes.get(id, 0)) for id in alive]
-    made.sort(key=lambda one: -one.bytes)
+
+    read: dict[int, AliveBuffer] = {}
+
+    def made(ids: Sequence[int]) -> tuple[AliveBuffer, ...]:
+        for id in ids:
+            if id not in read:
+                read[id] = _alive(module, makers.get(id), sizes.get(id, 0))
+        return tuple(sorted((read[id] for id in ids), key=lambda one: -one.bytes))
+
+    temporaries = [
+        fullest[one.index] for one in allocations if one.kind == "temporaries" and one.index in fullest
+    ]
+    alive = made(max(temporaries, key=lambda ids: sum(sizes.get(id, 0) for id in ids), default=[]))
+    results = _results(buffer, start, end, module)
+    return replace(
+        _outline(
+            sums,
+            [
+                Taken(
+                    one.bytes,
+                    made(_contents(one, fullest.get(one.index), module, makers, results)),
+                    result=one.kind == "outputs",
+                )
+                for one in taken
+            ],
+        ),
+        peak_bytes=sum(one.bytes for one in alive),
+        alive=alive,
+    )
+
+
+def _outline(sums: Mapping[str, int], taken: Sequence[Taken]) -> Assignment:
     return Assignment(
         arguments_bytes=sums["arguments"],
         outputs_bytes=sums["outputs"],
         constants_bytes=sums["constants"],
         temporaries_bytes=sums["temporaries"],
-        peak_bytes=sum(one.bytes for one in made),
-        alive=tuple(made),
+        peak_bytes=0,
+        alive=(),
+        taken=tuple(taken),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Allocation:
+    """An allocation of a program; `assigned`: the buffers in it, as id, offset and size."""
+
+    index: int
+    bytes: int
+    kind: str
+    assigned: tuple[tuple[int, int, int], ...]
+
+
+def _allocation(buffer: Bytes, start: int, end: int) -> _Allocation:
+    fields = _fields(buffer, start, end)
+    stated = _numbers(fields)
+    each = [_numbers(_fields(buffer, v, v + s)) for n, w, v, s in fields if (n, w) == (9, 2)]
+    assigned = tuple((one.get(1, 0), one.get(2, 0), one.get(3, 0)) for one in each)
+    return _Allocation(stated.get(1, 0), stated.get(2, 0), _kind(stated), assigned)
+
+
+def _contents(
+    one: _Allocation,
+    fullest: list[int] | None,
+    module: _Module,
+    makers: Mapping[int, Maker],
+    results: frozenset[str],
+) -> list[int]:
+    """The buffers that an allocation holds when it is fullest; of one that outlives the program, the result
+    in it. Empty where several take turns and nothing states which of them."""
+    if one.kind == "outputs":
+        whole = [id for id, _, size in one.assigned if size == one.bytes]
+        mine = [id for id in whole if _name(module, makers.get(id)) in results]
+        return mine if len(mine) == 1 else whole if len(whole) == 1 else []
+    if fullest is not None:
+        return fullest
+    ordered = sorted((offset, size, id) for id, offset, size in one.assigned if size)
+    apart = all(offset + size <= after for (offset, size, _), (after, _, _) in pairwise(ordered))
+    return [id for _, _, id in ordered] if apart else []
+
+
+def _results(buffer: Bytes, start: int, end: int, module: _Module) -> frozenset[str]:
+    """Names of the instructions that make what the program returns."""
+    for number, wire, value, size in _fields(buffer, start, end):
+        if (number, wire) != (1, 2):
+            continue
+        fields = _fields(buffer, value, value + size)
+        entry = _numbers(fields).get(6)
+        for inner, kind, place, length in fields:
+            stated = _numbers(_fields(buffer, place, place + length)) if (inner, kind) == (3, 2) else {}
+            span = module.by_id.get(stated.get(6, -1)) if stated.get(5) == entry else None
+            if span is not None:
+                root = _parse(module, *span)
+                passes_on = root.opcode in ("tuple", "get-tuple-element", "bitcast")
+                return frozenset(_sources(module, root) if passes_on else (root.name,))
+    return frozenset()
 
 
 def _kind(stated: Mapping[int, int]) -> str:
@@ -67,36 +168,37 @@ def _numbers(fields: list[Field]) -> dict[int, int]:
     return {number: value for number, wire, value, _ in fields if wire == 0}
 
 
-Maker = tuple[int, str]
-"""The instruction that makes a buffer: its id, and in older programs its name."""
+Maker = tuple[int, str, tuple[int, ...]]
+"""The instruction that makes a buffer: its id, in older programs its name; and which part of its result."""
 
 
 def _logical(buffer: Bytes, start: int, end: int) -> tuple[int, int, Maker]:
     fields = _fields(buffer, start, end)
-    stated, maker = _numbers(fields), (-1, "")
+    stated = _numbers(fields)
+    maker: Maker = (-1, "", ())
     for number, wire, value, size in fields:
         if (number, wire) == (3, 2):
             place = _fields(buffer, value, value + size)
             name = next((text(buffer, v, v + s) for n, w, v, s in place if (n, w) == (2, 2)), "")
-            maker = (_numbers(place).get(4, -1), name)
+            maker = (_numbers(place).get(4, -1), name, tuple(_varints(buffer, place, 3)))
     return stated.get(1, 0), stated.get(2, 0), maker
 
 
-def _at_peak(
-    buffer: Bytes, traces: list[tuple[int, int]], temporaries: set[int], sizes: Mapping[int, int]
-) -> list[int]:
-    """The buffers that are alive when those of the largest simulated heap among the temporaries take most.
-    One that shares another's place is that one."""
-    best: list[int] = []
-    most = -1
+def _fullest(
+    buffer: Bytes, traces: list[tuple[int, int]], allocations: Sequence[_Allocation], sizes: Mapping[int, int]
+) -> dict[int, list[int]]:
+    """By allocation the buffers that are alive when those of its simulated heap take most. A buffer that
+    shares another's place is that one. The index that a heap states is from before XLA sorted its
+    allocations: the buffers decide whose heap it is, and the index only where allocations list none."""
+    place = {id: one.index for one in allocations for id, _, _ in one.assigned}
+    best: dict[int, tuple[int, list[int]]] = {}
     for start, end in traces:
         fields = _fields(buffer, start, end)
-        if temporaries and _numbers(fields).get(3, 0) not in temporaries:
-            continue
         alive, peak = _played(buffer, fields, sizes)
-        if peak > most:
-            best, most = alive, peak
-    return best
+        of = next((place[id] for id in alive if id in place), None if place else _numbers(fields).get(3, 0))
+        if of is not None and peak > best.get(of, (-1, []))[0]:
+            best[of] = peak, alive
+    return {index: alive for index, (_, alive) in best.items()}
 
 
 def _played(buffer: Bytes, fields: list[Field], sizes: Mapping[int, int]) -> tuple[list[int], int]:
@@ -128,8 +230,25 @@ def _played(buffer: Bytes, fields: list[Field], sizes: Mapping[int, int]) -> tup
     return best, peak
 
 
-def _maker(module: _Module, maker: Maker | None) -> HloInstruction | None:
+def _instruction(module: _Module, maker: Maker | None) -> _Instruction | None:
     if maker is None:
         return None
     span = module.by_id.get(maker[0]) or module.by_name.get(maker[1])
-    return None if span is None else _build(module, _parse(module, *span), 0)
+    return None if span is None else _parse(module, *span)
+
+
+def _name(module: _Module, maker: Maker | None) -> str | None:
+    made = _instruction(module, maker)
+    return made.name if made else None
+
+
+def _alive(module: _Module, maker: Maker | None, size: int) -> AliveBuffer:
+    made = _instruction(module, maker)
+    if made is None or maker is None:
+        return AliveBuffer(None, size)
+    shape = made.shape
+    for part in maker[2]:
+        shape = shape.parts[part] if part < len(shape.parts) else shape
+    hlo, own = _build(module, made, 0), shape.array
+    scratch = made.opcode == "custom-call" and any(maker[2]) and own.dtype in ("s8", "u8")
+    return AliveBuffer(replace(hlo, dtype=own.dtype, shape=own.dims), size, scratch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ from mpprof.traces.common.planes import read_space
 from mpprof.traces.xspace import reader
 
 
-def programs(path: Path) -> tuple[Program, ...]:
+def programs(path: Path, sizes_taken: Collection[tuple[int, ...]] | None = None) -> tuple[Program, ...]:
     """Return the programs of a trace file that have a buffer assignment, those with most bytes first; empty
-    where the file is no xplane or holds none."""
+    where the file is no xplane or holds none. `sizes_taken`: what is in a program's allocations is read only
+    of those that take allocations of these sizes, one after the other."""
     head = file_head.of(path)
     xspace = reader.XSpaceReader()
     if not (xspace.recognises(head) or xspace.claims(path.name)):
@@ -26,7 +28,7 @@ def programs(path: Path) -> tuple[Program, ...]:
     buffer = reader.unpacked(path, path.stat().st_size, []) if packed else np.memmap(path, np.uint8, "r")
     found = []
     for name, program, (data, start, end) in Modules(read_space(buffer).planes).places():
-        assigned = assignment(data, start, end)
+        assigned = assignment(data, start, end, sizes_taken)
         if assigned is not None:
             found.append(Program(name, program, assigned))
     return tuple(sorted(found, key=lambda one: -one.assigned.whole_bytes))
