@@ -33,7 +33,8 @@ def audit(
     model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
 ) -> AuditReport | tuple[AuditReport, ...]:
     """Check a Keras model before it trains: layers left in float32, 16-bit outputs, sizes that are not
-    multiples of 8, recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling.
+    multiples of 8, recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling
+    and more.
 
     Args:
         model: a Keras model, compiled if optimizer and XLA shall be judged, the path of a saved one, a run or

@@ -207,7 +207,7 @@ class StepRecorder:
             yield batch
 
     def epoch(self) -> None:
-        """Begin a new epoch: batches count from 0 again, and the time since the last step is no step's."""
+        """Begin a new epoch: batches count from 0 again, and the time since the last step counts for none."""
         self._attempt(self._session.end_epoch)
         self._epoch, self._batch = self._epoch + 1, 0
         self._attempt(self._session.start_epoch, self._epoch)
