@@ -626,6 +626,21 @@ def memory(document: doc.Report) -> list[str]:
     return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
 
 
+def live_memory_unknown(document: doc.Report) -> str:
+    """Why nothing is known of what was live, and what to switch on; "" where it is known."""
+    memory, absent = document["memory"], document["absent"]
+    if memory is not None and memory["at_peak"]:
+        return ""
+    why = absent.get("memory" if memory is None else "memory.allocator", "no allocator events are there")
+    said = f"What was live is not known: {why}."
+    if document["run"]["backend"] == "torch":
+        return said  # the reason names the setting
+    return (
+        f"{said} TensorFlow and JAX write allocator events while they profile a GPU: open a window with "
+        'MPProfilerCallback(logdir, profile_steps="auto").'
+    )
+
+
 def drivers_figure(account: doc.Memory) -> str:
     """Why the driver's figure hardly fell though memory was saved; "" where it fell, or is not known."""
     driver = account.get("driver")
