@@ -62,8 +62,7 @@ def test_a_float32_island_with_a_baseline(tmp_path, gpu, base) -> None:
     found = diagnosed(planted, baseline)
     truth = step_ns(found) - step_ns(diagnosed(healthy))
     assert list(costs(found)) == ["MP104"]
-    gains = [each.gain_ns_per_step for each in found.findings if each.gain_ns_per_step is not None]
-    assert gains == sorted(gains, reverse=True)  # what is normal, too: on A100 norms gain more than TF32 lost
+    assert found.findings[0].code == "MP104"
     assert costs(found)["MP104"] == pytest.approx(truth, rel=0.10)
 
 
