@@ -20,14 +20,15 @@ class Columnar(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, list[Any]]:
-        """The columns by name, as lists of equal length; empty lists of a table without rows."""
+        """Return the columns by name, as lists of equal length; empty lists for a table without rows."""
 
     def to_polars(self) -> Any:
-        """A `polars.DataFrame` of the columns, absent values null. Raises MpprofError without Polars."""
+        """Return a `polars.DataFrame` of the columns, absent values null. Raises MpprofError
+        without Polars."""
         return polars_frame(self.to_dict())
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame` of the columns: whole numbers and truth values with gaps are of pandas'
+        """Return a `pandas.DataFrame` of the columns: whole numbers and truth values with gaps are of pandas'
         nullable types. Raises MpprofError without pandas."""
         return pandas_frame(self.to_dict())
 

@@ -135,6 +135,9 @@ LANE_LABELS: dict[str, str] = {
     "idle_other": "idle", "input": "host waits for input", "pipeline": "input pipeline", "launch": "launches",
     "sync": "host waits for the device", "compile": "compiles", "op": "ops", "host": "executor, other",
 }  # fmt: skip
+QUIET_LANES = frozenset(key for key, kind in LANE_KINDS.items() if kind == "quiet")
+"""Of the host while others work: outlines with a faint ground, so that work and waiting stand out."""
+QUIET_OPACITY = 0.28
 CLASS_KINDS: dict[str, str] = {
     "matmul": "unit", "unknown": "unknown", "idle_input": "wait", "idle_launch": "wait", "idle_sync": "wait",
     "idle_compile": "wait", "idle_between_steps": "wait", "idle_other": "wait",

@@ -32,8 +32,9 @@ def audit(
 def audit(
     model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
 ) -> AuditReport | tuple[AuditReport, ...]:
-    """Look a Keras model over: layers left in float32, 16-bit outputs, sizes that are not multiples of 8,
-    recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling, and more.
+    """Check a Keras model before it trains: layers left in float32, 16-bit outputs, sizes that are not
+    multiples of 8, recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling
+    and more.
 
     Args:
         model: a Keras model, compiled if optimizer and XLA shall be judged, the path of a saved one, a run or

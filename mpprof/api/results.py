@@ -79,20 +79,20 @@ class Run(recorded.Run):
         return _card(lambda: self.diagnose().document(), self)
 
     def diagnose(self, baseline: Given | None = None, *, strict: bool = False) -> Diagnosis:
-        """The judgement of this run, as `mpprof.diagnose(run, baseline)`."""
+        """Judge this run, as `mpprof.diagnose(run, baseline)` does."""
         return as_(Diagnosis, workflows.diagnose(self, baseline, strict=strict))
 
     def table(
         self, kind: TableKind, *, by_stream: bool = False, steps: tuple[int, int] | None = None
     ) -> Table:
-        """Its kernels, ops, layers or memory, as the command of that name prints them; `steps` are the first
+        """Return its kernels, ops, layers or memory as the command of that name does; `steps` are the first
         and the last one. Raises UnableError where the run has no trace, or memory was not recorded."""
         return Table(kind, workflows.table_rows(self, kind, by_stream=by_stream, steps=steps))
 
 
 @frozen
 class Diagnosis(finding.Diagnosis):
-    """All that is held to be true of one run: `verdict`, `findings`, `account`, `speedup` and the others.
+    """The judgement of one run: `verdict`, `findings`, `account`, `speedup` and the others.
 
     Times are in ns, shares from 0 to 1; None is not known, with the reason in `document()["absent"]`."""
 
@@ -109,17 +109,17 @@ class Diagnosis(finding.Diagnosis):
         return _card(self.document, self)
 
     def document(self) -> doc.Report:
-        """What `mpprof report --format json` prints, as Python values."""
+        """Return what `mpprof report --format json` prints, as Python values."""
         return documents.document(self)
 
     @property
     def examples_per_s(self) -> float | None:
-        """Of the steady steps; None: the batch size or the step time is not known."""
+        """Examples per second in the steady steps; None where batch size or step time is not known."""
         return self.steps.examples_per_s if self.steps else None
 
     @property
     def gpu_hours_per_epoch(self) -> float | None:
-        """Of an epoch's steps on all GPUs; None: no GPU, no epoch that has ended, or no step time."""
+        """GPU-hours of an epoch's steps, over all GPUs; None: no GPU, no ended epoch, or no step time."""
         return self.steps.gpu_hours_per_epoch if self.steps else None
 
 
@@ -144,7 +144,7 @@ class Comparison(finding.Comparison):
         return self.table()._repr_html_()
 
     def document(self) -> doc.Comparison:
-        """What `mpprof compare --format json` prints, as Python values."""
+        """Return what `mpprof compare --format json` prints, as Python values."""
         return documents.compare_document(self)
 
     def table(self) -> Table:

@@ -32,7 +32,7 @@ def survey(
     time_limit_s: float = TIME_LIMIT_S,
     progress: Progress = lambda done, of, problems: None,
 ) -> Table:
-    """Analyse every run under these paths, each in a process of its own kind, and rank them.
+    """Analyse every run under these paths, in several processes, and rank them.
 
     Args:
         paths: log directories, traces, or lists of them.
@@ -44,10 +44,10 @@ def survey(
         progress: is called after each run.
 
     A 16-bit run is held against the newest float32 run of the same model, card and batch among those given.
-    Returns a table of `SurveyRow`, the largest `lost_gpu_hours_per_day` first, those of a single
-    profiled step, which are at most so large, after the others; then those that lose none that is known, then
-    those that could not be read. A run that fails, crashes its process or takes too long is a
-    row with its `problem`. Raises `NotFoundError` where a path holds no run.
+    Returns a table of `SurveyRow`, the largest `lost_gpu_hours_per_day` first. Then come rows that rest on a
+    single profiled step, whose loss is an upper bound, then rows with no known loss, and last the runs that
+    could not be read. A run that fails, crashes its process or takes too long is a row with its `problem`.
+    Raises `NotFoundError` where a path holds no run.
     """
     given = [path for each in paths for path in (each if isinstance(each, list | tuple) else [each])]
     wanted = tasks([loading.as_path(path) for path in given])

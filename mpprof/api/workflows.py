@@ -295,8 +295,8 @@ def judge(
         *judgement.warnings,
     )
     absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
-    if held is not None:
-        absent.pop("memory", None)
+    if held is not None and (why := absent.pop("memory", None)) is not None:
+        absent["memory.allocator"] = why  # the peak is that of the records
     diagnosis = Diagnosis(
         run=mine.run,
         steps=mine.steps,
@@ -535,7 +535,11 @@ def roofs_of(mine: Analysis) -> Roofs | None:
 
 def _memory_rows(mine: Analysis) -> list[MemoryItem]:
     if mine.memory is None:
-        raise UnableError(_why_no_memory(mine), where=str(mine.run.path))
+        recorded = mine.steps is not None and mine.steps.peak_memory_bytes is not None
+        raise UnableError(
+            _why_no_memory(mine), where=str(mine.run.path),
+            next="The recorded peak is in mpprof report --format json (steps.memory)" if recorded else "",
+        )  # fmt: skip
     from mpprof.report import json as documents
 
     return documents.memory_items(mine.memory)

@@ -47,9 +47,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         dest="run_path",
         metavar="RUN",
         type=Path,
-        help="the run (its log directory) to keep them with",
+        help="the run (its log directory) to keep the verdicts with",
     )
-    parser.add_argument("--gpu", metavar="NAME", help="the card they ran on; default: the run's")
+    parser.add_argument("--gpu", metavar="NAME", help="the card that the kernels ran on; default: the run's")
 
 
 def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:

@@ -27,7 +27,7 @@ class Demo:
         parser.add_argument(
             "--no-serve", action="store_true", help="print and return without serving the page"
         )
-        parser.add_argument("--port", type=port_number, default=8050, help="of the page (default: 8050)")
+        parser.add_argument("--port", type=port_number, default=8050, help="port of the page (default: 8050)")
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof import demo

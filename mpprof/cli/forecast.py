@@ -40,7 +40,7 @@ class Forecast:
         )  # fmt: skip
         parser.add_argument(
             "--input-shape", metavar="N,N,...", action="append", default=[],
-            help="of an input without the batch, where the model does not state it (again for more inputs)",
+            help="shape of an input without the batch, where the model states none (again for more inputs)",
         )  # fmt: skip
         paths.add_imports(parser)
         parser.add_argument(

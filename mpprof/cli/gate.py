@@ -31,7 +31,7 @@ def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--fail-on",
         metavar="CAUSE,…",
         help="fail on these findings: codes (MP104), names (float32-island), or severities, each of which "
-        "stands for the worse ones too (error, warning, info); of two runs also diverged-loss",
+        "stands for the worse ones too (error, warning, info); for two runs also diverged-loss",
     )
     add_allow_unable(group)
     add_ignore(group)
@@ -43,7 +43,7 @@ def add_allow_unable(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--allow-unable",
         action="store_true",
-        help="a check that cannot be judged passes; without it, it fails by name",
+        help="let a check pass that cannot be judged; without this option it fails by name",
     )
 
 

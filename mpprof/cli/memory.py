@@ -144,12 +144,14 @@ def _model(args: argparse.Namespace) -> Iterator[str | Run]:
             yield paths.load(args, local, args.run_id, args.host)
         return
     _refuse(args, "a model", "run_id", "host")
+    if path.suffix not in MODELS and not path.exists():
+        _refuse(args, "module:function, which imports what it needs itself", "imports")
     yield str(path)
 
 
 def _refuse(args: argparse.Namespace, what: str, *options: str, csv: bool = False) -> None:
     """Raises UsageError for the first of the options that was given: it says nothing of `what`."""
-    flags = {"run_id": "run"}
+    flags = {"run_id": "run", "imports": "import"}
     given = [f"--{flags.get(one, one).replace('_', '-')}" for one in options if getattr(args, one)]
     given += ["--format csv"] if csv and args.format == "csv" else []
     if given:
@@ -182,7 +184,7 @@ def _before_training(args: argparse.Namespace) -> str:
         return documents.dumps(before_training.document(found))
     ascii_only = args.output is None and output.ascii_only()
     most = {} if args.limit is None else {"most": args.limit or 10_000}
-    return before_training.text(found, **most, ascii_only=ascii_only)
+    return before_training.text(found, **most, width=output.width(), ascii_only=ascii_only)
 
 
 def _programs(mine: Analysis, args: argparse.Namespace) -> str:

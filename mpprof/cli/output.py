@@ -34,8 +34,8 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
     """`-v`."""
     parser.add_argument(
         "-v", "--verbose", action="store_true",
-        help="as text, all of it: evidence, notes, what is clear and what could not be judged (without it, "
-        "25 lines)",
+        help="show all of it as text: evidence, notes, what is clear and what could not be judged "
+        "(without it, 25 lines)",
     )  # fmt: skip
 
 

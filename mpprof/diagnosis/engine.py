@@ -38,7 +38,7 @@ from mpprof.model.quantities import format_ns, format_ratio
 __all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "unlike", "verdict"]
 
 _SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
-_LAST = 4
+_LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
@@ -124,8 +124,9 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         for code, outcome in outcomes.items()
         if isinstance(outcome, Unable) or code in displaced
     ]
+    ceilings = {code for code, each in weighed.items() if each.ceiling}
     return Judgement(
-        findings=tuple(_ranked(findings, place, case.dismissed)),
+        findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
         unable=tuple(unable),
         clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
         speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
@@ -167,9 +168,9 @@ def _pays(signals: Signals) -> bool:
 class _Weighed:
     """A finding's weight, before it is known what its remedy gains beside the others. `cost_ns` as claimed in
     the account (of a distorted window, too), `stated_ns` of a step without the profiler, `explained_ns` of
-    the gap, `work_ns` like `stated_ns` of the device's own work alone; `ceiling`: what every healthy run of
-    this kind has; `host`: its remedy relieves the host, too, as the rule says or because the device waits for
-    the launches of what it would remove."""
+    the gap, `work_ns` like `stated_ns` of the device's own work alone; `lost`: no healthy run of this kind
+    has it; `ceiling`: every one has, and no more; `host`: its remedy relieves the host, too, as the rule says
+    or because the device waits for the launches of what it would remove."""
 
     rule: Rule
     claims: tuple[Claim, ...]
@@ -177,13 +178,21 @@ class _Weighed:
     cost_ns: float | None
     stated_ns: float | None
     explained_ns: float | None
+    lost: bool
     ceiling: bool
     host: bool
     work_ns: float
 
     @property
     def remedy(self) -> whatif.Remedy:
-        return whatif.Remedy(self.rule.CODE, self.stated_ns or 0.0, host=self.host, work_ns=self.work_ns)
+        return whatif.Remedy(
+            self.rule.CODE,
+            self.stated_ns or 0.0,
+            host=self.host,
+            work_ns=self.work_ns,
+            lost=self.lost,
+            ceiling=self.ceiling,
+        )
 
 
 def _weighed(
@@ -193,7 +202,8 @@ def _weighed(
     stated = cost * signals.undistorted if cost is not None and claims else cost
     explained = shares.explained_ns.get(rule.CODE, 0.0) if shares and claims else None
     severity = _severity(outcome, claims, signals) or "warning"
-    ceiling = severity == "info" and _is_ceiling(outcome, claims, signals, cost, explained)
+    normal = _is_ceiling(outcome, claims, signals, cost, explained)
+    ceiling = severity == "info" and normal
     if severity == "info" and not ceiling and _is_loss(outcome, cost, signals):
         severity = "warning"
     if severity == "error" and outcome.severity is None and outcome.claims and signals.distorted:
@@ -202,7 +212,7 @@ def _weighed(
     host = rule.BOUND == "host" or launching
     of_work = [claim for claim in claims if signals.cells[claim.cell].category not in NO_WORK]
     work_ns = cost_ns(of_work, signals.cells) * signals.undistorted
-    return _Weighed(rule, claims, severity, cost, stated, explained, ceiling, host, work_ns)
+    return _Weighed(rule, claims, severity, cost, stated, explained, not normal, ceiling, host, work_ns)
 
 
 def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
@@ -249,15 +259,22 @@ def _above_attainable(case: Case) -> float | None:
 def _ranked(
     findings: Sequence[noun.Finding],
     place: Mapping[str, int],
+    ceilings: Container[str],
     dismissed: Container[str],
 ) -> list[noun.Finding]:
-    """In the order of the plan, that of gains; then what gains no time, and what was dismissed.
+    """In the order of the plan: by gain, but no ceiling before what was lost; then what gains no time, the
+    ceilings behind all causes, and what was dismissed.
 
     What must be settled first, because a gain may mean something else until then (validity, ceiling, in
     effect and skips), comes before all gains where it is an error, and before those of warnings as one.
     """
     in_plan = [found for found in findings if found.code in place and found.code not in dismissed]
-    mild = min((place[found.code] for found in in_plan if found.severity != "error"), default=len(place))
+    causes = [found for found in in_plan if found.code not in ceilings]
+    last = max((place[found.code] for found in causes), default=-1)
+    mild = min(
+        (place[each.code] for each in in_plan if each.severity != "error" and place[each.code] <= last),
+        default=len(place),
+    )
 
     def rank(found: noun.Finding) -> tuple[int, float, int, tuple[int, str]]:
         order = ledger.order(found.code)
@@ -265,14 +282,14 @@ def _ranked(
         if found.code in dismissed:
             return (_LAST, place.get(found.code, len(place)), *tie)
         if found.code in place:
-            return (1, place[found.code], *tie)
+            return (1 if place[found.code] <= last else 3, place[found.code], *tie)
         if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost
             return (2 * _SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
         if found.severity == "error":
             return (0, 0, *tie)
         if found.severity == "warning":
             return (1, mild - 0.5, *tie) if order[0] < _QUESTIONS_OF_PRINCIPLE else (2, 0, *tie)
-        return (3, 0, *tie)
+        return (4, 0, *tie)
 
     return sorted(findings, key=rank)
 

@@ -139,6 +139,7 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
 def _in_short(other: Sequence[str], diagnosis: Diagnosis) -> str:
     """Why the baseline is unlike, without the values."""
     heads = [difference.partition(":")[0] for difference in other]
+    heads = [head for head in heads if not head.startswith("not known")] or heads
     named = any(_differences(found) for found in diagnosis.findings if found.code == _UNLIKE)
     return f"the runs differ in {listed(heads)}" if named else next(iter(heads), "not known")
 

@@ -72,7 +72,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
         verbose: 1 prints one line at the end of `fit`, 0 nothing.
         announce: gets the run's root and returns a sentence to print at the end of `fit`; the default is
-            mpprof's own verdict, which is given again when the run has grown by a tenth. None for no verdict.
+            mpprof's own verdict, printed again once the run has grown by a tenth. None for no verdict.
         audit: print, once for each model and before its first step, what of it will not reach the Tensor
             Cores (with `verbose`; nothing where the model is float32 or nothing was found).
         stop_on: alarms that shall stop the training, some of "loss_scale_stuck", "loss_scale_low",
@@ -86,7 +86,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             directory. Off unless asked for: the records say the same and more, and `mpprof serve` shows them.
         window_signal: a signal that asks for a further window while `fit` runs, e.g. `signal.SIGUSR1`. Its
             handler is set for the time of `fit` only, in the main thread only, and only where the process has
-            none for it; otherwise run.json's `absent` says why.
+            no handler for that signal; otherwise run.json's `absent` says why.
         sinks: other places for the same series: `mpprof.WandbSink()`, `mpprof.MlflowSink()`, or a
             `mpprof.record.sinks.Sink` of your own. One that has `finish` gets a summary and the HTML report
             when a `fit` ends, which waits for them as it does for the verdict.
@@ -104,7 +104,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     callback, is left out.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
-    of its own, as a `fit` in a forked process does. Raises `UsageError` where an argument is none of these.
+    of its own, as a `fit` in a forked process does. Raises `UsageError` for an argument of another kind.
     """
 
     def __init__(
@@ -264,14 +264,14 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         recorder.add_sinks([*own, *self._settings.sinks])
 
     def close(self) -> None:
-        """After a `fit` that an exception has ended: all records are put on disk, and no thread is left.
-        Another `fit` may follow. Nothing where no `fit` is open."""
+        """Close a `fit` that an exception has ended: put all records on disk and end all threads.
+        Another `fit` may follow. Does nothing where no `fit` is open."""
         if self._session is not None:
             self._guard(self._session.interrupt)
 
     def result(self) -> RunResult:
-        """The run so far, for scripts and notebooks (where it shows itself as a page). Raises `UnableError`
-        where nothing was recorded."""
+        """Return the run so far, for scripts and notebooks (where it shows itself as a page). Raises
+        `UnableError` where nothing was recorded."""
         root = self.root
         if self._session is None or root is None:
             raise UnableError("nothing was recorded yet", next="Call fit with this callback first")

@@ -151,7 +151,7 @@ class StepRecorder:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """Around one optimizer step."""
+        """Record one optimizer step: what runs in the `with` block."""
         if self._in_step:
             raise UsageError(
                 "step() was called within a step", next="Leave the block of recorder.step() first"
@@ -207,14 +207,14 @@ class StepRecorder:
             yield batch
 
     def epoch(self) -> None:
-        """A new epoch begins: batches are counted from 0, and what lies before belongs to no interval."""
+        """Begin a new epoch: batches count from 0 again, and the time since the last step counts for none."""
         self._attempt(self._session.end_epoch)
         self._epoch, self._batch = self._epoch + 1, 0
         self._attempt(self._session.start_epoch, self._epoch)
 
     @contextlib.contextmanager
     def validation(self) -> Iterator[None]:
-        """Around a validation: its time is recorded and belongs to no step."""
+        """Record a validation: the time of the `with` block, which belongs to no step."""
         self._attempt(self._session.start_validation)
         try:
             yield

@@ -23,8 +23,8 @@ class WandbSink:
     """Series and summary as `mpprof/...` of a Weights & Biases run, over `mpprof/step`; the report as an
     artifact of type "mpprof-report".
 
-    `run`: None takes the active run, and without one begins one with `wandb.init(**options)`, which ends with
-    the process, or by `wandb.finish()`. Raises `MpprofError` where wandb is not installed."""
+    `run`: None takes the active run; where there is none, `wandb.init(**options)` begins one, which ends with
+    the process or by `wandb.finish()`. Raises `MpprofError` where wandb is not installed."""
 
     def __init__(self, run: Any = None, **options: Any) -> None:
         self._wandb = _library("wandb")
@@ -38,10 +38,10 @@ class WandbSink:
         self._run.log({STEP: step, **values})
 
     def close(self) -> None:
-        """Points are handed on as they come: nothing is held back."""
+        """Do nothing: points are passed on as they come."""
 
     def finish(self, summary: Mapping[str, float | str], report: Path | None) -> None:
-        """Put the summary and the report to the run."""
+        """Write the summary and the report to the run."""
         self._run.summary.update(dict(summary))
         if report is not None:
             artifact = self._wandb.Artifact(f"{ARTIFACT}-{self._run.id}", type=ARTIFACT)
@@ -53,8 +53,9 @@ class MlflowSink:
     """Series and summary as `mpprof/...` metrics and tags of an MLflow run; the report as the artifact
     `mpprof/report.html`.
 
-    `run_id`: None takes the active run, and without one makes one in `experiment`, which it ends with the
-    training. `tracking_uri`: None takes MLflow's own. Raises `MpprofError` where MLflow is not installed."""
+    `run_id`: None takes the active run; where there is none, the sink makes one in `experiment` and ends it
+    with the training. `tracking_uri`: None takes MLflow's own. Raises `MpprofError` where MLflow is not
+    installed."""
 
     def __init__(
         self, run_id: str | None = None, *, experiment: str = "Default", tracking_uri: str | None = None
@@ -79,11 +80,11 @@ class MlflowSink:
         )
 
     def close(self) -> None:
-        """Points are handed on as they come: nothing is held back."""
+        """Do nothing: points are passed on as they come."""
 
     def finish(self, summary: Mapping[str, float | str], report: Path | None) -> None:
-        """Put the summary (numbers as metrics, words as tags) and the report to the run, and end one of its
-        own; another `fit` goes on with it."""
+        """Write the summary (numbers as metrics, words as tags) and the report to the run, and end the run if
+        the sink made it; another `fit` continues it."""
         for name, value in summary.items():
             if isinstance(value, str):
                 self._client.set_tag(self.run_id, name, value)

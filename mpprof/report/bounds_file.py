@@ -15,7 +15,6 @@ MP503 = "the casts of the input pipeline are meant"
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mpprof.diagnosis import manual
 from mpprof.errors import UsageError
+from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.regular import read_regular
 from mpprof.report import checks, dismissals, words
@@ -61,12 +61,12 @@ def read(path: Path) -> Bounds:
     if ("baseline" in bounds) != ("max_step_regression_ratio" in bounds):
         raise UsageError("max_step_regression_ratio and baseline need each other", where=str(path))
     names = bounds.get("forbidden", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list) or not all(_is_text(name, limits.LONGEST_NAME) for name in names):
         raise UsageError("forbidden: not a list of causes", where=str(path))
     option = f"{path}: forbidden"
     return Bounds(
         numbers=numbers,
-        baseline_step=_stored_step(path.parent / str(bounds["baseline"])) if "baseline" in bounds else None,
+        baseline_step=_stored_step(_baseline(bounds["baseline"], path)) if "baseline" in bounds else None,
         forbidden=checks.forbidden(names, compared=False, option=option) if names else Forbidden((), None),
         ignore=ignore,
     )
@@ -88,7 +88,9 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     if found or not isinstance(bounds, dict) or not isinstance(ignore, dict):
         raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
     for code, reason in ignore.items():
-        if not isinstance(reason, str) or not reason.strip():
+        if not _is_text(code, limits.LONGEST_NAME):
+            raise UsageError("ignore: a cause of no or too long a name", where=str(path))
+        if not _is_text(reason, limits.LONGEST_TEXT):
             raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next="Write it as text")
     return bounds, {manual.code_of(name): " ".join(reason.split()) for name, reason in ignore.items()}
 
@@ -100,20 +102,37 @@ def _text(path: Path) -> str:
     return content.decode()
 
 
+def _is_text(value: Any, longest: int) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and len(value) <= longest
+
+
 def _number(value: Any, key: str, path: Path) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise UsageError(f"{key}: not a number from 0 on", where=str(path))
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= limits.LARGEST_NUMBER
+    ):
+        raise UsageError(f"{key}: not a number from 0 to 2^61", where=str(path))
     return float(value)
+
+
+def _baseline(value: Any, path: Path) -> Path:
+    if not _is_text(value, limits.LONGEST_NAME):
+        raise UsageError("baseline: not the name of a file", where=str(path))
+    return path.parent / str(value)
 
 
 def _stored_step(path: Path) -> tuple[float, float, float]:
     try:
         steps = json.loads(_text(path))["steps"]
-        low, high = steps["interval_ns"]
-        return float(steps["median_ns"]), float(low), float(high)
+        low, high = map(float, steps["interval_ns"])
+        median = float(steps["median_ns"])
+        if not 0 < low <= high <= limits.LONGEST_NS or not 0 < median <= limits.LONGEST_NS:
+            raise ValueError("no such step")
+        return median, low, high
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         next_ = "Store one: mpprof report RUN --format json -o baseline.json"
         what = "is not a stored report with step times and their interval"
         raise UsageError(what, where=str(path), next=next_) from error

@@ -435,7 +435,7 @@ def speedup(document: doc.Report) -> list[str]:
     if gain is None:
         return [_not_judged("speedup", document)]
     if gain["baseline"] == "measured":
-        return [*measured(gain, document["absent"]), *_baseline(gain)]
+        return [*measured(gain, document["absent"]), *_baseline(gain), *_switch(gain)]
     lines = []
     if gain["estimated"]:
         low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
@@ -494,6 +494,12 @@ def _baseline(gain: doc.Speedup) -> Iterable[str]:
         base = f", {words.duration(gain['baseline_step_ns'])} a step" if gain["baseline_step_ns"] else ""
         base += " (scaled to this run's batch)" if base and gain.get("per_example") else ""
         yield f"baseline: measured, run {words.plain(gain['baseline_id'])}{base}"
+
+
+def _switch(gain: doc.Speedup) -> Iterable[str]:
+    """How to switch mixed precision on, where a float32 run was held against another."""
+    if how := gain.get("how_to_switch"):
+        yield f"mixed precision is off in this run; to switch it on: {how[0]['text']}"
 
 
 def lowered_by_host(gain: doc.Speedup | doc.Rung) -> bool:
@@ -618,6 +624,21 @@ def memory(document: doc.Report) -> list[str]:
     divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
     divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
     return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
+
+
+def live_memory_unknown(document: doc.Report) -> str:
+    """Why nothing is known of what was live, and what to switch on; "" where it is known."""
+    memory, absent = document["memory"], document["absent"]
+    if memory is not None and memory["at_peak"]:
+        return ""
+    why = absent.get("memory" if memory is None else "memory.allocator", "no allocator events are there")
+    said = f"What was live is not known: {why}."
+    if document["run"]["backend"] == "torch":
+        return said  # the reason names the setting
+    return (
+        f"{said} TensorFlow and JAX write allocator events while they profile a GPU: open a window with "
+        'MPProfilerCallback(logdir, profile_steps="auto").'
+    )
 
 
 def drivers_figure(account: doc.Memory) -> str:

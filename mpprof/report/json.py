@@ -915,13 +915,14 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     if diagnosis.account is None and room != "memory":
         return reasons.get("time", "the trace could not be accounted for; see warnings")
     if room == "memory":
-        return _why_no_memory(leaf, diagnosis.memory)
+        why = reasons.get("memory.allocator", "the trace holds no allocator events")
+        return _why_no_memory(leaf, diagnosis.memory, why)
     return "the evidence that was recorded does not give it"
 
 
-def _why_no_memory(leaf: str, memory: MemoryAccount | None) -> str:
+def _why_no_memory(leaf: str, memory: MemoryAccount | None, no_events: str) -> str:
     if memory is None or not memory.at_peak:
-        return "the trace holds no allocator events"
+        return no_events
     if leaf == "across_steps":
         return "the trace does not hold two steps"
     if leaf in ("rounding_bytes", "fragmentation_ratio"):

@@ -21,7 +21,8 @@ WIDTHS, SCHEMES = (1440, 390), ("light", "dark")
 _DRAWN = """() => document.querySelector('#page .mp-card')
     && [...document.querySelectorAll('.mp-graph')].every(each => each.querySelector('.main-svg'))
     && [...document.querySelectorAll('.mp-rows')].every(each => each.dataset.loaded)
-    && [...document.querySelectorAll('#timeline')].every(each => each.dataset.drawn)
+    && [...document.querySelectorAll('#timeline')].every(
+        each => each.dataset.drawn && (!each.dataset.baseline || each.dataset.base))
     && [...document.querySelectorAll('#runs')].every(each => each.dataset.drawn && !each.querySelector('[aria-busy]'))
 """
 _SAID = """text => { const note = document.body.appendChild(document.createElement('div'));

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from mpprof.api.source import LogDirectory
+from mpprof.errors import UsageError
+from mpprof.report import bounds_file
 from mpprof.report.bounds_file import MOST_BYTES
 from tests.cli.conftest import MIXED, SAMPLES, Mpprof
 
@@ -209,3 +211,55 @@ def test_a_bounds_file_beyond_any_size_is_refused(mpprof: Mpprof, tmp_path: Path
     done = mpprof("check", MIXED, "--bounds", tmp_path / "mpprof.toml")
     assert done.code == 2
     assert "larger than" in done.err
+
+
+LONG = "x" * 100_000
+WRONG = (
+    "-1", "1" + "0" * 400, "1e400", "-inf", "nan", "true", "''", "'x'", f"'{LONG}'", r'"\u0000"', "[]", "[1]", "[[]]",
+    f"['{LONG}']", "{}", "1979-05-27", "07:32:00", "9" * 5000,
+)  # fmt: skip
+KEYS = ("min_tensor_core_ratio", "max_skipped_ratio", "max_peak_memory_bytes", "max_step_regression_ratio",
+        "baseline", "forbidden", "ignore.MP503")  # fmt: skip
+RIGHT = {
+    ("forbidden", "[]"),
+    ("ignore.MP503", "'x'"),
+    ("ignore.MP503", f"'{LONG}'"),
+    ("ignore.MP503", r'"\u0000"'),
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_whatever_a_value_is_instead_there_is_one_error(key: str, tmp_path: Path) -> None:
+    other = {
+        "baseline": "max_step_regression_ratio = 0.1",
+        "max_step_regression_ratio": "baseline = 'b.json'",
+    }
+    stored = {"steps": {"median_ns": 1e6, "interval_ns": [9e5, 1.1e6]}}
+    (tmp_path / "b.json").write_text(json.dumps(stored))
+    for value in WRONG:
+        table, _, name = key.rpartition(".")
+        text = f"[bounds]\n{other.get(key, 'max_skipped_ratio = 0.5' if table else '')}\n"
+        text += f"[{table}]\n{name} = {value}\n" if table else f"{name} = {value}\n"
+        (tmp_path / "bounds.toml").write_text(text)
+        if (key, value) in RIGHT:
+            bounds_file.read(tmp_path / "bounds.toml")
+            continue
+        with pytest.raises(UsageError) as caught:
+            bounds_file.read(tmp_path / "bounds.toml")
+        assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {"median_ns": 1, "interval_ns": [0, 1]}, {"median_ns": 0, "interval_ns": [1, 1]},
+        {"median_ns": 10**400, "interval_ns": [1, 2]}, {"median_ns": 1, "interval_ns": [2, 1]},
+        {"median_ns": "NaN", "interval_ns": ["NaN", "NaN"]}, {"median_ns": 1, "interval_ns": [1]}, [], None,
+    ],
+)  # fmt: skip
+def test_a_stored_report_with_a_step_that_cannot_be(steps: object, tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text(json.dumps({"steps": steps}))
+    path = tmp_path / "bounds.toml"
+    path.write_text("[bounds]\nmax_step_regression_ratio = 0.1\nbaseline = 'b.json'\n")
+    with pytest.raises(UsageError, match="is not a stored report with step times"):
+        bounds_file.read(path)

@@ -56,6 +56,22 @@ def test_json_holds_the_comparison_of_the_report(mpprof: Mpprof) -> None:
     assert "no allocator events" in made["absent"]["memory.expected_saving_bytes"]
 
 
+def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Path) -> None:
+    said = " ".join(mpprof("memory", MIXED).out.split())
+    assert said.startswith(
+        "What was live is not known: the trace holds no allocator events. TensorFlow and JAX"
+    )
+    assert "Recorded peak" in said
+    done = mpprof("memory", MIXED, "--format", "json")
+    assert done.code == 2
+    assert "no allocator events. The recorded peak is in mpprof report --format json" in done.err
+    for path in (MIXED, SAMPLES / "v100-convnet-float32"):
+        shutil.copytree(path / "mpprof", tmp_path / path.name / "mpprof")
+    run, base = tmp_path / MIXED.name, tmp_path / "v100-convnet-float32"
+    alone = " ".join(mpprof("memory", run, "--baseline", base).out.split())
+    assert "by the records What was live is not known: the trace of the profiler window is gone" in alone
+
+
 def test_json_says_what_is_unlike(mpprof: Mpprof) -> None:
     other = SAMPLES / "v100-odd-vocabulary-float32"
     made = json.loads(mpprof("memory", MIXED, "--baseline", other, "--format", "json").out)

@@ -331,12 +331,27 @@ def test_context_refuses_a_run_that_is_not_listed() -> None:
         _ = Context(FakeSource(), ENTRIES, Choice("nowhere")).run
 
 
+def test_the_memory_page_says_what_is_in_the_way_of_a_saving() -> None:
+    document = mixed_document()
+    assert memory._saved(document) is None or document["memory"].get("gap")
+    gap = [{"code": "MP601", "bytes": 2 << 30}]
+    document["memory"] |= {
+        "saved_bytes": 1 << 30, "expected_saving_bytes": 4 << 30, "gap": gap, "unexplained_bytes": 1 << 30,
+    }  # fmt: skip
+    drawn = json.dumps(memory._saved(document).to_plotly_json(), default=str)
+    for said in ("Saved against the baseline 1.00 GiB, of 4.00 GiB that 16 bits could save", "2.00 GiB MP601",
+                 "1.00 GiB unexplained"):  # fmt: skip
+        assert said in drawn
+
+
 def test_a_peak_of_the_records_is_not_shown_as_one_of_the_trace() -> None:
     document = mixed_document()
     with_events = json.dumps(memory._summary(document).to_plotly_json(), default=str)
-    assert memory._NO_EVENTS not in with_events
+    assert "What was live is not known" not in with_events
     document["memory"]["at_peak"] = []
-    assert memory._NO_EVENTS in json.dumps(memory._summary(document).to_plotly_json(), default=str)
+    document["absent"]["memory.allocator"] = "there is no trace"
+    without = json.dumps(memory._summary(document).to_plotly_json(), default=str)
+    assert "What was live is not known: there is no trace." in without
 
 
 @pytest.mark.parametrize(

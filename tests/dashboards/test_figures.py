@@ -12,6 +12,7 @@ import plotly.graph_objects
 import pytest
 from mpprof_dashboards import theme, work
 from mpprof_dashboards.components.bars import Row
+from mpprof_dashboards.components.strip import strip
 from mpprof_dashboards.components.text import escape, label
 from mpprof_dashboards.figures import compare, memory, roofline, steps, waterfall
 from mpprof_dashboards.figures.plain import Figure
@@ -443,3 +444,17 @@ MARKS = {
 def test_every_mark_is_seen_on_the_light_and_on_the_dark_page(colour: str) -> None:
     assert min(contrast(colour, ground) for ground in GROUNDS) >= 3.0
     assert contrast(colour, theme.text_on(colour)) >= 4.0
+
+
+def test_what_the_host_does_while_others_work_is_an_outline_and_the_unknown_is_hatched() -> None:
+    lane = {"kind": "host", "name": "Host", "start_ns": [0, 60], "length_ns": [60, 40], "key": [0, 1],
+            "label": [-1, -1], "count": [1, 1], "row": [-1, -1]}  # fmt: skip
+    timeline: Any = {"from_ns": 0, "to_ns": 100, "keys": ["sync", "unknown"], "names": [], "lanes": [lane]}
+    (row, _) = strip(timeline).children
+    image, hatched, said, *_ = row.children[1].children
+    drawn = base64.b64decode(image.src.partition(",")[2]).decode()
+    quiet, unknown = (theme.LANE_COLOURS[key] for key in ("sync", "unknown"))
+    assert f'fill="{quiet}" fill-opacity="{theme.QUIET_OPACITY}" stroke="{quiet}"' in drawn
+    assert f'fill="{unknown}" d=' in drawn
+    assert (hatched.className, hatched.style) == ("mp-strip-unknown", {"left": "60.000%", "width": "40.000%"})
+    assert said.style["color"] == "var(--mp-ink)"

@@ -67,3 +67,11 @@ def test_that_they_ran_different_programs_is_seen_from_their_ops(compared) -> No
     assert any("the programs differ" in note for note in step["notes"])
     assert step["matching"]["only_to"][0]["op"].startswith("CompiledFunction")
     assert step["matching"]["by_op_ratio"]["to"] < 0.6
+
+
+def test_a_float32_run_held_against_another_is_told_apart_and_how_to_switch(compared) -> None:
+    report = compared["runs"][1]
+    how = report["speedup"]["how_to_switch"][0]["text"]
+    assert how.startswith('torch.autocast("cuda", dtype=torch.float16)')  # a V100 has no bfloat16
+    assert f"to switch it on: {how}" in " ".join(text.render(report, width=400).split())
+    assert "(the runs differ in device)" in report["verdict"]

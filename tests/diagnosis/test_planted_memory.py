@@ -124,7 +124,7 @@ def test_a_batch_that_was_not_raised_leaves_memory_free(tmp_path: Path) -> None:
     assert document["memory"] is not None
     assert document["memory"].get("beside_gap") == [{"code": "MP303", "bytes": 12 * GIB}]
     lines = account.saving(document)
-    place = lines.index("Not used by the run, and so no part of that")
+    place = lines.index("Beside that, memory that the run does not use")
     assert lines[place + 1].startswith("    12.0 GiB  MP303  The batch could be larger: ")
 
 

@@ -158,8 +158,8 @@ def test_a_function_is_told_from_a_file(model: str, is_one: bool) -> None:
     [
         (["nofile.keras", "--card", "t4"], "nofile.keras: no such file"),
         (["models:dense", "--card", "h900"], "no card called 'h900' is known"),
-        (["models:dense", "--card", ","], "no card was named"),
-        (["models:dense", "--card", "t4", "--batch", "0"], "a batch of 0 examples"),
+        (["models:dense", "--card", ","], "--card ',' has no name in it"),
+        (["models:dense", "--card", "t4", "--batch", "0"], "'0' is not a batch: give a whole number"),
         (["models:dense", "--card", "t4", "--input-shape", "a,b"], "is not a list of whole numbers"),
         (["https://host/model.keras", "--card", "t4"], "Keras loads models from files"),
     ],

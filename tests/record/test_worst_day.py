@@ -7,6 +7,7 @@ import contextlib
 import functools
 import importlib
 import json
+import multiprocessing
 import os
 import pickle
 import signal
@@ -252,6 +253,34 @@ def test_processes_that_load_data_leave_the_run_to_the_training(made: Any, tmp_p
     made.fit(loaded, epochs=2, verbose=0, callbacks=[recorded])
     assert told(tmp_path) == (list(range(1, 2 * STEPS + 1)), ["finished"], ["done"])
     assert find_runs(tmp_path) == (tmp_path,)
+
+
+def _part(index: int) -> Any:
+    x, y = data(STEPS)
+    part = slice(index * BATCH, (index + 1) * BATCH)
+    return x[part], y[part]
+
+
+def test_a_generator_that_forks_its_workers_while_it_is_asked(made: Any, tmp_path: Path) -> None:
+    """They are copies of the training's process, with a fit, a window and our threads in it."""
+    recorded = callback(tmp_path, hardware=True, profile_steps=WINDOW)
+
+    def batches() -> Iterator[Any]:
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            yield from pool.imap(_part, range(STEPS))
+            pool.close()
+            pool.join()
+
+    made.fit(batches(), steps_per_epoch=STEPS, shuffle=False, verbose=0, callbacks=[recorded])
+    assert told(tmp_path) == (list(range(1, STEPS + 1)), ["finished"], ["done"])
+    assert find_runs(tmp_path) == (tmp_path,)
+
+
+def test_a_log_directory_whose_name_is_no_text(made: Any, tmp_path: Path) -> None:
+    root = tmp_path / os.fsdecode(b"log\xff")
+    fit(made, recorded := callback(root, profile_steps=WINDOW))
+    assert told(recorded.root) == (list(range(1, STEPS + 1)), ["finished"], ["done"])
+    assert len(list(root.glob("plugins/profile/*/*.xplane.pb"))) == 1
 
 
 def test_a_process_that_is_spawned_gets_a_callback_of_its_own(made: Any, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from mpprof.model import limits
 from mpprof.model.trace import Trace
 from mpprof.traces.nsys.sqlite import opened
 from tests.builders.xspace import Space
+from tests.fuzz.heavy import BY_NAME
 from tests.fuzz.targets import check
 from tests.traces.test_nsys import export
 
@@ -69,6 +70,23 @@ def test_ops_of_kernels_come_before_those_of_the_host(
     assert of[0] == of[1]
     assert np.count_nonzero(trace.host.op >= 0) == 2
     assert trace.warnings == ("of 25 ops 7 are kept; events of the others name none",)
+
+
+def test_of_very_many_instructions_the_first_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BY_NAME["a computation for each fusion"].write(path := tmp_path / "host.xplane.pb", 10 * 210)
+    whole = traces.read(path)
+    monkeypatch.setattr(limits, "MOST_INSTRUCTIONS", 4)
+    trace = traces.read(path)
+    check(trace)
+    assert [sum(op.hlo is not None for op in each.ops) for each in (trace, whole)] == [4, 10]
+    assert len(trace.ops) == len(whole.ops)
+    assert not whole.warnings
+    assert trace.warnings == (
+        "of 10 instructions of compiled programs that ran the first 4 were read: of the others shapes, types "
+        "and FLOPs are not known",
+    )
 
 
 def test_devices_beyond_any_machine_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

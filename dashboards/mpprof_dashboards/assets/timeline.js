@@ -213,15 +213,23 @@
           var key = row.of.keys[lane.key[i]];
           var name = lane.label[i] >= 0 ? row.of.names[lane.label[i]] : "";
           var paint_ = hue(key);
-          context.globalAlpha = term && !(lane.found && lane.found[i]) ? 0.22 : 1;
+          var dim = term && !(lane.found && lane.found[i]) ? 0.22 : 1;
+          var quiet = w > 3 && theme.quiet[key];
+          context.globalAlpha = dim * (quiet || 1);
           context.fillStyle = paint_;
           context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
+          context.globalAlpha = dim;
+          if (quiet) {
+            context.strokeStyle = paint_;
+            context.lineWidth = 1;
+            context.strokeRect(x + 0.5, y + 0.5, w - 1.5, tall - 1);
+          }
           if (w > 3 && unknown(key)) {
             context.fillStyle = hatching();
             context.fillRect(x, y, w - 0.5, tall);
           }
           if (w > 34) {
-            context.fillStyle = theme.text[paint_];
+            context.fillStyle = quiet ? ink : theme.text[paint_];
             var left = Math.max(x, NAMES);
             var room = Math.min(x + w, NAMES + width()) - left - 8;
             if (room > 24) context.fillText(cut(name ? short(name) : label(key) + " " + duration(end - begin), room), left + 4, y + tall / 2);

@@ -18,6 +18,9 @@ _LABELLED_RATIO = 0.07
 """From so much of the width on an interval has room for its name."""
 _MOST_LABELS = 8
 _HATCHED_RATIO = 0.003
+_OUTLINED = (
+    f' fill-opacity="{theme.QUIET_OPACITY}" stroke="{{}}" stroke-width="2" vector-effect="non-scaling-stroke"'
+)
 _IDLE_TEXT = {
     "idle_input": "waits for the next batch",
     "idle_launch": "waits for launches",
@@ -77,14 +80,18 @@ def _row(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> html.Div:
 
 def _drawing(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: int) -> str:
     """The lane as a picture of one path for each colour, stretched to whatever width there is."""
-    paths: dict[str, list[str]] = {}
+    paths: dict[tuple[str, bool], list[str]] = {}
     for begin, length, key in zip(lane["start_ns"], lane["length_ns"], lane["key"], strict=True):
         low, high = max(begin - start, 0), min(begin + length - start, whole)
         if high > low:
             x, w = 10_000 * low / whole, max(10_000 * (high - low) / whole, 2.0)
-            colour = theme.LANE_COLOURS[timeline["keys"][key]]
-            paths.setdefault(colour, []).append(f"M{x:.1f} 0h{w:.1f}v1h-{w:.1f}z")
-    body = "".join(f'<path fill="{colour}" d="{"".join(parts)}"/>' for colour, parts in paths.items())
+            name = timeline["keys"][key]
+            how = theme.LANE_COLOURS[name], name in theme.QUIET_LANES
+            paths.setdefault(how, []).append(f"M{x:.1f} 0h{w:.1f}v1h-{w:.1f}z")
+    body = "".join(
+        f'<path fill="{colour}"{_OUTLINED.format(colour) if quiet else ""} d="{"".join(parts)}"/>'
+        for (colour, quiet), parts in paths.items()
+    )
     svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10000 1" preserveAspectRatio="none">'
         f"{body}</svg>"
@@ -133,7 +140,10 @@ def _stretches(timeline: doc.Timeline, lane: doc.TimelineLane) -> list[tuple[int
 
 
 def _label(text: str, begin: float, length: float, key: str) -> html.Span:
-    style = _place(begin, length) | {"color": theme.text_on(theme.LANE_COLOURS[key])}
+    quiet = key in theme.QUIET_LANES
+    style = _place(begin, length) | {
+        "color": "var(--mp-ink)" if quiet else theme.text_on(theme.LANE_COLOURS[key])
+    }
     return html.Span(
         words.plain(text),
         className="mp-strip-label",

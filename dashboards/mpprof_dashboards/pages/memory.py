@@ -9,7 +9,8 @@ from dash import html
 from mpprof.errors import MpprofError
 from mpprof.model.steps import StepTable
 from mpprof.report import words
-from mpprof.report.content import recorded_peak
+from mpprof.report.content import live_memory_unknown, recorded_peak
+from mpprof.report.memory import account
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 _BY = (("kind", "By kind"), ("dtype", "By type"), ("layer", "By layer"), ("op", "By op"))
-
-_NO_EVENTS = "The trace holds no allocator events, so what was live is not known."
-_SWITCH_ON = (
-    "TensorFlow writes allocator events while it profiles a GPU: open a window with "
-    'MPProfilerCallback(logdir, profile_steps="auto").'
-)
 
 
 def layout(context: Context) -> list[Any]:
@@ -46,6 +41,7 @@ def content(
 ) -> list[Any]:
     return [
         _summary(document),
+        _saved(document),
         _in_trace(document, baseline),
         _map(document),
         _at_peak(document),
@@ -58,8 +54,7 @@ def _summary(document: doc.Report) -> html.Section:
     """The figures that are known, and one sentence on what is not."""
     memory, recorded = document["memory"], recorded_peak(document)
     if memory is None and recorded is None:
-        reason = why_absent(document, "memory")
-        return cards.section("Memory", cards.empty("No memory was measured", reason, _SWITCH_ON))
+        return cards.section("Memory", cards.empty("No memory was measured", live_memory_unknown(document)))
     # Without allocator events the account's peak is the records' own: it must not pass for a second witness.
     in_trace = memory["peak_bytes"] if memory and memory["at_peak"] else None
     saved = memory["saved_bytes"] if memory else None
@@ -77,7 +72,7 @@ def _summary(document: doc.Report) -> html.Section:
     if memory and memory["saved_bytes"] == 0:
         shown.append(html.Li(html.Span(words.saved(0), id="saved")))
     reasons = [
-        (None if memory and memory["at_peak"] else f"{_NO_EVENTS} {_SWITCH_ON}"),
+        live_memory_unknown(document),
         (
             None
             if recorded is not None
@@ -92,6 +87,16 @@ def _summary(document: doc.Report) -> html.Section:
     said = [html.P(sentence(reason), className="mp-note") for reason in reasons if reason]
     body = [html.Ul(shown, className="mp-inline-figures"), *said]
     return cards.section("Memory", html.Div(body, className="mp-card"))
+
+
+def _saved(document: doc.Report) -> html.Section | None:
+    """What was saved, what could have been, and what is in the way; None without a part by cause."""
+    first, *parts = account.saving(document) or [""]
+    if not parts:
+        return None
+    items = html.Ul([html.Li(sentence(" ".join(part.split()))) for part in parts])
+    body = html.Div([html.P(sentence(first)), items], className="mp-card", id="memory-saved")
+    return cards.section("Against the baseline", body)
 
 
 def _saved_words(saved: int | None) -> str:

@@ -92,6 +92,7 @@ def _colours() -> str:
         {
             "colours": colours,
             "text": {each: theme.text_on(each) for each in {*colours.values(), *theme.LAYER_COLOURS}},
+            "quiet": dict.fromkeys(sorted(theme.QUIET_LANES), theme.QUIET_OPACITY),
             "labels": theme.LANE_LABELS | theme.WORK_LABELS,
             "legend": [
                 key for key in theme.LANE_COLOURS if key not in ("idle_sync", "idle_compile", "pipeline")

@@ -21,13 +21,15 @@ MOST_IN_SUBSETS = 6
 @frozen
 class Remedy:
     """`gain_ns`: what it frees of the step; `work_ns`: its part that is device work. `host`: by relieving
-    the host, which lowers the floor too.
-    `dismissed`: one that nobody means to apply."""
+    the host, which lowers the floor too. `lost`: what a healthy run of this kind has not; `ceiling`:
+    what every one has. `dismissed`: one that nobody means to apply."""
 
     code: str
     gain_ns: float
     host: bool = False
     work_ns: float = 0.0
+    lost: bool = True
+    ceiling: bool = False
     dismissed: bool = False
 
 
@@ -45,8 +47,9 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
     """The remedies in the order that pays first, with the step after each; the best step, and its floor.
 
     Each time the one that shortens the step most is taken; where none does any more, because the host limits,
-    the one that lowers the host's floor most, and then the largest of those that stay hidden. What was
-    dismissed comes after all others: their gains are those without it.
+    the one that lowers the host's floor most, and then the largest of those that stay hidden. No
+    ceiling comes before what was lost. What was dismissed comes after all others: their gains are those
+    without it.
     """
     left = sorted(remedies, key=lambda remedy: (-remedy.gain_ns, remedy.code))
     done: list[Remedy] = []
@@ -57,6 +60,7 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
             left,
             key=lambda remedy: (
                 remedy.dismissed,
+                remedy.ceiling and any(other.lost and not other.dismissed for other in left),
                 step_after(step_ns, host_ns, [*done, remedy], work_ns),
                 not remedy.host,
             ),

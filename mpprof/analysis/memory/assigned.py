@@ -70,7 +70,11 @@ def contents(
         each, why = known[sizes]
         for at, block in enumerate(run.tolist()):
             parts = each[at] if each else ()
-            if parts and sum(size for _, size in parts) <= blocks.bytes[block]:
+            if (
+                parts
+                and all(size > 0 for _, size in parts)
+                and sum(size for _, size in parts) <= blocks.bytes[block]
+            ):
                 found.parts[block] = parts
             else:
                 found.why_not[block] = (why or NOT_STATED) if programs else NO_ASSIGNMENT

@@ -89,7 +89,8 @@ class TensorFlowProbe(Unanswered):
         options = tf.profiler.experimental.ProfilerOptions(
             host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
         )
-        tf.profiler.experimental.start(str(folder), options=options)
+        # As bytes: a directory's name need be no text.
+        tf.profiler.experimental.start(os.fsencode(folder), options=options)
 
     def stop_trace(self) -> None:
         tf.profiler.experimental.stop()

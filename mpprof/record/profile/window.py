@@ -244,7 +244,8 @@ class Window:
             aside(shutil.rmtree, self._gathering, True)
 
     def _fail(self, error: BaseException) -> None:
-        self.facts["status"] = f"failed: {type(error).__name__}: {error}"[:300]
+        text = " ".join(str(error).split())  # some state a page of signatures
+        self.facts["status"] = f"failed: {type(error).__name__}: {text}"[:300]
 
 
 def new_session(profile: Path, name: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import BEFORE, drivers_figure, held, is_told
+from mpprof.report.content import BEFORE, drivers_figure, held, is_told, live_memory_unknown
 from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _OWNERS = 20
 def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bool = False) -> str:
     """Return the text of the document's memory section; `most` rows of each list."""
     parts = [
-        _head(document),
+        _head(document, width),
         _kinds(document, width),
         _divisions(document, width, most),
         _tensors(document, width, most),
@@ -44,16 +44,14 @@ def comparison(document: doc.Report, baseline: str) -> doc.MemoryComparison:
     }
 
 
-def _head(document: doc.Report) -> list[str]:
-    memory = document["memory"]
+def _head(document: doc.Report, width: int) -> list[str]:
+    memory, unknown = document["memory"], wrapped(live_memory_unknown(document), width)
     if memory is None:
-        return [f"No composition: {document['absent'].get('memory', 'not known')}"]
+        return unknown
     allocators = memory.get("allocators", [])
     mine = next((each for each in allocators if each["name"] == memory.get("allocator")), None)
     if mine is None:
-        return [
-            f"Peak {words.size(memory['peak_bytes'])}, by the records; the trace holds no allocator events"
-        ]
+        return [f"Peak {words.size(memory['peak_bytes'])}, by the records", *unknown]
     where = words.plain(mine["name"]) + (" (host memory)" if mine["where"] == "host" else "")
     capacity = mine["capacity_bytes"]
     share = f" of {words.size(capacity)} ({words.percent(mine['peak_bytes'] / capacity)})" if capacity else ""
@@ -181,6 +179,9 @@ def _life(tensor: doc.Tensor) -> str:
 
 
 def _shape(tensor: doc.Tensor) -> str:
+    """How many of which type and shape; of unknown type how many blocks."""
+    if tensor["dtype"] == "unknown":
+        return words.plural(tensor["count"], "block")
     shape = "" if tensor["shape"] == "unknown" else tensor["shape"]
     times = f"{tensor['count']} x " if tensor["count"] > 1 else ""
     return words.shorten(words.plain(f"{times}{tensor['dtype']} {shape}".strip()), 24)
@@ -237,7 +238,10 @@ def saving(document: doc.Report) -> list[str]:
     told = drivers_figure(memory)
     lines = _saving(document, memory, memory["saved_bytes"])
     if beside := memory.get("beside_gap"):
-        lines += ["Not used by the run, and so no part of that", *(_cause(part, document) for part in beside)]
+        lines += [
+            "Beside that, memory that the run does not use",
+            *(_cause(part, document) for part in beside),
+        ]
     return [*lines, f"{told[0].upper()}{told[1:]}"] if told else lines
 
 

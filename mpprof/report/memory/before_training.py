@@ -9,6 +9,7 @@ from typing import Any
 
 from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.report import words
+from mpprof.report.text import wrapped
 
 SCHEMA = "mpprof.memory_forecast/1"
 _MOST_LAYERS = 8
@@ -68,7 +69,9 @@ def _band(pair: tuple[int, int] | None) -> dict[str, int] | None:
     return None if pair is None else {"low": pair[0], "high": pair[1]}
 
 
-def text(found: MemoryForecast, *, most: int = _MOST_LAYERS, ascii_only: bool = False) -> str:
+def text(
+    found: MemoryForecast, *, most: int = _MOST_LAYERS, width: int = 100, ascii_only: bool = False
+) -> str:
     """The forecast as text: a table of the policies, then the layers that keep most. Cards that differ in
     nothing but their memory share a table."""
     card = f", {_card(found.runs[0])}" if found.card else ""
@@ -80,9 +83,8 @@ def text(found: MemoryForecast, *, most: int = _MOST_LAYERS, ascii_only: bool = 
         parts += [[f"O{on[2:]}"]] if on else []
         parts += [_table(found, cards)]
         parts += [_layers(run, on, most) for run in dict.fromkeys((runs[0], runs[-1]))]
-    notes = [f"Taken: {'; '.join(found.assumed)}"] + [
-        f"Unknown: {words.plain(each)}" for each in found.unknown
-    ]
+    told = [f"Taken: {'; '.join(found.assumed)}", *(f"Unknown: {each}" for each in found.unknown)]
+    notes = [line for each in told for line in wrapped(each, width, hang=2)]
     said = "\n\n".join("\n".join(lines) for lines in [*parts, notes] if lines) + "\n"
     return words.ascii_only(said) if ascii_only else said
 

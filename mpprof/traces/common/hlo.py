@@ -29,8 +29,10 @@ DTYPES = {
 }  # fmt: skip
 """PrimitiveType in xla/xla_data.proto, in HLO's spelling."""
 
-_DEPTH = 8
+_DEEPEST_CALL = 4
 """How deep calls inside fusions are followed; XLA nests two or three."""
+_DEPTH = 8
+"""How deep tuples lie in one another, and how many instructions in a row only pass a value on."""
 _MAX_CALLED = 4096
 """Instructions listed inside one fusion or call."""
 _LISTINGS = 3
@@ -321,7 +323,7 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
         for id in made.operands
     ]
     inner: list[HloInstruction] = []
-    if depth < _DEPTH and made.opcode in ("fusion", "call", "async-start"):
+    if depth < _DEEPEST_CALL and made.opcode in ("fusion", "call", "async-start"):
         for id in made.called:
             for span in module.computations.get(id, ()):
                 if len(inner) >= _MAX_CALLED or module.listings <= 0:

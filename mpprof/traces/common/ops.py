@@ -20,6 +20,17 @@ class Ops:
         self.strings = strings
         self._rows: dict[tuple[str, str, str, str, int], int] = {}
         self._ops: list[Op] = []
+        self._asked = 0
+
+    def warnings(self) -> list[str]:
+        """What of the compiled programs was not read."""
+        most = limits.MOST_INSTRUCTIONS
+        if self._asked <= most:
+            return []
+        return [
+            f"of {self._asked} instructions of compiled programs that ran the first {most} were read: of the "
+            "others shapes, types and FLOPs are not known"
+        ]
 
     def table(self) -> tuple[Op, ...]:
         return tuple(self._ops)
@@ -38,9 +49,9 @@ class Ops:
         key = (name, "", instruction, module, program)
         if key in self._rows:
             return self._rows[key]
-        # Of more ops than are kept in the end, the further ones are not worth being read.
-        kept = len(self._ops) < limits.MOST_OPS
-        hlo = self.modules.instruction(module, program, instruction) if kept else None
+        self._asked += bool(self.modules)
+        known = self._asked <= limits.MOST_INSTRUCTIONS
+        hlo = self.modules.instruction(module, program, instruction) if known else None
         if hlo is None:
             return self._row(key, Op(name or instruction, ""))
         # Of a fusion the event may state only what the names inside it begin with.

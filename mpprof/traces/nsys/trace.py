@@ -166,7 +166,7 @@ def _origin(database: Database, zero: int) -> int | None:
 def _processes(found: Collected, work: nsys_device.Work) -> tuple[int, ...]:
     """The number of each thread's process; empty where there is one, or the export does not say which of them
     launched a device's work."""
-    owners = (int(str(tid)) & _PROCESS for _, tid in found.threads)
+    owners = (_ids(found) & _PROCESS).tolist()
     numbers = tuple(work.processes.setdefault(owner, len(work.processes)) for owner in owners)
     return numbers if len(set(numbers)) > 1 and -1 not in work.owners else ()
 
@@ -178,8 +178,12 @@ def _launched_by(work: nsys_device.Work, hosts: tuple[int, ...]) -> tuple[TraceD
     return tuple(replace(each, host=owner) for each, owner in zip(work.devices, work.owners, strict=True))
 
 
+def _ids(found: Collected) -> Int64:
+    return np.array([id for _, id in found.threads], np.int64)
+
+
 def _thread_names(database: Database, found: Collected) -> tuple[str, ...]:
-    ids = [int(str(key[1])) for key in found.threads]
+    ids = _ids(found).tolist()
     table = database.numbers("ThreadNames", ("globalTid", "nameId"))
     name_of = dict(zip(table["globalTid"].tolist(), table["nameId"].tolist(), strict=True))
     wanted = [name_of[id] for id in ids if id in name_of]

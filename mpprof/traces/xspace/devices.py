@@ -123,11 +123,14 @@ class DeviceReader:
         keys = [events.text(name) for name in _OP_TEXTS]
         program = events.number("program_id")
         group, first = groups([*keys, program], len(events))
-        texts = (*self.strings.texts(), "")  # row -1 finds the last
-        rows = []
-        for at, *keyed in zip(program[first].tolist(), *(key[first].tolist() for key in keys), strict=True):
-            tf_op, annotation, level, name, hlo_op, module = (texts[row] for row in keyed)
-            rows.append(self.ops.resolve(tf_op, level or annotation, name, hlo_op, module, at))
+        texts = np.array((*self.strings.texts(), ""), np.object_)  # row -1 finds the last
+        named = (texts[key[first]].tolist() for key in keys)
+        rows = [
+            self.ops.resolve(tf_op, level or annotation, name, hlo_op, module, at)
+            for at, tf_op, annotation, level, name, hlo_op, module in zip(
+                program[first].tolist(), *named, strict=True
+            )
+        ]
         return np.array(rows, np.int32)[group]
 
     def _work(self, events: PlaneEvents) -> tuple[Int8, Int8, Int64]:

@@ -209,6 +209,7 @@ def _assemble(
         basis = "host"
         host, kernels = _without_device(layout, host, ops, parts)
         table = host.table
+    parts.warnings += ops.warnings()
     if not len(host.allocations.time_ns):
         parts.missing["allocations"] = "the trace holds no allocator events"
     events = len(kernels) + len(table) + len(host.allocations.time_ns)

@@ -96,6 +96,17 @@ def test_an_activation_without_a_backward_buffer_beside_it_is_of_no_known_kind()
         ((STEP,), (400,), assigned.NO_MATCH),
         ((STEP, program("jit_g", Taken(400, ()), Taken(1000, ()))), (400, 1000), assigned.SEVERAL),
         ((program("jit_g", Taken(400, ()), Taken(1000, ())),), (400, 1000), assigned.NOT_STATED),
+        ((program("jit_g", Taken(400, (buffer(1 << 63),))),), (400,), assigned.NOT_STATED),
+        (
+            (
+                program(
+                    "jit_g",
+                    Taken(400, (buffer(1 << 64), buffer(-(1 << 64)))),
+                ),
+            ),
+            (400,),
+            assigned.NOT_STATED,
+        ),
     ],
 )
 def test_what_is_not_divided_has_a_reason(
