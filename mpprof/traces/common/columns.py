@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Bool = NDArray[np.bool_]
+
+_Table = TypeVar("_Table")
 
 
 class Interner:
@@ -30,6 +32,25 @@ class Interner:
 def names(table: type) -> tuple[str, ...]:
     """The columns of a table of the trace, in order."""
     return tuple(each.name for each in fields(table))
+
+
+_DTYPES = {
+    "Int64": np.int64, "Int32": np.int32, "Int8": np.int8, "Bool": np.bool_, "Float64": np.float64,
+}  # fmt: skip
+
+
+def table_of(table: type[_Table], n: int, **given: Any) -> _Table:
+    """Return a table of `n` rows with these columns; in every other column, all rows are -1 (False).
+
+    For readers of formats that know few of the columns (CONTRIBUTING.md's example).
+    """
+    rest = {
+        each.name: constant(-1 if dtype is not np.bool_ else 0, n, dtype)
+        for each in fields(table)  # type: ignore[arg-type]
+        if each.name not in given
+        for dtype in [_DTYPES[str(each.type).removesuffix(" | None")]]
+    }
+    return table(**given, **rest)
 
 
 def constant(value: int, n: int, dtype: Any = np.int64) -> NDArray[Any]:
