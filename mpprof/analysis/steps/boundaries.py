@@ -379,5 +379,5 @@ def _without_warm_up(trace: Trace, rows: Int64, found: Periods) -> Periods:
     count = int(np.count_nonzero(~kept))
     if not count:
         return found
-    said = f"{count} of {len(found)} repetitions lie in a range that says warm-up, and are no steps"
+    said = f"{count} of {len(found)} repetitions lie in a range that says warm-up, and were left out"
     return found.keep(kept, said) if kept.any() else nothing(*found.notes, said)
