@@ -193,7 +193,7 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered) -> None:
     )(choose)  # fmt: skip
     app.clientside_callback(
         ClientsideFunction("mpprof", "choose"), Input("run", "value"), Input("baseline", "value"),
-        State("run", "data"), State("shown", "data"), State("url", "search"),
+        State("run", "data"), State("shown", "data"),
     )  # fmt: skip
     app.callback(
         Output("page", "children"), Output("nav", "children"), Output("live", "disabled"),

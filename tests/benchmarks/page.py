@@ -49,7 +49,7 @@ _TO_THE_LAST_MARK = """async ([act, of, quiet]) => {
         && all('#timeline', one => one.dataset.drawn)
         && !page.querySelector('#runs tr[aria-busy]');
     if (act === 'tab') [...document.querySelectorAll('.mp-tab')].find(tab => tab.textContent === of).click();
-    else window.dash_clientside.set_props('url', { search: of });
+    else window.mpprof.go(location.pathname + of);
     while (!there() || performance.now() - last < quiet) {
         if (performance.now() - began > 30000) throw new Error('nothing more is drawn of ' + of);
         await new Promise(done => setTimeout(done, 20));

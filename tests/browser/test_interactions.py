@@ -73,6 +73,46 @@ def test_the_timeline_is_zoomed_by_the_wheel_and_moved_by_dragging(chromium: Any
     seen.assert_quiet()
 
 
+def other_run(seen: Visit, key: str | None = None) -> None:
+    """Goes to another run by a key or by the chooser, and waits until the page shows it."""
+    seen.page.wait_for_function("() => document.querySelector('#run')?.value")
+    was = seen.page.input_value("#run")
+    heading = seen.page.text_content("#page h1")
+    if key:
+        seen.page.keyboard.press(key)
+    else:
+        seen.page.click("#run")
+        seen.page.get_by_role("option", name="gtx1080ti-mixed-float16").click()
+    seen.page.wait_for_function(
+        """([run, heading]) => document.querySelector('#run').value !== run
+          && document.querySelector('#page h1').textContent !== heading""",
+        arg=[was, heading],
+    )
+
+
+@pytest.mark.parametrize("key", [None, "]"])
+def test_another_run_is_shown_after_the_page_wrote_into_its_address(
+    chromium: Any, sample_server: str, key: str | None
+) -> None:
+    seen, run = visit(chromium, sample_server), "h100-mixed-bfloat16"
+    for path in ("/timeline", "/layers", "/kernels"):
+        seen.page.goto(f"{sample_server}{path}?run={run}")
+        if path == "/timeline":
+            seen.page.wait_for_function("() => location.search.includes('t1=')")
+        else:
+            seen.settle()
+            seen.filter(f"{path[1:]}", "short", "e")
+            seen.page.wait_for_function("() => location.search.includes('.short=e')")
+            seen.page.evaluate("document.activeElement.blur()")
+        kept = seen.page.url
+        other_run(seen, key)
+        assert f"run={run}&" not in seen.page.url
+        seen.page.go_back()
+        seen.page.wait_for_function("was => location.href === was", arg=kept)
+        seen.page.wait_for_function(f"() => document.querySelector('#page h1').textContent.includes('{run}')")
+    seen.assert_quiet()
+
+
 def test_code_to_change_is_copied(chromium: Any, sample_server: str) -> None:
     seen = visit(chromium, sample_server)
     seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=sample_server)

@@ -61,7 +61,7 @@ class Visit:
 
     def choose(self, query: str, verdict: str) -> None:
         """Goes to another run within the app, and waits for its verdict."""
-        self.page.evaluate("search => dash_clientside.set_props('url', {search})", query)
+        self.page.evaluate("search => mpprof.go(location.pathname + search)", query)
         self.page.wait_for_function(
             "text => document.querySelector('#verdict')?.textContent === text", arg=verdict
         )

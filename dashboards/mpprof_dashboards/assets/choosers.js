@@ -1,11 +1,12 @@
 /* The choosers of run and baseline write the address; another run comes with the baseline that it is paired with. */
 (function () {
   "use strict";
-  function choose(run, baseline, options, shown, search) {
+  function choose(run, baseline, options, shown) {
     var dash = window.dash_clientside;
     if (shown && run === shown[0] && baseline === shown[1]) return dash.no_update; /* set by the server */
     if (!run) return dash.no_update;
-    var address = new URLSearchParams(search || "");
+    var address = new URLSearchParams(window.location.search);
+    var search;
     var option = (options || []).filter(function (each) { return each.value === run; })[0];
     if (run !== (shown || [])[0] && option) search = option.query;
     else {
@@ -14,7 +15,7 @@
       address.delete("with");
       search = "?" + address.toString();
     }
-    dash.set_props("url", { search: search });
+    window.mpprof.go(window.location.pathname + search);
     return dash.no_update;
   }
   window.dash_clientside = Object.assign({}, window.dash_clientside, { mpprof: { choose: choose } });

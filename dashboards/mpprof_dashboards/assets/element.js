@@ -6,4 +6,10 @@ window.mpprof = {
     if (className) made.className = className;
     return made;
   },
+  /* To another address within the app, as dcc.Link goes there. Never by setting a property of dcc.Location: it keeps
+     the address from before a script replaced it, and would go back there. */
+  go: function (address) {
+    window.history.pushState({}, "", address);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+  },
 };

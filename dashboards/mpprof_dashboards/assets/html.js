@@ -12,8 +12,7 @@
     var link = event.target.closest && event.target.closest("a[data-link]");
     if (!link || event.metaKey || event.shiftKey || event.altKey || event.ctrlKey) return;
     event.preventDefault();
-    window.history.pushState({}, "", link.getAttribute("href"));
-    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate")); /* as dcc.Link does */
+    window.mpprof.go(link.getAttribute("href"));
     window.scrollTo(0, 0);
   });
 })();

@@ -33,7 +33,7 @@
         var at = all.findIndex(function (each) { return each.id === now; });
         if (!all.length) return;
         var next = all[at < 0 ? 0 : (at + by + all.length) % all.length];
-        if (next.id !== now) window.dash_clientside.set_props("url", { search: next.query });
+        if (next.id !== now) window.mpprof.go(window.location.pathname + next.query);
       });
   }
   document.addEventListener("keydown", function (event) {

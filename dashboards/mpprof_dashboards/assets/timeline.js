@@ -124,6 +124,7 @@
     }
     function remember() {
       var now = query();
+      if (now.get("run") !== root.dataset.chosen) return; /* the reader has gone on, and this page is still shown */
       now.set("t0", String(Math.round(from)));
       now.set("t1", String(Math.round(to)));
       if (picked >= 0) now.set("kernel", String(picked));

@@ -60,6 +60,7 @@ def layout(context: Context) -> list[Any]:
         **{
             "aria-label": "Timeline. Arrow keys and w, a, s, d move and zoom, n and p walk the kernels.",
             "data-run": context.run,
+            "data-chosen": context.choice.run,
             "data-baseline": context.choice.baseline or "",
             "data-colours": _colours(),
         },
