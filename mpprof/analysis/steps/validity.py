@@ -8,7 +8,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.run import Run
 
-TELLS_WHICH = "a profiler window with such a step in it tells which"
+TELLS_WHICH = "a profiler window with such a step shows which"
 NOTABLE_DRIFT = 0.05
 """Steps that differ by a twentieth between the beginning and the end of a run are not one sample."""
 

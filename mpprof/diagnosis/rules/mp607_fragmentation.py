@@ -12,12 +12,12 @@ What it costs
     The bytes beyond what was asked for; with a baseline, beyond its own. No more than the peak falls by.
 
 What to do
-    TF_GPU_ALLOCATOR=cuda_malloc_async; batches of one shape, the last one included:
+    Set TF_GPU_ALLOCATOR=cuda_malloc_async; use batches of one shape, including the last one:
 
         TF_GPU_ALLOCATOR=cuda_malloc_async python train.py
 
 When to ignore
-    When most of the device's memory is free.
+    When most of the device's memory is free: it is a note then.
 
 Sources
     XProf's documentation of memory profiles; TensorFlow's BFC allocator does not split a block where the
@@ -38,8 +38,9 @@ ABOUT = "fragmentation"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
-LOOSE_RATIO, SCARCE_RATIO = 0.5, 0.1
-"""Half of the free memory in small pieces matters where less than a tenth of all is free."""
+LOOSE_RATIO, SCARCE_RATIO, PLENTY_RATIO = 0.5, 0.1, 0.5
+"""Half of the free memory in small pieces matters where less than a tenth of all is free; what blocks hold
+beyond what was asked for is worth a note, no warning, where more than half of all is free."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -49,13 +50,14 @@ def judge(signals: Signals) -> Outcome:
     of_gap = account.of_gap(CODE)
     lost = lowered(parts, CODE, lambda held: held) if of_gap is None else of_gap
     share, loose = lost / account.whole_bytes, account.fragmentation_ratio
-    scarce = _scarce(account)
-    pieces = loose is not None and scarce and loose >= LOOSE_RATIO
+    free = _free_ratio(account)
+    pieces = loose is not None and loose >= LOOSE_RATIO and free is not None and free < SCARCE_RATIO
+    plenty = free is not None and free > PLENTY_RATIO
     if share < NOTABLE_MEMORY and not pieces:
         if account.rounding_bytes is None and loose is None:
-            return Unable("the allocator's events do not state what was asked for")
+            return Unable("the allocator's events do not state how many bytes were requested")
         return Clear(f"{format_ratio(share)} of the peak")
-    said = f"the peak is {format_bytes(lost)} higher by what blocks hold beyond what was asked for"
+    said = f"the peak is {format_bytes(lost)} higher because blocks hold more than was requested"
     if pieces:
         said += f"; {format_ratio(loose)} of the free memory lies outside its largest block"
     return Found(
@@ -63,15 +65,16 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
             evidence.ratio("free memory outside its largest block", loose, LOOSE_RATIO),
+            evidence.ratio("free of the allocator's memory", free, PLENTY_RATIO),
         ),
-        severity="warning" if share >= LARGE_MEMORY or pieces else "info",
+        severity="warning" if pieces or (share >= LARGE_MEMORY and not plenty) else "info",
         cost_bytes=lost,
     )
 
 
-def _scarce(account: MemoryAccount) -> bool:
-    """Whether little of the allocator's memory is free at the peak."""
+def _free_ratio(account: MemoryAccount) -> float | None:
+    """Return the share of the allocator's memory that is free at the peak; None: its size is not stated."""
     mine = next((each for each in account.allocators if each.name == account.allocator), None)
     if mine is None or not mine.capacity_bytes:
-        return False
-    return mine.capacity_bytes - account.peak_bytes < SCARCE_RATIO * mine.capacity_bytes
+        return None
+    return 1.0 - account.peak_bytes / mine.capacity_bytes
