@@ -16,6 +16,7 @@ from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.calls import calls, threads_of
 from mpprof.model.account import Account
+from mpprof.model.grouping import distinct
 from mpprof.model.trace import HostKind, HostTable, Trace
 
 Int32 = NDArray[np.int32]
@@ -81,11 +82,13 @@ def _held_ns(
 ) -> Int64:
     """How long each launch's thread waited for the device in `[begin, end)`: in `waits`, and in `copies` that
     return when they are done until the device began with them."""
-    waits = waits[~np.isin(waits, copies)]
+    copying = np.zeros(len(host), np.bool_)
+    copying[copies] = True
+    waits = waits[~copying[waits]]
     rows = np.concatenate([waits, copies])
     until = np.concatenate([host.start_ns[waits] + host.duration_ns[waits], copied_from])
     held = np.zeros(len(thread), np.int64)
-    for one in np.unique(host.thread[rows]).tolist():
+    for one in distinct(host.thread[rows]).tolist():
         mine, own = thread == one, host.thread[rows] == one
         held[mine] = union(host.start_ns[rows[own]], until[own]).overlap(begin[mine], end[mine])
     return held
