@@ -18,7 +18,7 @@ _WARM_UP = re.compile(r"(?<![a-z])warm(?:ing)?[-_ ]?up(?![a-z])", re.IGNORECASE)
 _MEASURED = re.compile(r"(?<![a-z])measur(?:e|ed|ement|ing)(?![a-z])", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 512
-_NO_RANGE = (HostKind.OP, HostKind.EXECUTOR, HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC)
+_NO_RANGE = (HostKind.OP, HostKind.EXECUTOR, HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC, HostKind.CODE)
 """Events of a framework's or the driver's own."""
 
 
