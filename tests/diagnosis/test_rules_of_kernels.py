@@ -55,9 +55,7 @@ def test_mp402_has_the_cells_and_mp401_says_so() -> None:
     case = vocabulary(33709, logits(30, shapes="(half[512,1024];half[1024,33709])"))
     judgement = judge(case, strict=True)
     assert "MP402" in [f.code for f in judgement.findings]
-    assert {u.code: u.reason for u in judgement.unable}["MP401"].startswith(
-        "its cost is counted under MP402"
-    )
+    assert {u.code: u.reason for u in judgement.unable}["MP401"].startswith("its cost is counted under MP402")
 
 
 # --- MP403 first-convolution, MP407 grouped-convolution, MP409 bad-algorithm
