@@ -99,7 +99,7 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Attainable | Absent:
                 sources[name] = trust
                 break
     if not claims and rows and not long:
-        return Absent("each kernel of this matrix work is so short that its launch bounds it")
+        return Absent("all kernels of this matrix work are so short that launch overhead limits them")
     if not claims:
         return Absent(_why_unknown(signals, long))
     order: tuple[Confidence, ...] = ("low", "medium", "high")
@@ -113,12 +113,12 @@ def _why_unknown(signals: Signals, rows: Iterable[int]) -> str:
         for row in rows
     )
     ran = (
-        "it ran in 16 bits on matrix units, and no kernel of its kind with full loads and known "
-        "FLOPs and bytes did"
+        "it ran in 16 bits on matrix units, but no kernel of its kind has full loads and known FLOPs and "
+        "bytes"
         if in_16_bits
         else "no 16-bit matrix kernel of its kind with known FLOPs and bytes ran"
     )
-    peaks = "are not known" if known(signals.peaks) is None else "give no higher rate than that of what ran"
+    peaks = "are not known" if known(signals.peaks) is None else "give no higher rate than the measured one"
     return (
         f"what this matrix work could reach is not known: {ran}; there is no baseline, and the device's "
         f"peaks {peaks}"
@@ -321,7 +321,7 @@ def _arithmetic(cell: Cell) -> str:
 
 _WAYS: tuple[tuple[str, Confidence, Callable[[_Known, int], float | None]], ...] = (
     ("16-bit kernels of the same kind in this trace", "high", _by_same_trace),
-    ("how near it comes to the rate of the arithmetic it ran on", "medium", _by_own_share),
+    ("its share of the peak rate of the arithmetic that it ran on", "medium", _by_own_share),
     ("the comparison with the baseline", "high", _by_comparison),
     ("the calibration table of this card", "medium", _by_calibration),
     ("the device's peak rates (a ceiling)", "low", _by_peaks),

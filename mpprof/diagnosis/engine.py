@@ -326,8 +326,8 @@ def _clear_of_steps(rule: Rule, signals: Signals, answer: Clear) -> Outcome:
     if isinstance(alone, Clear) or rule.CODE in _OF_THE_WORK:
         return answer
     return Unable(
-        f"the device was busy {format_ratio(signals.busy_ratio)} of the window: shares of a step are not "
-        "known"
+        f"the device was busy for only {format_ratio(signals.busy_ratio)} of the window, so shares of a "
+        "step are not known"
     )
 
 
@@ -349,7 +349,7 @@ def _settle(
             takers = {owner[claim.cell] for claim in found[code].claims} - {code}
             if takers and found[code].scale and _severity(found[code], granted[code], signals) is None:
                 names = ", ".join(sorted(takers, key=ledger.order))
-                fresh[code] = f"what it would cost is part of {names} here; judge again once that is remedied"
+                fresh[code] = f"its cost is counted under {names} here; judge again once that is fixed"
         if not fresh:
             return granted, displaced
         # The most entitled first, one at a time: what it held may lift another above its limit.

@@ -62,8 +62,8 @@ def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> 
     if added < NOTABLE_RATIO * whole:
         return said
     if left_out:
-        return f"{said}, the {format_ratio(added / whole)} that profiling added left out"
-    return f"{said}; in these shares are the {format_ratio(added / whole)} that profiling added"
+        return f"{said}, without the {format_ratio(added / whole)} that profiling added"
+    return f"{said}; these shares include the {format_ratio(added / whole)} that profiling added"
 
 
 def _waits(account: Account, category: Class, whole_ns: float) -> str:
@@ -111,8 +111,8 @@ def _against(speedup: Speedup, account: Account) -> str:
     gained = [f"{CLASS_WORDS[part]} {format_ns(-ns)}" for part, ns in ordered if -ns >= least][:MOST_PARTS]
     if speedup.expected is not None:
         if not lost:
-            return "nothing takes notably longer than this device could reach"
-        return f"above what this device could reach: {listed(lost)} a step"
+            return "no part of the step takes notably longer than this device allows"
+        return f"longer than this device allows: {listed(lost)} a step"
     if not (lost or gained):
         return "no part of the step differs notably from the baseline's"
     parts = [f"longer than in the baseline: {listed(lost)} a step" if lost else ""]
@@ -142,7 +142,7 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
         said += f", which gives {after}"
     more = [found.code for found in paying if found.code != first.code]
     if more and not changes_type(first):
-        limit = ", where the host is the floor" if plan.floor == "host" else ""
+        limit = ", limited by the host" if plan.floor == "host" else ""
         left_ns = [step.step_ns for step in plan.order if step.code not in diagnosis.dismissed][-1]
         best = format_after(left_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"
@@ -156,4 +156,4 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
 def _to_have_steps(diagnosis: Diagnosis) -> str:
     """What to record, or to say, so that times can be told per step."""
     how = "; ".join(remedy.text for remedy in diagnosis.how_to_mark)
-    return f"for an account of a step, {how}" if how else ""
+    return f"to get an account of a step, {how}" if how else ""

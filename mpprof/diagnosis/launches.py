@@ -63,8 +63,8 @@ def left_out(signals: Signals) -> str:
     nothing worth saying."""
     added = added_ns(signals)
     if added >= NOTABLE_RATIO * signals.whole_ns:
-        return f" (the {format_ratio(added / signals.whole_ns)} that profiling added left out)"
-    return " (with what profiling added)" if with_the_profilers(signals) else ""
+        return f" (without the {format_ratio(added / signals.whole_ns)} that profiling added)"
+    return " (including what profiling added)" if with_the_profilers(signals) else ""
 
 
 def host_gets_ahead(signals: Signals) -> bool:

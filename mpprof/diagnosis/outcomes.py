@@ -144,7 +144,7 @@ class NotApplicable:
     reason: str
 
 
-NO_MATRIX_UNITS = NotApplicable("the device has no matrix units to miss")
+NO_MATRIX_UNITS = NotApplicable("the device has no matrix units")
 NOT_IN_16_BITS = NotApplicable("the run does not compute in 16 bits")
 NOT_NVIDIA = NotApplicable("the device is not NVIDIA's")
 ONLY_INFERS = NotApplicable("the trace shows an inference: no gradients and no optimizer")

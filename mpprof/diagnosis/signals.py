@@ -201,9 +201,7 @@ class Signals:
 
     @property
     def facts(self) -> RunFacts | Absent:
-        return self.case.run.facts or Absent(
-            "nothing was recorded of the run beside its trace", self.advice("record run")
-        )
+        return self.case.run.facts or Absent("no facts of the run were recorded", self.advice("record run"))
 
     @property
     def fit(self) -> FitFacts | Absent:
@@ -221,7 +219,7 @@ class Signals:
         if self.named("keras", "Keras"):
             return None
         name = "PyTorch" if self.framework == "torch" else "JAX"
-        return Absent(f"the trace shows {name}, and nothing of Keras", moot=True)
+        return Absent(f"the trace shows {name}, but not Keras", moot=True)
 
     @property
     def optimizer(self) -> OptimizerFacts | Absent:
@@ -337,7 +335,7 @@ class Signals:
             return Absent(self.computes.reason)
         memory = self.case.memory
         if memory is None or memory.parts is None:
-            return Absent("no allocator events tell what was live at the peak")
+            return Absent("no allocator events show what was live at the peak")
         return memory, memory.parts
 
     # ---- the device

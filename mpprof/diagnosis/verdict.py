@@ -226,7 +226,7 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     if speedup.attainable is not None:
         most = format_speedup(speedup.attainable)
         if speedup.observed > speedup.attainable * MEETS_RATIO:
-            return f"{said}, more than the {most} that was thought attainable"
+            return f"{said}, more than the {most} that was estimated as attainable"
         why = limiting(speedup.limits) if speedup.attainable < LOW_SPEEDUP else ""
         if why:
             return f"no more than {most} is attainable, because {why}; {said}"
@@ -294,7 +294,7 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
     if top is not None:
         return _cause(top, signals), top
     if case.measured is not None and case.measured.too_little:
-        return f"{signals.activity}: too little to judge a training by", None
+        return f"{signals.activity}: too little to judge a training", None
     if signals.in_window:
         return "what costs time in a step is not known, because its steps cannot be told apart", None
     if case.account is None and not signals.on_cpu:
@@ -385,8 +385,8 @@ def _is_ceiling(found: Finding) -> bool:
 
 def _left(best: Finding, signals: Signals) -> str:
     return (
-        f"the finding with most to gain: {best.summary} ({best.code} {best.slug}), and remedied, a step "
-        f"takes {_without(best, signals)}"
+        f"the finding with most to gain: {best.summary} ({best.code} {best.slug}); with its remedy a "
+        f"step takes {_without(best, signals)}"
     )
 
 
@@ -403,7 +403,7 @@ def _cause(top: Finding, signals: Signals) -> str:
     cause = "a possible cause" if top.confidence == "low" else "the main cause"
     if account is None or top.gain_ns_per_step < PAYING_RATIO * account.step_ns:
         return f"{cause} is that {summary} ({label})"
-    return f"{cause} is that {summary} ({label}); remedied, a step takes {_without(top, signals)}"
+    return f"{cause} is that {summary} ({label}); with its remedy a step takes {_without(top, signals)}"
 
 
 def _without(found: Finding, signals: Signals) -> str:

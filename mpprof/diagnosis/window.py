@@ -53,7 +53,7 @@ def reason(signals: Signals) -> Reason:
 
 _WHY: dict[Reason, str] = {
     "profiler": "the profiler makes them longer, most of all between launches",
-    "load": "the steps around them were as long, the machine was busy then",
+    "load": "the steps around them took as long, so the machine was busy",
     "warm-up": "they lie in warm-up",
     "unknown": "what made them longer is not known",
 }
@@ -68,7 +68,7 @@ def unlike(signals: Signals) -> str | None:
     if signals.distorted:
         return f"the window is not representative: profiled steps {lengths}; {_WHY[reason(signals)]}"
     if account.window_ns * DISTORTED_RATIO < account.wall_ns:
-        longer = "what makes the others longer is not in it"
+        longer = "it does not show what makes the others longer"
         return f"the window is not representative: profiled steps {lengths}; {longer}"
     return None
 

@@ -211,7 +211,7 @@ def test_a_single_profiled_step_gives_ranges_of_low_confidence() -> None:
     assert judge(case, rules, strict=True).findings[0].confidence == "low"
     said = verdict(diagnosed(case, rules))
     assert "a possible cause" in said
-    assert said.endswith("; remedied, a step takes 70.0 to 100 ms.")
+    assert said.endswith("; with its remedy a step takes 70.0 to 100 ms.")
 
 
 def test_every_rule_is_in_exactly_one_of_the_three_lists() -> None:

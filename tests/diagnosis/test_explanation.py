@@ -51,10 +51,10 @@ def test_what_profiling_added_to_the_step_is_left_out_of_the_shares_and_said() -
     where, _ = sentences(c.case(account=account))
     assert "60.0 % matrix work" in where
     assert "30.0 % waiting for launches" in where
-    assert where.endswith("idles 40.0 %, the 20.0 % that profiling added left out.")
+    assert where.endswith("idles 40.0 %, without the 20.0 % that profiling added.")
     on_cpu = replace(account, trace_basis="host")
     where = sentences(c.case(account=on_cpu))[0]
-    assert where.endswith("idles 60.0 %; in these shares are the 20.0 % that profiling added.")
+    assert where.endswith("idles 60.0 %; these shares include the 20.0 % that profiling added.")
 
 
 def test_against_a_baseline_what_lies_above_the_reach() -> None:
@@ -65,7 +65,7 @@ def test_against_a_baseline_what_lies_above_the_reach() -> None:
     _, why, _ = sentences(
         c.case(account=account, speedup=speedup, baseline=c.case(records=c.facts("float32")))
     )
-    assert why == "Above what this device could reach: waiting for input 30.0 ms a step."
+    assert why == "Longer than this device allows: waiting for input 30.0 ms a step."
     plain = c.speedup(
         c.gap_slice("idle_input", 0, 30), c.gap_slice("norm", 10, 4), interval=(1.9, 2.1), expected=None
     )

@@ -55,9 +55,7 @@ def test_mp402_has_the_cells_and_mp401_says_so() -> None:
     case = vocabulary(33709, logits(30, shapes="(half[512,1024];half[1024,33709])"))
     judgement = judge(case, strict=True)
     assert "MP402" in [f.code for f in judgement.findings]
-    assert {u.code: u.reason for u in judgement.unable}["MP401"].startswith(
-        "what it would cost is part of MP402"
-    )
+    assert {u.code: u.reason for u in judgement.unable}["MP401"].startswith("its cost is counted under MP402")
 
 
 # --- MP403 first-convolution, MP407 grouped-convolution, MP409 bad-algorithm
@@ -174,8 +172,8 @@ def test_mp412_takes_what_narrower_causes_leave() -> None:
         ({"op": "while/dot"}, "while/dot: an fp32 kernel ran, and its layer is not known"),
         ({"layer": "added"}, "an fp32 kernel ran, and the policy of its layer was not recorded"),
         ({"layer": "dense", "inputs": "fp16"}, "the inputs of its op are fp16, but an fp32 kernel ran"),
-        ({"layer": "dense", "precision": "fp16"}, "16-bit operands, of sizes that are not known"),
-        ({"layer": "dense", "precision": "unknown"}, "whose name does not tell its type"),
+        ({"layer": "dense", "precision": "fp16"}, "16-bit operands whose sizes are not known"),
+        ({"layer": "dense", "precision": "unknown"}, "its name does not state its type"),
         (
             {"layer": "dense", "op_type": "MatMul", "shapes": "(float[64,512];float[512,512])"},
             "the layer's policy computes in float16, but its operands are float32",

@@ -66,7 +66,7 @@ def test_mp303_by_the_allocators_own_peak_in_the_trace() -> None:
     case = c.case(records=c.facts("float32"), steps=None)
     assert says("MP303", replace(case, memory=held(12 << 30))) == "clear"
     found = finding("MP303", replace(case, memory=held(102 << 20)))
-    assert "99.3 % of the memory at hand is free at the peak" in found.summary
+    assert "99.3 % of the available memory is free at the peak" in found.summary
 
 
 def test_mp303_does_not_trust_the_peak_of_a_window_without_a_whole_step() -> None:

@@ -171,7 +171,7 @@ def test_mp201_one_percent_of_late_steps_is_a_warning_and_five_an_error() -> Non
 
 def test_mp201_a_late_skip_or_two_of_a_short_run_make_no_rate() -> None:
     readings = dict.fromkeys(range(1, 49), 0)
-    assert "too few to tell a rate" in says("MP201", skipping(48, skipped=readings | {3: 1, 30: 1, 40: 1}))
+    assert "too few to state a rate" in says("MP201", skipping(48, skipped=readings | {3: 1, 30: 1, 40: 1}))
     assert says("MP201", skipping(48, skipped=readings | {30: 1, 35: 1, 40: 1})) == "error"
 
 
@@ -388,7 +388,7 @@ def test_mp910_a_window_that_never_opened_closed_or_started() -> None:
         "not applicable: "
     )
     assert says("MP910", c.case(account=c.account())) == "clear"
-    assert "nothing was recorded" in says("MP910", c.bare())
+    assert "no facts of the run were recorded" in says("MP910", c.bare())
 
 
 @pytest.mark.parametrize(("steady", "said"), [(30, "clear"), (29, "info"), (10, "info"), (9, "warning")])

@@ -202,7 +202,7 @@ def test_mp902_by_long_steps_in_the_log() -> None:
         return c.case(table=c.steps(times))
 
     assert says("MP902", with_long(2)) == "clear"  # an epoch's end or a checkpoint
-    assert "neither a trace count nor a compile event tells" in says("MP902", with_long(4))
+    assert "neither a trace count nor a compile event shows" in says("MP902", with_long(4))
     assert says("MP902", with_long(4, 499.0)) == "clear"
     traced = replace(with_long(4), account=c.account(c.cell("idle_compile", 5.1)))
     assert says("MP902", traced) == "warning"

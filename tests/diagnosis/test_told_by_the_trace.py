@@ -100,7 +100,7 @@ def test_a_cpus_ops_beside_the_name_of_a_gpu_are_no_run_on_a_cpu(tmp_path: Path)
 @pytest.mark.parametrize("code", ["MP101", "MP308", "MP309", "MP904"])
 def test_what_keras_is_told_does_not_arise_in_a_trace_of_pytorch(code: str, tmp_path: Path) -> None:
     found = diagnosed(kineto.small().write(tmp_path / "host.pt.trace.json"))
-    assert reasons(found)[code] == "the trace shows PyTorch, and nothing of Keras"
+    assert reasons(found)[code] == "the trace shows PyTorch, but not Keras"
     assert code not in {each.code for each in found.unable}
     assert "MP105" in {each.code for each in found.not_applicable}
 

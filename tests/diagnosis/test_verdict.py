@@ -27,7 +27,7 @@ def test_expected_observed_and_the_cause_with_its_cost() -> None:
     )
     assert "waits 30.0 ms a step for input (30.0 %)" in said
     assert "MP301 input-bound" in said
-    assert said.endswith("remedied, a step takes 70.0 ms at best.")
+    assert said.endswith("with its remedy a step takes 70.0 ms at best.")
 
 
 def test_what_keeps_the_expectation_low_comes_first() -> None:

@@ -250,7 +250,7 @@ def test_where_another_type_is_the_remedy_the_others_promise_no_step(
         shown(capsys, "report", SAMPLES / "gtx1080ti-mixed-float16", *base, "--format", "json")
     )
     assert (document["facts"]["after_remedies_ns"], document["facts"]["limited_by"]) == (None, None)
-    assert "MP801 changes the type" in document["absent"]["facts.after_remedies_ns"]
+    assert "MP801 changes the compute type" in document["absent"]["facts.after_remedies_ns"]
 
 
 def test_a_share_says_what_it_is_a_share_of(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ DEVICES = (
         larger_batch=True,
     ),
     Row(
-        "MP701", KERAS_3, "exchange once for several steps: gradient_accumulation_steps in the optimizer",
+        "MP701", KERAS_3, "exchange gradients once for several steps: gradient_accumulation_steps in the optimizer",
         "optimizer = keras.optimizers.Adam(gradient_accumulation_steps=4)",
     ),
     Row(
@@ -29,7 +29,7 @@ DEVICES = (
         "gradients = [tf.cast(gradient, tf.bfloat16) for gradient in gradients]", loop=True,
     ),
     Row(
-        "MP702", ON_TENSORFLOW, "give the launches of each GPU threads of their own: TF_GPU_THREAD_MODE=gpu_private",
+        "MP702", ON_TENSORFLOW, "give each GPU its own launch threads: TF_GPU_THREAD_MODE=gpu_private",
         "TF_GPU_THREAD_MODE=gpu_private python train.py", loop=True,
     ),
     Row(
@@ -51,7 +51,7 @@ DEVICES = (
     ),
     Row("MP704", ANY, "give every device the same share of the batch"),
     Row(
-        "MP704", ANY, "find what that host waits for: its storage, its CPU, what runs on it alone",
+        "MP704", ANY, "find what that host waits for: its storage, its CPU, or a process that runs only there",
         case="waits",
     ),
 )  # fmt: skip

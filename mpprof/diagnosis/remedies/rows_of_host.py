@@ -38,10 +38,10 @@ _TF_DATA: tuple[_Option, ...] = (
         "parallelise the pipeline: data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)",
         "data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)", (), (its.maps_in_parallel,),
     ),
-    (".cache() what fits, before anything random", "data = data.cache()", (), (its.caches,)),
+    (".cache() the data that fits in memory, before any random op", "data = data.cache()", (), (its.caches,)),
     (".prefetch(tf.data.AUTOTUNE) last", "data = data.prefetch(tf.data.AUTOTUNE)", (), (its.prefetches,)),
     (
-        "the pipeline prefetches already: less work for each example (decoded, smaller files), or more CPU cores",
+        "the pipeline already prefetches: do less work for each example (decoded, smaller files), or use more CPU cores",
         "", (its.prefetches,), (),
     ),
 )  # fmt: skip
@@ -103,7 +103,7 @@ INPUT = (
         unless=(its.only_infers,),
     ),
     Row(
-        "MP310", ANY, "keep on the device what is copied (weights), or send it in 16 bits, half the bytes", case="from outside", when=(its.only_infers,),
+        "MP310", ANY, "keep the copied data (weights) on the device, or send it in 16 bits, which halves the bytes", case="from outside", when=(its.only_infers,),
     ),
     Row(
         "MP310", ON_TENSORFLOW, "prefetch batches to the device",
@@ -123,7 +123,7 @@ INPUT = (
         "MP310", JAX, "jax.device_put the next batch while the step runs",
         "batch = jax.device_put(next(batches))", "from outside", loop=True,
     ),
-    Row("MP310", UNKNOWN, "copy from pinned memory, while the step before runs", case="from outside", loop=True),
+    Row("MP310", UNKNOWN, "copy from pinned memory while the previous step runs", case="from outside", loop=True),
     Row(
         "MP310", ANY,
         "an op whose tensor goes to the host and back runs on the CPU: use one that has a kernel for this type on "
@@ -167,7 +167,7 @@ LAUNCHES = (
         unless=(its.several_steps_a_call,), loop=True,
     ),
     Row(
-        "MP311", ANY - KERAS, "no wait for the device in each step: read the loss every hundred steps, not every one",
+        "MP311", ANY - KERAS, "do not wait for the device in every step: read the loss every hundred steps",
         loop=True,
     ),
     Row("MP311", ANY, "a larger batch", larger_batch=True),
@@ -200,11 +200,11 @@ LAUNCHES = (
 HOST = (
     Row(
         "MP305", KERAS,
-        "do the work of callbacks every N steps or at the end of an epoch; fewer per-batch metrics", loop=True,
+        "do the work of callbacks only every N steps or at the end of an epoch; use fewer per-batch metrics", loop=True,
     ),
     Row(
         "MP305", WITHOUT_KERAS,
-        "do what lies between two steps (logs, metrics, checkpoints) every N steps or at the end of an epoch",
+        "do the work between steps (logs, metrics, checkpoints) only every N steps or at the end of an epoch",
         loop=True,
     ),
     *float32_for(
@@ -213,10 +213,10 @@ HOST = (
     ),
     *fused("MP306", "(compiles kernels of its own)"),
     Row(
-        "MP306", ON_TENSORFLOW, "a newer TensorFlow; tf.debugging.set_log_device_placement(True) names such ops",
+        "MP306", ON_TENSORFLOW, "use a newer TensorFlow; tf.debugging.set_log_device_placement(True) lists such ops",
         "tf.debugging.set_log_device_placement(True)",
     ),
-    Row("MP306", ANY - ON_TENSORFLOW, "a newer framework, which may have the kernel"),
+    Row("MP306", ANY - ON_TENSORFLOW, "use a newer framework, which may have the kernel"),
     Row(
         "MP307", ON_TENSORFLOW, "leave tf.config.experimental.enable_op_determinism() out where speed is measured"
     ),
@@ -232,12 +232,12 @@ HOST = (
     ),
     Row("MP308", WITHOUT_KERAS, "compile the step into a graph"),
     Row(
-        "MP309", KERAS_3, "use_cudnn=False on the recurrent layer, if the rest is most of the step",
+        "MP309", KERAS_3, "use_cudnn=False on the recurrent layer, if the other layers take most of the step",
         "keras.layers.LSTM(256, use_cudnn=False)", "recurrent",
     ),
     Row("MP309", KERAS_2 | WITHOUT_KERAS, "a recurrent layer that can be compiled", case="recurrent"),
-    Row("MP309", ANY, "preprocessing moved into the input pipeline", case="preprocessing"),
-    Row("MP309", KERAS - ON_TORCH, "a layer without ops that XLA lacks", case="layer"),
+    Row("MP309", ANY, "move the preprocessing into the input pipeline", case="preprocessing"),
+    Row("MP309", KERAS - ON_TORCH, "use a layer without ops that XLA does not support", case="layer"),
     Row("MP309", WITHOUT_KERAS | ON_TORCH, "a layer that can be compiled", case="layer"),
     Row("MP309", ANY, "no deterministic ops", case="determinism"),
     Row("MP309", KERAS, "jit_compile=True", COMPILE, "obstacles"),

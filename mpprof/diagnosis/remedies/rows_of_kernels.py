@@ -165,13 +165,12 @@ LAYOUT = (
     Row("MP405", UNKNOWN, "images with their channels last", case="convolutions", unless=(its.channels_last,)),
     Row(
         "MP405", ON_TENSORFLOW,
-        "TensorFlow's layout optimizer put them in: it runs float32 convolutions with channels first, and leaves "
-        "those in 16 bits as they are",
+        "TensorFlow's layout optimizer inserted them: it runs float32 convolutions with channels first, and does not change those in 16 bits",
         case="convolutions", vendors=NVIDIA, when=(its.layout_optimizer, its.in_float32),
         unless=(its.lacks_tensor_cores,),
     ),
     *fused("MP405", "chooses layouts for the whole step", "convolutions"),
-    Row("MP405", ANY, "no permuting of axes between convolutions", case="convolutions"),
+    Row("MP405", ANY, "do not permute axes between convolutions", case="convolutions"),
     Row(
         "MP405", ANY,
         "16 bits halve these transposes at best; a larger batch spreads them over more images (the convolutions' "
@@ -180,7 +179,7 @@ LAYOUT = (
     ),
     *fused("MP405", "fuses them into their neighbours", "products"),
     *(
-        Row("MP405", on, f"{how} on the tensors as they lie instead of a transpose before the product",
+        Row("MP405", on, f"use {how} on the tensors in their own layout instead of a transpose before the product",
             case="products")
         for on, how in (
             (KERAS_3, "keras.ops.einsum"), (KERAS_2 | TENSORFLOW, "tf.einsum"), (TORCH, "torch.einsum"),
@@ -193,11 +192,11 @@ REST = (
     *fused("MP501", "fuses norms and their casts"),
     Row(
         "MP501", ANY,
-        "compiled, and still apart: fewer norms; those of frozen parts folded into their convolutions",
+        "the step is compiled, and the norms are still not fused: use fewer norms, and fold those of frozen layers into their convolutions",
         when=(its.compiled,),
     ),
     Row(
-        "MP501", JAX | UNKNOWN, "fewer norms; those of frozen parts folded into their convolutions",
+        "MP501", JAX | UNKNOWN, "use fewer norms, and fold those of frozen layers into their convolutions",
         unless=(its.compiled,),
     ),
     *fused("MP502", "fuses it"),
@@ -216,10 +215,10 @@ REST = (
         "MP504", KERAS_3, "gradient_accumulation_steps spreads it",
         "optimizer = keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4)",
     ),
-    Row("MP504", ANY, "a larger batch spreads it", larger_batch=True),
+    Row("MP504", ANY, "use a larger batch, which spreads the update over more examples", larger_batch=True),
     Row(
         "MP505", ANY - TORCH,
-        "a smaller table (hashed ids), an optimizer without slots, or an update of the touched rows alone",
+        "a smaller table (hashed ids), an optimizer without slots, or an update of only the touched rows",
     ),
     Row(
         "MP505", TORCH, "torch.nn.Embedding(..., sparse=True) with torch.optim.SparseAdam; a smaller table",
@@ -239,8 +238,8 @@ REST = (
     Row("MP507", ANY, "compute the loss in chunks of the sequence"),
     *fused("MP507"),
     Row("MP507", ANY, "a smaller vocabulary"),
-    Row("MP601", ANY, "a larger batch, so that activations weigh more", larger_batch=True),
-    Row("MP601", ANY, "an optimizer that keeps less for each parameter: SGD with momentum, Lion, Adafactor", unless=(its.only_infers,)),
+    Row("MP601", ANY, "use a larger batch, so that activations are a larger share", larger_batch=True),
+    Row("MP601", ANY, "use an optimizer with fewer slots for each parameter: SGD with momentum, Lion, Adafactor", unless=(its.only_infers,)),
     Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),
     Row(
         "MP602", ON_TENSORFLOW, "or set TF_FORCE_GPU_ALLOW_GROWTH=true",
@@ -259,7 +258,7 @@ REST = (
         "MP605", ON_TENSORFLOW, "limit cuDNN's workspaces",
         "TF_CUDNN_WORKSPACE_LIMIT_IN_MB=256 python train.py", vendors=NVIDIA,
     ),
-    Row("MP605", ANY, "another batch, for which the library chooses another algorithm"),
+    Row("MP605", ANY, "try another batch size, for which the library may choose another algorithm"),
     *fused("MP606"),
     Row("MP606", ANY, "judge by the peak after warm-up, which mpprof records"),
     Row(

@@ -152,7 +152,7 @@ LOSS_SCALING = (
     Row("MP205", ANY, "none needed"),
     *non_finite("MP206"),
     Row(
-        "MP206", ANY, "masks of -3e4 instead of -1e9, epsilons of 1e-4, float32 for exponentials and long sums",
+        "MP206", ANY, "use masks of -3e4 instead of -1e9, epsilons of 1e-4, and float32 for exponentials and long sums",
         when=(its.in_float16,),
     ),
     *(
@@ -160,7 +160,7 @@ LOSS_SCALING = (
         for row in in_bfloat16("MP206", "or ")
     ),
     Row("MP206", ANY, "a lower learning rate, or clipped gradients", unless=(its.in_float16,)),
-    Row("MP206", ANY, "load a checkpoint from before it", case="weights"),
+    Row("MP206", ANY, "load a checkpoint that was written before the weights were lost", case="weights"),
     Row(
         "MP206", KERAS, "let a dynamic loss scale skip such steps: {scaled_optimizer}(optimizer)", ADAM_SCALED,
         "weights", when=(its.in_float16,), unless=(its.scales_dynamically,),

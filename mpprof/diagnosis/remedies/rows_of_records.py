@@ -61,10 +61,10 @@ VALIDITY = (
         loop=True,
     ),
     Row(
-        "MP903", KERAS, "time between two waits for the device, as MPProfilerCallback does",
+        "MP903", KERAS, "measure the time between two waits for the device, as MPProfilerCallback does",
         unless=(its.recorded,), loop=True,
     ),
-    Row("MP903", KERAS, "take the step time of the trace", when=(its.recorded,), loop=True),
+    Row("MP903", KERAS, "use the step time of the trace", when=(its.recorded,), loop=True),
     Row(
         "MP903", TORCH, "wait for the device: StepRecorder(..., wait=torch.cuda.synchronize)",
         'StepRecorder("logs/run", wait=torch.cuda.synchronize)', loop=True,
@@ -74,15 +74,15 @@ VALIDITY = (
         'StepRecorder("logs/run", wait=lambda: jax.block_until_ready(params))', loop=True,
     ),
     Row(
-        "MP903", TENSORFLOW | UNKNOWN, "time between two waits for the device, as StepRecorder does", loop=True
+        "MP903", TENSORFLOW | UNKNOWN, "measure the time between two waits for the device, as StepRecorder does", loop=True
     ),
     Row("MP904", KERAS - ON_TORCH, "none needed; steps_per_execution=1 shows single steps"),
     Row("MP904", WITHOUT_KERAS | ON_TORCH, "none needed"),
     Row("MP905", ANY, "record the window again while nothing else runs", case="load"),
     Row("MP905", ANY, "profile fewer steps", unless=(its.few_steps,)),
-    Row("MP905", ANY, "read the shares of the window, and the times of the other steps"),
+    Row("MP905", ANY, "use the shares of the window, but the times of the other steps"),
     Row(
-        "MP905", KERAS, "let {recorder} open the window: its tracers are light",
+        "MP905", KERAS, "let {recorder} open the window: its tracers add little overhead",
         '{recorder}("logs/run", profile_steps="auto")', unless=(its.own_window,), loop=True,
     ),
     Row(
@@ -115,19 +115,18 @@ VALIDITY = (
         '{set_policy}("float32")', "unlike", when=(its.in_16_bits,),
     ),
     Row(
-        "MP906", TORCH, "record the baseline with the same script, without torch.autocast alone", case="unlike",
+        "MP906", TORCH, "record the baseline with the same script, and remove only torch.autocast", case="unlike",
         when=(its.in_16_bits,),
     ),
     Row(
-        "MP906", WITHOUT_KERAS - TORCH, "record the baseline with the same script, in float32 and nothing else "
-        "changed", case="unlike", when=(its.in_16_bits,),
+        "MP906", WITHOUT_KERAS - TORCH, "record the baseline with the same script, and change only the precision to float32", case="unlike", when=(its.in_16_bits,),
     ),
     Row(
-        "MP906", ANY, "record both with the same script, with nothing but their precision changed",
+        "MP906", ANY, "record both with the same script, and change only the precision",
         case="unlike", unless=(its.in_16_bits,),
     ),
     Row(
-        "MP906", ANY, "none needed where it is what the rung is about; else change one thing at a time",
+        "MP906", ANY, "none needed if the rung is meant to test this change; otherwise change one thing at a time",
         case="ladder",
     ),
     Row("MP907", ANY, "mpprof kernels RUN shows them", "mpprof kernels {run}"),
@@ -144,11 +143,10 @@ VALIDITY = (
     ),
     Row(
         "MP908", ANY,
-        "see that ROCm's tracing library (rocprofiler-sdk or roctracer) is installed, and that you are in the "
-        "groups render and video",
+        "check that ROCm's tracing library (rocprofiler-sdk or roctracer) is installed, and that you are in the groups render and video",
         "groups", vendors=AMD,
     ),
-    Row("MP908", ANY, "let no other profiler run meanwhile"),
+    Row("MP908", ANY, "do not run another profiler at the same time"),
     Row(
         "MP908", ANY, "record again with: nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
         "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node python train.py", "nsys", vendors=NVIDIA,
@@ -342,12 +340,12 @@ RECORDS = (
     ),
     Row(
         "record other precision", ANY,
-        "train on a GPU or a TPU: of x86 CPUs only those with AMX, AVX512-BF16 or AVX512-FP16 gain from 16 bits",
+        "train on a GPU or a TPU: among x86 CPUs, only those with AMX, AVX512-BF16 or AVX512-FP16 gain from 16 bits",
         when=(its.of_a_cpu_alone,), unless=(its.in_float32, its.in_16_bits),
     ),
     Row(
         "record other precision", ANY,
-        "Train on a GPU or a TPU: of x86 CPUs only those with AMX, AVX512-BF16 or AVX512-FP16 gain from 16 bits", case="how",
+        "Train on a GPU or a TPU: among x86 CPUs, only those with AMX, AVX512-BF16 or AVX512-FP16 gain from 16 bits", case="how",
         when=(its.of_a_cpu_alone,), unless=(its.in_float32, its.in_16_bits),
     ),
     Row(

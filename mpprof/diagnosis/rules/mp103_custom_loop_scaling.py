@@ -76,7 +76,7 @@ def judge(signals: Signals) -> Outcome:
         return NotApplicable("Keras' own training step scales the loss")
     scales, skips = need(signals.scales), need(signals.skips)
     if int(skips.skipped.sum()) or bool((np.diff(scales) < 0).any()):
-        return Clear("gradients overflowed and the scale fell: they do carry it")
+        return Clear("gradients overflowed and the scale fell, so the loss is scaled")
     initial = need(signals.optimizer).initial_scale or float(scales[0])
     growths = float(np.log2(scales[-1] / initial)) if scales[-1] > 0 and initial > 0 else 0.0
     if growths < FEWEST_GROWTHS:
@@ -92,8 +92,8 @@ def judge(signals: Signals) -> Outcome:
     if fallen >= FALLEN_RATIO:
         return Unable(
             f"no gradient overflowed in {growths:.0f} growths of the scale, but the loss fell by "
-            f"{format_ratio(fallen)}: either the gradients are small or the optimizer makes up for it; see "
-            "that the loop calls optimizer.scale_loss"
+            f"{format_ratio(fallen)}: either the gradients are small or the optimizer compensates for "
+            "it; check that the loop calls optimizer.scale_loss"
         )
     confidence: Confidence = "medium" if scales[-1] >= CERTAIN_SCALE else "low"
     return Found(

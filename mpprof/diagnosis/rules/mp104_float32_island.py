@@ -123,7 +123,7 @@ def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers_in_16_bits)
     half = [f for f in facts if f.compute_dtype in HALF_DTYPES and f.parameters != 0]
     if not half:
-        return NotApplicable("no layer computes in 16 bits, so that none stands apart")
+        return NotApplicable("no layer computes in 16 bits, so no layer is a float32 island")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     model = need(signals.facts).model
@@ -214,7 +214,7 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
 def _why(model: Untrained, layer: LayerFacts | None) -> str:
     """What is so with this one layer; the finding's own sentence lists them all."""
     if layer is not None and layer.compute_dtype != "float32":
-        return f"computes in {layer.compute_dtype} and gives float32: it casts within"
+        return f"computes in {layer.compute_dtype} and returns float32: it casts inside"
     own = "computes in float32 by its own policy"
     return f"{own}: {_of_a_head(model, layer)}" if layer is not None and layer.name in model.ends else own
 

@@ -100,7 +100,10 @@ def _told(asked: str, result: dict[str, Any]) -> str | Clear | None:
             of_matrix = f", {matrix} of {left} matrix operations among them" if left else ""
             return Clear(f"the rewrite converted {changed} of {of} nodes to {result.get('dtype')}{of_matrix}")
         if "matrix_nodes" in result and not left:
-            return f"the graph rewrite found no matrix operation in {graphs} graphs: it sees none of XLA's"
+            return (
+                f"the graph rewrite found no matrix operation in {graphs} graphs: it does not see "
+                "XLA's graphs"
+            )
         return f"the graph rewrite looked at {graphs} graphs and converted no matrix operation"
     if result.get("variable_known") is False:
         return f"{asked} is set, and this TensorFlow does not know it: nothing was rewritten"

@@ -56,8 +56,8 @@ def judge(signals: Signals) -> Outcome:
     outputs = {each.layer: each.dtype for each in model.outputs} if model else {}
     if not outputs and last.output_dtype is None:
         return Unable(
-            f"the output dtype of {last.name} was not recorded: a model of a class of its own does not state "
-            f"it; {signals.advice(CODE, 'not recorded')}"
+            f"the output dtype of {last.name} was not recorded: a subclassed model does not state it; "
+            f"{signals.advice(CODE, 'not recorded')}"
         )
     given = outputs or {last.name: last.output_dtype}
     half = [name for name, dtype in given.items() if dtype in HALF_DTYPES]
@@ -65,7 +65,7 @@ def judge(signals: Signals) -> Outcome:
     if not half and unknown:
         return Unable(
             f"the output dtype of {evidence.listed(unknown)} was not recorded: Keras does not state what the "
-            f'function of a Lambda gives; let the model end with Activation("linear", dtype="float32")'
+            f'function of a Lambda returns; let the model end with Activation("linear", dtype="float32")'
         )
     if not half:
         return Clear(f"the output of {evidence.listed(list(given))} is {', '.join(sorted(_types(given)))}")

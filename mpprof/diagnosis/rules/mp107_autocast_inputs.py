@@ -51,10 +51,10 @@ def judge(signals: Signals) -> Outcome:
     rows = tuple(row for row in activation_casts(signals) if signals.cells[row].layer not in behind)
     claims = attainable.whole(rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
-        return Clear("no layer casts what it is fed, or it costs next to nothing")
+        return Clear("no layer casts its inputs, or the casts cost next to nothing")
     names = sorted({name for row in rows if (name := signals.cells[row].layer)})
     return Found(
-        summary=f"{evidence.listed(names)}: what they are fed is cast each step, " + "{cost} ({share})",
+        summary=f"{evidence.listed(names)}: their inputs are cast in each step, " + "{cost} ({share})",
         evidence=(
             evidence.text("layers", evidence.listed(names)),
             evidence.count("casts {per}", sum(signals.cells[row].calls_per_step for row in rows)),

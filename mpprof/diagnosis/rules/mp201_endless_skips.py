@@ -79,7 +79,7 @@ def judge(signals: Signals) -> Outcome:
     if skipped < FEWEST_SKIPS and not stuck:
         return Unable(
             f"{format_count(skipped)} of {format_count(steps)} updates after the first {STARTUP_STEPS} were "
-            f"skipped, too few to tell a rate; train for at least {round(FEWEST_SKIPS / MANY_RATIO)} steps"
+            f"skipped, too few to state a rate; train for at least {round(FEWEST_SKIPS / MANY_RATIO)} steps"
         )
     scales = known(signals.scales)
     last = float(scales[-1]) if scales is not None else None

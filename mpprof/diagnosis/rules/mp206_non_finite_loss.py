@@ -70,7 +70,7 @@ def judge(signals: Signals) -> Outcome:
     if running:
         again = len(np.unique(table.fit[bad] * _EPOCHS + table.epoch[bad])) - 1
         later = f" and in {format_count(again)} later epoch{'s' * (again > 1)}" if again else ""
-        when = f"on step {first}{later} (a running mean, which tells no more until the epoch ends)"
+        when = f"on step {first}{later} (a running mean, which stays non-finite until the epoch ends)"
     elif stays:
         when = f"from step {first} on"
     else:

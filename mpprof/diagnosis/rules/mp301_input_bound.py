@@ -78,7 +78,7 @@ def _from_records(signals: Signals) -> Outcome:
     if summary.first_steady is not None:
         measured &= table.step >= summary.first_steady
     if not measured.any():
-        return Unable(f"the wait for input was not measured by itself: {reason}")
+        return Unable(f"the wait for input was not measured separately: {reason}")
     wait_ns = median(table.input_wait_ns[measured] / table.covers[measured])
     share = wait_ns / summary.median_ns
     if share < SCALE.warning_ratio:

@@ -1,9 +1,9 @@
 """The host launches kernels no faster than the device runs them.
 
 What it means
-    Each kernel costs the host several microseconds to launch. When kernels are as short as that, the GPU is
-    done before the next one is there. Mixed precision makes kernels shorter and adds more of them (casts,
-    finite checks), so that it can even be slower.
+    Each kernel costs the host several microseconds to launch. When kernels are as short as that, the GPU has
+    finished one before the next is launched. Mixed precision makes kernels shorter and adds more of them
+    (casts, finite checks), so that it can even be slower.
 
 How we know
     Idle time of the device during which the host called the training function, launched, or returned from
@@ -15,11 +15,12 @@ How we know
     trace has no host events, nothing is claimed.
 
 What it costs
-    That idle time, less what the profiler itself added to the step (its work for every launch falls there),
-    and less what a float32 baseline that is not launch-bound idles around its calls: so much a call costs.
-    Where profiled steps take half as long again or more, its share of the profiled step, with low confidence,
-    and no more than the device's work leaves of an unprofiled one. Without records nothing tells what the
-    profiler added: then it is the cost in profiled steps.
+    That idle time, less what the profiler itself added to the step (it works at every launch), and less the
+    idle time around the calls of a float32 baseline that is not launch-bound: a call costs that much in any
+    run. Where profiled steps take half as long again as unprofiled ones, or longer, the idle time's share of
+    the profiled step is used, with low confidence, and at most the time that the device's work leaves of an
+    unprofiled step. Without records it is not known what the profiler added; the cost is then that in
+    profiled steps.
 
 What to do
     Give each kernel more to do, or launch less often:
@@ -74,7 +75,7 @@ def judge(signals: Signals) -> Outcome:
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
     if launches.host_gets_ahead(signals):
-        return Clear("the host gets further ahead than the device idles (MP311)")
+        return Clear("the host gets ahead by more than the device's idle time (MP311)")
     calls = known(signals.kernel_calls)
     short = calls is not None and _short(calls)
     summary = "the device idles {cost} {each} ({share}) waiting for launches"

@@ -9,7 +9,7 @@ How we know
     allocator's count in the trace, which runs since the process began.
 
 What it costs
-    One run cannot tell: what twice the batch would gain must be measured.
+    One run cannot show it: measure what twice the batch gains.
 
 What to do
     Double the batch and the learning rate's warm-up with it, and compare examples per second:
@@ -44,7 +44,9 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
     if signals.before_the_model_ran:
-        return Unable("the window holds no whole step, and the peak is its own: activations may be missing")
+        return Unable(
+            "the window holds no whole step, and the peak covers the window only: activations may be missing"
+        )
     held = signals.memory_in_use
     if isinstance(held, Absent):
         return Unable(f"{held.reason}{signals.hint('record run')}")
@@ -53,7 +55,7 @@ def judge(signals: Signals) -> Outcome:
     if free < FREE_RATIO:
         return Clear(f"{format_ratio(free)} of the memory is free at the peak")
     return Found(
-        summary=f"{format_ratio(free)} of the memory at hand is free at the peak: twice the batch fits",
+        summary=f"{format_ratio(free)} of the available memory is free at the peak: twice the batch fits",
         evidence=(
             evidence.ratio("memory free at the peak", free, FREE_RATIO),
             evidence.size("peak", peak),

@@ -9,12 +9,12 @@ How we know
     their launches: they are short, so that the host often falls behind.
 
 What it costs
-    The time of these kernels and waits, less what the profiler added to launches, where unprofiled steps show
-    that. Where the device waits for the launches of other kernels, too, the run is launch-bound as a whole,
-    and MP302 counts them all.
+    The time of these kernels and waits, less what the profiler added to launches where unprofiled steps show
+    it. If the device also waits for the launches of other kernels, the run is launch-bound as a whole, and
+    MP302 counts all these waits.
 
-    The wait for the flag is part of `idle_sync`: with a baseline, the time that this run waits longer than
-    the baseline is counted; without one the trace cannot tell it from the wait for the logs.
+    The wait for the flag is part of `idle_sync`. With a baseline, the time that this run waits longer than
+    the baseline is counted. Without one, the trace does not distinguish it from the wait for the logs.
 
 What to do
     Let XLA fuse them, use bfloat16, which needs no scaling, or fix the scale:

@@ -69,7 +69,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(f"the trace holds no ops of the host{signals.hint('record host events')}")
     slow, around = _ops_on_host(trace, account)
     if not slow:
-        return Clear("no op held the host for long between copies from and to the device")
+        return Clear("no op ran for long on the host between a copy from the device and one to it")
     copies = signals.select(lambda cell: cell.category == "copy" and cell.op in around)
     held = sum(slow.values())
     claims = tuple(Claim(row) for row in copies) + _idle(signals, held)
@@ -78,7 +78,8 @@ def judge(signals: Signals) -> Outcome:
     names = sorted(slow, key=lambda op: -slow[op])
     shown = evidence.listed([name.rsplit("/", 2)[-2] if "/" in name else name for name in names])
     return Found(
-        summary=f"ops of {shown} run on the CPU, with copies there and back: " + "{cost} a step ({share})",
+        summary=f"ops of {shown} run on the CPU, and their tensors are copied there and back: "
+        + "{cost} a step ({share})",
         evidence=(
             evidence.text("ops", evidence.listed(names)),
             evidence.ns("their time on the host", held, LONG_NS),

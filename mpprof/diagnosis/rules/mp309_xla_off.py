@@ -7,11 +7,12 @@ What it means
 
 How we know
     `jit_compile` is recorded as off, and so is a reason: a layer whose `supports_jit` is False, a strategy,
-    or determinism. Off without such a reason was somebody's choice, and is worth a mention in a 16-bit run
-    where XLA would have much to fuse. Without a record the trace tells whether XLA compiles the step.
+    or determinism. Where there is no such reason, somebody turned XLA off; this is reported only for a 16-bit
+    run in which XLA would have much to fuse. Without a record the trace tells whether XLA compiles the step.
 
 What it costs
-    What fusion would save of norms, casts and elementwise work: one run cannot tell.
+    The part of norms, casts and elementwise work that fusion would save. One run cannot show how much that
+    is.
 
 What to do
     Take the obstacle out, and ask for XLA explicitly to see what stands in its way:
@@ -149,11 +150,11 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         if layer.config.get("use_cudnn") in ("auto", True) and not against_cudnn(layer):
             # On a machine without a GPU Keras has not yet decided against XLA for cuDNN's sake.
             name, code = model.changed(layer, use_cudnn=False)
-            reason = "on a GPU Keras takes cuDNN for it, and no XLA for the whole model"
-            code = f"{code}  # if the rest is most of the step"
+            reason = "on a GPU Keras uses cuDNN for it, and turns XLA off for the whole model"
+            code = f"{code}  # if the other layers take most of the step"
             yield AuditNote(CODE, SLUG, "A recurrent layer turns XLA off", "info", name, reason, code)
         elif layer.supports_jit is False:
-            reason = f"XLA cannot compile {layer.class_name}, so the whole model does without"
+            reason = f"XLA cannot compile {layer.class_name}, so XLA is off for the whole model"
             yield AuditNote(
                 CODE, SLUG, "A layer turns XLA off", "info", layer.name, reason, _moved_out(model, layer)
             )

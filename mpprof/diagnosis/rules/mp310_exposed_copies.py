@@ -153,7 +153,7 @@ def _said(copy: _Large) -> str:
     """How much the copy moves and how fast, and what memory that speaks for."""
     size, rate = format_bytes(copy.bytes), format_bytes_per_s(copy.rate)
     moved = "the largest copy moves" if copy.one else "the largest copies move"
-    said = f"{moved} {size}{'' if copy.one else ' each in the mean'} at {rate}"
+    said = f"{moved} {size}{'' if copy.one else ' each on average'} at {rate}"
     if len(copy.memory) == 1:
         return f"{said}, {'to' if copy.down else 'from'} {next(iter(copy.memory))} memory"
     slow = copy.rate < PAGEABLE_BYTES_PER_S

@@ -10,8 +10,8 @@ What it means
 How we know
     Idle time of the device during which the host launched (`idle_launch`), in steps at whose beginning no
     kernel of an earlier launch ran, and the time from the return of the last launch to the end of the last
-    kernel. Where the latter is shorter than the former, MP302 has the idle time; without calls of a training
-    function and their launches in the trace, too.
+    kernel. MP302 counts the idle time where the latter is shorter than the former, and where the trace
+    does not hold the calls of a training function and their launches.
 
 What it costs
     That idle time, as in MP302: had the queue not run empty, it would have been hidden.

@@ -1,4 +1,4 @@
-"""The vocabulary is not a multiple of 8, and the biggest matrix multiplication pays for it.
+"""The vocabulary is not a multiple of 8, which slows down the largest matrix product.
 
 What it means
     In a language model the product with the vocabulary is the largest one. With an odd vocabulary its
@@ -91,10 +91,12 @@ def judge(signals: Signals) -> Outcome:
     )
     if not rows:
         if not signals.select(lambda cell: cell.layer in odd):
-            return Unable(f"no kernel in the trace could be given to {words}")
+            return Unable(f"no kernel in the trace could be attributed to {words}")
         if signals.select(lambda cell: cell.layer in odd and cell.placement == "cuda_core"):
-            return Clear("its products are not in 16 bits: not its size keeps them off the Tensor Cores")
-        return Clear("its kernels ran on Tensor Cores with full alignment all the same")
+            return Clear(
+                "its products are not in 16 bits, so its size is not what keeps them off the Tensor Cores"
+            )
+        return Clear("its kernels ran on Tensor Cores with full alignment anyway")
     best = attainable.matrix(signals, rows)
     if not isinstance(best, attainable.Attainable):
         return Unable(f"{words} ran off the Tensor Cores, but {best}")

@@ -70,7 +70,7 @@ def judge(signals: Signals) -> Outcome:
     mine = signals.select(lambda cell: cell.layer == first.name and cell.category == "matmul")
     channels = shapes.last_axis(first.input_shape) or _channels_of_kernels(signals, mine)
     if channels is None:
-        return Unable(f"the channels that {first.name} reads were not recorded, nor are they in the trace")
+        return Unable(f"the channels that {first.name} reads were not recorded and are not in the trace")
     if channels >= shapes.ALIGNMENT:
         return Clear(f"{first.name} reads {channels} channels")
     rows = [row for row in mine if off_or_narrow(signals.cells[row])]

@@ -1,17 +1,17 @@
 """Matrix kernels on Tensor Cores are memory-bound.
 
 What it means
-    With few channels or a small batch a matrix kernel does little work on each byte. It runs on Tensor Cores
-    and still only as fast as memory delivers: at most twice as fast in 16 bits, whatever the Tensor Cores do.
+    With few channels or a small batch a matrix kernel does little work on each byte. It runs on Tensor Cores,
+    but only as fast as memory delivers: 16 bits make it at most twice as fast.
 
 How we know
     FLOPs and bytes of each kernel from its shapes, against the device's ridge: peak rate over bandwidth.
 
 What it costs
-    Nothing that 16 bits could give back: it is the ceiling of this model on this card.
+    Nothing that 16 bits could recover: it is the ceiling of this model on this card.
 
 What to do
-    Wider layers, a larger batch, and XLA to fuse what surrounds the kernels:
+    Use wider layers or a larger batch, and let XLA fuse the work around the kernels:
 
         model.compile(..., jit_compile=True)
 
@@ -86,7 +86,7 @@ def judge(signals: Signals) -> Outcome:
     names = [signals.cells[row].layer or signals.cells[row].op or "" for row in below]
     return Found(
         summary=(
-            f"{evidence.listed(names)}: on Tensor Cores, but bound by memory, "
+            f"{evidence.listed(names)}: on Tensor Cores, but memory-bound, "
             f"{format_ratio(ratio)} of {{whole}}: at most twice as fast as in float32"
         ),
         evidence=(

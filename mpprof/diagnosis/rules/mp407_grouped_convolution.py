@@ -72,7 +72,7 @@ def judge(signals: Signals) -> Outcome:
     )
     if not fallbacks:
         if not signals.select(lambda cell: cell.layer in names):
-            return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+            return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(names))}")
         return Clear("the grouped convolutions ran on Tensor Cores")
     around = signals.select(lambda cell: cell.layer in names and cell.category in ("layout", "cast"))
     best = attainable.matrix(signals, fallbacks)

@@ -11,7 +11,7 @@ What it costs
     Its matrix time against that of 16-bit kernels on Tensor Cores.
 
 What to do
-    A newer cuDNN (8 or later); try the other layout, too:
+    Use a newer cuDNN (8 or later), and try the other layout:
 
         keras.layers.Conv3D(64, 3, data_format="channels_first")
 
@@ -63,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     mine = signals.select(lambda cell: cell.layer in names and cell.category == "matmul")
     if not mine:
-        return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+        return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(names))}")
     rows = [row for row in mine if off_or_narrow(signals.cells[row])]
     if not rows:
         return Clear("the 3-D convolutions ran on Tensor Cores")

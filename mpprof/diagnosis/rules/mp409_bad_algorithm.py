@@ -1,4 +1,4 @@
-"""A 16-bit convolution or matrix product fell off the Tensor Cores although its sizes are right.
+"""A 16-bit convolution or matrix product ran off the Tensor Cores although its sizes are right.
 
 What it means
     The library tried out its algorithms and took, or was left with, one without Tensor Cores (FFT, Winograd,

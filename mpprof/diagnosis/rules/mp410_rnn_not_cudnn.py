@@ -15,7 +15,7 @@ What it costs
     MP302.
 
 What to do
-    Go back to the defaults, and ask for an error instead of silence:
+    Use the default arguments, and ask for an error where cuDNN cannot be used:
 
         keras.layers.LSTM(256, use_cudnn=True)
 
@@ -107,10 +107,10 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
             yield AuditNote(
                 CODE,
                 SLUG,
-                "A masked recurrent layer wants right-padded sequences",
+                "A masked recurrent layer needs right-padded sequences",
                 "info",
                 model.placed(layer, written)[0],
-                f"is fed a mask: one that is not right-padded {what} on a GPU",
+                f"gets a mask: with sequences that are not right-padded it {what} on a GPU",
                 f'x = {model.keras}.utils.pad_sequences(sequences, padding="post")  # its default is "pre"',
             )
 
@@ -136,7 +136,7 @@ def _simple(model: Untrained, layer: LayerFacts) -> AuditNote:
         layer,
         lambda one: _for_cudnn(replace(one, class_name="GRU", base=None, module=model.keras), model.policy),
     )
-    reason = "Keras has no cuDNN kernel for SimpleRNN, for GRU it has"
+    reason = "Keras has a cuDNN kernel for GRU, but not for SimpleRNN"
     return AuditNote(
         CODE, SLUG, _LOOP, "info", name, reason, f"{code}  # another model, with three times the weights"
     )

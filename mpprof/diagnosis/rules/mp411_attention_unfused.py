@@ -8,10 +8,10 @@ How we know
     Recorded attention layers, TensorFlow, and the softmax and elementwise kernels of these layers.
 
 What it costs
-    Those kernels; what a fused kernel would save of them, one run cannot tell.
+    The time of those kernels. One run cannot show how much of it a fused kernel would save.
 
 What to do
-    Shorter sequences, XLA, or a backend with a fused kernel:
+    Use shorter sequences, XLA, or a backend with a fused kernel:
 
         KERAS_BACKEND=jax python train.py
 
@@ -51,7 +51,7 @@ def judge(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     mine = signals.select(lambda cell: _within(cell.layer, names))
     if not mine:
-        return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(names))}")
+        return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(names))}")
     rows = tuple(r for r in mine if signals.cells[r].category in ("elementwise", "reduce", "layout"))
     ratio = signals.time(rows) / signals.whole_ns
     if ratio < INFO_RATIO:

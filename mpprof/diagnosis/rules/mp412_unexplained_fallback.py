@@ -85,7 +85,9 @@ def judge(signals: Signals) -> Outcome:
     rows = _left(signals)
     ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
     if ratio < NOTABLE_RATIO:
-        return Clear(f"matrix work off the Tensor Cores of no known cause takes {format_ratio(ratio)}")
+        return Clear(
+            f"matrix work that ran off the Tensor Cores without a known cause takes {format_ratio(ratio)}"
+        )
     reasons: dict[_Reason, list[int]] = {}
     for row in sorted(rows, key=lambda row: -signals.cells[row].ns_per_step):
         reasons.setdefault(_reason(signals, signals.cells[row]), []).append(row)
@@ -162,9 +164,9 @@ def _reason(signals: Signals, cell: Cell) -> _Reason:
     if cell.inputs in HALF_PRECISIONS and cell.precision not in HALF_PRECISIONS:
         return _Reason(f"the inputs of its op are {cell.inputs}, but {ran}")
     if cell.precision in HALF_PRECISIONS:
-        return _Reason("16-bit operands, of sizes that are not known, in an ordinary kernel")
+        return _Reason("an ordinary kernel ran with 16-bit operands whose sizes are not known")
     if cell.precision in (None, "unknown"):
-        return _Reason("a kernel off the Tensor Cores ran, whose name does not tell its type")
+        return _Reason("a kernel ran off the Tensor Cores, and its name does not state its type")
     if dtype in HALF_DTYPES:
         return _Reason(f"{dtype} by its policy, but {ran}")
     if dtype is not None:

@@ -73,7 +73,9 @@ def judge(signals: Signals) -> Outcome:
     )
     if not rows:
         if recorded:
-            return Unable(f"no kernel in the trace could be given to {evidence.listed(sorted(recorded))}")
+            return Unable(
+                f"no kernel in the trace could be attributed to {evidence.listed(sorted(recorded))}"
+            )
         if facts is None:
             need(signals.layers)  # XLA may have fused a norm into what surrounds it
         return NotApplicable("the model has no norm layer")

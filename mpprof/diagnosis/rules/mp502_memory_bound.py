@@ -8,7 +8,7 @@ How we know
     The share of elementwise kernels in the account.
 
 What it costs
-    It is a ceiling on what mixed precision can give. What fusion would save, one run cannot tell.
+    It is a ceiling on what mixed precision can give. One run cannot show what fusion would save.
 
 What to do
     Fuse: each fused kernel saves a pass over memory.

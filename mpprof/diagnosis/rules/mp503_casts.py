@@ -12,7 +12,7 @@ How we know
 What it costs
     Their time, less the cast of every weight once a step, which mixed precision needs: 6 bytes per parameter
     at the device's bandwidth, where both are known. Without the model's layers the needed casts cannot be
-    told from the others: then their share is stated without a cost.
+    distinguished from the others: then their share is stated without a cost.
 
 What to do
     Let XLA fuse them into the kernels around them, and leave fewer float32 islands:
@@ -79,8 +79,8 @@ def _without_the_layers(signals: Signals, ratio: float) -> Found:
     """What casts take is in the trace; what of it need not be is not."""
     return Found(
         summary=(
-            f"casts take {format_ratio(ratio)} of {{whole}}; how much of that weights and norms need is not "
-            f"known: the model's layers were not recorded{signals.hint('record model')}"
+            f"casts take {format_ratio(ratio)} of {{whole}}; how much of that is needed for weights and "
+            f"norms is not known: the model's layers were not recorded{signals.hint('record model')}"
         ),
         evidence=(evidence.ratio("casts in {whole}", ratio, SCALE.info_ratio),),
         cases=("without the layers",),

@@ -55,7 +55,7 @@ def judge(signals: Signals) -> Outcome:
     parameters, bandwidth = need(signals.parameters), need(signals.peaks).bandwidth_bytes_per_s
     if not bandwidth:
         return Unable(
-            "the device's memory bandwidth is not known, and with it what the update needs at least"
+            "the device's memory bandwidth is not known, so the least time of the update is not known"
         )
     least = min(total, parameters * BYTES_PER_PARAMETER / (bandwidth * REACHABLE_BANDWIDTH) * 1e9)
     claims = tuple(Claim(row, signals.cells[row].ns_per_step * least / total) for row in rows)

@@ -12,8 +12,8 @@ What it costs
     The scatter kernels of its gradient and the optimizer's kernels over the table.
 
 What to do
-    A smaller table (hash rare ids into buckets), an optimizer without slots, or an update of the touched rows
-    alone in a custom step:
+    Use a smaller table (hash rare ids into buckets), an optimizer without slots, or a custom step that
+    updates only the touched rows:
 
         keras.layers.Hashing(num_bins=50_000)
 

@@ -83,7 +83,8 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
             "Gradients are clipped before they are un-scaled",
             "warning",
             None,
-            "train_step clips gradients while the optimizer scales the loss: what it clips is scaled",
+            "train_step clips gradients while the optimizer scales the loss: it clips gradients that are "
+            "still scaled",
             "model.optimizer.inner_optimizer.global_clipnorm = 1.0  # or as its argument\n"
-            "del type(model).train_step  # or leave the clipping out of it",
+            "del type(model).train_step  # or remove the clipping from it",
         )

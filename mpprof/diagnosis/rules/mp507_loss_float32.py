@@ -8,7 +8,7 @@ How we know
     Kernels of the loss that are not matrix work, and the size of the last layer's output.
 
 What it costs
-    Those kernels; a chunked or fused loss would move a fraction of their bytes.
+    The time of those kernels. A chunked or fused loss would move a fraction of their bytes.
 
 What to do
     Compute the loss in chunks of the sequence, let XLA fuse it, or use a smaller vocabulary:

@@ -1,4 +1,4 @@
-"""Weights and what the optimizer keeps are most of the memory, and stay in float32.
+"""Weights and optimizer slots are most of the memory, and stay in float32.
 
 What it means
     Mixed precision halves activations. Weights, their gradients and the optimizer's slots stay in float32:
@@ -11,7 +11,8 @@ What it costs
     Nothing that mixed precision could save; the bytes stated are those that it leaves as they are.
 
 What to do
-    Raise the batch, so that activations weigh more; an optimizer with fewer slots; 16-bit or factored slots:
+    Raise the batch, so that activations are a larger share; use an optimizer with fewer slots, or with 16-bit
+    or factored slots:
 
         optimizer = keras.optimizers.Lion(1e-4)  # one slot for each parameter, Adam has two
 

@@ -46,8 +46,8 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"{format_bytes(extra)} of copies beyond one for each weight")
     return Found(
         summary=(
-            f"{format_bytes(parts.copies_bytes)} of 16-bit weight copies are live at the peak, one of each "
-            f"would be {format_bytes(parts.copies_once_bytes)}"
+            f"{format_bytes(parts.copies_bytes)} of 16-bit weight copies are live at the peak; one copy "
+            f"of each weight would take {format_bytes(parts.copies_once_bytes)}"
         ),
         evidence=(
             evidence.ratio("share of the peak", share, NOTABLE_MEMORY),

@@ -12,7 +12,8 @@ What it costs
     The bytes beyond half; without a baseline, half of the float32 ones. No more than the peak falls by.
 
 What to do
-    jit_compile=True fuses the casts away; fewer normalisation layers; recompute in the backward pass:
+    Fuse the casts away with jit_compile=True, use fewer normalisation layers, or recompute them in the
+    backward pass:
 
         model.compile(optimizer=optimizer, loss=loss, jit_compile=True)
 

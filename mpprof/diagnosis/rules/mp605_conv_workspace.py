@@ -50,7 +50,11 @@ def judge(signals: Signals) -> Outcome:
     share, limit = beyond / account.whole_bytes, LARGE_RATIO if of_gap is None else NOTABLE_MEMORY
     if share < limit:
         return Clear(f"{format_ratio(share)} of the peak")
-    than = "" if of_gap is None else f"; with the baseline's, the peak would be {format_bytes(beyond)} lower"
+    than = (
+        ""
+        if of_gap is None
+        else f"; with the baseline's workspaces the peak would be {format_bytes(beyond)} lower"
+    )
     return Found(
         summary=f"{format_bytes(scratch)} of workspaces are live at the peak{than}",
         evidence=(

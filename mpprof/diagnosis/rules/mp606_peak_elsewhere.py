@@ -12,7 +12,8 @@ What it costs
     The bytes by which the peak exceeds that.
 
 What to do
-    Reset the peak after warm-up to see what a step needs; jit_compile=True for the optimizer's temporaries:
+    Reset the peak after warm-up to see what a step needs; jit_compile=True reduces the optimizer's
+    temporaries:
 
         tf.config.experimental.reset_memory_stats("GPU:0")  # after warm-up
 

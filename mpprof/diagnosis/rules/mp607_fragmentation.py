@@ -12,7 +12,7 @@ What it costs
     The bytes beyond what was asked for; with a baseline, beyond its own. No more than the peak falls by.
 
 What to do
-    TF_GPU_ALLOCATOR=cuda_malloc_async; batches of one shape, the last one included:
+    Set TF_GPU_ALLOCATOR=cuda_malloc_async; use batches of one shape, including the last one:
 
         TF_GPU_ALLOCATOR=cuda_malloc_async python train.py
 
@@ -53,9 +53,9 @@ def judge(signals: Signals) -> Outcome:
     pieces = loose is not None and scarce and loose >= LOOSE_RATIO
     if share < NOTABLE_MEMORY and not pieces:
         if account.rounding_bytes is None and loose is None:
-            return Unable("the allocator's events do not state what was asked for")
+            return Unable("the allocator's events do not state how many bytes were requested")
         return Clear(f"{format_ratio(share)} of the peak")
-    said = f"the peak is {format_bytes(lost)} higher by what blocks hold beyond what was asked for"
+    said = f"the peak is {format_bytes(lost)} higher because blocks hold more than was requested"
     if pieces:
         said += f"; {format_ratio(loose)} of the free memory lies outside its largest block"
     return Found(

@@ -7,12 +7,12 @@ What it means
 How we know
     Exposed communication in the account (class `comm`) whose kernels sum float32, by their names or their
     ops' types. A device also waits in these kernels for devices that come later: the shortest exchange among
-    all devices is taken for the transfer, and only that could be shorter. One device alone does not show what
-    of it is waiting: then its share is stated without a cost.
+    all devices is taken for the transfer, and only that could be shorter. One device alone does not show how
+    much of it is waiting: then its share is stated without a cost.
 
 What it costs
     Half of the transfer, as far as it is exposed: what 16 bits would save of it. Exposed communication below
-    15 % of the step is how a healthy run on several devices is, and is reported as a ceiling.
+    15 % of the step is normal for a healthy run on several devices, and is reported as a ceiling.
 
 What to do
     Exchange less often, or fewer bytes:
@@ -78,8 +78,8 @@ def judge(signals: Signals) -> Outcome:
     if transfer is None:
         return Found(
             summary=(
-                f"float32 sums of gradients are exposed for {format_ratio(exposed)} of {{whole}}; how much "
-                "of that waits for other devices, the trace of one does not show"
+                f"float32 sums of gradients are exposed for {format_ratio(exposed)} of {{whole}}; the "
+                "trace of one device does not show how much of that is waiting for others"
             ),
             evidence=values,
             confidence="low",

@@ -3,17 +3,17 @@
 What it means
     Under TensorFlow's MirroredStrategy one process launches the kernels of all its devices. While it launches
     those of one, another has nothing to do, and in the exchange of gradients all wait for the last. 16-bit
-    kernels are shorter, their launches are not: mixed precision exposes it.
+    kernels are shorter, but their launches are not, so mixed precision exposes the delay.
 
 How we know
     The run's records name the strategy, and of the devices of a host some take longer in their step than
     others, most of it idle while the host launches.
 
 What it costs
-    By what the step would be shorter if the late devices were as fast as the others.
+    The time by which the step would be shorter if the late devices were as fast as the others.
 
 What to do
-    Give the launches threads of their own, and each device more to do:
+    Give each GPU its own launch threads, and more work:
 
         TF_GPU_THREAD_MODE=gpu_private python train.py
 

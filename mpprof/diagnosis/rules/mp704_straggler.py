@@ -6,12 +6,12 @@ What it means
 
 How we know
     The step of each device of every host whose trace is there, less its exposed communication: what it takes
-    by itself. A device whose own part is longer than the others' by 3 % of the step is one that they wait
-    for. The class of time in which it takes longer says whether it computes more slowly or waits for
-    something of its own. No clock of one host is held against another's for this.
+    by itself. The others wait for a device whose own part is longer than theirs by 3 % of the step. The class
+    of time in which it takes longer says whether it computes more slowly or waits for something of its own.
+    This compares no clocks of different hosts.
 
 What it costs
-    By what the step would be shorter if the slow devices were as fast as the slowest of the others.
+    The time by which the step would be shorter if the slow devices were as fast as the slowest of the others.
 
 What to do
     Look at what is different there, at its clocks first:

@@ -9,7 +9,7 @@ How we know
     The compute capability that the trace or the run states, or the table of known devices.
 
 What it costs
-    Nothing that could be had back on this card: it is a ceiling.
+    Nothing that can be recovered on this card: it is a ceiling.
 
 What to do
     Train in float32, unless the memory is what you need:

@@ -3,7 +3,7 @@
 What it means
     The GTX 16xx cards and their mobile and workstation siblings (TU116 and TU117) are Turing without Tensor
     Cores. Checks by compute capability alone, TensorFlow's and XProf's among them, take them for cards that
-    have some.
+    have them.
 
 How we know
     Compute capability 7.5 and the device's name. Names other than GTX 16xx are taken from NVIDIA's product
@@ -11,7 +11,7 @@ How we know
     Tensor Cores have 30 or more, the others 24 at most.
 
 What it costs
-    Nothing that could be had back on this card: it is a ceiling.
+    Nothing that can be recovered on this card: it is a ceiling.
 
 What to do
     Train in float32, unless the memory is what you need:
@@ -68,8 +68,9 @@ def judge(signals: Signals) -> Outcome:
     has = not (certain or likely) if device.name else device_peaks.has_tensor_cores(device)
     if has is None:
         return Unable(
-            "compute capability 7.5 is both RTX 20xx or T4 and GTX 16xx: neither the name nor the number of "
-            f"multiprocessors is stated{signals.hint('record run')}"
+            "compute capability 7.5 covers cards with Tensor Cores (RTX 20xx, T4) and without (GTX "
+            "16xx), and neither the name nor the number of multiprocessors is "
+            f"stated{signals.hint('record run')}"
         )
     either = device_peaks.recognised_name(device) or "this card"
     name = device.name or f"{either} ({device.sm_count} multiprocessors)"

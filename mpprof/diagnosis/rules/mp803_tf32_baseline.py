@@ -6,7 +6,7 @@ What it means
 
 How we know
     The baseline's own kernels, else its recorded TF32 switch; without a baseline the switch of this run,
-    since a float32 run of the same script would have the same. Of a float32 run its own kernels.
+    since a float32 run of the same script would have the same. For a float32 run, its own kernels.
 
 What it costs
     Nothing: it is the right ceiling.

@@ -8,7 +8,7 @@ How we know
     The model computes in bfloat16 and the device's compute capability is below 8.0.
 
 What it costs
-    One run cannot tell: compare it with float32 on the same card.
+    One run cannot show it: compare with float32 on the same card.
 
 What to do
     Use float16 with its loss scaling, or float32:

@@ -9,7 +9,7 @@ How we know
     The device's name; without one its number of multiprocessors and its memory.
 
 What it costs
-    Nothing that could be had back: it is the right ceiling.
+    Nothing that can be recovered: it is the right ceiling.
 
 What to do
     Nothing; expect the rate "FP16 with FP32 accumulate" of the card's data sheet:
@@ -65,7 +65,7 @@ def judge(signals: Signals) -> Outcome:
     if halved == {False}:
         return NotApplicable(f"{name} is not a GeForce RTX 30 or 40")
     return Found(
-        summary=f"{name} sums 16-bit products in float32 at half the rate of its largest figure",
+        summary=f"{name} sums 16-bit products in float32 at half of the highest rate on its data sheet",
         evidence=(evidence.text("device", name),),
         confidence="medium",
         severity="info",

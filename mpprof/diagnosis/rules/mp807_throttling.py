@@ -1,8 +1,8 @@
 """The step grew slower during the run.
 
 What it means
-    Heat or a power cap brings the clocks down, and dense Tensor Core work draws the most power. A run that
-    slows down as it goes cannot be compared by one number.
+    Heat or a power cap brings the clocks down, and dense Tensor Core work draws the most power. One step time
+    does not describe a run that slows down.
 
 How we know
     The median of the last quarter of steady steps against that of the first. With hardware samples: the

@@ -1,4 +1,4 @@
-"""Warm-up is in what is being measured.
+"""Warm-up is part of the measurement.
 
 What it means
     The first steps trace, compile and try out algorithms; they can take a thousand times a steady step. They
@@ -10,7 +10,7 @@ How we know
     warm-up took more than half of all recorded time.
 
 What it costs
-    Once per training: the sum of what the warm-up steps took above the median. Nothing per steady step.
+    Once per training: the time that the warm-up steps took above the median, in sum. Nothing per steady step.
 
 What to do
     Choose steps for the window that come after those that are named here, and train long enough (30 steady
@@ -41,7 +41,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.steps import StepSummary, StepTable
 
-CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is in what is being measured"
+CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is part of the measurement"
 ABOUT = "warm-up"
 SPECIFICITY = GENERAL
 BOUND = "device"

@@ -59,7 +59,7 @@ def judge(signals: Signals) -> Outcome:
     long = validity.long_steps(signals.case.run)
     if long is not None and long.notable:
         return Unable(
-            f"{long}: neither a trace count nor a compile event tells whether they were compiled anew; "
+            f"{long}: neither a trace count nor a compile event shows whether they were compiled again; "
             f"{validity.TELLS_WHICH}"
         )
     if in_trace is not None:

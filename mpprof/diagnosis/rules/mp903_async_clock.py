@@ -18,7 +18,8 @@ What to do
         recorder.step(outputs)      # StepRecorder waits for the outputs every read_every steps
 
 When to ignore
-    On TensorFlow with Keras 3.15, where every step ends with its logs as numbers, and so with a wait.
+    On TensorFlow with Keras 3.15, where every step ends by converting its logs to numbers, which waits for
+    the device.
 
 Sources
     Executed with Keras 3.15.1 on TensorFlow and JAX: see mpprof's documentation of timing.

@@ -57,7 +57,7 @@ def judge(signals: Signals) -> Outcome:
     if why == "warm-up":
         return Unable("the profiled steps lie in warm-up, where unprofiled steps are longer, too: see MP901")
     near = [ns for ns in (beside.before_ns, beside.after_ns) if ns] if beside else []
-    said = "idle time in the window is partly the profiler's"
+    said = "part of the idle time in the window is the profiler's"
     if why == "load":
         said = f"the steps around it do, too ({format_ns(min(near))} or more): the machine was busy then"
     return Found(

@@ -74,7 +74,7 @@ def judge(signals: Signals) -> Outcome:
             cases=("unlike",),
             severity="warning",
         )
-    return Clear("the runs differ in nothing that was recorded but their precision")
+    return Clear("in all that was recorded, the runs differ only in precision")
 
 
 def _in(computes: ComputePrecision) -> str:

@@ -45,7 +45,7 @@ def judge(signals: Signals) -> Outcome:
     trace = signals.case.trace
     if trace is None:
         need(signals.account)
-        return Clear("the account has its events")
+        return Clear("the account rests on device events")
     missing = trace.missing.get("kernels") if trace.basis == "device" else None
     if trace.basis == "device" and len(trace.kernels) and missing is None:
         return Clear("the trace has device events")
@@ -53,7 +53,7 @@ def judge(signals: Signals) -> Outcome:
     if accelerator == "cpu":
         return NO_GPU
     if trace.warnings:
-        return Unable(f"the trace is damaged, so that its events may be what is missing: {trace.warnings[0]}")
+        return Unable(f"the trace is damaged, so its device events may be lost: {trace.warnings[0]}")
     device = need(signals.device)
     if missing is not None:
         return Found(

@@ -30,7 +30,7 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 
-CODE, SLUG, TITLE = "MP909", "dropped-events", "The trace is not whole"
+CODE, SLUG, TITLE = "MP909", "dropped-events", "The trace is incomplete"
 ABOUT = "dropped events"
 SPECIFICITY = GENERAL
 BOUND = "device"
@@ -48,7 +48,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the trace reports no loss")
     more = len(trace.warnings) - 1
     return Found(
-        summary=f"the trace is not whole: {trace.warnings[0]}"
+        summary=f"the trace is incomplete: {trace.warnings[0]}"
         + (f" (and {more} more warning{'s' if more > 1 else ''})" if more else ""),
         evidence=tuple(evidence.text("warning", warning) for warning in trace.warnings[:SHOWN]),
         confidence="medium",

@@ -47,7 +47,7 @@ def judge(signals: Signals) -> Outcome:
     if not windows and why.startswith(NOT_WANTED):
         return NotApplicable("no window was wanted")
     if windows and windows[-1].status in ("done", "foreign"):
-        return Clear("the window was recorded; its trace is not where it was written")
+        return Clear("the window was recorded, but its trace is not where it was written")
     steps = len(signals.case.run.steps) if signals.case.run.steps is not None else 0
     if windows:
         happened = "the profile window never closed" if windows[-1].status == "open" else windows[-1].status

@@ -1,8 +1,8 @@
 """CUDA graphs or XLA command buffers hide which op a kernel belongs to.
 
 What it means
-    A graph is launched as one: its kernels run as before, but carry no op, so that layers and phases cannot
-    be told, and idle time within cannot be blamed on a launch.
+    A graph is launched as a whole: its kernels run as before, but carry no op, so their layers and phases are
+    not known, and idle time within the graph cannot be attributed to a launch.
 
 How we know
     Kernels that ran in a graph or command buffer and have neither op nor layer, as a share of the device's

@@ -40,7 +40,7 @@ def waited_for(signals: Signals) -> Straggling | Unable | None:
     need(signals.gpu_account)
     if len(signals.devices) < 2:
         return Unable(
-            "one device's trace does not show whether it waits for others; record those of all hosts"
+            "one device's trace does not show whether it waits for others; record the traces of all hosts"
         )
     if not signals.collectives and not mirrored(signals):
         return Unable(
