@@ -92,7 +92,7 @@ def test_a_model_as_it_should_be_has_nothing_to_be_said_of() -> None:
         ("MP309", "moves", "outside = model.get_layer", (lambda: keras.Input((8, 8, 3)), lambda: layers.RandomTranslation(0.1, 0.1, name="moves"), lambda: layers.Flatten(), lambda: layers.Dense(16), lambda: layers.Activation("relu", dtype="float32")), {}),
         ("MP309", "lstm", "use_cudnn=False", (lambda: keras.Input((4, 8)), lambda: layers.LSTM(16, name="lstm"), lambda: layers.Activation("relu", dtype="float32")), {}),
         ("MP104", "island", "by its own policy", (lambda: keras.Input((8,)), lambda: layers.Dense(16, dtype="float32", name="island"), lambda: layers.Dense(16), lambda: layers.Activation("relu", dtype="float32")), {}),
-        ("MP104", "casts", "casts within", (lambda: keras.Input((8,)), lambda: CastsWithin(name="casts"), lambda: layers.Dense(16), lambda: layers.Activation("relu", dtype="float32")), {}),
+        ("MP104", "casts", "casts inside", (lambda: keras.Input((8,)), lambda: CastsWithin(name="casts"), lambda: layers.Dense(16), lambda: layers.Activation("relu", dtype="float32")), {}),
         ("MP106", "end", 'dtype="float32"', (lambda: keras.Input((8,)), lambda: layers.Dense(16, activation="softmax", name="end")), {}),
     ],
 )  # fmt: skip
