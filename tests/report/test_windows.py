@@ -93,7 +93,7 @@ def test_all_texts_call_them_windows(found: doc.Comparison) -> None:
     assert "| whole windows, not steps | before | after | times |" in markdown.render_comparison(found)
     html = "".join(render(part) for part in page.content(found))
     assert "windows, not steps" in html
-    assert "the input decides" in html
+    assert "depends on the input" in html
 
 
 def test_a_run_with_steps_is_held_against_one_without_by_its_window(tmp_path: Path) -> None:
