@@ -208,14 +208,13 @@ def choice(path: Path) -> str | None:
             others.append(name + (why if known.kind != "nsys report" else ""))
     said = []
     if formats.perhaps(path.name) is None:
-        said.append(f"{path.name} was read: its content is a trace, although its name is not a trace's")
+        said.append(f"{path.name} was read: by its bytes it is a trace, though not by its name")
     if others:
         said.append(
-            f"this {mine.kind} trace was read; traces of another format next to it were not read: "
-            f"{_few(others)}"
+            f"this {mine.kind} trace was read; of another format beside it, and not read: {_few(others)}"
         )
     if unnamed:
-        said.append(f"not read, because their content is a trace but their names are not: {_few(unnamed)}")
+        said.append(f"a trace by its bytes, though not by its name, and not read: {_few(unnamed)}")
     return "; ".join(said) or None
 
 

@@ -58,19 +58,13 @@ def test_the_bytes_say_what_comes_first_and_what_was_read(
     export(tmp_path / name)
     (run,) = workflows.runs(tmp_path)
     assert run.traces == (tmp_path / first,)
-    assert run.warnings == (
-        f"this {read} trace was read; traces of another format next to it were not read: {name}",
-    )
+    assert run.warnings == (f"this {read} trace was read; of another format beside it, and not read: {name}",)
     assert workflows.analyse(run).trace is not None
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [
-        (b"", "empty"),
-        (b"hello" * 99, "its bytes match no trace format"),
-        (b"\x1f\x8b\x08", "its bytes match no trace format"),
-    ],
+    [(b"", "empty"), (b"hello" * 99, "by its bytes no trace"), (b"\x1f\x8b\x08", "by its bytes no trace")],
 )
 def test_what_only_a_name_claims_is_read_last(tmp_path: Path, content: bytes, why: str) -> None:
     small().write(tmp_path / "z.pt.trace.json.gz")
@@ -90,7 +84,7 @@ def test_a_trace_that_only_its_bytes_show_is_named_beside_another(tmp_path: Path
     (tmp_path / "notes.txt").write_text("hello")
     (run,) = workflows.runs(tmp_path)
     assert run.traces == (tmp_path / "w.sqlite",)
-    assert run.warnings == ("not read, because their content is a trace but their names are not: prof.bin",)
+    assert run.warnings == ("a trace by its bytes, though not by its name, and not read: prof.bin",)
 
 
 @pytest.mark.parametrize("name", ["foo", "trace.json", "host.xplane.pb.bak"])
@@ -102,7 +96,7 @@ def test_the_renamed_trace_of_a_window_is_read(tmp_path: Path, name: str) -> Non
     (renamed.parent / "notes.txt").write_text("hello")
     run = workflows.load(tmp_path / "run")
     assert run.traces == (renamed,)
-    said = f"{name} was read: its content is a trace, although its name is not a trace's"
+    said = f"{name} was read: by its bytes it is a trace, though not by its name"
     assert run.warnings == (() if name == "trace.json" else (said,))
     assert workflows.diagnose(run).account == expected is not None
     renamed.write_bytes(b"hello")
