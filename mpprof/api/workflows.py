@@ -344,7 +344,7 @@ def _programs(trace: Trace) -> tuple[Program, ...]:
 
 def _collectives(mine: Analysis) -> tuple[Collective, ...]:
     cells = mine.account.main.cells if mine.account is not None else ()
-    return communication.collectives(cells, mine.trace.ops if mine.trace is not None else ())
+    return communication.collectives(cells)
 
 
 def _saved(mine: Analysis, baseline: Analysis | None, unlike: Sequence[str]) -> MemoryAccount | None:

@@ -623,7 +623,7 @@ class Signals:
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
         """The main device's communication by kind and precision."""
-        return communication.collectives(self.cells, self.case.trace.ops if self.case.trace else ())
+        return communication.collectives(self.cells)
 
     @property
     def replicas(self) -> int | None:

@@ -54,6 +54,7 @@ class Cell:
     bytes_per_step: float | None = None
     cause: str | None = None
     inputs: Precision | None = None  # of matrix work: the type of its op's inputs; None: not stated
+    hlo_dtype: str | None = None  # of the result of its op's HLO instruction ("bf16"); None: not stated
 
 
 @frozen

@@ -437,6 +437,7 @@ def _cells(
                 reason_code=verdict.reason.code,
                 shapes=strings[shape] or None,
                 inputs=inputs,
+                hlo_dtype=(its.hlo.dtype or None) if its and its.hlo else None,
                 bytes_per_step=size if category == "copy" and size > 0 else None,
             )
         )
@@ -445,7 +446,7 @@ def _cells(
 
 def _order(cell: Cell) -> tuple[object, ...]:
     """The last digits of a time are rounding: names decide between equal ones."""
-    names = (cell.op, cell.kernel, cell.placement, cell.precision, cell.reason_code)
+    names = (cell.op, cell.kernel, cell.placement, cell.precision, cell.reason_code, cell.hlo_dtype)
     return CLASSES.index(cell.category), -round(cell.ns_per_step, 3), *(name or "" for name in names)
 
 

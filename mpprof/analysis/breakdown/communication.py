@@ -19,7 +19,7 @@ from mpprof.model.account import Account, Cell, Class, DeviceAccount
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import ClockSkew, Collective, CollectiveKind, DeviceLoad, Hosts
 from mpprof.model.kernels import Placements, Precision
-from mpprof.model.trace import Op, Trace
+from mpprof.model.trace import Trace
 
 Int64 = NDArray[np.int64]
 
@@ -48,22 +48,21 @@ def kind_of(cell: Cell) -> CollectiveKind:
     return next((kind for kind, pattern in _KINDS if re.search(pattern, text)), "other")
 
 
-def precision_of(cell: Cell, op: Op | None) -> Precision:
+def precision_of(cell: Cell) -> Precision:
     """The type that is sent: by the kernel's name, else by its op's shapes or HLO; "unknown": not stated."""
-    for text in (cell.kernel, cell.shapes, op.hlo.dtype if op is not None and op.hlo is not None else None):
+    for text in (cell.kernel, cell.shapes, cell.hlo_dtype):
         for word in re.split(r"[^a-z0-9]+", (text or "").lower()):
             if word in _TYPES:
                 return _TYPES[word]
     return "unknown"
 
 
-def collectives(cells: Sequence[Cell], ops: Sequence[Op]) -> tuple[Collective, ...]:
+def collectives(cells: Sequence[Cell]) -> tuple[Collective, ...]:
     """The communication among these cells by kind and precision, the longest first."""
-    of = {op.name: op for op in ops} if any(cell.category == "comm" for cell in cells) else {}
     found: dict[tuple[CollectiveKind, Precision], list[Cell]] = {}
     for cell in cells:
         if cell.category == "comm":
-            found.setdefault((kind_of(cell), precision_of(cell, of.get(cell.op or ""))), []).append(cell)
+            found.setdefault((kind_of(cell), precision_of(cell)), []).append(cell)
     parts = [
         Collective(
             kind, precision,

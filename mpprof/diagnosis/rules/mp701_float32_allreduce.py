@@ -57,12 +57,11 @@ def judge(signals: Signals) -> Outcome:
     if not signals.computes.narrow:
         return signals.not_narrow
     account = need(signals.gpu_activity)
-    ops = {op.name: op for op in signals.case.trace.ops} if signals.case.trace is not None else {}
 
     def sums_float32(cell: Cell) -> bool:
         if cell.category != "comm" or communication.kind_of(cell) != "reduce":
             return False
-        return communication.precision_of(cell, ops.get(cell.op or "")) == "fp32"
+        return communication.precision_of(cell) == "fp32"
 
     rows = signals.select(sums_float32)
     exposed = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
