@@ -135,7 +135,7 @@ def cases() -> dict[str, Case]:
             "mixed-float16",
         ),
         **_convnet_pair(
-            "v100-input-bound", "the input pipeline needs 45 ms a batch, in float32 too", V100, FLOAT32, MIXED_FLOAT16,
+            "v100-input-bound", "the input pipeline needs about 48 ms a batch, in float32 too", V100, FLOAT32, MIXED_FLOAT16,
             "mixed-float16", hosts=(Host(input_us=6_000.0, noise=0.03), Host(input_us=25_500.0, noise=0.03)),
         ),
         **_convnet_pair(

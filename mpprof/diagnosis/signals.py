@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.breakdown import communication
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
+from mpprof.analysis.steps.idle import HOST_RUNS
 from mpprof.diagnosis.outcomes import (
     NO_GPU,
     NOT_IN_16_BITS,
@@ -640,6 +641,19 @@ class Signals:
             return account
         rows = self.select(lambda cell: cell.category == "idle_other" and cell.cause is None)
         return self.time(rows) / self.whole_ns if self.whole_ns > 0 else 0.0
+
+    @property
+    def code_on_host(self) -> tuple[float, str]:
+        """Share of the step that the device idled while the host ran functions that launch nothing, and what
+        the trace shows of them: "the host runs" that which took longest; 0 and "" where it shows none."""
+        if isinstance(self.activity, Absent) or self.whole_ns <= 0:
+            return 0.0, ""
+        cells = [cell for cell in self.cells if (cell.cause or "").startswith(HOST_RUNS)]
+        if not cells:
+            return 0.0, ""
+        longest = max(cells, key=lambda cell: cell.ns_per_step)
+        more = " and other functions" if len(cells) > 1 else ""
+        return sum(cell.ns_per_step for cell in cells) / self.whole_ns, f"{longest.cause}{more}"
 
     # ---- against a baseline
 

@@ -291,6 +291,10 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
         of = "the window" if signals.in_window else "the step"
         said = f"the device idles {format_ratio(hidden)} of {of}, and the trace does not show what for"
         return said, None
+    busy, runs = signals.code_on_host
+    if busy >= HIDDEN_IDLE_RATIO and _is_less(top, busy, signals):
+        of = "the window" if signals.in_window else "the step"
+        return f"the device idles {format_ratio(busy)} of {of} while {runs}", None
     if top is not None:
         return _cause(top, signals), top
     if case.measured is not None and case.measured.too_little:

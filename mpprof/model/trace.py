@@ -59,6 +59,7 @@ class HostKind(IntEnum):
     COMPILE = 8  # tracing, XLA compilation, autotuning
     MARKER = 9  # a step marker
     ALLOCATE = 10  # cudaMalloc, cudaFree, cuMemCreate: memory of the driver, not of the framework's pool
+    CODE = 11  # a function of the host in which nothing was launched, as a tracer of Python shows it
 
 
 @frozen

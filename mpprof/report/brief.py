@@ -87,7 +87,7 @@ def _identity(document: doc.Report, width: int) -> str:
         (*precision, run["backend"], device, compiled, batch),
         (*precision, device, compiled, batch),
         (*precision, short, compiled, batch),
-        (*precision, short, compiled if run["jit_compile"] is True else None, batch),
+        (*precision, short, compiled if isinstance(run["jit_compile"], bool) else batch),
         (*precision, short, batch),
         (*precision, short),
     ]
@@ -337,12 +337,14 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
 
 
 def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
-    """What mixed precision may make of a float32 run's step, where it may pay."""
+    """What mixed precision without the remedies may make of a float32 run's step, where it may pay."""
     gain = document["speedup"]
     could = gain.get("attainable") if gain and gain.get("how_to_switch") else None
     if not could or headline.kind_of(document) != "float32":
         return []
-    return [Bar("in 16 bits, at best", step / could["high"], f"estimated {words.speedup(could['high'])}")]
+    return [
+        Bar("in 16 bits alone, at best", step / could["high"], f"estimated {words.speedup(could['high'])}")
+    ]
 
 
 def cause_label(found: doc.Finding) -> str:

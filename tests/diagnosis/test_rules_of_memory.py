@@ -116,6 +116,16 @@ def test_a_planted_cause_is_found_with_its_bytes_and_no_other(code: str) -> None
         assert says(other, case) == "clear"
 
 
+@pytest.mark.parametrize(("capacity", "severity"), [(None, "warning"), (1500, "warning"), (1600, "info")])
+def test_mp607_is_a_note_where_most_of_the_memory_is_free(capacity: int | None, severity: str) -> None:
+    """The peak is 780 MiB, 250 of them rounding."""
+    mine = account(replace(MIXED, rounding=250))
+    assert (mine.peak_bytes, mine.rounding_bytes) == (780 * MIB, 250 * MIB)
+    (allocator,) = mine.allocators
+    sized = replace(allocator, capacity_bytes=None if capacity is None else capacity * MIB)
+    assert says("MP607", c.case(memory=replace(mine, allocators=(sized,)))) == severity
+
+
 NEAR = {
     "MP603": replace(MIXED, copies=5),
     "MP604": replace(MIXED, norm=("float", 230)),

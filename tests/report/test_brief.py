@@ -216,13 +216,26 @@ def said_of(capsys: pytest.CaptureFixture[str], name: str, *more: object) -> str
     return " ".join(shown(capsys, "report", SAMPLES / name, *more).split())
 
 
+@pytest.mark.parametrize(
+    ("jit_compile", "said"), [(False, "XLA off"), (True, "XLA on"), ("auto", "batch 64")]
+)
+def test_a_long_header_keeps_whether_xla_is_on_where_that_was_set(jit_compile: object, said: str) -> None:
+    document = known()
+    document["run"] |= {
+        "name": "a100-tf32-baseline-mixed-float16", "backend": "tensorflow", "batch_size": 64,
+        "device": "NVIDIA A100-SXM4-40GB", "policy": "mixed_float16", "jit_compile": jit_compile,
+    }  # type: ignore[typeddict-item]  # fmt: skip
+    header = brief.render(document).splitlines()[0]
+    assert header == f"a100-tf32-baseline-mixed-float16: mixed_float16, A100-SXM4-40GB, {said}"
+
+
 def test_of_a_float32_run_it_is_said_that_tf32_is_on_and_how_to_switch_mixed_precision_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     tf32 = said_of(capsys, "a100-tf32-baseline-float32")
     assert "Mixed precision is off; matrix work runs in TF32 already: 1.00x to 1.54x" in tf32
     assert re.search(
-        r"remedied, in float32 10\.62 ms .* in 16 bits, at best 9\.18 ms \S+ estimated 1\.54x", tf32
+        r"remedied, in float32 10\.62 ms .* in 16 bits alone, at best 9\.18 ms \S+ estimated 1\.54x", tf32
     )
     assert re.search(r"1\. MP310: .* 2\. Mixed precision: \S+\(\"mixed_float16\"\)", tf32)
     sure = said_of(capsys, "v100-input-bound-float32")  # 1.40x at least

@@ -45,7 +45,7 @@ _OF_HOST: tuple[tuple[Key, tuple[HostKind, ...]], ...] = (  # the first that is 
     ("launch", (HostKind.LAUNCH, HostKind.COPY)),
     ("op", (HostKind.OP,)),
     ("pipeline", (HostKind.INPUT_PIPELINE,)),
-    ("host", (HostKind.EXECUTOR, HostKind.OTHER)),
+    ("host", (HostKind.EXECUTOR, HostKind.OTHER, HostKind.CODE)),
 )
 MOST_THREADS = 12
 """The busiest of the host's threads are shown."""

@@ -19,6 +19,7 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, Calls, calls, outermost, threads_of
 from mpprof.analysis.steps.clocks import clock_shift
 from mpprof.analysis.steps.repetition import begins, repetition
+from mpprof.analysis.steps.warm_up import warm_up
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ratio
 from mpprof.model.trace import HostKind, Trace, WorkKind
@@ -125,7 +126,7 @@ def _attempts(trace: Trace, device: int, rows: Int64, kernels: Int64) -> Iterato
     yield _by_group(trace, kernels)
     yield _by_steps_line(trace, device)
     if found is None:
-        yield _by_repetition(trace, kernels)
+        yield _without_warm_up(trace, kernels, _by_repetition(trace, kernels))
 
 
 # --- calls of the host -------------------------------------------------------------------------------------
@@ -364,3 +365,19 @@ def _by_repetition(trace: Trace, rows: Int64) -> Periods:
         "period",
         (note,),
     )
+
+
+def _without_warm_up(trace: Trace, rows: Int64, found: Periods) -> Periods:
+    """The steps of which no kernel was launched in a range that says warm-up."""
+    warm = warm_up(trace)
+    rows = rows[trace.kernels.launch[rows] >= 0]
+    if not len(found) or not len(warm) or not len(rows):
+        return found
+    launched = trace.host.start_ns[trace.kernels.launch[rows]]
+    early = np.sort(trace.kernels.start_ns[rows[warm.contains(launched)]], kind="stable")
+    kept = np.searchsorted(early, found.start_ns) == np.searchsorted(early, found.end_ns)
+    count = int(np.count_nonzero(~kept))
+    if not count:
+        return found
+    said = f"{count} of {len(found)} repetitions lie in a range that says warm-up, and were left out"
+    return found.keep(kept, said) if kept.any() else nothing(*found.notes, said)

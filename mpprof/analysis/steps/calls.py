@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, latest, row_around
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.layers import scopes
+from mpprof.analysis.steps.warm_up import measured
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import HostKind, Trace
@@ -28,7 +29,7 @@ user's."""
 FAMILIES = ("function", "mpprof", "call", "keras", "tensorflow", "jax")
 """Whose intervals are believed first. `steps_line` is no host interval: a converter derived it."""
 RANGE = "range"
-"""Ranges that the user named as steps: then they are the only markers."""
+"""Ranges that name the steps, as the user said or by their own words: then they are the only markers."""
 NUMBERED = ("mpprof", "keras", "tensorflow", "jax")
 """Markers that number the calls in them."""
 
@@ -79,7 +80,8 @@ def threads_of(trace: Trace, device: int) -> Bool | None:
 
 def calls(trace: Trace, device: int = 0) -> Calls | None:
     """The calls by the thread that trains with this device: of the first family that has any, on the thread
-    of its host that has most, the outermost where they nest. None without host intervals."""
+    of its host that has most, the outermost where they nest; without any marker the passes that ranges name
+    measured. None without host intervals."""
     table = trace.markers
     own = threads_of(trace, device)
     families = np.array([trace.strings[row] if row >= 0 else "" for row in table.family.tolist()], object)
@@ -98,7 +100,21 @@ def calls(trace: Trace, device: int = 0) -> Calls | None:
             return Calls(table.number[rows], start, end, family, thread, family, start)
         found = Calls(table.number[rows], start, end, family, thread, "", start)
         return _with_fetch(trace, _without_validation(trace, _numbered(trace, families, found)))
-    return None
+    return _measured(trace, own) if not len(table) else None
+
+
+def _measured(trace: Trace, threads: Bool | None) -> Calls | None:
+    """The passes that ranges name measured, where others are named warm-up; None where none are."""
+    host, rows = trace.host, measured(trace, threads)
+    if not len(rows):
+        return None
+    start = host.start_ns[rows]
+    name = trace.strings[host.name[rows[0]]]
+    note = f"no step markers: steps are the ranges that say measured ({name}), not those that say warm-up"
+    return Calls(
+        np.full(len(rows), -1, np.int64), start, start + host.duration_ns[rows], RANGE,
+        int(host.thread[rows[0]]), "", start, notes=(note,),
+    )  # fmt: skip
 
 
 def _training_thread(trace: Trace, device: int, rows: Int64, *, by_launches: bool) -> int:

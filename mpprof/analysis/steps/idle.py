@@ -3,13 +3,14 @@
 The thread asked first is the one that launches the next kernel; where it did nothing, what blocks any
 launch: a wait for input, compilation, a driver call that does not return, an op that runs on the CPU.
 Waiting for input is waiting for the iterator, and nothing else. What no event explains is launching where it
-is as short as launching is, gap by gap; longer than that, or before a copy from the host by a thread that
-does nothing else (an input's own), the trace does not show what the device waited for.
+is as short as launching is, gap by gap. Longer than that, or before a copy from the host by a thread that
+does nothing else (an input's own), it is code of the host's that launches nothing: where Python was traced,
+its function is named; where not, the trace does not show what the device waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -61,6 +62,10 @@ _PARTS = (
     UNKNOWN, _DISPATCH, _PYTHON,
 )  # fmt: skip
 _ROW = {part: row for row, part in enumerate(_PARTS)}
+HOST_RUNS = "the host runs "
+"""How a cause begins that names a function of the host's code."""
+_OTHER_CODE = "other functions"
+_MOST_NAMED = 8
 
 _BLOCK = 1 << 16
 """So many gaps are looked at together: a table of classes for all gaps would be as large as the trace."""
@@ -86,11 +91,12 @@ def classify(
     """
     if not len(trace.host):
         return {UNKNOWN: idle.length_ns}
-    total = np.zeros(len(_PARTS), np.int64)
-    for _, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads):
+    code = _code(trace)
+    total = np.zeros(len(_PARTS) + len(code), np.int64)
+    for _, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads, code):
         total += amounts.sum(axis=0)
     total[_ROW[QUEUED]] += idle.length_ns - total.sum()  # what is in no block
-    return {part: ns for part, ns in zip(_PARTS, total.tolist(), strict=True) if ns}
+    return {part: ns for part, ns in zip((*_PARTS, *code), total.tolist(), strict=True) if ns}
 
 
 def mainly(
@@ -107,10 +113,26 @@ def mainly(
     """The part that most of each gap belongs to; arguments as of `classify`."""
     if not len(trace.host):
         return [UNKNOWN] * len(idle)
+    code = _code(trace)
+    parts = (*_PARTS, *code)
     rows = np.full(len(idle), _ROW[QUEUED])
-    for block, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads):
+    for block, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads, code):
         rows[block] = np.argmax(amounts, axis=1)
-    return [_PARTS[row] for row in rows.tolist()]
+    return [parts[row] for row in rows.tolist()]
+
+
+def _code(trace: Trace) -> dict[Part, Int64]:
+    """The parts of functions of the host's code, those that took longest by name, and the names of each."""
+    rows = np.flatnonzero(trace.host.kind == HostKind.CODE)
+    names, of = np.unique(trace.host.name[rows].astype(np.int64), return_inverse=True)
+    names = names[np.argsort(-np.bincount(of, trace.host.duration_ns[rows], len(names)), kind="stable")]
+    parts: dict[Part, Int64] = {
+        ("idle_other", HOST_RUNS + trace.strings[name]): np.array([name])
+        for name in names[:_MOST_NAMED].tolist()
+    }
+    if len(names) > _MOST_NAMED:
+        parts["idle_other", HOST_RUNS + _OTHER_CODE] = names[_MOST_NAMED:]
+    return parts
 
 
 def _blocks(
@@ -122,23 +144,25 @@ def _blocks(
     last: Bool | None,
     checking: Bool | None,
     threads: Bool | None,
+    code: Mapping[Part, Int64],
 ) -> Iterator[tuple[Int64, Int64]]:
-    """Rows of gaps, and the nanoseconds of each by part. A gap that began when what ends it had been launched
-    is in no block: all of it is QUEUED."""
+    """Rows of gaps, and the nanoseconds of each by part, those of `code` last. A gap that began when what
+    ends it had been launched is in no block: all of it is QUEUED."""
     last = np.zeros(len(idle), np.bool_) if last is None else last
     launcher, until = _launched(trace, idle, next_row, shift)
     waiting = np.flatnonzero(until > idle.start)
     host = _Host(trace, found, -shift.ns, Intervals(idle.start[waiting], idle.end[waiting]), threads)
+    row_of = {part: row for row, part in enumerate((*_PARTS, *code))}
     for one in np.flatnonzero(np.bincount(launcher[waiting] + 1)).tolist():
         thread = one - 1 if one else None
         rows = waiting[launcher[waiting] == one - 1]
-        layers = _Again(_layers(host, thread))
+        layers = _Again(_layers(host, thread, code))
         for at in range(0, len(rows), _BLOCK):
             block = rows[at : at + _BLOCK]
             known = np.full(len(block), thread is not None or trace.basis == "host")
             if thread is not None:
                 known &= ~_awaits_data(host, thread, idle, next_row, block)
-            amounts = _amounts(layers, idle.start[block], idle.end[block], until[block])
+            amounts = _amounts(layers, idle.start[block], idle.end[block], until[block], row_of)
             _judge(amounts, known | last[block], last[block])
             if checking is not None:
                 moved = np.where(checking[block], amounts[:, _ROW[LAUNCHING]], 0)
@@ -160,17 +184,17 @@ def _awaits_data(host: _Host, launcher: int, idle: Intervals, next_row: Int64, b
     return np.asarray(waits, np.bool_)
 
 
-def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64) -> Int64:
+def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64, row_of: Mapping[Part, int]) -> Int64:
     """Nanoseconds of each gap by part: from its beginning `until` the launch that ends it returned what the
     layers explain of it, the rest UNKNOWN; from there on the launch was on its way to the device."""
-    amounts = np.zeros((len(begin), len(_PARTS)), np.int64)
+    amounts = np.zeros((len(begin), len(row_of)), np.int64)
     rows = np.arange(len(begin))
     way = np.where(end - until > BLOCKED_NS, _ROW[QUEUED], _ROW[LAUNCHING])
     amounts[rows, way] = end - until
     known = np.zeros(len(rows), np.int64)
     for part, instants in layers:
         explained = instants.overlap(begin[rows], until[rows])
-        amounts[rows, _ROW[part]] += explained - known
+        amounts[rows, row_of[part]] += explained - known
         more = explained < until[rows] - begin[rows]  # deeper layers have nothing to add to the others
         rows, known = rows[more], explained[more]
         if not len(rows):
@@ -181,8 +205,12 @@ def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64) -> Int64:
 
 def _judge(amounts: Int64, told: Bool, last: Bool) -> None:
     """Decide gap by gap what takes no longer than launching does. `told`: it is known who launches next."""
+    code = amounts[:, len(_PARTS) :]
+    quick = amounts[:, _ROW[UNKNOWN]] + code.sum(axis=1) <= LAUNCH_NS
+    amounts[:, _ROW[UNKNOWN]] += np.where(told & quick, code.sum(axis=1), 0)
+    code[told & quick] = 0
     unknown, dispatch, python = (amounts[:, _ROW[part]].copy() for part in (UNKNOWN, _DISPATCH, _PYTHON))
-    short = told & (unknown <= LAUNCH_NS)
+    short = told & quick
     for part, rows in ((LEAVING, short & last), (LAUNCHING, short & ~last)):
         amounts[rows, _ROW[part]] += unknown[rows]
         amounts[rows, _ROW[UNKNOWN]] = 0
@@ -281,9 +309,15 @@ class _Host:
         return self._instants(rows, _of(self.trace.host.kind[rows], kinds))
 
     def at_work(self, thread: int) -> Intervals:
-        """When this thread was in any event but a driver call."""
+        """When this thread was in any event but a driver call or code that launches nothing."""
         rows = slice(self._bounds[thread], self._bounds[thread + 1])
-        return self._instants(rows, ~_of(self.trace.host.kind[rows], _CALLS))
+        return self._instants(rows, ~_of(self.trace.host.kind[rows], (*_CALLS, HostKind.CODE)))
+
+    def code(self, thread: int, names: Int64) -> Intervals:
+        """When this thread was in functions of these names that launch nothing."""
+        rows = slice(self._bounds[thread], self._bounds[thread + 1])
+        table = self.trace.host
+        return self._instants(rows, (table.kind[rows] == HostKind.CODE) & np.isin(table.name[rows], names))
 
     def anywhere(self, *kinds: HostKind) -> Intervals:
         """When any thread of the device's host was in an event of one of these kinds."""
@@ -364,17 +398,21 @@ class _Host:
         return chosen
 
 
-def _layers(host: _Host, launcher: int | None) -> Iterator[tuple[Part, Intervals]]:
+def _layers(
+    host: _Host, launcher: int | None, code: Mapping[Part, Int64]
+) -> Iterator[tuple[Part, Intervals]]:
     """What the host did, surest first, each set holding the ones before it; made only when asked for."""
     whole = EMPTY
-    for part, instants in _explanations(host, launcher):
+    for part, instants in _explanations(host, launcher, code):
         found = instants()
         if len(found):
             whole = join(whole, found)
             yield part, whole
 
 
-def _explanations(host: _Host, launcher: int | None) -> Iterator[tuple[Part, Callable[[], Intervals]]]:
+def _explanations(
+    host: _Host, launcher: int | None, code: Mapping[Part, Int64]
+) -> Iterator[tuple[Part, Callable[[], Intervals]]]:
     trainer = host.found.thread if host.found is not None and host.found.thread >= 0 else None
     if launcher is not None:
         yield INPUT, partial(host.on, launcher, HostKind.INPUT)
@@ -393,6 +431,9 @@ def _explanations(host: _Host, launcher: int | None) -> Iterator[tuple[Part, Cal
         yield _PYTHON, lambda: host.fronts
     yield BLOCKED, host.blocked
     yield HOST_OPS, host.cpu_ops
+    if (thread := trainer if launcher is None else launcher) is not None:
+        for part, names in code.items():
+            yield part, partial(host.code, thread, names)
 
 
 def _called(host: _Host, trainer: int) -> Intervals:

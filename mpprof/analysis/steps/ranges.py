@@ -30,7 +30,7 @@ MANY_LAUNCHES_RATIO = 0.5
 _LONGEST = 80
 _DIGITS = re.compile(r"\d+")
 _DRIVER = (HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC)
-_FRAMEWORK = (HostKind.OP, HostKind.EXECUTOR)
+_FRAMEWORK = (HostKind.OP, HostKind.EXECUTOR, HostKind.CODE)
 """Events of a framework's own, of which a step has any number."""
 
 

@@ -59,7 +59,12 @@ def judge(signals: Signals) -> Outcome:
             scale=SCALE,
             claims=attainable.whole(rows),
         )
-    hidden = need(signals.unattributed_idle_ratio)
+    hidden, (busy, runs) = need(signals.unattributed_idle_ratio), signals.code_on_host
+    if share + busy >= SCALE.warning_ratio and busy > max(share, hidden):
+        return Unable(
+            f"the device idles {format_ratio(busy)} of {{whole}} while {runs}, and the trace does not show "
+            "whether that makes the input"
+        )
     if share + hidden >= SCALE.warning_ratio and hidden > share:
         return Unable(
             f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show what "

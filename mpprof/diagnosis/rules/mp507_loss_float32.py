@@ -5,10 +5,11 @@ What it means
     should be: it reads and writes the largest tensor of the model in four bytes a value.
 
 How we know
-    Kernels of the loss that are not matrix work, and the size of the last layer's output.
+    Kernels of the loss that are not matrix work, and the shapes of the logits that they work on.
 
 What it costs
-    The time of those kernels. A chunked or fused loss would move a fraction of their bytes.
+    What those kernels take beyond one pass over the logits, read and written in 16 bits, which a fused loss
+    still needs. Where shapes or the memory's bandwidth are not known, half of what they take.
 
 What to do
     Compute the loss in chunks of the sequence, let XLA fuse it, or use a smaller vocabulary:
@@ -24,9 +25,12 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence
+from collections.abc import Sequence
+
+from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
+from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import is_loss
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -36,6 +40,8 @@ SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True
 
+BYTES_PER_LOGIT = 4
+"""A fused loss reads each logit once and writes its gradient once, both in 16 bits."""
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True)
 """Every language model has some of it; a quarter of the step is worth a loss of one's own."""
 
@@ -47,17 +53,33 @@ def judge(signals: Signals) -> Outcome:
     if signals.half is None:
         return signals.not_narrow
     rows = signals.select(is_loss)
-    claims = attainable.whole(rows)
+    total, least = signals.time(rows), _one_pass_ns(signals, rows)
+    if least is None:
+        claims, than = attainable.halved(signals, rows), "with half the bytes"
+    else:
+        claims = attainable.scaled(signals, rows, max(1.0, total / least))
+        than = "one pass over the logits in 16 bits"
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
-        return Clear(f"the loss takes {format_ratio(ratio)} of the step")
+        return Clear(f"the loss could give back {format_ratio(ratio)} of the step")
     return Found(
-        summary="the loss takes {cost} {each} ({share}) in float32",
+        summary=f"the loss in float32 takes {{cost}} {{each}} ({{share}}) more than {than}",
         evidence=(
-            evidence.ns("kernels of the loss", signals.time(rows)),
+            evidence.ns("kernels of the loss", total),
+            *((evidence.ns("one pass over the logits in 16 bits", least),) if least is not None else ()),
             evidence.count("kernels {per}", sum(signals.cells[r].calls_per_step for r in rows)),
         ),
         confidence="medium",
         scale=SCALE,
         claims=claims,
     )
+
+
+def _one_pass_ns(signals: Signals, rows: Sequence[int]) -> float | None:
+    """Return what a fused loss takes per step at least; None where logits or bandwidth are not known."""
+    peaks = known(signals.peaks)
+    cells = [signals.cells[row] for row in rows]
+    logits = max((shapes.largest(cell.shapes) * cell.calls_per_step for cell in cells), default=0.0)
+    if not logits or peaks is None or not peaks.bandwidth_bytes_per_s:
+        return None
+    return logits * BYTES_PER_LOGIT / (peaks.bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9

@@ -17,7 +17,7 @@ What to do
         TF_GPU_ALLOCATOR=cuda_malloc_async python train.py
 
 When to ignore
-    When most of the device's memory is free.
+    When most of the device's memory is free: it is a note then.
 
 Sources
     XProf's documentation of memory profiles; TensorFlow's BFC allocator does not split a block where the
@@ -38,8 +38,9 @@ ABOUT = "fragmentation"
 SPECIFICITY = GENERAL
 BOUND = "device"
 
-LOOSE_RATIO, SCARCE_RATIO = 0.5, 0.1
-"""Half of the free memory in small pieces matters where less than a tenth of all is free."""
+LOOSE_RATIO, SCARCE_RATIO, PLENTY_RATIO = 0.5, 0.1, 0.5
+"""Half of the free memory in small pieces matters where less than a tenth of all is free; what blocks hold
+beyond what was asked for is worth a note, no warning, where more than half of all is free."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -49,8 +50,9 @@ def judge(signals: Signals) -> Outcome:
     of_gap = account.of_gap(CODE)
     lost = lowered(parts, CODE, lambda held: held) if of_gap is None else of_gap
     share, loose = lost / account.whole_bytes, account.fragmentation_ratio
-    scarce = _scarce(account)
-    pieces = loose is not None and scarce and loose >= LOOSE_RATIO
+    free = _free_ratio(account)
+    pieces = loose is not None and loose >= LOOSE_RATIO and free is not None and free < SCARCE_RATIO
+    plenty = free is not None and free > PLENTY_RATIO
     if share < NOTABLE_MEMORY and not pieces:
         if account.rounding_bytes is None and loose is None:
             return Unable("the allocator's events do not state how many bytes were requested")
@@ -63,15 +65,16 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("share of the peak", share, NOTABLE_MEMORY),
             evidence.ratio("free memory outside its largest block", loose, LOOSE_RATIO),
+            evidence.ratio("free of the allocator's memory", free, PLENTY_RATIO),
         ),
-        severity="warning" if share >= LARGE_MEMORY or pieces else "info",
+        severity="warning" if pieces or (share >= LARGE_MEMORY and not plenty) else "info",
         cost_bytes=lost,
     )
 
 
-def _scarce(account: MemoryAccount) -> bool:
-    """Whether little of the allocator's memory is free at the peak."""
+def _free_ratio(account: MemoryAccount) -> float | None:
+    """Return the share of the allocator's memory that is free at the peak; None: its size is not stated."""
     mine = next((each for each in account.allocators if each.name == account.allocator), None)
     if mine is None or not mine.capacity_bytes:
-        return False
-    return mine.capacity_bytes - account.peak_bytes < SCARCE_RATIO * mine.capacity_bytes
+        return None
+    return 1.0 - account.peak_bytes / mine.capacity_bytes

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,17 @@ OWN_STEP = "mpprof_step#"
 
 _LARGEST = (1 << 62) - 1
 _LONGEST_FRAME = 256
+CODE_NS = 1_000_000
+"""Shorter frames of the host's code are left out: so long may launching take (`analysis.steps.idle`)."""
+_FUNCTION = re.compile(r"([^\\/]+)\(\d+\): ([^<].*)$")
+_BUILT_IN = re.compile(r"<built-in (?:function|method) (\S+?)(?: of (\S+) object.*)?>$")
+_WRAPPERS = frozenset(
+    (
+        "wrapper", "wrapped", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl", "_bootstrap",
+        "_bootstrap_inner", "__torch_function__",
+    )
+)  # fmt: skip
+"""Functions that only call another one: their names say nothing of the work."""
 
 
 @dataclass
@@ -80,7 +92,7 @@ class HostRows:
 
     what: list[str] = field(default_factory=list)
     """ "op", "call", "note", "range", "span" (a range that is no scope), "module", "frame" (an optimizer's),
-    "memory"."""
+    "code" (a function that launched nothing), "memory"."""
     thread: list[int] = field(default_factory=list)
     name: list[int] = field(default_factory=list)
     start_ns: list[int] = field(default_factory=list)
@@ -105,6 +117,8 @@ class Collected:
     projected: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Steps that Kineto projects onto a device: device, number, start, duration."""
     python_frames: int = 0
+    code: list[tuple[tuple[object, object], str, int, int]] = field(default_factory=list)
+    """Long frames of the Python tracer: key of the thread, name, start, duration."""
     timeless: int = 0
     negative: int = 0
     unpaired: int = 0
@@ -154,6 +168,7 @@ def collect(events: Iterable[Event]) -> Collected:
             _label(found, event)
         elif phase in ("B", "E"):
             found.unpaired += 1
+    add_code(found)
     return found
 
 
@@ -181,6 +196,46 @@ def _interval(found: Collected, event: Event) -> None:
         elif match := _OPTIMIZERS.search(name[-_LONGEST_FRAME:]):
             scaled = match[1] == "loss_scale_optimizer"
             _host(found, event, "frame", LOSS_SCALE if scaled else OPTIMIZER, args)
+        elif (duration := nanoseconds(event.get("dur")) or 0) >= CODE_NS:
+            start, text = nanoseconds(event.get("ts")), function_name(name)
+            if text and start is not None:
+                found.code.append((_key(event), text, start, duration))
+
+
+def function_name(frame: str) -> str:
+    """The function of a Python tracer's frame, with its file: `preprocess (video_classification.py)`; of a
+    built-in one its name. Empty for what names no work: wrappers, lambdas, modules."""
+    text = frame[-_LONGEST_FRAME:]
+    if match := _FUNCTION.search(text):
+        return "" if match[2] in _WRAPPERS else f"{match[2]} ({match[1]})"
+    if match := _BUILT_IN.match(text):
+        return f"{match[2]}.{match[1]}" if match[2] else match[1]
+    return ""
+
+
+def add_code(found: Collected) -> None:
+    """Put the outermost functions in which their thread launched nothing, of threads that launch, among the
+    host's rows: what such a thread did between two launches. The many other frames are left out."""
+    if not found.code or not found.host.what:
+        return
+    rows, texts = found.host, found.strings.texts()
+    kinds = {row: host_kind(texts[row]) for row in set(rows.name)}
+    launches: dict[int, list[int]] = {}
+    for what, thread, name, start in zip(rows.what, rows.thread, rows.name, rows.start_ns, strict=True):
+        if what == "call" and kinds[name] in (HostKind.LAUNCH, HostKind.COPY):
+            launches.setdefault(thread, []).append(start)
+    times = {thread: np.sort(np.array(starts, np.int64)) for thread, starts in launches.items()}
+    first = min(rows.start_ns)
+    last = max(map(add, rows.start_ns, rows.duration_ns))
+    until: dict[int, int] = {}
+    for key, text, start, duration in sorted(found.code, key=lambda each: (each[2], -each[3], each[1])):
+        thread, end = found.threads.get(key, -1), start + duration
+        if thread not in times or start < max(first, until.get(thread, first)) or end > last:
+            continue
+        if np.searchsorted(times[thread], start) == np.searchsorted(times[thread], end):
+            until[thread] = end
+            _append(rows, "code", thread, found.strings(clean(text)), start, duration)
+    found.code.clear()
 
 
 def _note(found: Collected, event: Event, name: str, args: dict[str, Any]) -> None:
@@ -233,16 +288,24 @@ def _host(found: Collected, event: Event, what: str, name: str, args: dict[str, 
     if times is None:
         return
     rows = found.host
+    _append(rows, what, _thread(found, event), found.strings(clean(name)), *times)
+    if args:
+        rows.correlation[-1] = whole(args.get("correlation")) if what == "call" else -1
+        rows.external[-1] = whole(args.get("External id", args.get("external id")))
+        rows.sequence[-1] = whole(args.get("Sequence number"))
+        if what == "op" and (text := shapes(args)):
+            rows.shapes[-1] = found.strings(clean(text))
+
+
+def _append(rows: HostRows, what: str, thread: int, name: int, start_ns: int, duration_ns: int) -> None:
+    """A row without any of a framework's ids."""
     rows.what.append(what)
-    rows.thread.append(_thread(found, event))
-    rows.name.append(found.strings(clean(name)))
-    rows.start_ns.append(times[0])
-    rows.duration_ns.append(times[1])
-    rows.correlation.append(whole(args.get("correlation")) if args and what == "call" else -1)
-    rows.external.append(whole(args.get("External id", args.get("external id"))) if args else -1)
-    rows.sequence.append(whole(args.get("Sequence number")) if args else -1)
-    text = shapes(args) if args and what == "op" else ""
-    rows.shapes.append(found.strings(clean(text)) if text else -1)
+    rows.thread.append(thread)
+    rows.name.append(name)
+    rows.start_ns.append(start_ns)
+    rows.duration_ns.append(duration_ns)
+    for column in (rows.correlation, rows.external, rows.sequence, rows.shapes):
+        column.append(-1)
 
 
 def _memory(found: Collected, event: Event) -> None:

@@ -178,6 +178,8 @@ def _kind(what: str, name: str) -> HostKind:
         return host_kind(name)
     if what == "span":
         return HostKind.OTHER
+    if what == "code":
+        return HostKind.CODE
     return HostKind.MARKER if name.startswith((STEP, OWN_STEP)) else note_kind(name)
 
 
