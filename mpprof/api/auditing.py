@@ -44,9 +44,9 @@ def audit(
             the framework sees here, or what holds for any.
         imports: for a saved model: modules to import first, which define classes that it is made of.
 
-    Returns an `AuditReport`, of a list one for each; print it. Raises `UsageError` where `model` is not a
-    Keras model, `NotFoundError` for an unknown card, `UnreadableError` for a file that Keras cannot load and
-    `UnableError` for a run whose records hold no model.
+    Returns an `AuditReport`, for a list one for each; it can be printed. Raises `UsageError` where `model` is
+    not a Keras model, `NotFoundError` for an unknown card, `UnreadableError` for a file that Keras cannot
+    load and `UnableError` for a run whose records hold no model.
     """
     if isinstance(model, list | tuple):
         return tuple(audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports) for each in model)

@@ -57,15 +57,15 @@ def doubts(hosts: Hosts | None, account: Account | None, run: Run) -> tuple[str,
     ]
     said += [f"{each.host}, one of {count} hosts of this run, is missing: {each.reason}" for each in missing]
     if more := said[_MOST_SAID:]:
-        said[_MOST_SAID:] = [f"{len(more)} more of the like, of other hosts"]
+        said[_MOST_SAID:] = [f"{len(more)} more such warnings of other hosts"]
     replicas = run.facts.replicas if run.facts is not None else None
     if replicas is None or account is None or account.trace_basis == "host":
         return tuple(said)
     seen = len(communication.loads(account, hosts))
     if seen < replicas:
         said.append(
-            f"{replicas} devices train together, and the traces show a step of {seen}: one that the others "
-            "wait for may be among those that are not seen"
+            f"{replicas} devices train together, and the traces show a step of {seen}: a straggler may "
+            "be among those that are not seen"
         )
     return tuple(said)
 

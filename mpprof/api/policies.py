@@ -21,8 +21,8 @@ FEWEST_STEPS = 20
 
 
 DATA_FOR_ALL = (
-    "Give data that can be gone through again (arrays, a tf.data.Dataset, a PyDataset), or enough of them "
-    "for all policies; and no callback or epochs= that end a training before"
+    "Give data that can be iterated again (arrays, a tf.data.Dataset, a PyDataset), or enough "
+    "data for all policies; and no callback or epochs= that ends a training early"
 )
 SHORT_EPOCH_RATIO = 0.5
 """Data may hold a few batches more or fewer each time. Of a generator that has nothing left, Keras goes on
@@ -51,7 +51,7 @@ def compare_policies(
     Args:
         build_model: builds and compiles it; called once per policy, with that policy set.
         data: what `fit` takes first: a data set, a generator function's result, or (x, y) or (x, y,
-            sample_weight) arrays. It is gone through as often as needed; one that can be used only once must
+            sample_weight) arrays. It is iterated as often as needed; one that can be used only once must
             hold enough for all policies.
         steps: per policy, at least 20. With calls of several steps (`steps_per_execution`), full ones.
         policies: two or more names of dtype policies, the baseline first.

@@ -43,7 +43,7 @@ def survey(
         time_limit_s: for each run, on local processes.
         progress: is called after each run.
 
-    A 16-bit run is held against the newest float32 run of the same model, card and batch among those given.
+    A 16-bit run is compared with the newest float32 run of the same model, card and batch among those given.
     Returns a table of `SurveyRow`, the largest `lost_gpu_hours_per_day` first. Then come rows that rest on a
     single profiled step, whose loss is an upper bound, then rows with no known loss, and last the runs that
     could not be read. A run that fails, crashes its process or takes too long is a row with its `problem`.

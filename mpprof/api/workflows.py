@@ -417,9 +417,7 @@ def _of_windows(found: Speedup, mine: Analysis, baseline: Analysis) -> Speedup:
     names = [each.run.name for each in (baseline, mine) if each.account is None and each.window is not None]
     if not names or found.absent is None:
         return found
-    why = (
-        f"no step of {' and '.join(names)} can be told apart: mpprof compare holds the whole windows together"
-    )
+    why = f"no step of {' and '.join(names)} can be told apart: mpprof compare compares the whole windows"
     without = {field: why for field in found.absent if field not in ("observed", "interval")}
     return replace(found, absent=found.absent | without)
 
@@ -471,7 +469,7 @@ def announce(root: str | Path) -> str:
     if left_out is None:
         return said
     first, last = map(format_count, left_out)
-    return f"{said} That is of the first {first} and the last {last} steps."
+    return f"{said} This covers the first {first} and the last {last} steps."
 
 
 # --- tables ------------------------------------------------------------------------------------------------

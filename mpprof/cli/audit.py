@@ -12,10 +12,10 @@ FORMATS = ("text", "json")
 
 
 class Audit:
-    """List what of a saved model will miss the Tensor Cores, and why.
+    """List what in a saved model will miss the Tensor Cores, and why.
 
     MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. In a script,
-    mpprof.audit(model) says the same of a model that was just built."""
+    mpprof.audit(model) does the same for a model that was just built."""
 
     name = "audit"
 

@@ -30,7 +30,7 @@ class Bundle:
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("path", metavar="RUN", type=Path, help=paths.PATH_HELP)
         paths.add_run(parser)
-        parser.add_argument("--all-traces", action="store_true", help="every trace, not the latest alone")
+        parser.add_argument("--all-traces", action="store_true", help="every trace, not only the latest")
         parser.add_argument(
             "--max-size",
             metavar="MIB",

@@ -31,7 +31,8 @@ class Check:
         parser.add_argument("--bounds", metavar="FILE", type=Path, required=True, help="a TOML file")
         parser.add_argument(
             "--format", choices=FORMATS, default="text",
-            help="github: text, and failed checks as annotations, as always where GITHUB_ACTIONS is true",
+            help="github: text, with failed checks as annotations (text does the same where "
+                "GITHUB_ACTIONS is true)",
         )  # fmt: skip
         gate.add_allow_unable(parser)
 

@@ -61,7 +61,7 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
     run = target(args)
     verdicts = counters.verdicts(lines, card=args.gpu or (_card(run) if run else ""), where=where)
     if not verdicts:
-        output.note(args, "nothing is proved: these counters do not show what the tensor pipe was busy with")
+        output.note(args, "no verdict: these counters do not show what the tensor pipe was busy with")
     if run is not None and verdicts:
         try:
             path = store.write_counters(run.path, verdicts)

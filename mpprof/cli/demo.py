@@ -9,7 +9,7 @@ from mpprof.cli.serve import port_number
 
 
 class Demo:
-    """Train small models on the CPU, find a slow input and mend it.
+    """Train small models on the CPU, find a slow input and fix it.
 
     Two policies are compared first. Each command that it runs is printed first, to
     be copied. Needs TensorFlow (pip install 'mpprof[demo]') and takes under two

@@ -14,8 +14,8 @@ class Doctor:
     """Show what this machine can record, and what will be missing.
 
     GPU, driver, profiling permission, frameworks, Keras' policy. No framework is
-    imported and nothing is changed. Always exit code 0: nothing here is wrong, some
-    of it is only absent."""
+    imported and nothing is changed. The exit code is always 0: parts may be
+    missing, but nothing is wrong."""
 
     name = "doctor"
 

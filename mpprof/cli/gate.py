@@ -25,7 +25,7 @@ def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """`--fail-on` and `--allow-unable`."""
     group = parser.add_argument_group(
         "checks",
-        "exit code 1 and a line on stderr for each check that failed; the report is written all the same",
+        "exit code 1 and a line on stderr for each check that failed; the report is still written",
     )
     group.add_argument(
         "--fail-on",
@@ -73,7 +73,7 @@ def add_min_speedup(group: argparse._ArgumentGroup) -> None:
         "--min-speedup",
         metavar="X",
         type=_speedup,
-        help="fail where a RUN is not at least X times as fast as BASELINE, by the whole 95 %% interval",
+        help="fail unless the whole 95 %% interval of a RUN's speedup over BASELINE is X or more",
     )
 
 

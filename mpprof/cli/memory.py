@@ -61,7 +61,7 @@ class Memory(Table):
         paths.add_imports(before)
         before.add_argument(
             "--compile", action="store_true",
-            help="take XLA's own buffer assignment, compiled for --card (needs mpprof[forecast])",
+            help="use XLA's own buffer assignment, compiled for --card (needs mpprof[forecast])",
         )  # fmt: skip
 
     def run(self, args: argparse.Namespace) -> int:

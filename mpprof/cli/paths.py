@@ -60,7 +60,7 @@ def add_step_range(parser: argparse.ArgumentParser) -> None:
 
 def add_host(parser: argparse.ArgumentParser) -> None:
     """`--host`, as `args.host`."""
-    parser.add_argument("--host", metavar="NAME", help="this host alone, of a run on several")
+    parser.add_argument("--host", metavar="NAME", help="show only this host of a run on several")
 
 
 @contextmanager

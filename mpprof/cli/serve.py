@@ -28,7 +28,7 @@ class Serve:
         paths.add_step_range(parser)
         parser.add_argument(
             "--survey", metavar="FILE", type=Path,
-            help="the file that `mpprof survey --resume FILE` has kept: the list of runs takes its rows",
+            help="the file that `mpprof survey --resume FILE` wrote: the list of runs uses its rows",
         )  # fmt: skip
         gate.add_ignore(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")

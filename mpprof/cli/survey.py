@@ -25,11 +25,11 @@ class Survey:
     """Analyse many runs and rank them by the GPU-hours they lose.
 
     Each run is a row, with an estimate of the GPU-hours lost a day. Runs are
-    analysed in several processes at a time, and 16-bit runs are held against the
+    analysed in several processes at a time, and 16-bit runs are compared with the
     newest float32 run of the same model, card and batch under the same paths. A run
-    that cannot be read, or crashes its process, is listed with the reason. What is
-    lost is the step less the attainable one, and without a measured baseline less
-    the step after all remedies; the hours are for each day that the run trains."""
+    that cannot be read, or crashes its process, is listed with the reason. The
+    loss is the step time above the attainable step, or without a measured baseline
+    above the step after all remedies; hours are per day of training."""
 
     name = "survey"
 

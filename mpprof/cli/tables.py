@@ -115,15 +115,17 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     placements = "tensor_core, matrix_core, cuda_core, cpu, not_matmul, unknown"
     filters.add_argument("--placement", action="append", metavar="P", help=f"where it ran: {placements}")
     filters.add_argument(
-        "--precision", action="append", metavar="P", help="in what: fp16, bf16, tf32, fp32 ..."
+        "--precision", action="append", metavar="P", help="precision: fp16, bf16, tf32, fp32 ..."
     )
-    filters.add_argument("--reason", action="append", metavar="CODE", help="the code of what decided it")
+    filters.add_argument(
+        "--reason", action="append", metavar="CODE", help="the code of the evidence that decided it"
+    )
 
 
 class Kernels(Table):
     """List the kernels: time, where each ran, and what decided it.
 
-    A kernel ran on Tensor Cores, as a fallback beside them, or it is unknown. Times
+    A kernel ran on Tensor Cores, ran as a fallback without them, or is unknown. Times
     are over the whole trace file, unless --steps or --step-range takes parts of it;
     concurrent kernels count in full. Long names are cut in the table, whole in csv
     and json."""

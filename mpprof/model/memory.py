@@ -128,8 +128,9 @@ class OutOfMemory:
     """What an out-of-memory error states; None: not stated.
 
     `loose_bytes` is what the allocator holds and does not use, `others_bytes` what other processes hold of
-    the device, `free_bytes` what the driver has free on it. `parts` are the bytes of a compiled program:
-    arguments, outputs, temporaries, constants."""
+    the device (None also for so little that it may be rounding of the printed figures), `free_bytes` what the
+    driver has free on it. `parts` are the bytes of a compiled program: arguments, outputs, temporaries,
+    constants."""
 
     framework: Literal["tensorflow", "xla", "torch"]
     asked_bytes: int

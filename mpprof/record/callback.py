@@ -78,8 +78,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         stop_on: alarms that shall stop the training, some of "loss_scale_stuck", "loss_scale_low",
             "loss_scale_runaway", "endless_skips", "non_finite_loss", "throttling". Each is raised once, by a
             warning of the log "mpprof", whether it stops training or not; it is raised when the state is
-            read, so at most `read_every` steps late (or calls, with several steps each). On JAX and on a
-            GPU under torch it comes later by what the device lags behind, and within a profile window
+            read, so at most `read_every` steps late (or calls, with several steps each). On JAX and on a GPU
+            under torch it comes later by the time that the device lags behind, and within a profile window
             nothing is read. On JAX and torch the loss is Keras' running mean of it: where a `train_step` of
             one's own does not keep that, only what Keras says at an epoch's end is seen.
         tensorboard: write the series as TensorBoard scalars, too (`mpprof/loss_scale`, ...), into the run's

@@ -46,7 +46,8 @@ SKIPS_ARE_READ = "update(skipped=…) is ignored: skipped steps are read from th
 
 HOST_NOTE = (
     "A loop of the user's own, timed on the host from step begin to step begin. If a step's block does not "
-    "wait for the device, this is the time of the dispatch; only over many steps it is the device's."
+    "wait for the device, this is the time of the dispatch; only its mean over many steps is the "
+    "device's time."
 )
 
 
@@ -133,7 +134,9 @@ class StepRecorder:
 
     def __enter__(self) -> StepRecorder:
         if self._entered:
-            raise UsageError("a recorder is entered again", next="Make a new StepRecorder for each training")
+            raise UsageError(
+                "a StepRecorder was entered twice", next="Make a new StepRecorder for each training"
+            )
         self._entered = True
         self._attempt(self._session.open, self._loop)
         return self
@@ -359,7 +362,7 @@ class _LoopSession(FitSession):
         """Whether it was taken. Raises where the value is no number, or the name is one of the recorder's
         own."""
         if name in RESERVED:
-            raise UsageError(f"update({name}=…) is the recorder's own", next="Choose another name")
+            raise UsageError(f"update({name}=…) is reserved for the recorder", next="Choose another name")
         if name == "skipped":
             if self.observer.counts_skips:
                 self._ignore_skips()

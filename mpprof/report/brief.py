@@ -246,9 +246,13 @@ def figures(document: doc.Report, width: int) -> list[str]:
     if wanted and skipped is None and peak is None:
         parts.append("skipped steps and peak memory unknown")
     else:
+        of_scale = bool(_OF_SCALE & {cause["code"] for cause in facts["causes"]})
+        of = " of all updates" if of_scale else ""  # such a cause states a share of those after the start
         if wanted:
-            parts.append("skipped steps unknown" if skipped is None else f"skipped {words.percent(skipped)}")
-        if _OF_SCALE & {cause["code"] for cause in facts["causes"]}:
+            parts.append(
+                "skipped steps unknown" if skipped is None else f"skipped {words.percent(skipped)}{of}"
+            )
+        if of_scale:
             parts += [f"loss scale {scale}" for scale in [content.loss_scale(log)] if scale]
         parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak)}")
     return wrapped(", ".join(parts), width, hang=2)

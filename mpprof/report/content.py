@@ -521,7 +521,7 @@ def gap(gain: doc.Speedup | doc.Rung) -> str:
     if abs(above) < SMALL_RATIO * step:
         return "the step is as long as the attainable one"
     if above < 0:
-        return f"the step is {words.duration(-above)} shorter than was thought attainable"
+        return f"the step is {words.duration(-above)} shorter than was estimated as attainable"
     said = f"the step is {words.duration(above)} longer than the attainable one"
     if unexplained < SMALL_RATIO * step:
         return f"{said}, and the findings explain all of it"
@@ -612,12 +612,14 @@ def memory(document: doc.Report) -> list[str]:
         return []
     lines = [f"peak {words.size(account['peak_bytes'])}{_beside_the_peak(account)}"]
     if account["saved_bytes"] is not None:
-        lines[0] += f", saved against the baseline {words.size(account['saved_bytes'])}"
+        lines[0] += f", {words.size(account['saved_bytes'])} saved against the baseline"
     if account["reachable_bytes"] is not None:
-        lines[0] += f", could still be saved {words.size(account['reachable_bytes'])}"
+        lines[0] += f", {words.size(account['reachable_bytes'])} could still be saved"
     if (causes := account.get("gap")) and (expected := account.get("expected_saving_bytes")) is not None:
         parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
-        lines.append(f"of {words.size(expected)} that could be saved, in the way: {', '.join(parts)}")
+        lines.append(
+            f"of {words.size(expected)} that could be saved, these are in the way: {', '.join(parts)}"
+        )
     if told := drivers_figure(account):
         lines.append(told)
     # Whether the backward pass keeps a result is not known of a window without a whole step.
@@ -821,13 +823,13 @@ def plan(document: doc.Report) -> list[str]:
     host = found["floor"]["host_ns"]
     need = f" (it needs {words.duration(host)} a step now)" if host is not None else ""
     if found["floor"]["by"] == "host":
-        lines.append(f"after all remedies {best}, where the host is the floor{need}")
+        lines.append(f"after all remedies {best}, limited by the host{need}")
     elif len(paying) > 1:
         # A single step's range reaches from no gain to all of it: nothing says what limits it.
         limit = "" if one_step(document) else ", limited by the device's work"
         lines.append(f"after all remedies {best}{limit}")
     if hidden:
-        lines.append(f"nothing to gain before the host is relieved: {', '.join(hidden[:6])}")
+        lines.append(f"no gain until the host needs less time: {', '.join(hidden[:6])}")
     return lines
 
 
@@ -862,7 +864,7 @@ def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
     """The commands to run next, with what each would show; at most three."""
     run = quoted(path) if path else "PATH"
     steps = [
-        (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to mend it")
+        (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to fix it")
         for finding in _named(document)
     ]
     if "window" in document and document["window"]["ranges"]:

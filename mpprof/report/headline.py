@@ -67,12 +67,10 @@ def hero(document: doc.Report) -> Hero:
     where = {
         "cpu": "a step on a CPU",
         "float32": "a step in float32",
-        "no trace": "a step; no trace tells why",
+        "no trace": "a step; no trace shows why",
     }
     if of_step is None:
-        return Hero(
-            kind, "No trace" if kind == "no trace" else "No step", "nothing tells how long a step takes"
-        )
+        return Hero(kind, "No trace" if kind == "no trace" else "No step", "the step time is not known")
     return Hero(kind, of_step.figure, where.get(kind, "a step"))
 
 
@@ -187,7 +185,7 @@ def _without_a_cause(document: doc.Report, kind: Kind) -> str:
             f"No cause of lost time was found beside {words.plural(len(facts['causes']), 'dismissed one')}."
         )
     if "window" in document and (kernels := document["window"]["kernels"]) < FEW_WORKS:
-        return f"The window holds {words.plural(kernels, 'kernel')}: too little to judge a training by."
+        return f"The window holds {words.plural(kernels, 'kernel')}: too little to judge a training."
     if kind == "window":
         return "No step can be told apart: all shares are of the whole profiler window."
     if kind == "no trace":
@@ -210,7 +208,7 @@ def _without_a_cause(document: doc.Report, kind: Kind) -> str:
         return "This run is as fast as this card allows."
     if share and share["ratio"] is not None and share["ratio"] < LOW_SHARE_RATIO:
         units = content.matrix_units(document)
-        return f"Only {words.percent(share['ratio'])} of matrix time ran on {units}; nothing tells why."
+        return f"Only {words.percent(share['ratio'])} of matrix time ran on {units}; the reason is not known."
     if observed is not None and observed < 1:
         return "Slower than float32, and no cause with a cost was found."
     return "No cause of lost time was found."

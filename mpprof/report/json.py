@@ -784,7 +784,8 @@ def _learning(found: Learning) -> doc.Learning:
         absent["speedup_per_update"] = (
             "which updates were skipped is not on record"
             if unknown
-            else "as many updates as steps in both runs, or no observed speedup: it is that per step"
+            else "both runs have as many updates as steps, or there is no observed speedup: the value "
+            "per step holds"
         )
     return {
         "verdict": found.verdict,
@@ -841,7 +842,10 @@ def _absent(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
     if diagnosis.speedup and (could := diagnosis.speedup.potential) and could.eligible_ratio is None:
         reasons["speedup.attainable.eligible_ratio"] = NO_WORK_SEEN
     if (code := _other_type(diagnosis)) is not None:
-        why = f"the remedy of {code} changes the type to compute in, for which no gain of the others is known"
+        why = (
+            f"the remedy of {code} changes the compute type, and the gains of the others in that type "
+            "are not known"
+        )
         reasons |= {"facts.after_remedies_ns": why, "facts.limited_by": why}
     if diagnosis.hosts is not None:
         reasons |= several.why_no_skew(diagnosis.hosts)
@@ -928,5 +932,5 @@ def _why_no_memory(leaf: str, memory: MemoryAccount | None, no_events: str) -> s
     if leaf in ("rounding_bytes", "fragmentation_ratio"):
         return "the trace's allocator events do not state it"
     if memory.saved_bytes is None:
-        return "no baseline to hold it to"
+        return "no baseline to compare it with"
     return memory.why_no_expectation or "not derivable"

@@ -15,7 +15,7 @@ MOST_NAMES = 6
 RECORDERS = ("MPProfilerCallback(", "StepRecorder(")
 COMPARED = "MP906"
 """What asks for a run to compare with, as the lines on the speedup do."""
-ONLY_A_TRACE = "the trace does not tell, and no records of mpprof lie beside it"
+ONLY_A_TRACE = "the trace does not show it, and there are no records of mpprof"
 FIELD_WORDS = {
     "run": "the run's own records",
     "run.policy": "the dtype policy",

@@ -149,7 +149,7 @@ def _share(ns: float, whole_ns: float) -> str:
 def what_is_not_said(window: doc.Window) -> list[str]:
     """Why there are no steps, and how to have them."""
     how = "; ".join(each["text"] for each in window["mark"])
-    said = [f"{window['reason']}. No step time, no speedup and no cost per step follow from a window"]
+    said = [f"{window['reason']}. A window gives no step time, no speedup and no cost per step"]
     if how:
         said.append(f"to have steps: {how}")
     if window["ranges"]:

@@ -87,16 +87,16 @@ def _decides(found: Windows) -> str:
     shares = [words.percent(ns / span) for ns, span in zip(idle, found.span_ns, strict=True)]
     both = f"{shares[0]} and {shares[1]}"
     if found.decides == "device":
-        return f"the device idles {both} of them, so that its work decides how long they are"
+        return f"the device idles {both} of them, so its work determines their length"
     if found.decides == "both":
         return f"the device idles {both} of them: the one is mostly waiting, the other mostly work"
     what = _WAITS.get(found.waits_for or "")
     if what is None:
         return (
-            f"the device idles {both} of them, so that what it waits for decides, which the trace does not "
-            "show for the most part"
+            f"the device idles {both} of them, so their length depends on its waits, and the trace "
+            "does not show what most of them are for"
         )
-    return f"the device idles {both} of them, so that {what} decides, and not its kernels"
+    return f"the device idles {both} of them, so their length depends on {what}, not on the kernels"
 
 
 def _work(found: Windows) -> str:

@@ -164,13 +164,16 @@ def _nothing(path: Path) -> MpprofError:
     doubtful, shut = _looked_into(path)
     for what, names in (
         ("no mpprof records and no trace here, and links to directories are not followed", _links(path)),
-        ("no mpprof records and no trace here by its name", doubtful),
+        ("no mpprof records and no file with a trace's name here", doubtful),
     ):
         if names:
             next_ = f"Give {'it' if len(names) == 1 else 'one of them'} itself: {_few(names)}"
             return NotFoundError(what, where=str(path), next=next_)
     if shut:
-        what = f"no mpprof records and no trace here by its name, and what cannot be opened: {_few(shut)}"
+        what = (
+            "no mpprof records and no file with a trace's name here, and these cannot be opened: "
+            f"{_few(shut)}"
+        )
         return UnreadableError(what, where=str(path), next=CHECK)
     return NotFoundError(
         "no mpprof records and no trace here",
@@ -453,5 +456,5 @@ def why_no_trace_in(root: Path, folder: str) -> str:
     if not names:
         return f"the trace of the profiler window is gone: nothing lies in {folder}"
     _, shut = _looked_into(root / folder)
-    unknown = f" (what cannot be opened: {_few(shut)})" if shut else ""
+    unknown = f" (these cannot be opened: {_few(shut)})" if shut else ""
     return f"the trace of the profiler window is gone: no trace lies in {folder}, only {_few(names)}{unknown}"

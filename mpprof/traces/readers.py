@@ -77,7 +77,7 @@ def read(path: Path, *, strict: bool = False) -> Trace:
             raise UnreadableError(
                 "is a pickle, which is code: it is not run",
                 where=str(path),
-                next="Of PyTorch's memory record JSON instead: torch.profiler.profile(profile_memory=True), "
+                next="Record PyTorch's memory as JSON instead: torch.profiler.profile(profile_memory=True), "
                 "then prof.export_chrome_trace('run.pt.trace.json')",
             )
     except FileNotFoundError:

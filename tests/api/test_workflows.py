@@ -261,7 +261,7 @@ def test_a_trace_of_a_doubtful_name_in_a_directory_is_named(tmp_path: Path) -> N
     (trace,) = MIXED.glob("plugins/profile/*/*.xplane.pb")
     shutil.copy(trace, tmp_path / "window-3")
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(NotFoundError, match=r"no trace here by its name. Give it itself: window-3$"):
+    with pytest.raises(NotFoundError, match=r"no file with a trace's name here. Give it itself: window-3$"):
         mpprof.load(tmp_path)
     assert mpprof.load(tmp_path / "window-3").traces == (tmp_path / "window-3",)
     (tmp_path / "a" / "b").mkdir(parents=True)
@@ -284,7 +284,7 @@ def test_a_file_that_may_be_a_trace_and_cannot_be_opened_is_named(
 
     monkeypatch.setattr(Path, "open", refusing)
     with pytest.raises(
-        UnreadableError, match=r"no trace here by its name, and what cannot be opened: window-3\. "
+        UnreadableError, match=r"no file with a trace's name here, and these cannot be opened: window-3\. "
     ):
         mpprof.load(tmp_path)
 

@@ -40,6 +40,7 @@ class Host:
     noise: float = 0.01
     executor: str = "ExecutorState::Process"  # how the framework's executor names itself
     eager: bool = False  # every op goes through Python
+    waits_late: bool = False  # the next step begins with the wait for this one's work
     graphs: bool = False  # one launch for a whole program: kernels carry no op, as under command buffers
 
 
@@ -97,12 +98,16 @@ class Play:
             stream="h2d",
             bytes=self.model.input_bytes,
         )
+        if self.host.waits_late and (busy := max(self.free_us.values()) - cursor) > 0:
+            keep.append(Event("cupti", "cuCtxSynchronize", cursor, busy, {"correlation_id": 0}))
+            cursor += busy + 6.0
         executor_begin = cursor
         for work in (copy, *(works or self.model.works)):
             cursor = self._launch(work, cursor, slow, keep)
         done = max(self.free_us.values())
-        loss = Work("MemcpyD2H", "Identity", "Identity", 1.6, stream="d2h", bytes=4, sync=True)
-        cursor = self._launch(loss, max(cursor, done), slow, keep)
+        late = self.host.waits_late
+        loss = Work("MemcpyD2H", "Identity", "Identity", 1.6, stream="d2h", bytes=4, sync=not late)
+        cursor = self._launch(loss, cursor if late else max(cursor, done), slow, keep)
         keep.append(Event("executor", self.host.executor, executor_begin, cursor - executor_begin))
         end = cursor + self.jitter(self.host.end_us)
         keep.append(

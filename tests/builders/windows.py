@@ -113,3 +113,40 @@ def memory_from_the_driver(held_us: float = 60_000.0) -> Kineto:
     k.host("cuda_runtime", "cudaMalloc", 265, held_us)
     k.launch(HALF, 270 + held_us, 280 + held_us, 100)
     return k
+
+
+def begins_with_an_empty_queue(steps: int = 6, *, trains: bool) -> Kineto:
+    """Steps that each read their result: short kernels as fast as they are launched, then a long product that
+    hides the launches after it. `trains`: the product is of a gradient."""
+    k = Kineto()
+    for number in range(steps):
+        at = 2000.0 * number
+        k.host("user_annotation", f"ProfilerStep#{number}", at, 1990)
+        for short in range(20):
+            k.launch(ADD, at + 10 + 30 * short, at + 16 + 30 * short, 5)
+        square = {"Input Dims": [[4096, 4096]] * 2, "Input type": ["c10::Half"] * 2}
+        k.op("AddmmBackward0" if trains else "aten::linear", at + 608, 20)
+        k.op("aten::mm", at + 610, 10, **square)
+        k.launch(HALF, at + 612, at + 620, 1300)
+        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 640, 1290)
+    return k
+
+
+def clones_in_each_step(steps: int = 6, *, within: str | None = None) -> Kineto:
+    """Steps of a product and of tensors cloned on the device, in an op of this name."""
+    k = Kineto()
+    for number in range(steps):
+        at = 2000.0 * number
+        k.host("user_annotation", f"ProfilerStep#{number}", at, 1990)
+        if within is not None:
+            k.op(within, at + 5, 300)
+        square = {"Input Dims": [[4096, 4096]] * 2, "Input type": ["float"] * 2}
+        k.op("aten::mm", at + 10, 10, **square)
+        k.launch(WIDE, at + 12, at + 20, 1500)
+        for clone in range(20):
+            k.op("aten::copy_", at + 30 + 10 * clone, 8)
+            moved = {"cat": "gpu_memcpy", "bytes": 1 << 24}
+            k.launch(
+                "Memcpy DtoD (Device -> Device)", at + 32 + 10 * clone, at + 1525 + 20 * clone, 18, **moved
+            )
+    return k

@@ -14,8 +14,8 @@ from mpprof_dashboards.pages import compare, why
 from mpprof.api import ladder, workflows
 from mpprof.api.source import LogDirectory
 from mpprof.model.document import LossPoint
+from mpprof.report import comparing, words
 from mpprof.report import json as documents
-from mpprof.report import words
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write
 from tests.report.hand_made import comparison
@@ -43,6 +43,19 @@ def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     hero = texts(why.content(report))
     assert all(said in hero for said in report["explanation"])
     assert "the causes below explain" in hero
+
+
+def test_the_attainable_speedup_is_that_of_the_report_with_the_host_as_it_is() -> None:
+    runs = [
+        workflows.load(SAMPLES / f"a100-launch-bound-{policy}") for policy in ("float32", "mixed-float16")
+    ]
+    document = documents.compare_document(ladder.compare(runs))
+    shown = texts(compare.content(document))
+    assert (
+        "attainable 0.74x with the host as it is (0.90x by the device alone)"
+        in comparing.lines(document, document["steps"][0])[1]
+    )
+    assert "0.74x 0.90x by the device alone" in shown
 
 
 def test_the_losses_of_both_runs_are_on_the_page() -> None:

@@ -141,6 +141,31 @@ def test_what_only_infers_is_not_asked_for_a_training_in_float32(optimizer: bool
     assert ("another run of the same inference" in said) is not optimizer
 
 
+def remedy(found: Diagnosis, code: str) -> str:
+    return next(each.remedy for each in found.findings if each.code == code)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_what_only_infers_is_not_told_to_read_its_loss_less_often(trains: bool, tmp_path: Path) -> None:
+    trace = windows.begins_with_an_empty_queue(trains=trains)
+    said = remedy(diagnosed(trace.write(tmp_path / "host.pt.trace.json")), "MP311")
+    assert ("loss" in said) is trains
+    assert ("results" in said) is not trains
+
+
+@pytest.mark.parametrize(
+    ("within", "compiled"),
+    [(None, False), ("MyFunction", False), ("CompiledFunction", True), ("CompiledFunctionBackward", True)],
+)
+def test_what_torch_compile_runs_is_not_told_to_compile(
+    within: str | None, compiled: bool, tmp_path: Path
+) -> None:
+    trace = windows.clones_in_each_step(within=within)
+    said = remedy(diagnosed(trace.write(tmp_path / "host.pt.trace.json")), "MP310")
+    assert "stay within the device" in said
+    assert ("torch.compile" in said) is not compiled
+
+
 def test_a_float32_inference_is_recorded_in_16_bits_as_inference(tmp_path: Path) -> None:
     each = windows.Request(kernel=windows.WIDE, dtype="float")
     found = diagnosed(windows.serving(each=each).write(tmp_path / "host.pt.trace.json"))

@@ -72,6 +72,28 @@ def test_what_was_promised_is_what_the_twin_obtains(tmp_path: Path, name: str, c
     assert all(abs(one["obtained_ns"] or 0.0) < 0.05 * truth for one in rest)
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("tf-a100-layout", "MP405"), ("tf-a100-island-mlp", "MP104"), ("jax-a100-norms-other", "MP501")],
+)
+def test_a_step_that_begins_with_a_wait_for_the_device_is_promised_the_same(
+    tmp_path: Path, name: str, code: str
+) -> None:
+    case = CASES[name]
+    at_its_end = case.training
+    at_the_next = replace(at_its_end, host=replace(at_its_end.host, waits_late=True))
+    prompt, late = (
+        documents.document(mpprof.diagnose(write(replace(one, name=called), tmp_path / called)))["whatif"]
+        for one, called in ((at_its_end, "prompt"), (at_the_next, "late"))
+    )
+    assert prompt is not None
+    assert late is not None
+    assert late["floor"]["host_ns"] == pytest.approx(prompt["floor"]["host_ns"], rel=0.25)
+    assert late["floor"]["by"] == "device"
+    (gain_ns,) = (each["gain_ns"] for each in late["order"] if each["code"] == code)
+    assert gain_ns == pytest.approx(case.cost_ns(code), rel=CLOSE)
+
+
 def test_of_two_causes_the_one_that_was_remedied_is_told_from_the_other(tmp_path: Path) -> None:
     case = CASES["tf-v100-input-island"]
     for code, other in (("MP301", "MP104"), ("MP104", "MP301")):

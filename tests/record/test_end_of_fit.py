@@ -81,7 +81,7 @@ def test_the_verdict_on_a_long_run_is_that_of_its_beginning_and_its_end(
     (gap,) = np.flatnonzero(np.diff(steps.step) != 1)
     first, last = int(gap) + 1, len(steps) - int(gap) - 1
     assert (steps.step[gap], steps.step[-1]) == (first, 4000)
-    assert said.endswith(f". That is of the first {first:,} and the last {last:,} steps.")
+    assert said.endswith(f". This covers the first {first:,} and the last {last:,} steps.")
     part = mpprof.diagnose(workflows.load_at(tmp_path, most_bytes=1 << 17))
     assert said.startswith(part.verdict)
     whole = mpprof.load(tmp_path).steps

@@ -199,7 +199,7 @@ def test_steps_outside_of_the_recorder(tmp_path: Path, caplog: pytest.LogCapture
     assert [said.getMessage() for said in caplog.records] == [
         "mpprof: a step after the recorder has ended is not recorded"
     ]
-    with pytest.raises(UsageError, match="entered again"), record:
+    with pytest.raises(UsageError, match="entered twice"), record:
         pass
     read = read_records(tmp_path)
     assert read.steps is not None
@@ -216,7 +216,7 @@ def test_what_is_no_number_is_said_once_and_costs_no_step(
             record.update(mood="fine", epoch=7)
     assert [said.getMessage() for said in caplog.records] == [
         "mpprof no longer records update.mood: ValueError: could not convert string to float: 'fine'",
-        "mpprof no longer records update.epoch: UsageError: update(epoch=…) is the recorder's own. "
+        "mpprof no longer records update.epoch: UsageError: update(epoch=…) is reserved for the recorder. "
         "Choose another name",
     ]
     read = read_records(tmp_path)

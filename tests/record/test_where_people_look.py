@@ -282,7 +282,7 @@ def test_policies_whose_data_run_out_are_not_compared(
     once = ((x, y) for _ in range(batches))
     with pytest.raises(UnableError, match="the data ran out under mixed_float16: of") as raised:
         mpprof.compare_policies(lambda: small(keras), once, steps=steps, logdir=tmp_path, shuffle=False)
-    assert "gone through again" in str(raised.value)
+    assert "iterated again" in str(raised.value)
     assert keras.config.dtype_policy().name == "float32"
     assert mpprof.load(tmp_path / "float32").steps is not None  # what was recorded is still there
 

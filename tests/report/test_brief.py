@@ -263,14 +263,15 @@ def test_where_another_type_is_the_remedy_the_others_promise_no_step(
         shown(capsys, "report", SAMPLES / "gtx1080ti-mixed-float16", *base, "--format", "json")
     )
     assert (document["facts"]["after_remedies_ns"], document["facts"]["limited_by"]) == (None, None)
-    assert "MP801 changes the type" in document["absent"]["facts.after_remedies_ns"]
+    assert "MP801 changes the compute type" in document["absent"]["facts.after_remedies_ns"]
 
 
 def test_a_share_says_what_it_is_a_share_of(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a noticeable part of the step: 856 µs to gain." in said_of(capsys, "h100-mixed-bfloat16")
     thrash = said_of(capsys, "v100-loss-scale-thrash")
     assert "again and again: 32.9 % (skipped updates after the start)." in thrash
-    assert "skipped 31.2 %, loss scale 32,768 (2^15) to 2^-35" in thrash
+    assert "32.9 % (skipped updates after the start)" in thrash
+    assert "skipped 31.2 % of all updates, loss scale 32,768 (2^15) to 2^-35" in thrash
 
 
 @pytest.mark.parametrize("name", ["recorded-cpu-float32", "recorded-cpu-mixed-float16"])

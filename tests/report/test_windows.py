@@ -38,7 +38,7 @@ def test_where_the_kernels_are_faster_and_the_window_is_not_the_wait_decides(fou
     assert windows["kernel_ns"]["from"] - windows["kernel_ns"]["to"] == 6 * (379_000 - 291_000)  # type: ignore[operator]
     assert windows["span_ns"]["to"] > windows["span_ns"]["from"]  # type: ignore[operator]
     assert (windows["decides"], windows["waits_for"]) == ("waiting", "idle_input")
-    assert "so that the input decides, and not its kernels" in windows["statements"][0]
+    assert "so their length depends on the input, not on the kernels" in windows["statements"][0]
     assert "hardly moved" in windows["statements"][0]
 
 
@@ -81,7 +81,7 @@ def test_busy_windows_are_decided_by_the_device(tmp_path: Path) -> None:
     busy = [Request(every=e, product=p, reduction=40) for e, p in ((500, 379), (410, 291))]
     windows = compared(tmp_path, *busy)["steps"][0]["windows"]
     assert (windows["decides"], windows["waits_for"]) == ("device", None)
-    assert "its work decides" in windows["statements"][0]
+    assert "its work determines" in windows["statements"][0]
 
 
 def test_all_texts_call_them_windows(found: doc.Comparison) -> None:
@@ -93,7 +93,7 @@ def test_all_texts_call_them_windows(found: doc.Comparison) -> None:
     assert "| whole windows, not steps | before | after | times |" in markdown.render_comparison(found)
     html = "".join(render(part) for part in page.content(found))
     assert "windows, not steps" in html
-    assert "the input decides" in html
+    assert "depends on the input" in html
 
 
 def test_a_run_with_steps_is_held_against_one_without_by_its_window(tmp_path: Path) -> None:

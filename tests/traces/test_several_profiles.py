@@ -253,7 +253,7 @@ def test_the_other_profiles_keep_their_names(file: Path) -> None:
 def test_one_plane_that_repeats_beside_others_is_counted_and_said(file: Path) -> None:
     trace = traces.read(write(file, gpu(MS), host(MS), gpu(MS), host(2 * MS)))
     assert len(trace.kernels) == 2 * STEPS * KERNELS
-    assert trace.warnings[0].startswith("plane /device:GPU:0 stands in the file twice, byte for byte")
+    assert trace.warnings[0].startswith("plane /device:GPU:0 is in the file twice, byte for byte")
 
 
 def test_of_many_hosts_only_those_are_tried_that_lie_with_the_device(

@@ -15,7 +15,7 @@ from dash import Input, Output, State, dcc, html
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunSource
 from mpprof.report import comparing, several, windows, words
-from mpprof.report.content import recorded_peak, step_ns
+from mpprof.report.content import lowered_by_host, recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards import theme
 from mpprof_dashboards.choice import Choice
@@ -330,14 +330,7 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
         cards.remarks([*(rung.get("explanation") or []), *([card_note] if card_note else [])]),
         cards.tiles(
             _tile("Speedup", rung["observed"], words.speedup, _interval(rung), f"rung-{row}-observed"),
-            _tile(
-                "Attainable",
-                rung["expected"],
-                words.speedup,
-                "",
-                f"rung-{row}-expected",
-                rung["absent"].get("expected", ""),
-            ),
+            _attainable(row, rung),
             _tile("Step before", step_ns(start), words.duration, "", f"rung-{row}-from"),
             _tile("Step after", step_ns(end), words.duration, "", f"rung-{row}-to"),
         ),
@@ -404,6 +397,17 @@ def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = ""
     if value is None:
         return cards.missing(label, sentence(why or words.NOT_KNOWN))
     return cards.tile(label, form(value), detail, id=id)
+
+
+def _attainable(row: int, rung: doc.Rung) -> html.Div:
+    """With the host as it is, as Why and Runs say it; what the device alone could reach stands below."""
+    lowered = lowered_by_host(rung)
+    value = rung["expected_with_host"] if lowered else rung["expected"]
+    alone = rung["expected"] if lowered else None
+    detail = f"{words.speedup(alone)} by the device alone" if alone is not None else ""
+    return _tile(
+        "Attainable", value, words.speedup, detail, f"rung-{row}-expected", rung["absent"].get("expected", "")
+    )
 
 
 def _interval(rung: doc.Rung) -> str:

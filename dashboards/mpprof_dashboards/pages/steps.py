@@ -141,7 +141,7 @@ def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
     if any(title == "Time" for title, _ in panels):
         said.append("Step time is from batch begin to the next; profiled steps are slower and do not count.")
     if len(steps) > figures.MOST_POINTS:
-        said.append("Of each stretch of steps the slowest and the fastest are drawn, more on zooming in.")
+        said.append("Each stretch of steps is drawn by its slowest and its fastest step; zoom in for more.")
     return " ".join(said)
 
 

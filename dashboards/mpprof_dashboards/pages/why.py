@@ -157,10 +157,8 @@ def _chip(document: doc.Report, baseline: str | None) -> html.Span:
             id="baseline-chip",
         )
     if "MP906" in document["clear"]:
-        return html.Span(
-            f"vs {baseline}: alike but for the precision", className="mp-chip", id="baseline-chip"
-        )
-    return html.Span(f"vs {baseline}: not known to be alike", className="mp-chip", id="baseline-chip")
+        return html.Span(f"vs {baseline}: differs only in precision", className="mp-chip", id="baseline-chip")
+    return html.Span(f"vs {baseline}: comparability not known", className="mp-chip", id="baseline-chip")
 
 
 def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:

@@ -191,7 +191,7 @@ def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run |
         function_ns = min(recorded_ns, step_ns)
         return _Lengths(function_ns, step_ns - function_ns, {})
     if window.between_ns is None:
-        why = "no two steps follow one another in the trace, so that nothing tells the time between them"
+        why = "no two steps follow one another in the trace, so the time between them is not known"
         absent = {"idle_between_steps_ns": why}
         return (
             _Lengths(step_ns, None, absent)

@@ -78,7 +78,7 @@ def _potential(
     if computes.kind not in ("float32", "float64"):
         return "needs a measured baseline" if computes.narrow else computes.reason
     if computes.kind == "float64":
-        return "this run computes in float64: what would become of it in 16 bits is not known"
+        return "this run computes in float64: its speed in 16 bits is not known"
     if matrix_units is None:
         return "it is not known whether this device has matrix units"
     return potential(account, peaks) if matrix_units else "this device has no matrix units"
@@ -104,7 +104,7 @@ def _range(account: Account, run: Run, peaks: DevicePeaks) -> EstimatedSpeedup:
         "16-bit matrix work took at least twice as long in float32 (as long in TF32) and no less than its "
         "roofline, and at most the ratio of the peaks",
         "other 16-bit work took between as long and twice as long",
-        "casts and loss scaling would not have been there; the optimizer and float32 work took the same",
+        "float32 has no casts and no loss scaling; the optimizer and float32 work take the same time",
         "idle time may have been hidden behind longer kernels"
         + (", but not what the host needs" if account.host_ns is not None else ""),
         *_tf32_said(account, states, peaks),

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence, Set
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.intervals import latest
 from mpprof.analysis.layers.attribution import Ownership, joined
 from mpprof.analysis.memory import assigned, course, held, kinds, remedies, states
 from mpprof.analysis.memory import blocks as blocks_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.memory.kinds import phases_of
 from mpprof.analysis.memory.labels import Labels, split
-from mpprof.analysis.steps.calls import calls
+from mpprof.analysis.steps.calls import Calls, calls
 from mpprof.model.account import PHASES
 from mpprof.model.grouping import distinct, groups
 from mpprof.model.memory import (
@@ -71,7 +72,8 @@ def at_peak(
     blocks = blocks_of.blocks(table, rows)
     place = int(np.argmax(blocks.live_bytes))
     total = int(blocks.live_bytes[place])
-    labels = _labels(trace, ownership, blocks, run)
+    steps = calls(trace)
+    labels = _labels(trace, ownership, blocks, steps, run)
     copies = labels.codes["kind"] == KINDS.index("16-bit weight copies")
     told = states.recorded(run) or held.variables(trace, ownership, blocks, copies)
     inside = assigned.contents(trace, blocks, programs, run.facts.model if run and run.facts else None)
@@ -103,7 +105,7 @@ def at_peak(
         parts=None
         if lost
         else _parts(trace, ownership, labels, blocks, live, int(rows[place]), before, estimated, run),
-        across_steps=_across(trace, labels, blocks),
+        across_steps=_across(trace, labels, blocks, steps),
         course=course.course(
             blocks,
             table.time_ns[rows],
@@ -115,7 +117,9 @@ def at_peak(
     )
 
 
-def _labels(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> Labels:
+def _labels(
+    trace: Trace, ownership: Ownership, blocks: Blocks, steps: Calls | None, run: Run | None
+) -> Labels:
     table = trace.allocations
     op, dtype = table.op[blocks.row], table.dtype[blocks.row]
     (op_code, of_ops), (dtype_code, of_dtypes) = (groups([column], len(blocks)) for column in (op, dtype))
@@ -126,7 +130,7 @@ def _labels(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None)
     layer_code = np.array([place[of_op[at]] for at in ops.tolist()], np.int64)
     return Labels(
         {
-            "kind": kinds.kinds(trace, ownership, blocks, run).astype(np.int64),
+            "kind": kinds.kinds(trace, ownership, blocks, steps, run).astype(np.int64),
             "dtype": dtype_code,
             "layer": layer_code[op_code] if len(op_code) else op_code,
             "op": op_code,
@@ -313,21 +317,29 @@ def _tensors(trace: Trace, labels: Labels, blocks: Blocks, live: Int64) -> tuple
     return tuple(found)
 
 
-def _across(trace: Trace, labels: Labels, blocks: Blocks) -> tuple[Held, ...] | None:
+def _across(trace: Trace, labels: Labels, blocks: Blocks, steps: Calls | None) -> tuple[Held, ...] | None:
     """What is allocated in one step and outlives the next whole one, largest first, without the input, which
-    is made ahead of its step. None where the trace does not hold two steps."""
-    steps = calls(trace)
+    is made ahead of its step. None where the trace does not hold two steps.
+
+    What is allocated between two calls (by a callback, a metric) is of the step before them. It may be what
+    the next call works on, which the loop replaces once that call is over: so it has to outlive that gap
+    too."""
     if steps is None or len(steps) < 2:
         return None
     time_ns = trace.allocations.time_ns
-    step = steps.at(time_ns[blocks.row])
+    born_ns = time_ns[blocks.row]
+    step = latest(steps.start_ns, born_ns)
+    between = steps.at(born_ns) < 0
     ended = blocks.died != NEVER
     death_ns = np.full(len(blocks), NEVER)
     death_ns[ended] = time_ns[blocks.rows[blocks.died[ended]]]
-    follows = (step >= 0) & (step + 1 < len(steps))
-    next_end = steps.end_ns[np.minimum(step + 1, len(steps) - 1)]
+    follows = (step >= 0) & (step + 1 + between < len(steps))
+    last = len(steps) - 1
+    until_ns = np.where(
+        between, steps.start_ns[np.minimum(step + 2, last)], steps.end_ns[np.minimum(step + 1, last)]
+    )
     of_step = labels.codes["kind"] != KINDS.index("input")
-    rows = np.flatnonzero(of_step & follows & (death_ns >= next_end))
+    rows = np.flatnonzero(of_step & follows & (death_ns >= until_ns))
     group, first = groups([labels.codes["op"][rows], labels.codes["dtype"][rows]], len(rows))
     size = np.bincount(group, weights=blocks.bytes[rows], minlength=len(first)).astype(np.int64)
     found = []

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.analysis.steps.calls import Calls
 from mpprof.model.account import PHASES, Phase
 from mpprof.model.grouping import groups
 from mpprof.model.memory import KINDS, Kind
@@ -42,12 +43,13 @@ _NO_GRADIENTS = {
 inputs, filters and results of the forward pass. Grappler names a transposed operand by op and place."""
 
 
-def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> Int8:
+def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, steps: Calls | None, run: Run | None) -> Int8:
     """Return for each block the place of its kind in KINDS.
 
     An activation is kept for backward if it outlives the first allocation of the backward pass after it;
     where the trace ends before that pass, it counts as kept. Where neither the trace nor the records tell of
-    a training, nothing is.
+    a training, nothing is, nor what was allocated between `steps` by an op that is not of the forward pass
+    (a callback's, a metric's).
     """
     table, rows = trace.allocations, blocks.row
     op, region, dtype, shape = table.op[rows], table.region[rows], table.dtype[rows], table.shapes[rows]
@@ -66,6 +68,8 @@ def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -
     phases[found == _OPERAND] = OTHER  # allocated as the forward pass runs, whatever pass it is named after
     found[found == _OPERAND] = _CODE["other"]
     kept = _kept(blocks, phases, _trains(ownership, run))
+    if steps is not None:
+        kept &= (phases == FORWARD) | (steps.at(trace.allocations.time_ns[rows]) >= 0)
     undecided = found == _UNDECIDED
     found[undecided & kept] = _CODE["activations kept for backward"]
     passing = np.where(phases == FORWARD, _CODE["other activations"], _CODE["other"])

@@ -21,6 +21,8 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = r"(\d[\d.,]*)\s*([KMGT]i?B?|B|bytes)\b"
 _NUMBER = r"(\d{1,18})"
 _MOST_FILLED = 12
+_ROUNDING = 0.015 * (1 << 30)
+"""What three figures that torch prints to 0.01 GiB may differ by from their exact sum."""
 LONGEST = 4_000_000
 """Characters that are read: a dump of every block may be longer, and says the same again."""
 
@@ -57,7 +59,8 @@ def _torch(text: str) -> OutOfMemory | None:
     process = _size(said, rf"this process has {_SIZE} memory in use")
     others = None
     if process is not None and limit is not None and free is not None:
-        others = max(0, limit - free - process)
+        apart = limit - free - process
+        others = apart if apart > _ROUNDING else None
     device = re.search(r"GPU (\d+)", said)
     return OutOfMemory(
         framework="torch",

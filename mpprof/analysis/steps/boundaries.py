@@ -327,7 +327,7 @@ def _by_steps_line(trace: Trace, device: int) -> Periods:
     rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
     start, end, number = table.start_ns[rows], table.end_ns[rows], table.number[rows]
     if len(rows) == 1 and end[0] > start[0]:
-        note = "one step as marked on the device, taken as it stands: the time to the next is not in it"
+        note = "one step as marked on the device: the time to the next step is not included"
         return Periods(start, end, number, "steps_line", (note,))
     if len(rows) < 2:
         return nothing()

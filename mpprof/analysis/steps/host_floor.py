@@ -2,18 +2,25 @@
 
 A step costs the host the way to its first launch (Python, the wait for input), its launches one after the
 other, and the way from the last result to the next step. The device may hide all of it behind longer kernels;
-when those become shorter, it comes to light.
+when those become shorter, it comes to light. What the host waits for the device is no part of it: that
+becomes shorter with the device's work.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
+from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.calls import calls, threads_of
 from mpprof.model.account import Account
-from mpprof.model.trace import HostKind, Trace
+from mpprof.model.grouping import distinct
+from mpprof.model.trace import HostKind, HostTable, Trace
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).min
 _FEWEST = 3  # launches in a step from which their usual distance is taken
@@ -23,9 +30,9 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     """Nanoseconds per step that the host needs for itself, at most the step; None where no calls or launches
     tell.
 
-    Per call: call to first launch, launches times their median distance (the host runs ahead where it can,
-    so that most follow each other without waiting), and the end of the last work or wait to the next call
-    (of the last call in the window, to its own end).
+    Per call: call to first launch and launches times their median distance, both without what the launching
+    thread waits for the device, and the end of the last work or wait to the next call (of the last call in
+    the window, to its own end).
     """
     row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
     found = calls(trace, row)
@@ -38,13 +45,13 @@ def need_ns(trace: Trace, account: Account) -> float | None:
         return None
     launch = pick(kernels.launch, rows)
     start = host.start_ns[launch]
+    ran_from = pick(kernels.start_ns, rows)
+    ran_until = ran_from + pick(kernels.duration_ns, rows)
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
-        rows, launch, start = rows[order], launch[order], start[order]
-        ran_until = (kernels.start_ns + kernels.duration_ns)[rows]
-    else:
-        ran_until = pick(kernels.start_ns, rows) + pick(kernels.duration_ns, rows)
-    end = np.maximum(start + host.duration_ns[launch], ran_until)
+        launch, start, ran_from, ran_until = launch[order], start[order], ran_from[order], ran_until[order]
+    returned = start + host.duration_ns[launch]
+    end = np.maximum(returned, ran_until)
     waits = np.flatnonzero(host.kind == HostKind.SYNC)
     own = threads_of(trace, row)
     if own is not None:
@@ -53,10 +60,14 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     begin, finish = found.start_ns, np.append(found.start_ns[1:], found.end_ns[-1:])
     first, last = np.searchsorted(start, begin), np.searchsorted(start, finish)
     until = np.concatenate([[_NEVER], waited])[np.searchsorted(waited, finish, side="right")]
-    pause = np.diff(start)
+    after = np.append(start[:1], start[:-1])  # what each launch follows: another one, or the call's beginning
+    after[first[first < last]] = begin[first < last]
+    copies = (host.kind[launch] != HostKind.LAUNCH) & (ran_until <= returned)
+    held = _held_ns(host, waits, launch[copies], ran_from[copies], host.thread[launch], after, start)
+    way = start - after - held
     needed = [
-        float(start[a] - begin[call])
-        + (b - a - 1) * median(pause[a : b - 1])
+        float(way[a])
+        + (b - a - 1) * median(way[a + 1 : b])
         # Waiting for the device shows as no event on some backends.
         + float(max(0, finish[call] - max(end[a:b].max(), until[call])))
         for call, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True))
@@ -64,3 +75,20 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     ]
     steps_per_call = account.main.steps / max(1, len(account.steps))
     return min(median(np.array(needed)) / steps_per_call, account.step_ns) if needed else None
+
+
+def _held_ns(
+    host: HostTable, waits: Int64, copies: Int64, copied_from: Int64, thread: Int32, begin: Int64, end: Int64
+) -> Int64:
+    """How long each launch's thread waited for the device in `[begin, end)`: in `waits`, and in `copies` that
+    return when they are done until the device began with them."""
+    copying = np.zeros(len(host), np.bool_)
+    copying[copies] = True
+    waits = waits[~copying[waits]]
+    rows = np.concatenate([waits, copies])
+    until = np.concatenate([host.start_ns[waits] + host.duration_ns[waits], copied_from])
+    held = np.zeros(len(thread), np.int64)
+    for one in distinct(host.thread[rows]).tolist():
+        mine, own = thread == one, host.thread[rows] == one
+        held[mine] = union(host.start_ns[rows[own]], until[own]).overlap(begin[mine], end[mine])
+    return held

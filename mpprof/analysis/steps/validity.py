@@ -71,17 +71,17 @@ def doubts(run: Run) -> tuple[str, ...]:
     said = []
     long = long_steps(run)
     if long is not None and long.notable:
-        said.append(f"{long}: they were compiled anew, or the machine or the input paused ({TELLS_WHICH})")
+        said.append(f"{long}: they were compiled again, or the machine or the input paused ({TELLS_WHICH})")
     modes = stepping.bimodal(times)
     if modes is not None:
         said.append(
             f"the steady steps are of two kinds, {format_ns(modes.fast_ns)} and {format_ns(modes.slow_ns)} "
-            f"({format_ratio(modes.slow_ratio)} are slow): their median stands for one of them alone"
+            f"({format_ratio(modes.slow_ratio)} are slow): their median represents only one of them"
         )
     trend = stepping.drift(times)
     if modes is None and trend is not None and trend.significant and trend.ratio <= -NOTABLE_DRIFT:
         said.append(
             f"the steady steps became {format_ratio(-trend.ratio)} shorter from the first third of the run "
-            "to the last: their median stands for neither; train longer"
+            "to the last: their median represents neither; train longer"
         )
     return tuple(said)

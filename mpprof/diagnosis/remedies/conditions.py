@@ -159,14 +159,19 @@ def compiled_by_xla(signals: Signals) -> bool | None:
 
 
 def compiled(signals: Signals) -> bool:
-    """Tell whether a compiler fuses the step's kernels: by the record, else by what ran."""
+    """Tell whether a compiler has the step, to fuse its kernels: by the record, else by what ran."""
     fit = known(signals.fit)
     if fit is not None and fit.jit_compile is not None:
         return bool(fit.jit_compile)
     trace = signals.case.trace
     if trace is None:
         return False
-    return any(op.hlo is not None for op in trace.ops) or signals.named("Torch-Compiled Region", "triton_poi")
+    return any(op.hlo is not None for op in trace.ops) or signals.named(*_OF_TORCH_COMPILE)
+
+
+_OF_TORCH_COMPILE = ("Torch-Compiled Region", "triton_poi", "CompiledFunction")
+"""What torch.compile leaves in a trace, the last for any of its backends: the autograd function round what
+AOTAutograd traced (torch/_functorch), "CompiledFunctionBackward" its gradient."""
 
 
 def eager_jax(signals: Signals) -> bool:

@@ -168,7 +168,11 @@ LAUNCHES = (
     ),
     Row(
         "MP311", ANY - KERAS, "do not wait for the device in every step: read the loss every hundred steps",
-        loop=True,
+        unless=(its.only_infers,), loop=True,
+    ),
+    Row(
+        "MP311", ANY - KERAS, "do not wait for the device in every step: read a step's results while the next one runs",
+        when=(its.only_infers,), loop=True,
     ),
     Row("MP311", ANY, "a larger batch", larger_batch=True),
     Row(

@@ -136,7 +136,7 @@ def _deterministic() -> bool | Absent:
     try:
         from tensorflow.python.framework import config
     except ImportError:
-        return Absent("this TensorFlow does not tell")
+        return Absent("this version of TensorFlow does not state it")
     return bool(config.is_op_determinism_enabled())
 
 

@@ -51,7 +51,7 @@ def gpu(properties: Any) -> Facts:
 def _tf32() -> bool | Absent:
     products, cudnn = _tf32_in_products(), _tf32_in_cudnn()
     if products is None or cudnn is None:
-        return Absent("this torch does not tell")
+        return Absent("this version of torch does not state it")
     if products == cudnn:
         return products
     allowed, other = ("matrix products", "cuDNN") if products else ("cuDNN's convolutions", "matrix products")

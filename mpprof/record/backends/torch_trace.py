@@ -55,7 +55,7 @@ class TorchTrace:
         self._ranges.detach()
         profiler, self._profiler = self._profiler, None
         if profiler is None:
-            raise RuntimeError("no profiler of ours runs")
+            raise RuntimeError("mpprof's profiler is not running")
         profiler.stop()
         aside(_write, profiler, self._folder, deadline_s=WRITING_SECONDS)
 

@@ -20,7 +20,7 @@ NO_LOG_PATH = (
     "mpprof/graph_rewrite.log"
 )
 NO_GRAPHS = (
-    "TensorFlow saved no graph since the run began: it rewrites for GPUs alone, and each graph only once"
+    "TensorFlow saved no graph since the run began: it rewrites only for GPUs, and each graph only once"
 )
 
 

@@ -109,7 +109,7 @@ def _by_xla(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
             "  from the program's buffer assignment in the trace, when each block is fullest.",
         ]
     if why := memory.get("why_unassigned"):
-        lines += [f"  Unknown is also what XLA took for a program: {why}."]
+        lines += [f"  What XLA took for a program is unknown, too: {why}."]
     return lines
 
 

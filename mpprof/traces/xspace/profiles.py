@@ -117,7 +117,7 @@ def layout(planes: Sequence[RawPlane], hostnames: Sequence[str]) -> Layout:
 
 @frozen
 class Copies:
-    """Planes, by number, that are left out as part of a profile that stands in the file before; and what is
+    """Planes, by number, that are left out as part of a profile that is in the file before; and what is
     to be said of these and of other planes that repeat."""
 
     planes: frozenset[int]
@@ -150,8 +150,8 @@ def copies(planes: Sequence[RawPlane], of: Sequence[Place]) -> Copies:
         if first != at and planes[at].lines and at not in left_out
     )
     warnings = [
-        f"plane {name} stands in the file {'twice' if more == 1 else f'{more + 1} times'}, byte for byte, "
-        "beside planes that do not: it was counted each time"
+        f"plane {name} is in the file {'twice' if more == 1 else f'{more + 1} times'}, byte for byte, "
+        "unlike other planes: each copy was counted"
         for name, more in twice.items()
     ]
     return Copies(frozenset(left_out), tuple(warnings), tuple(notes))

@@ -313,6 +313,40 @@ def test_blocks_that_outlive_the_next_step_are_named() -> None:
     assert single.across_steps is None
 
 
+def test_what_a_callback_keeps_between_the_calls_is_of_the_step_before_and_no_activation() -> None:
+    """A callback that keeps a tensor of each batch, and a loop that replaces its batch between the calls."""
+    b, live = TraceBuilder(), 0
+
+    def allocated(at: int, size: int, address: int, op: str, *, phase: str = "other") -> None:
+        nonlocal live
+        live += size
+        b.allocation(at, size, live, address=address, op=op, dtype="float", phase=phase)  # type: ignore[arg-type]
+
+    def freed(at: int, size: int, address: int) -> None:
+        nonlocal live
+        live -= size
+        b.allocation(at, size, live, address=address, free=True)
+
+    for step in range(4):
+        now = 100 * step
+        b.marker(step, now, now + 50)
+        allocated(now + 10, 300, 1, "d/Relu", phase="forward")
+        allocated(now + 20, 40, 2, "g", phase="backward")
+        freed(now + 30, 300, 1)
+        freed(now + 40, 40, 2)
+        allocated(now + 60, 1000, 10 + step, "AddV2")  # by the callback, which keeps it
+        allocated(now + 70, 500, 20 + step, "batch")
+        if step:
+            freed(now + 80, 500, 19 + step)
+    found = at_peak(b)
+    assert found is not None
+    assert found.across_steps is not None
+    assert [(held.op, held.count, held.bytes) for held in found.across_steps] == [("AddV2", 2, 2000)]
+    assert items(found, "kind") == {"other": 5000}
+    assert found.parts is not None
+    assert found.parts.kept == {}
+
+
 def test_more_moments_than_are_drawn_keep_their_highest() -> None:
     b, live = TraceBuilder(), 0
     for n in range(5000):

@@ -468,7 +468,7 @@ def test_real_messages_of_torch() -> None:
     assert found is not None
     assert (found.asked_bytes, found.limit_bytes) == (round(22.78 * GIB), round(31.47 * GIB))
     assert (found.used_bytes, found.loose_bytes) == (round(9.08 * GIB), round(9.35 * GIB))
-    assert found.others_bytes == pytest.approx(0.01 * GIB, abs=2)
+    assert found.others_bytes is None  # the printed figures are 0.01 GiB apart, as rounding leaves them
     assert [each.cause for each in advise(found)] == ["batch"]
     large = out_of_memory.read(REAL_TORCH_TOO_LARGE)
     assert large is not None

@@ -334,7 +334,7 @@ def test_steps_line_without_markers() -> None:
     b.marker(0, 10, 90, family="steps_line", thread=None)
     lone = periods(b.build(), 0)
     assert (lone.source, edges(lone)) == ("steps_line", [(0, 10, 90)])
-    assert "taken as it stands" in lone.notes[0]
+    assert "the time to the next step is not included" in lone.notes[0]
     b.marker(1, 110, 190, family="steps_line", thread=None)
     assert edges(periods(b.build(), 0)) == [(0, 10, 110)]
 
