@@ -611,14 +611,16 @@ def memory(document: doc.Report) -> list[str]:
     if account is None:
         return []
     lines = [f"peak {words.size(account['peak_bytes'])}{_beside_the_peak(account)}"]
-    if account["saved_bytes"] is not None:
-        lines[0] += f", {words.size(account['saved_bytes'])} saved against the baseline"
-    if account["reachable_bytes"] is not None:
-        lines[0] += f", {words.size(account['reachable_bytes'])} could still be saved"
-    if (causes := account.get("gap")) and (expected := account.get("expected_saving_bytes")) is not None:
+    if (saved := account["saved_bytes"]) is not None:
+        said = "saved against" if saved >= 0 else "more than"
+        lines[0] += f", {words.size(abs(saved))} {said} the baseline"
+    reachable = account["reachable_bytes"]
+    if reachable is not None:
+        lines[0] += f", {words.size(reachable)} could still be saved"
+    if reachable is not None and (causes := account.get("gap")):
         parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
         lines.append(
-            f"of {words.size(expected)} that could be saved, these are in the way: {', '.join(parts)}"
+            f"in the way of these {words.size(reachable)}: {', '.join(parts)}{_unexplained(account)}"
         )
     if told := drivers_figure(account):
         lines.append(told)
@@ -626,6 +628,15 @@ def memory(document: doc.Report) -> list[str]:
     divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
     divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
     return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
+
+
+def _unexplained(account: doc.Memory) -> str:
+    """What the causes leave of the gap, or by how much they overlap."""
+    rest = account.get("unexplained_bytes")
+    if not rest:
+        return ""
+    left = f"{words.size(abs(rest))}"
+    return f"; {left} unexplained" if rest > 0 else f"; together {left} more than that, because they overlap"
 
 
 def live_memory_unknown(document: doc.Report) -> str:

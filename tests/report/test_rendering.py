@@ -16,6 +16,7 @@ from mpprof.model.finding import Diagnosis
 from mpprof.model.steps import WorkerSummary
 from mpprof.report import brief, content, markdown, text, words
 from mpprof.report import json as documents
+from mpprof.report.memory import account
 from tests.report import hand_made
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -174,6 +175,25 @@ def test_the_allocators_own_peak_stands_beside_the_windows() -> None:
     }  # fmt: skip
     said = content.memory(document)[0]
     assert "in the window, 100 MiB since the process began; 1.0 % of the 9.77 GiB" in said
+
+
+def test_causes_of_memory_are_held_against_the_gap_that_they_split() -> None:
+    document = documents.document(hand_made.diagnosis())
+    mib = 1 << 20
+    document["memory"] |= {  # type: ignore[operator]
+        "saved_bytes": -3 * mib, "expected_saving_bytes": 8 * mib, "reachable_bytes": 11 * mib,
+        "gap": [{"code": "MP605", "bytes": 23 * mib}, {"code": "MP604", "bytes": 8 * mib}],
+        "unexplained_bytes": -20 * mib,
+    }  # fmt: skip
+    said = " ".join(content.memory(document))
+    assert "3.00 MiB more than the baseline, 11.0 MiB could still be saved" in said
+    assert (
+        "in the way of these 11.0 MiB: MP605 23.0 MiB, MP604 8.00 MiB; "
+        "together 20.0 MiB more than that, because they overlap"
+    ) in said
+    lines = account.saving(document)
+    assert any(line.endswith("the causes together are more than the gap: they overlap") for line in lines)
+    assert any(line.endswith("MP605  (mpprof explain MP605)") for line in lines)
 
 
 def test_nothing_is_launched_on_a_cpu() -> None:

@@ -259,7 +259,8 @@ def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
     lines += [_cause(part, document) for part in memory.get("gap", [])]
     unexplained = memory.get("unexplained_bytes")
     if unexplained:
-        lines.append(f"  {_signed(unexplained):>10}  unexplained")
+        rest = "unexplained" if unexplained > 0 else "the causes together are more than the gap: they overlap"
+        lines.append(f"  {_signed(unexplained):>10}  {rest}")
     return lines
 
 
@@ -268,7 +269,7 @@ def _cause(part: doc.MemoryCause, document: doc.Report) -> str:
     line = f"  {_signed(part['bytes']):>10}  {part['code']}"
     found = next((each for each in document.get("findings", []) if each["code"] == part["code"]), None)
     if found is None:
-        return line
+        return f"{line}  (mpprof explain {part['code']})"
     remedies = found.get("remedies", [])
     return f"{line}  {found['title']}" + (f": {words.plain(remedies[0]['text'])}" if remedies else "")
 
