@@ -43,6 +43,10 @@ def test_the_timeline_shows_any_step_all_of_them_and_the_baseline_below(
     other = next(row for row in range(len(steps)) if row != known["step"])
     shown = drawn_anew(seen, lambda: seen.page.select_option("#tl-step", str(other)))
     assert shown == [steps[other]["start_ns"], steps[other]["end_ns"]]
+    seen.page.reload()
+    seen.page.wait_for_selector("#timeline[data-drawn]")
+    assert seen.page.input_value("#tl-step") == str(other)
+    assert seen.page.evaluate(_WINDOW) == shown
     assert drawn_anew(seen, lambda: seen.page.click("#tl-all")) == [0, steps[-1]["end_ns"]]
     seen.page.wait_for_selector("#timeline[data-drawn]")
     middle = seen.page.input_value("#tl-step")  # the step in the middle of what is shown

@@ -123,8 +123,10 @@
         .catch(function () {});
     }
     function remember() {
+      if (!data) return;
       var now = query();
       if (now.get("run") !== root.dataset.chosen) return; /* the reader has gone on, and this page is still shown */
+      now.set("step", String(data.step));
       now.set("t0", String(Math.round(from)));
       now.set("t1", String(Math.round(to)));
       if (picked >= 0) now.set("kernel", String(picked));
@@ -558,8 +560,12 @@
     var asks = query();
     if (asks.has("colour")) colour.value = asks.get("colour");
     if (!colour.value) colour.value = "placement";
-    if (asks.has("t0") && asks.has("t1")) load({ from: Number(asks.get("t0")) || 0, to: Number(asks.get("t1")) || 0 });
-    else load({ step: asks.has("step") ? Number(asks.get("step")) : null });
+    var opened = { step: asks.has("step") ? Number(asks.get("step")) : null };
+    if (asks.has("t0") && asks.has("t1")) {
+      opened.from = Number(asks.get("t0")) || 0;
+      opened.to = Number(asks.get("t1")) || 0;
+    }
+    load(opened);
     if (asks.has("kernel")) pick(Number(asks.get("kernel")));
   }
 
