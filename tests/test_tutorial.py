@@ -41,7 +41,8 @@ def commands(page: Path) -> list[str]:
 def test_every_command_of_a_page_is_understood(page: Path) -> None:
     for command in commands(page):
         words = shlex.split(re.split(r" [|>] ", command)[0], comments=True)[1:]
-        build_parser(words).parse_args(words, argparse.Namespace(main=main))
+        understood = build_parser(words).parse_args(words, argparse.Namespace(main=main))
+        assert understood.run.__self__.name == words[0]
 
 
 ON_SAMPLES = [each for each in sessions(TUTORIAL) if "sample_traces/" in each[0] or " explain " in each[0]]
