@@ -175,8 +175,8 @@ def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange
 
 def _already_in_tf32(could: doc.AttainableRange) -> str:
     """That Tensor Cores do most of a float32 run's matrix work already; empty where they do not."""
-    tf32, eligible = could.get("tf32_ratio", 0.0), could["eligible_ratio"]
-    if not eligible or tf32 < content.MOSTLY_RATIO * eligible:
+    tf32, eligible = could.get("tf32_ratio"), could["eligible_ratio"]
+    if tf32 is None or not eligible or tf32 < content.MOSTLY_RATIO * eligible:
         return ""
     return f"{'' if tf32 >= 0.995 * eligible else 'most '}matrix work runs in TF32 already"
 

@@ -459,7 +459,7 @@ def _range(could: doc.AttainableRange, document: doc.Report) -> str:
     if could["eligible_ratio"] is None:
         return said
     units = matrix_units(document)
-    return f"{said}; {eligible_words(could['eligible_ratio'], could.get('tf32_ratio', 0.0), units=units)}"
+    return f"{said}; {eligible_words(could['eligible_ratio'], could.get('tf32_ratio'), units=units)}"
 
 
 def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[str]:

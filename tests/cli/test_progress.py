@@ -14,9 +14,9 @@ from tests.cli.conftest import MIXED
 pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
 
 _AT_ONCE = """
-import sys
+import os, sys
 from mpprof.cli import main, progress
-progress.AFTER_S = 0.0
+progress.AFTER_S = float(os.environ.get("AFTER_S", "0"))
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -60,6 +60,10 @@ def test_the_line_goes_to_the_terminal_alone_and_is_gone_at_the_end(tmp_path: Pa
 def test_a_survey_says_how_far_it_is(tmp_path: Path) -> None:
     said = on_a_terminal("survey", str(MIXED), "--workers", "1", out=tmp_path / "out")
     assert "1 of 1 runs" in said
+
+
+def test_what_is_over_sooner_is_not_spoken_of(tmp_path: Path) -> None:
+    assert on_a_terminal("report", str(MIXED), out=tmp_path / "out", AFTER_S="600") == ""
 
 
 @pytest.mark.parametrize("how", [["--quiet"], []])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects
 import pytest
-from mpprof_dashboards import theme, work
-from mpprof_dashboards.components.bars import Row
+from mpprof_dashboards import export, theme, work
+from mpprof_dashboards.components.bars import Row, chart
 from mpprof_dashboards.components.strip import strip
 from mpprof_dashboards.components.text import escape, label
 from mpprof_dashboards.figures import compare, memory, roofline, steps, waterfall
@@ -69,6 +70,12 @@ def test_without_an_expectation_the_gap_starts_from_the_baseline_and_nothing_is_
     assert not any(row.computed for row in rows.values())
 
 
+def test_the_computed_step_is_drawn_hatched_and_measured_ones_are_not() -> None:
+    drawn = export.render(chart(list(gap_of(mixed_document()).values()), "gap")).split("<li ")[1:]
+    assert [re.findall('data-key="([^"]*)"', bar) for bar in drawn if "mp-computed" in bar] == [["reach"]]
+    assert {"matmul", "step"} <= {key for bar in drawn for key in re.findall('data-key="([^"]*)"', bar)}
+
+
 def test_slices_too_small_to_be_seen_share_one_bar_and_the_waterfall_still_closes() -> None:
     rows = waterfall.gap(slices_of(matmul=5e6, cast=900.0, norm=-400.0, layout=15_000.0), 20e6)
     shown = {row.key: row.length_ns for row in rows}
@@ -103,6 +110,7 @@ def test_changes_stand_on_both_sides_of_zero() -> None:
         ("volta_sgemm", -9.0, 9.0, "gone"), ("volta_fp16", 4.0, 9.0, "new"),
     ]  # fmt: skip
     assert compare.changes(changed[1:])[0].start_ns == 0.0
+    assert {row.kind for row in rows} == {"plain"}  # no colour says that less or more is wrong
 
 
 def hue(colour: str) -> tuple[int, int, int]:

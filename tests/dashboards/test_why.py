@@ -21,6 +21,8 @@ from tests.dashboards.test_compare_page import texts
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
+FIRST_CHANGES_THE_TYPE = ("gtx1080ti-mixed-float16",)
+"""What other remedies leave of a step in another type is not known."""
 
 
 @lru_cache
@@ -59,7 +61,9 @@ def test_bars_plan_and_headline_name_the_same_first_cause_and_add_up(name: str) 
     rest = rows["rest"].length_ns if "rest" in rows else 0.0
     left = facts["step_ns"] + sum(rows[code].length_ns for code in bars) + rest
     assert left == pytest.approx(document["whatif"]["best_step_ns"], rel=0.006)
-    assert facts["after_remedies_ns"] in (None, document["whatif"]["best_step_ns"])
+    promised = None if name in FIRST_CHANGES_THE_TYPE else document["whatif"]["best_step_ns"]
+    assert facts["after_remedies_ns"] == promised
+    assert ("facts.after_remedies_ns" in document["absent"]) == (promised is None)
     solid = sum(-rows[code].length_ns - rows[code].tail_ns for code in bars)
     if facts["attainable_step_ns"] is not None:
         lost = facts["step_ns"] - facts["attainable_step_ns"]

@@ -54,6 +54,9 @@ def test_what_grew_and_what_ran_where(compared) -> None:
         grew[part["class"]] = grew.get(part["class"], 0.0) + part["ns_per_step"]
     assert sorted(grew, key=lambda name: -grew[name])[:3] == ["matmul", "copy", "gather_scatter"]
     assert sum(grew.values()) == pytest.approx(step["gap_ns"], abs=1)
+    where, first = step["explanation"]  # and nothing of a baseline that is none: the cards differ
+    assert "29.5 % matrix work (0 % of it on Tensor Cores)" in where
+    assert first.startswith("First: record both with the same script")
     largest = max(
         compared["kernels"], key=lambda c: abs((c["to_ns"] or 0) - (c["from_ns"] or 0)) * (c["by"] == "name")
     )

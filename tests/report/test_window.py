@@ -123,7 +123,7 @@ def test_offloaded_weights_are_no_batches(memory: str, tmp_path: Path) -> None:
     copies = next(each for each in report(path)["findings"] if each["code"] == "MP310")
     assert copies["title"] == "Copies are not hidden behind work"
     remedy = copies["remedy"]
-    assert "on the device" in remedy
+    assert "keep the copied data (weights) on the device" in remedy
     assert "uint8" not in remedy
     evidence = {each["name"]: each["value"] for each in copies["evidence"]}
     assert evidence["copies in the window"] == 7
