@@ -130,8 +130,9 @@ def test_a_batch_that_was_not_raised_leaves_memory_free(tmp_path: Path) -> None:
 
 def test_without_a_baseline_there_is_no_gap_to_stand_beside(tmp_path: Path) -> None:
     alone = workflows.diagnose(workflows.load(written(tmp_path, "mixed", MIXED_FLOAT16, 4.0, 15.0)))
-    memory = documents.document(alone)["memory"]
-    assert memory is None or memory.get("beside_gap") == []
+    document = documents.document(alone)
+    assert document["memory"] is None
+    assert account.saving(document) == []
     assert found(alone, "MP602") is not None
 
 
