@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from mpprof.analysis.kernels.eligibility import (
     Tensor,
+    batches_of,
     operands_of,
     parse_shapes,
     precision_of,
@@ -106,7 +107,7 @@ def _matrix_bytes(
         result = product.m * product.n
         if _ambiguous(operands, family):
             result = min(operands[0].dims[-2:]) ** 2
-        return read + _batches(operands) * result * BYTES.get(precision_of(operands[0].dtype), 4)
+        return read + batches_of(operands) * result * BYTES.get(precision_of(operands[0].dtype), 4)
     if family in ("conv_dgrad", "conv_wgrad"):
         return read  # both hold the larger of the two images
     written = _dims(layer.output_shape) if layer else None
@@ -121,13 +122,8 @@ def _product_flops(op_type: str, tensors: Sequence[Tensor], family: Family) -> f
     product = product_of_shapes(op_type, tensors, family)
     if product is None or min(product.m, product.n, product.k) <= 0:
         return None
-    batches = _batches(operands_of(op_type, tensors))
+    batches = batches_of(operands_of(op_type, tensors))
     return 2.0 * product.m * product.n * product.k * batches if batches > 0 else None
-
-
-def _batches(operands: Sequence[Tensor]) -> int:
-    """How many products of two matrices these are: an operand without batch axes serves all of the other."""
-    return max(math.prod(tensor.dims[:-2]) for tensor in operands)
 
 
 def _bytes(tensors: Sequence[Tensor]) -> float | None:

@@ -8,6 +8,7 @@ cuDNN 7.6.3 they are needed for efficiency only, not for use.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -281,6 +282,11 @@ def operands_of(op_type: str, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     scalars are none, nor is what PyTorch's addmm and baddbmm add, which they state first."""
     matrices = [tensor for tensor in tensors if len(tensor.dims) >= 2]
     return tuple(matrices[-2:] if op_type in _ADDING else matrices[:2])
+
+
+def batches_of(operands: Sequence[Tensor]) -> int:
+    """How many products of two matrices these are: an operand without batch axes serves all of the other."""
+    return max(math.prod(tensor.dims[:-2]) for tensor in operands)
 
 
 def _operand_precision(first: str, second: str) -> Precision:
