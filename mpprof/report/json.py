@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, cast, overload
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.verdict import causes, changes_type, per_update, unlike
 from mpprof.model.account import (
+    IDLE_CLASSES,
     NO_WORK_SEEN,
     Account,
+    Class,
     DeviceAccount,
     GapSlice,
     Slice,
@@ -689,11 +691,24 @@ def _finding(finding: Finding) -> doc.Finding:
         "gain_ns_per_step": _ns(finding.gain_ns_per_step),
         "recovers_ns_per_step": _ns(finding.recovers_ns_per_step),
     }
+    if parts := _parts(finding):
+        body["parts"] = parts
     if finding.spare_bytes is not None:
         body["spare_bytes"] = finding.spare_bytes
     if finding.cost_ns_in_window is not None:
         body["cost_ns_in_window"] = _ns(finding.cost_ns_in_window)
     return body
+
+
+def _parts(finding: Finding) -> list[doc.FindingPart]:
+    """The work that a finding claims, by class and layer."""
+    excess: dict[tuple[Class, str | None], float] = {}
+    for part in finding.claimed:
+        if part.category not in IDLE_CLASSES:
+            key = part.category, part.layer
+            excess[key] = excess.get(key, 0.0) + part.excess_ns
+    ordered = sorted(excess, key=lambda key: -excess[key])
+    return [{"class": category, "layer": layer} for category, layer in ordered]
 
 
 def _remedy(remedy: Remedy) -> doc.Remedy:
