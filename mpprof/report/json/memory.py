@@ -129,5 +129,6 @@ def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> doc.OutOfMe
             {"name": f.name, "dtype": f.dtype, "shape": f.shape, "count": f.count, "bytes": f.bytes}
             for f in found.filled
         ],
+        "listed_bytes": found.listed_bytes,
         "advice": [{"cause": a.cause, "text": a.text, "snippet": a.snippet or None} for a in advice],
     }

@@ -57,7 +57,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
     if diagnosis.run.facts is not None and diagnosis.run.facts.ended is not None:
-        from mpprof.analysis.memory.failure import failure  # seldom needed
+        from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
 
         if (failed := failure(diagnosis.run)) is not None:
             body["out_of_memory"] = out_of_memory(*failed)
