@@ -21,6 +21,7 @@ class OutOfMemory(TypedDict):
     op: str | None
     parts: Annotated[dict[str, int] | None, "Of a compiled program: arguments, outputs, temporaries ..."]
     filled: Annotated[list[Filled], "What the error lists, largest first."]
+    listed_bytes: NotRequired[Annotated[int | None, "The sum that the error states of its list."]]
     advice: Annotated[list[Advice], "What to try, the likeliest first."]
 
 
