@@ -19,6 +19,7 @@ _FACT_OF = {
     "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
     "observed": ("speedup.observed", "speedup"),
     "observed_per_update": ("speedup.observed", "speedup"),
+    "step_ns_per_update": ("steps.skipped", "steps"),
     "attainable": ("speedup.expected", "speedup"),
     "attainable_step_ns": ("speedup.expected", "speedup"),
     "unexplained_ns": ("speedup.expected", "speedup.unexplained_ns", "speedup"),
