@@ -599,9 +599,12 @@ def out_of_memory(document: doc.Report) -> list[str]:
     lines = [f"{words.size(failed['asked_bytes'])} did not fit{by}{used}"]
     largest = [f"{words.shorten(words.plain(each['name']), 60)} {words.size(each['bytes'])}"
                for each in failed["filled"][:3]]  # fmt: skip
-    lines += [f"The largest that it lists: {', '.join(largest)}"] if largest else []
+    listed = failed.get("listed_bytes")
+    of = f" of {words.size(listed)} in all" if listed else ""
+    lines += [f"The largest that it lists{of}: {', '.join(largest)}"] if largest else []
     for each in failed["advice"]:
-        lines.append(": ".join(filter(None, ("To try", each["text"], each["snippet"]))))
+        line = each["snippet"] if each["snippet"] and "\n" not in each["snippet"] else None
+        lines.append(": ".join(filter(None, ("To try", each["text"], line))))
     return lines
 
 

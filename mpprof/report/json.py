@@ -89,7 +89,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
     }
     if diagnosis.run.facts is not None and diagnosis.run.facts.ended is not None:
-        from mpprof.analysis.memory.failure import failure  # seldom needed
+        from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
 
         if (failed := failure(diagnosis.run)) is not None:
             body["out_of_memory"] = out_of_memory(*failed)
@@ -648,6 +648,7 @@ def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> doc.OutOfMe
             {"name": f.name, "dtype": f.dtype, "shape": f.shape, "count": f.count, "bytes": f.bytes}
             for f in found.filled
         ],
+        "listed_bytes": found.listed_bytes,
         "advice": [{"cause": a.cause, "text": a.text, "snippet": a.snippet or None} for a in advice],
     }
 
