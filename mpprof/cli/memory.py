@@ -76,8 +76,8 @@ class Memory(Table):
         return super().run(args)
 
     def _text(self, mine: Analysis, args: argparse.Namespace) -> str:
-        from mpprof.analysis.memory.failure import failure
         from mpprof.api import workflows
+        from mpprof.diagnosis.out_of_memory.failure import failure
         from mpprof.report import json as documents
         from mpprof.report.memory import account
 
@@ -213,8 +213,8 @@ def _programs(mine: Analysis, args: argparse.Namespace) -> str:
 def _of_error(args: argparse.Namespace) -> str:
     """What the last out-of-memory error in a text says."""
     from mpprof.analysis.memory import out_of_memory
-    from mpprof.analysis.memory.advice import advise
     from mpprof.api.memory_forecasting import card_facts
+    from mpprof.diagnosis.out_of_memory.advice import advise
     from mpprof.errors import UnreadableError
     from mpprof.report import json as documents
     from mpprof.report.memory import account

@@ -174,16 +174,8 @@ class Signals:
     @cached_property
     def words(self) -> dict[str, object]:
         """What the table's remedies leave open, by name."""
-        keras = frameworks.keras_of(self.case.run.facts, self.framework)
-        old = self.framework == "tf_keras"
         run = self.case.run.path
-        return {
-            "keras": keras,
-            "set_policy": f"{keras}.mixed_precision.set_global_policy"
-            if old
-            else "keras.config.set_dtype_policy",
-            "scaled_optimizer": f"{keras}.{'mixed_precision' if old else 'optimizers'}.LossScaleOptimizer",
-            "pad": "tf.pad" if old else "keras.ops.pad",
+        return frameworks.words(self.case.run.facts, self.framework) | {
             "recorder": "MPProfilerCallback" if self.loop_framework in frameworks.KERAS else "StepRecorder",
             "run": quoted(run),
             "logdir": quoted(_logdir(run)),

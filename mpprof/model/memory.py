@@ -130,7 +130,8 @@ class OutOfMemory:
     `loose_bytes` is what the allocator holds and does not use, `others_bytes` what other processes hold of
     the device (None also for so little that it may be rounding of the printed figures), `free_bytes` what the
     driver has free on it. `parts` are the bytes of a compiled program: arguments, outputs, temporaries,
-    constants."""
+    constants. `listed_bytes` is the sum that the error states of its list, of which `filled` has the
+    largest."""
 
     framework: Literal["tensorflow", "xla", "torch"]
     asked_bytes: int
@@ -143,6 +144,7 @@ class OutOfMemory:
     filled: tuple[Filled, ...]
     parts: dict[str, int] | None = None
     free_bytes: int | None = None
+    listed_bytes: int | None = None
 
 
 @frozen

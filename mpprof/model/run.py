@@ -174,6 +174,12 @@ class RunFacts:
     graph_rewrite_result: dict[str, Any] = field(default_factory=dict)  # what it did; empty: not known
     ended: Ended | None = None  # None: it ended by itself, still runs, or nothing could say how it ended
 
+    @property
+    def is_keras_2(self) -> bool:
+        """Whether it is Keras 2, under either of its names."""
+        framework = self.framework
+        return framework.get("keras_package") == "tf_keras" or str(framework.get("keras")).startswith("2.")
+
 
 @frozen
 class HostTrace:

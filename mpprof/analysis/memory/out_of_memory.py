@@ -110,6 +110,7 @@ def _xla(text: str) -> OutOfMemory | None:
         op=None,
         filled=_buffers(re.split(r"Buffer \d+:", said)[1:]),
         parts={name: size for name, label in _PARTS if (size := _size(said, rf"\b{label}:\s+{_SIZE}"))},
+        listed_bytes=_size(said, rf"total allocation:\s+{_SIZE}"),
     )
 
 
@@ -146,6 +147,7 @@ def _tpu(text: str) -> OutOfMemory | None:
         _of_xla(max(0, used - parts.get("arguments", 0)), limit),
         filled=_buffers(re.split(r"\b\d+\\?\. (?=Size:)", listed)[1:]),
         parts=parts,
+        listed_bytes=used,
     )
 
 
@@ -219,6 +221,7 @@ def _allocator(text: str) -> OutOfMemory | None:
         device=allocator,
         op=op,
         filled=_largest(filled),
+        listed_bytes=_last_size(rf"Sum Total of in-use chunks: {_SIZE}", summary),
     )
 
 

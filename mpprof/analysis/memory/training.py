@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mpprof.analysis.layers import flops, kinds
+from mpprof.analysis.layers.cudnn import takes_cudnn
 from mpprof.analysis.memory import backward, kept, states
 from mpprof.analysis.memory.kept import Machine
 from mpprof.errors import UnableError, UsageError
@@ -87,7 +88,7 @@ def forecast(
         card,
         card_bytes,
         tuple(runs),
-        _assumed(machine),
+        _assumed(run, machine),
         tuple(unknown),
     )
 
@@ -117,11 +118,40 @@ def _known(mine: states.States, policy: str) -> str:
 
 
 def machine_of(run: Run, capability: tuple[int, int] | None = None) -> Machine:
-    """Return what decides the rules: by default Keras has XLA compile a step on TensorFlow and JAX."""
-    backend = str((run.facts.framework if run.facts else {}).get("backend") or "tensorflow")
+    """Return what decides the rules on a GPU: there Keras has XLA compile a step on TensorFlow and JAX by
+    default."""
+    backend = _backend(run)
     fit = run.last_fit
-    off = fit is not None and (fit.jit_compile is False or bool(fit.run_eagerly))
-    return Machine(backend, backend == "jax" or (backend == "tensorflow" and not off), capability)
+    asked = fit is not None and (fit.jit_compile is True or (_ran_on_a_gpu(run) and fit.jit_compile is False))
+    compiled = bool(fit and fit.jit_compile) if asked else _compiles_by_default(run)
+    eager = fit is not None and bool(fit.run_eagerly)
+    return Machine(
+        backend, backend == "jax" or (backend == "tensorflow" and compiled and not eager), capability
+    )
+
+
+def _backend(run: Run) -> str:
+    return str((run.facts.framework if run.facts else {}).get("backend") or "tensorflow")
+
+
+def _ran_on_a_gpu(run: Run) -> bool:
+    return run.facts is not None and any(each.kind == "gpu" for each in run.facts.devices)
+
+
+def _compiles_by_default(run: Run) -> bool:
+    """What Keras decides on a GPU where the model leaves it the choice: a machine without one does not tell,
+    as Keras never compiles there."""
+    facts = run.facts
+    if facts is None:
+        return True
+    layers = facts.model.layers if facts.model else ()
+    return not (
+        facts.is_keras_2
+        or facts.framework.get("loop") == "custom"
+        or facts.distribution
+        or facts.deterministic_ops
+        or any(layer.supports_jit is False or takes_cudnn(layer) for layer in layers)
+    )
 
 
 def under(model: ModelFacts, policy: str) -> ModelFacts:
@@ -211,8 +241,11 @@ def _largest(found: backward.Backward, batch: int) -> tuple[KeptBytes, ...]:
     return tuple(KeptBytes(*name, size) for name, size in ordered if size)
 
 
-def _assumed(machine: Machine) -> tuple[str, ...]:
+def _assumed(run: Run, machine: Machine) -> tuple[str, ...]:
     how = "compiled by XLA" if machine.compiled else "op by op, without XLA"
+    fit = run.last_fit
+    if machine.backend == "tensorflow" and fit and fit.jit_compile is False and not _ran_on_a_gpu(run):
+        how += ", as Keras decides by default on a GPU (recorded without one, where it never compiles)"
     return (
         f"the step runs on {machine.backend}, {how}",
         "all gradients of parameters are there at once",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.remedies import conditions as its
+from mpprof.diagnosis.remedies import frameworks
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import AMD
@@ -34,6 +35,16 @@ def choose(
         for case in cases
         for row in _BY_CODE.get(code, ())
         if row.fits(signals, case)
+    )
+
+
+def of_framework(code: str, framework: Framework) -> tuple[Remedy, ...]:
+    """Return the table's remedies of this cause where no more is known than the framework."""
+    given = frameworks.words(None, framework)
+    return tuple(
+        Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
+        for row in _BY_CODE.get(code, ())
+        if framework in row.on and not row.case and not row.when
     )
 
 

@@ -48,7 +48,7 @@ def of_model(run: RunFacts | None, trace: Trace | None, named: Callable[..., boo
     with_keras, without = _backend(run)
     if run.framework.get("loop") == "custom" and "keras" not in run.framework:
         return without
-    return "tf_keras" if _is_keras_2(run) else with_keras
+    return "tf_keras" if run.is_keras_2 else with_keras
 
 
 def of_loop(run: RunFacts | None, model: Framework) -> Framework:
@@ -65,14 +65,21 @@ def keras_of(run: RunFacts | None, framework: Framework) -> str:
     return "tf_keras" if run is not None and run.framework.get("keras_package") == "tf_keras" else "tf.keras"
 
 
+def words(run: RunFacts | None, framework: Framework) -> dict[str, object]:
+    """Return what the table's remedies leave open that follows from the framework, by name."""
+    keras, old = keras_of(run, framework), framework == "tf_keras"
+    set_policy = f"{keras}.mixed_precision.set_global_policy" if old else "keras.config.set_dtype_policy"
+    return {
+        "keras": keras,
+        "set_policy": set_policy,
+        "scaled_optimizer": f"{keras}.{'mixed_precision' if old else 'optimizers'}.LossScaleOptimizer",
+        "pad": "tf.pad" if old else "keras.ops.pad",
+    }
+
+
 def _backend(run: RunFacts) -> tuple[Framework, Framework]:
     # Records from before the backend was stated are TensorFlow's.
     return _OF_BACKEND.get(str(run.framework.get("backend", "tensorflow")), ("unknown", "unknown"))
-
-
-def _is_keras_2(run: RunFacts) -> bool:
-    framework = run.framework
-    return framework.get("keras_package") == "tf_keras" or str(framework.get("keras", "")).startswith("2.")
 
 
 def _of_trace(trace: Trace, named: Callable[..., bool]) -> Framework:

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.analysis.layers import kinds as layers
+from mpprof.analysis.layers.cudnn import takes_cudnn
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
@@ -46,7 +47,6 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.remedies import conditions
-from mpprof.diagnosis.shared.cudnn import against_cudnn
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Class
@@ -143,11 +143,10 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
     """What turns `jit_compile="auto"` off, each by itself."""
     if not model.on_tensorflow or (model.fit is not None and model.fit.jit_compile is True):
         return
-    keras_2 = model.run.framework.get("keras_package") == "tf_keras"  # which never compiles unless asked
     for layer in model.layers:
-        if keras_2:
+        if model.run.is_keras_2:  # which never compiles unless asked
             break
-        if layer.config.get("use_cudnn") in ("auto", True) and not against_cudnn(layer):
+        if takes_cudnn(layer):
             # On a machine without a GPU Keras has not yet decided against XLA for cuDNN's sake.
             name, code = model.changed(layer, use_cudnn=False)
             reason = "on a GPU Keras uses cuDNN for it, and turns XLA off for the whole model"

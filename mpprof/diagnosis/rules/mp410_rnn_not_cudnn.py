@@ -33,10 +33,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from mpprof.analysis.layers.cudnn import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import CONFIGURED, NO_GPU, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
-from mpprof.diagnosis.shared.cudnn import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote

@@ -309,10 +309,11 @@ def render_error(
     todo = []
     for step in advice:
         todo += wrapped(step.text, width, indent=2)
-        todo += [f"      {step.snippet}"] if step.snippet else []
+        todo += [f"      {line}" for line in step.snippet.splitlines()]
+    of = f", of {words.size(found.listed_bytes)} in all" if found.listed_bytes else ""
     parts = [
         head,
-        ["The largest that it lists", *filled] if filled else [],
+        [f"The largest that it lists{of}", *filled] if filled else [],
         ["What to try", *todo] if todo else [],
     ]
     text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"

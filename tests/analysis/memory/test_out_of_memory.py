@@ -11,8 +11,8 @@ import pytest
 
 import mpprof as mpprof_api
 from mpprof.analysis.memory import out_of_memory
-from mpprof.analysis.memory.advice import advise
-from mpprof.analysis.memory.failure import failure
+from mpprof.diagnosis.out_of_memory.advice import advise
+from mpprof.diagnosis.out_of_memory.failure import failure
 from mpprof.model.run import Ended, Run
 from tests.cli.conftest import SAMPLES, Mpprof, mpprof  # noqa: F401
 
@@ -523,6 +523,45 @@ def test_an_estimate_that_the_error_refutes_gives_no_batch() -> None:
                            "of 9.00 GiB in use and asked for")  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("framework", "said"),
+    [
+        ({"keras": "3.15.1", "backend": "tensorflow"}, 'keras.config.set_dtype_policy("mixed_float16")'),
+        ({"keras": "2.15.0", "backend": "tensorflow"}, "keras.mixed_precision.set_global_policy("),
+        ({"backend": "jax", "loop": "custom"}, "matrix products in float16"),  # the V100 has no bfloat16
+        ({"backend": "torch", "loop": "custom"}, 'torch.autocast("cuda", dtype=torch.float16)'),
+    ],
+)
+def test_16_bits_are_advised_in_the_frameworks_own_way(framework: dict[str, str], said: str) -> None:
+    run = failed(limit=8 * GIB, used=7 * GIB, asked=2 * GIB)
+    assert run.facts is not None
+    found = failure(replace(run, facts=replace(run.facts, framework=framework)))
+    assert found is not None
+    (advice,) = [one for one in found[1] if one.cause == "precision"]
+    assert advice.text.startswith("it trains in float32: 16 bits halve activations: ")
+    assert said in advice.text + advice.snippet
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "said"),
+    [
+        (BFC + KERAS, 4 * GIB, 'keras.config.set_dtype_policy("mixed_float16")'),
+        (XLA, 9 * GIB, "matrix products in bfloat16, weights kept in float32"),
+        (TORCH, None, None),  # which says nothing of types
+    ],
+    ids=["tensorflow", "xla", "torch"],
+)
+def test_a_text_alone_gives_the_lists_sum_and_its_frameworks_way(
+    text: str, listed: int | None, said: str | None
+) -> None:
+    found = out_of_memory.read(text)
+    assert found is not None
+    assert found.listed_bytes == listed
+    precision = [one.text for one in advise(found) if one.cause == "precision"]
+    assert len(precision) == (said is not None)
+    assert said is None or said in precision[0]
+
+
 def test_the_command_reads_a_text(mpprof: Mpprof, tmp_path: Path) -> None:  # noqa: F811
     log = tmp_path / "train.log"
     log.write_text("Epoch 1/10\n" + BFC + KERAS)
@@ -530,6 +569,7 @@ def test_the_command_reads_a_text(mpprof: Mpprof, tmp_path: Path) -> None:  # no
     assert done.code == 0
     assert done.out.startswith("1.50 GiB did not fit on GPU_0_bfc, asked for by model/conv2d_3/Conv2D\n")
     assert 'set_dtype_policy("mixed_float16")' in done.out
+    assert "The largest that it lists, of 4.00 GiB in all\n" in done.out
     assert json.loads(mpprof("memory", log, "--format", "json").out)["asked_bytes"] == 1610612736
     log.write_text("Epoch 1/10")
     assert mpprof("memory", log).code == 2

@@ -13,7 +13,7 @@ import pytest
 from mpprof.analysis.memory import backward, kept, states, training
 from mpprof.errors import UnableError, UsageError
 from mpprof.forecasts import targets
-from mpprof.model.memory import PolicyMemory
+from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.model.run import OptimizerFacts, Run
 from mpprof.store.facts import facts_of
 from tests.analysis.memory.models import BATCH
@@ -88,15 +88,18 @@ def test_all_but_what_xla_refuses_was_compiled() -> None:
     assert refused == {"transformer-v100-mixed_bfloat16"}  # attention in bfloat16
 
 
-def chain(*layers: dict[str, Any], backend: str = "jax", jit: object = "auto") -> Run:
+def chain(
+    *layers: dict[str, Any], backend: str = "jax", jit: object = "auto", device: str = "cpu", **facts: Any
+) -> Run:
     """A Sequential model of these layers as a record."""
     filled = [{"dtype_policy": "float32", "module": "keras", "compute_dtype": "float32",
                "variable_dtype": "float32", "parameters": 0, **one} for one in layers]  # fmt: skip
     parameters = sum(one["parameters"] for one in filled)
     fit = {"fit": 1, "policy": {}, "optimizer": {"class": "Adam", "slots": 2}, "jit_compile": jit}
     return run_of({
-        "framework": {"backend": backend}, "fits": [fit],
+        "framework": {"backend": backend}, "fits": [fit], "devices": [{"kind": device}],
         "model": {"name": "m", "parameters": parameters, "trainable_parameters": parameters, "layers": filled},
+        **facts,
     })  # fmt: skip
 
 
@@ -138,6 +141,48 @@ def test_op_by_op_what_xla_computes_again_is_kept() -> None:
     assert keeps(run)["last", "relu"] == ("float32", 1024)
     compiled = keeps(chain(*BLOCK, layer("last", "ReLU", [8, 8, 4], [8, 8, 4])))
     assert ("last", "relu") not in compiled
+
+
+def forecast_on_tensorflow(*layers: dict[str, Any], **facts: Any) -> MemoryForecast:
+    """The last ReLU's output is kept op by op, and computed again where XLA compiles the step."""
+    run = chain(
+        *layers, *BLOCK[1:], layer("last", "ReLU", [8, 8, 4], [8, 8, 4]), backend="tensorflow", **facts
+    )
+    return training.forecast(run, 1, policies=("float32",))
+
+
+def is_compiled(found: MemoryForecast) -> bool:
+    kept = ("last", "relu") in {(each.layer, each.what) for each in found.runs[0].kept}
+    assert found.assumed[0].startswith("the step runs on tensorflow, compiled by XLA") is not kept
+    return not kept
+
+
+@pytest.mark.parametrize(
+    ("facts", "compiled"),
+    [
+        ({"jit": False}, True),  # what Keras decides on a machine without a GPU
+        ({"jit": False, "device": "gpu"}, False),
+        ({"jit": True}, True),
+        ({"jit": "auto", "device": "gpu"}, True),
+        ({"jit": False, "distribution": "MirroredStrategy"}, False),
+        ({"jit": False, "deterministic_ops": True}, False),
+        ({"jit": False, "framework": {"backend": "tensorflow", "keras": "2.15.0"}}, False),
+        ({"jit": False, "framework": {"backend": "tensorflow", "loop": "custom"}}, False),
+    ],
+)
+def test_a_step_is_compiled_as_it_would_be_on_a_gpu(facts: dict[str, Any], compiled: bool) -> None:
+    found = forecast_on_tensorflow(entry(8, 8, 3), **facts)
+    assert is_compiled(found) is compiled
+    assert ("by default on a GPU" in found.assumed[0]) is (facts["jit"] is False and "device" not in facts)
+
+
+@pytest.mark.parametrize(
+    ("config", "compiled"), [({"use_cudnn": "auto"}, False), ({"use_cudnn": "auto", "unroll": True}, True)]
+)
+def test_a_layer_that_takes_cudnn_on_a_gpu_turns_xla_off(config: dict[str, Any], compiled: bool) -> None:
+    lstm = layer("lstm", "LSTM", [8, 24], [8, 24], 4704, units=24, return_sequences=True, **config)
+    back = layer("back", "Reshape", [8, 24], [8, 8, 3])
+    assert is_compiled(forecast_on_tensorflow(entry(8, 24), lstm, back, jit=False)) is compiled
 
 
 def test_16_bits_halve_what_is_computed_in_them_and_keep_a_cast_input() -> None:

@@ -28,6 +28,11 @@ def against_cudnn(layer: LayerFacts) -> dict[str, str]:
     }
 
 
+def takes_cudnn(layer: LayerFacts) -> bool:
+    """Whether Keras on TensorFlow takes cuDNN's kernel for it on a GPU, which no XLA program can hold."""
+    return layer.config.get("use_cudnn") in ("auto", True) and not against_cudnn(layer)
+
+
 def against_cudnn_on_torch(layer: LayerFacts, run: RunFacts) -> list[str]:
     """What rules cuDNN out on torch alone; empty on another backend, and of other layers."""
     if layer.kind not in RECURRENT or run.framework.get("backend") != "torch":

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mpprof.analysis.memory.training import FILL_RATIO
+from mpprof.diagnosis.remedies import choosing
+from mpprof.diagnosis.remedies.frameworks import Framework
+from mpprof.model.finding import Remedy
 from mpprof.model.memory import Advice, MemoryForecast, OutOfMemory
 from mpprof.model.quantities import format_bytes
 
@@ -15,6 +20,10 @@ _IN_PIECES = {
     "xla": "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async python train.py",
 }
 
+_LIKELY: dict[str, Framework] = {"tensorflow": "keras on tensorflow", "torch": "torch", "xla": "jax"}
+"""What trains, where the error's text is all there is."""
+_WIDE = ("float", "f32", "float32")
+
 
 def advise(
     found: OutOfMemory,
@@ -23,25 +32,29 @@ def advise(
     *,
     memory_bytes: int | None = None,
     forecast: MemoryForecast | None = None,
+    halved: Sequence[Remedy] | None = None,
 ) -> tuple[Advice, ...]:
     """Return what to try, the likeliest first. What no number of the error supports is left out.
 
     `batch_size`, `policy`: of the training that failed. `memory_bytes`: the card's, for a text that states no
     limit. `forecast`: what the model takes at that batch in that memory, first under the training's own
-    policy; where less is needed by it than the error states, no batch is taken from it. None: not known."""
+    policy; where less is needed by it than the error states, no batch is taken from it. None: not known.
+    `halved`: how this run would compute in 16 bits; None: as the framework does that the text is of."""
     limit = found.limit_bytes or memory_bytes
     said = [*_too_large(found, limit), *_in_pieces(found, limit), *_others(found, limit)]
     said += _batch(found, limit, batch_size, forecast, of_the_card=bool(said))
-    wide = any(each.dtype in ("float", "f32", "float32") for each in found.filled if each.dtype)
-    if wide and "16" not in (policy or ""):
-        said.append(
-            Advice(
-                "precision",
-                "float32 tensors are among the largest: 16 bits halve activations",
-                'keras.config.set_dtype_policy("mixed_float16")',
-            )
-        )
-    return tuple(said)
+    if halved is None:
+        halved = choosing.of_framework("mixed precision", _LIKELY[found.framework])
+    return (*said, *_precision(found, policy, halved))
+
+
+def _precision(found: OutOfMemory, policy: str | None, halved: Sequence[Remedy]) -> list[Advice]:
+    """The framework's own way to 16 bits, where the error or the records show float32."""
+    listed = any(each.dtype in _WIDE for each in found.filled)
+    if not halved or "16" in (policy or "") or not (listed or policy == "float32"):
+        return []
+    why = "float32 tensors are among the largest" if listed else "it trains in float32"
+    return [Advice("precision", f"{why}: 16 bits halve activations: {halved[0].text}", halved[0].snippet)]
 
 
 def _too_large(found: OutOfMemory, limit: int | None) -> list[Advice]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mpprof.analysis.memory import out_of_memory, training
-from mpprof.analysis.memory.advice import advise
+from mpprof.diagnosis.out_of_memory.advice import advise
+from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import MpprofError
 from mpprof.model.device import DeviceFacts
 from mpprof.model.memory import Advice, MemoryForecast, OutOfMemory
@@ -24,7 +25,8 @@ def failure(run: Run) -> tuple[OutOfMemory, tuple[Advice, ...]] | None:
     gpu = next((one for one in facts.devices if one.kind == "gpu"), None)
     room = found.limit_bytes or (gpu.memory_bytes if gpu else None)
     forecast = _forecast(run, room, gpu, batch, policy)
-    return found, advise(found, batch, policy, memory_bytes=room, forecast=forecast)
+    halved = Signals(Case(run)).remedies("mixed precision")
+    return found, advise(found, batch, policy, memory_bytes=room, forecast=forecast, halved=halved)
 
 
 def _forecast(

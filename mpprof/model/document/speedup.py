@@ -1,0 +1,133 @@
+"""Observed and attainable speedup, and what each remedy would gain."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from mpprof.model.account import LimitKind
+from mpprof.model.document.findings import Remedy
+from mpprof.model.document.values import Classed, Code, Interval, Number
+
+
+class Speedup(TypedDict):
+    baseline: Literal["measured", "estimated"]
+    baseline_id: str | None
+    observed: Number | None
+    interval: Annotated[Interval | None, "95 % confidence."]
+    expected: Annotated[Number | None, "What this device could reach."]
+    expected_with_host: Annotated[Number | None, "The same, with the host's need per step as the floor."]
+    ceiling: Annotated[Number | None, "By peak rates."]
+    estimated: Annotated[
+        EstimatedSpeedup | None, "Never measured: a range over what float32 would have taken."
+    ]
+    slices: list[GapSlice]
+    unexplained_ns: Annotated[
+        Number | None,
+        "What no remedy recovers of above_attainable_ns; without an expectation, of gap_ns.",
+    ]
+    baseline_step_ns: Number | None
+    reach_ns: Annotated[Number | None, "The step that could be reached."]
+    gap_ns: Annotated[Number | None, "step_ns - reach_ns."]
+    per_example: NotRequired[
+        Annotated[bool, "The batches differ: the baseline's times are scaled to this run's batch."]
+    ]
+    lost_ns: NotRequired[
+        Annotated[
+            Number | None,
+            "What parts of the step take above their reach: gap_ns = lost_ns - gained_ns.",
+        ]
+    ]
+    gained_ns: NotRequired[Annotated[Number | None, "What other parts take below it."]]
+    baseline_dtype: NotRequired[Annotated[str | None, "What the baseline's records say it computes in."]]
+    attainable: NotRequired[
+        Annotated[
+            AttainableRange | None,
+            "What this card allows: of a measured pair (both ends alike, but from a single step a range), or "
+            "of a float32 run in 16 bits (a range).",
+        ]
+    ]
+    limits: NotRequired[
+        Annotated[list[Limit], "What the attainable step consists of, and why it becomes no shorter."]
+    ]
+    above_attainable_ns: NotRequired[
+        Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
+    ]
+    how_to_switch: NotRequired[
+        Annotated[list[Remedy], "Mixed precision on: of a float32 run that 16 bits may make faster."]
+    ]
+
+
+class AttainableRange(TypedDict):
+    low: Number
+    high: Number
+    eligible_ratio: Annotated[
+        Number | None,
+        "Share of the float32 run's device time that could use matrix units in 16 bits; null where the trace "
+        "shows no work of the device, and of a measured pair.",
+    ]
+    tf32_ratio: NotRequired[Annotated[Number, "Of it, what matrix units do in TF32 already."]]
+    assumptions: list[str]
+
+
+class Limit(Classed):
+    kind: Annotated[
+        LimitKind,
+        "Stays in float32; bound by memory; in TF32 already; matrix work at its best; bound by launching; a "
+        "wait; stays the same; the host needs as long.",
+    ]
+    ns_per_step: Annotated[Number, "In the float32 step."]
+    best_ns: Annotated[Number, "In the attainable one."]
+    ratio: Annotated[Number, "Of the float32 step."]
+
+
+class EstimatedSpeedup(TypedDict):
+    low: Number
+    high: Number
+    assumptions: list[str]
+
+
+class GapSlice(Classed):
+    layer: Annotated[
+        str | None,
+        "Of a kernel for several layers the one of its matrix work, else of most of its work.",
+    ]
+    ns_per_step: Annotated[Number, "now - baseline / ratio; the slices sum to the gap."]
+    baseline_ns: Number
+    mixed_ns: Number
+    ratio: Annotated[Number, "What this device could reach for that role."]
+    ratio_source: str
+    added_ns: NotRequired[
+        Annotated[Number, "Work that 16 bits bring in every healthy run; no part of the gap."]
+    ]
+
+
+class Bound(TypedDict):
+    statement: str
+    value: Number
+    unit: str
+    assumptions: list[str]
+
+
+class WhatIf(TypedDict):
+    order: list[WhatIfStep]
+    best_step_ns: Number
+    floor: Floor
+    subsets_ns: NotRequired[
+        Annotated[
+            list[Number],
+            "The step with each subset of the first six remedies of `order`, at the index whose bit k says "
+            "that remedy k is in it.",
+        ]
+    ]
+
+
+class WhatIfStep(TypedDict):
+    code: Code
+    step_ns: Annotated[Number, "The step with this remedy and all before it."]
+    gain_ns: Number
+    hidden_ns: Annotated[Number, "What of its gain stays hidden behind the host."]
+
+
+class Floor(TypedDict):
+    by: Literal["host", "device"]
+    host_ns: Number | None
