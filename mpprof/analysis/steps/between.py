@@ -168,11 +168,14 @@ def _entry(name: str, parts: list[_Spans], pauses: Intervals, scale: float) -> B
     spans = EMPTY
     for part in parts:
         spans = join(spans, union(part.start_ns, part.end_ns))
-    longest = sorted(parts, key=lambda part: (-int((part.end_ns - part.start_ns).sum()), part.name))
-    events = list(dict.fromkeys(part.name for part in longest))
+    events = list(dict.fromkeys(part.name for part in sorted(parts, key=_longest_first)))
     shown = ", ".join(events[:_MOST_NAMES]) + (" and others" if len(events) > _MOST_NAMES else "")
     label = name if events == [name] else f"{name} ({shown})"
     return Between(label, _within(spans, pauses) / scale, sum(part.device_ns for part in parts) / scale)
+
+
+def _longest_first(part: _Spans) -> tuple[int, int, str]:
+    return -int((part.end_ns - part.start_ns).sum()), int(part.start_ns.min(initial=0)), part.name
 
 
 def _within(some: Intervals, others: Intervals) -> int:
