@@ -175,7 +175,7 @@ def _entry(name: str, parts: list[_Spans], pauses: Intervals, scale: float) -> B
 
 
 def _longest_first(part: _Spans) -> tuple[int, int, str]:
-    return -int((part.end_ns - part.start_ns).sum()), int(part.start_ns.min(initial=0)), part.name
+    return -int((part.end_ns - part.start_ns).sum()), min(part.start_ns.tolist(), default=0), part.name
 
 
 def _within(some: Intervals, others: Intervals) -> int:

@@ -249,8 +249,8 @@ class Modules:
             where = (plane.buffer, value, value + size, program)
             for key in {(name, program), ("", program)}:
                 self._extents[key] = _one(self._extents[key], where) if key in self._extents else where
-            for text in {name, full}:
-                self._by_name[text] = _one(self._by_name[text], where) if text in self._by_name else where
+            for known in {name, full}:
+                self._by_name[known] = _one(self._by_name[known], where) if known in self._by_name else where
 
 
 def _one(known: Place | None, other: Place) -> Place | None:
