@@ -198,6 +198,19 @@ def test_json_rows_sum_to_the_peak_in_every_division(mpprof: Mpprof, trace: Path
     ]  # fmt: skip
 
 
+def test_rows_are_sorted_by_each_column_that_they_have(mpprof: Mpprof, trace: Path) -> None:
+    refused = mpprof("memory", trace, "--sort", "nosuch")
+    assert refused.code == 2
+    columns = refused.err.rpartition("The columns are: ")[2].strip().split(", ")
+    header = mpprof("memory", trace, "--format", "csv").out.splitlines()[0]
+    assert columns == header.split(",")
+    for column in columns:
+        found = json.loads(mpprof("memory", trace, "--sort", column, "--format", "json").out)
+        values = [row[column] for row in found if column in row]
+        assert values == sorted(values, reverse=column not in ("by", "name"))
+        assert all(column in row for row in found[: len(values)])
+
+
 def test_types_and_layers_go_on_below_where_the_terminal_is_full(
     mpprof: Mpprof, trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
