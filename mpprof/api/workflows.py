@@ -435,7 +435,7 @@ _SAID_ELSEWHERE = ("allocations", "device", "kernels")
 
 def _absent(mine: Analysis) -> dict[str, str]:
     absent = (
-        dict(mine.run.facts.absent)
+        mine.run.facts.reasons
         if mine.run.facts
         else {"run": "no records of mpprof lie beside the trace"}
     )

@@ -834,7 +834,7 @@ def _matching(matching: Matching) -> doc.Matching:
 def _absent(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
     """Every reason that is known, and a true if general one for each null that came without."""
     run = diagnosis.run
-    reasons: dict[str, str] = dict(run.facts.absent) if run.facts else {}
+    reasons: dict[str, str] = run.facts.reasons if run.facts else {}
     reasons |= diagnosis.absent
     if diagnosis.account and diagnosis.account.absent:
         reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}

@@ -259,17 +259,38 @@ def test_variables_are_told_by_the_updates_of_the_optimizer(mpprof: Mpprof, tmp_
     assert "Estimated from the gradients that the optimizer's updates free: allocated before the" in done.out
 
 
-def test_a_host_allocator_is_shown_as_the_hosts(mpprof: Mpprof, tmp_path: Path) -> None:
+def on_a_cpu() -> bytes:
     """On a CPU only oneDNN's pool tells of its allocations."""
     space = Space()
     thread = plane_of(space.plane("/host:CPU"), 1)[0]
     pool = Allocator(thread, "mklcpu")
     pool.allocate(100, 1 << 30, 6 * MIB, "model/conv2d/Conv2D", shape="[32,64,64,12]")
+    return space.to_bytes()
+
+
+def test_a_host_allocator_is_shown_as_the_hosts(mpprof: Mpprof, tmp_path: Path) -> None:
     path = tmp_path / "host.xplane.pb"
-    path.write_bytes(space.to_bytes())
+    path.write_bytes(on_a_cpu())
     done = mpprof("memory", path)
     assert done.code == 0
     assert "on mklcpu (host memory)" in done.out.splitlines()[0]
+
+
+def test_what_the_records_lack_is_not_said_of_the_trace(mpprof: Mpprof, tmp_path: Path) -> None:
+    """TensorFlow has no statistics of the host's memory for the step log; its trace has events all the same."""
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLES / "recorded-cpu-float32", run)
+    (path,) = run.rglob("*.xplane.pb")
+    path.write_bytes(on_a_cpu())
+    report = json.loads(mpprof("report", run, "--format", "json").out)
+    assert report["memory"]["allocator"] == "mklcpu"
+    assert not {"memory", "memory.allocator"} & set(report["absent"])
+    assert report["absent"]["steps.peak_memory_bytes"].startswith("no GPU")
+    path.unlink()
+    alone = json.loads(mpprof("report", run, "--format", "json").out)
+    assert alone["memory"] is None
+    assert "trace" in alone["absent"]["memory"]
+    assert alone["absent"]["steps.peak_memory_bytes"].startswith("no GPU")
 
 
 def test_kinetos_memory_events_come_through_the_same_door(mpprof: Mpprof, tmp_path: Path) -> None:
