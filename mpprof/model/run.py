@@ -178,7 +178,8 @@ class RunFacts:
     def reasons(self) -> dict[str, str]:
         """`absent` by the fields of a report: the records' memory is that of the step log, a trace may have
         its own."""
-        return {"steps.peak_memory_bytes" if key == "memory" else key: why for key, why in self.absent.items()}
+        fields = {"memory": "steps.peak_memory_bytes"}
+        return {fields.get(key, key): why for key, why in self.absent.items()}
 
     @property
     def is_keras_2(self) -> bool:

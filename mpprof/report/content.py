@@ -702,12 +702,6 @@ def _allocator(account: doc.Memory) -> doc.Allocator | None:
     return next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
 
 
-def most_held(account: doc.Memory) -> int:
-    """The most that was held since the process began, as far as the trace tells: a window may have less."""
-    mine = _allocator(account)
-    return max(account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0)
-
-
 def skips_arise(document: doc.Report) -> bool:
     """Whether steps may be skipped: not where nothing scales the loss (float32, bfloat16, an inference)."""
     computes = document["run"].get("computes_in")
@@ -859,6 +853,18 @@ def recorded_peak(document: doc.Report) -> int | None:
     """The peak of the device's memory in the step log; None: not recorded."""
     steps = document["steps"]
     return steps["peak_memory_bytes"] if steps else None
+
+
+def peak(document: doc.Report) -> tuple[int, str] | None:
+    """The most that steps held, and of what it is: "" of all steps after warm-up, by the records; else of the
+    profiler window, by its trace. What was held before either stands apart."""
+    if (recorded := recorded_peak(document)) is not None:
+        return recorded, ""
+    if (account := document["memory"]) is None:
+        return None
+    mine = _allocator(account)
+    on_host = " on the host" if mine is not None and mine["where"] == "host" else ""
+    return account["peak_bytes"], f"{on_host} in the window"
 
 
 def warnings(document: doc.Report) -> list[str]:
