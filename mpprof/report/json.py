@@ -48,6 +48,7 @@ _FACT_OF = {
     "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
     "observed": ("speedup.observed", "speedup"),
     "observed_per_update": ("speedup.observed", "speedup"),
+    "step_ns_per_update": ("steps.skipped", "steps"),
     "attainable": ("speedup.expected", "speedup"),
     "attainable_step_ns": ("speedup.expected", "speedup"),
     "unexplained_ns": ("speedup.expected", "speedup.unexplained_ns", "speedup"),
@@ -495,6 +496,7 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
         "limited_by": end.floor if end else None,
         "unlike": list(unlike(diagnosis)),
         "observed_per_update": per_update(diagnosis),
+        "step_ns_per_update": _ns(_per_update(step_ns, diagnosis)),
         "causes": [
             {
                 "code": found.code,
@@ -506,6 +508,12 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
             for found in causes(diagnosis.findings)
         ],
     }
+
+
+def _per_update(step_ns: float | None, diagnosis: Diagnosis) -> float | None:
+    """The step that each applied update takes, with those that were skipped before it."""
+    skipped = diagnosis.steps.skipped_ratio if diagnosis.steps else None
+    return None if step_ns is None or skipped is None or skipped >= 1 else step_ns / (1 - skipped)
 
 
 def _other_type(diagnosis: Diagnosis) -> str | None:

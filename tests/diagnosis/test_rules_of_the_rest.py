@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,43 @@ def test_mp411_inner_layers_count_and_other_backends_do_not() -> None:
     assert says("MP411", attention(20, backend="jax")).startswith("not applicable: ")
     assert says("MP411", c.case(account=c.account())).startswith("not applicable: ")
     assert "no kernel in the trace" in says("MP411", attention(20, layer="mha_2"))
+
+
+SCORES, ROWS = "bfloat16[8,12,301,301]", "bfloat16[8,12,301,64]"
+PRODUCT = "(bfloat16[96,301,64];bfloat16[96,64,301])"
+
+
+def on_torch(*cells):
+    work = [replace(each, layer="Block_0/Attention_0") for each in cells]
+    return c.case(records=c.facts(framework={"backend": "torch", "loop": "custom"}), account=c.account(*work))
+
+
+def scores(ms, shapes=SCORES):
+    softmax = c.cell("elementwise", ms, family="softmax", op_type="aten::_softmax", shapes=f"({shapes})")
+    mask = c.cell("elementwise", ms, op_type="aten::add", shapes=f"({shapes};bfloat16[8,1,1,301])")
+    return softmax, mask, c.healthy(20, op_type="aten::bmm", family="gemm", shapes=PRODUCT)
+
+
+@pytest.mark.parametrize(("ms", "said"), [(2.4, "clear"), (2.6, "info"), (5.1, "warning"), (21, "error")])
+def test_mp411_on_torch_is_told_by_the_sizes_of_a_product_and_its_softmax(ms, said) -> None:
+    assert says("MP411", on_torch(*scores(ms))) == said
+
+
+def test_mp411_on_torch_costs_what_works_on_scores_and_no_more() -> None:
+    beside = c.cell("elementwise", 30, op_type="aten::add", shapes=f"({ROWS};{ROWS})")
+    assert finding("MP411", on_torch(*scores(10), beside)).cost_ns_per_step == pytest.approx(20 * c.MS)
+
+
+def test_mp411_on_torch_a_softmax_over_classes_is_none() -> None:
+    assert says("MP411", on_torch(*scores(10, shapes="bfloat16[96,1000]"))) == "clear"
+    linear = c.healthy(20, op_type="aten::addmm", family="gemm", shapes="(bf16[9];bf16[96,64];bf16[64,301])")
+    softmax, mask, _ = scores(10, shapes="bf16[96,301]")
+    assert says("MP411", on_torch(softmax, mask, linear)) == "clear"
+
+
+def test_mp411_on_torch_needs_shapes() -> None:
+    softmax, *_ = scores(10)
+    assert "record_shapes" in says("MP411", on_torch(replace(softmax, shapes=None)))
 
 
 # --- MP506 gradient-clipping

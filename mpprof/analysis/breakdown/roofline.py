@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from mpprof.analysis.kernels.eligibility import Tensor, parse_shapes, precision_of, product_of_shapes
+from mpprof.analysis.kernels.eligibility import (
+    Tensor,
+    batches_of,
+    operands_of,
+    parse_shapes,
+    precision_of,
+    product_of_shapes,
+)
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.model.account import Account, Cell
 from mpprof.model.device import DevicePeaks
@@ -69,14 +76,15 @@ def cost(
         dims = (*hlo.operand_shapes, hlo.shape)
         moved = _bytes([Tensor(kind, size) for kind, size in zip(types, dims, strict=False)])
         return Cost(hlo.flops, moved)
-    tensors = parse_shapes(shapes) if shapes else ()
-    flops = _product_flops(op.type if op else "", tensors, family)
+    op_type, tensors = op.type if op else "", parse_shapes(shapes) if shapes else ()
+    flops = _product_flops(op_type, tensors, family)
     if family in MATMUL_FAMILIES and layer is not None and batch:
         per_example = layer_flops(layer)
-        if per_example and (flops is None or _ambiguous(tensors, family)):
+        if per_example and (flops is None or _ambiguous(operands_of(op_type, tensors), family)):
             flops = per_example * batch
-    moved = _matrix_bytes(tensors, family, layer, batch) if family in MATMUL_FAMILIES else None
-    return Cost(flops, moved if family in MATMUL_FAMILIES else _elementwise_bytes(tensors))
+    if family in MATMUL_FAMILIES:
+        return Cost(flops, _matrix_bytes(op_type, tensors, family, layer, batch))
+    return Cost(flops, _elementwise_bytes(tensors))
 
 
 def _ambiguous(tensors: Sequence[Tensor], family: Family) -> bool:
@@ -85,22 +93,21 @@ def _ambiguous(tensors: Sequence[Tensor], family: Family) -> bool:
 
 
 def _matrix_bytes(
-    tensors: Sequence[Tensor], family: Family, layer: LayerFacts | None, batch: int | None
+    op_type: str, tensors: Sequence[Tensor], family: Family, layer: LayerFacts | None, batch: int | None
 ) -> float | None:
-    """Operands read once, and the result written once where the layer tells its size. None where either is
-    not known: a forward convolution's result may be most of what it moves."""
+    """Operands read once, and the result written once: a product's follows from its operands, a forward
+    convolution's from its layer. None where either is not known: the result may be most of what is moved."""
     read = _bytes(tensors)
     if read is None or len(tensors) < 2:
         return None
     if family == "gemm":
-        left, right = tensors[0].dims, tensors[1].dims
-        if len(left) != 2 or len(right) != 2:
+        product, operands = product_of_shapes(op_type, tensors, family), operands_of(op_type, tensors)
+        if product is None or min(product.m, product.n, product.k) <= 0:
             return None
-        shared = max(set(left) & set(right), default=0)
-        if shared <= 0:
-            return None
-        result = math.prod(left) * math.prod(right) / shared**2
-        return read + result * BYTES.get(precision_of(tensors[0].dtype), 4)
+        result = product.m * product.n
+        if _ambiguous(operands, family):
+            result = min(operands[0].dims[-2:]) ** 2
+        return read + batches_of(operands) * result * BYTES.get(precision_of(operands[0].dtype), 4)
     if family in ("conv_dgrad", "conv_wgrad"):
         return read  # both hold the larger of the two images
     written = _dims(layer.output_shape) if layer else None
@@ -115,7 +122,7 @@ def _product_flops(op_type: str, tensors: Sequence[Tensor], family: Family) -> f
     product = product_of_shapes(op_type, tensors, family)
     if product is None or min(product.m, product.n, product.k) <= 0:
         return None
-    batches = math.prod(next(tensor.dims[:-2] for tensor in tensors if len(tensor.dims) >= 2))
+    batches = batches_of(operands_of(op_type, tensors))
     return 2.0 * product.m * product.n * product.k * batches if batches > 0 else None
 
 

@@ -8,6 +8,7 @@ cuDNN 7.6.3 they are needed for efficiency only, not for use.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -48,6 +49,7 @@ class Tensor:
 
 _TENSOR = re.compile(r"([A-Za-z_][\w:]*)\[([0-9,? \-]*)\]")
 _MOST = 64
+_ADDING = ("aten::addmm", "aten::baddbmm")
 
 
 @lru_cache(maxsize=65536)
@@ -259,11 +261,10 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
     Transposition is not recorded: K is the size that both operands share (for square operands M, N and K are
     equal anyway). Convolutions are read as NHWC inputs with HWIO filters, Keras' default.
     """
-    # PyTorch's addmm has its bias first: vectors and scalars are no operands of the product.
-    tensors = [tensor for tensor in tensors if len(tensor.dims) >= 2]
-    if len(tensors) < 2:
+    operands = operands_of(op_type, tensors)
+    if len(operands) < 2:
         return None
-    first, second = tensors[0], tensors[1]
+    first, second = operands
     precision = _operand_precision(first.dtype, second.dtype)
     if family == "gemm" and len(first.dims) >= 2 and len(second.dims) >= 2:
         m, n, k = _contraction(first.dims[-2:], second.dims[-2:])
@@ -271,8 +272,21 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
     if family in ("conv_fprop", "conv_dgrad", "conv_wgrad", "depthwise"):
         if "backward" in op_type:  # PyTorch: one op for both gradients, its operands in another order
             return None
-        return _convolution(family, precision, tensors, channels_first=op_type.startswith("aten::"))
+        matrices = [tensor for tensor in tensors if len(tensor.dims) >= 2]
+        return _convolution(family, precision, matrices, channels_first=op_type.startswith("aten::"))
     return None
+
+
+def operands_of(op_type: str, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The two operands of a product among an op's inputs; fewer where they are not stated. Vectors and
+    scalars are none, nor is what PyTorch's addmm and baddbmm add, which they state first."""
+    matrices = [tensor for tensor in tensors if len(tensor.dims) >= 2]
+    return tuple(matrices[-2:] if op_type in _ADDING else matrices[:2])
+
+
+def batches_of(operands: Sequence[Tensor]) -> int:
+    """How many products of two matrices these are: an operand without batch axes serves all of the other."""
+    return max(math.prod(tensor.dims[:-2]) for tensor in operands)
 
 
 def _operand_precision(first: str, second: str) -> Precision:

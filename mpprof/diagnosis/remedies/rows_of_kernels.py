@@ -104,20 +104,20 @@ MATRIX = (
         "MP410", KERAS_3, "use_cudnn=True gives an error where they do not allow it",
         "keras.layers.LSTM(256, use_cudnn=True)", vendors=NVIDIA,
     ),
-    *fused("MP411"),
-    Row("MP411", ANY, "shorter sequences"),
-    Row(
-        "MP411", KERAS_ON_TENSORFLOW, "a backend with fused attention: KERAS_BACKEND=jax or torch",
-        "KERAS_BACKEND=jax python train.py",
-    ),
     Row(
         "MP411", TORCH, "torch.nn.functional.scaled_dot_product_attention, which is fused",
         "out = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
     ),
+    *fused("MP411"),
     Row(
         "MP411", JAX, "jax.nn.dot_product_attention, which may be fused",
         "out = jax.nn.dot_product_attention(query, key, value)",
     ),
+    Row(
+        "MP411", KERAS_ON_TENSORFLOW, "a backend with fused attention: KERAS_BACKEND=jax or torch",
+        "KERAS_BACKEND=jax python train.py",
+    ),
+    Row("MP411", ANY, "shorter sequences"),
     Row(
         "MP412", KERAS_3,
         "find what casts the inputs of these ops to float32 (mpprof ops {run}), and compute in "

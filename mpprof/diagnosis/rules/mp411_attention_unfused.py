@@ -1,17 +1,26 @@
 """Attention writes its scores to memory.
 
 What it means
-    On TensorFlow Keras has no flash attention: scores of batch x heads x length x length are written, masked,
-    normalised and read again. In 16 bits that is half the bytes, and still most of the layer.
+    Without a fused kernel (on TensorFlow Keras has none) scores of batch x heads x length x length are
+    written, masked, normalised and read again. In 16 bits that is half the bytes, and still most of the
+    layer.
 
 How we know
-    Recorded attention layers, TensorFlow, and the softmax and elementwise kernels of these layers.
+    On TensorFlow: recorded attention layers, and the softmax and elementwise kernels of these layers. On
+    PyTorch: a softmax over as many values as a batched product of the same module reads or writes, which no
+    fused kernel leaves, and the elementwise work on as many values beside it.
 
 What it costs
-    The time of those kernels. One run cannot show how much of it a fused kernel would save.
+    The time of those kernels. On TensorFlow one run cannot show how much of it a fused kernel would save. On
+    PyTorch a fused kernel keeps the scores on the chip, so that all of it may go; what its products gain is
+    not counted.
 
 What to do
-    Use shorter sequences, XLA, or a backend with a fused kernel:
+    Use a fused kernel on PyTorch:
+
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+
+    On TensorFlow use shorter sequences, XLA, or a backend with a fused kernel:
 
         KERAS_BACKEND=jax python train.py
 
@@ -20,14 +29,31 @@ When to ignore
 
 Sources
     Read in Keras 3.15.1: `dot_product_attention(flash_attention=True)` raises ValueError on TensorFlow;
-    executed: softmax of MultiHeadAttention runs in float16.
+    executed: softmax of MultiHeadAttention runs in float16. PyTorch's documentation of
+    `scaled_dot_product_attention`; FlashAttention (arXiv:2205.14135): the scores are never written.
 """
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from math import prod
+
+from mpprof.analysis.kernels import eligibility
+from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis.outcomes import (
+    NAMED,
+    NO_GPU,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Scale,
+    Unable,
+    known,
+    need,
+)
+from mpprof.diagnosis.remedies.frameworks import ON_TORCH
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores to memory"
@@ -37,12 +63,16 @@ BOUND = "device"
 
 INFO_RATIO = 0.10
 """A tenth of the step around the products of attention: worth knowing, and a ceiling rather than a fault."""
+SCALE = Scale(info_ratio=0.05, warning_ratio=INFO_RATIO, error_ratio=0.40)
+"""Where a fused kernel is at hand, it is a fault from a tenth on (our judgement)."""
 _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
 
 
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
+    if signals.framework in ON_TORCH:
+        return _by_shapes(signals)
     names = {f.name for f in need(signals.layers) if f.class_name in _ATTENTION or f.kind in _ATTENTION}
     if not names:
         return NotApplicable("the model has no attention layer")
@@ -67,3 +97,52 @@ def judge(signals: Signals) -> Outcome:
 def _within(layer: str | None, names: set[str]) -> bool:
     """The layer itself or one inside it (its projections are layers of their own)."""
     return layer is not None and (layer in names or any(layer.startswith(f"{name}/") for name in names))
+
+
+def _by_shapes(signals: Signals) -> Outcome:
+    """Of PyTorch, whose traces state the sizes of every op."""
+    need(signals.gpu_activity)
+    softmaxes = signals.select(lambda cell: cell.family == "softmax")
+    if softmaxes and not any(signals.cells[row].shapes for row in softmaxes):
+        return Unable(
+            "the trace does not state the shapes of ops: profile with "
+            "torch.profiler.profile(record_shapes=True)"
+        )
+    multiplied = {(cell.layer, size) for cell in signals.cells for size in _of_batched_product(cell)}
+    scores = multiplied & {_sized(signals.cells[row]) for row in softmaxes}
+    rows = signals.select(
+        lambda cell: cell.category in ("elementwise", "reduce", "cast") and _sized(cell) in scores
+    )
+    claims = attainable.whole(rows)
+    ratio = signals.cost_ratio(claims)
+    if ratio < SCALE.info_ratio:
+        return Clear(f"softmax and masks over the scores of attention take {format_ratio(ratio)} of the step")
+    return Found(
+        summary=(
+            "softmax and elementwise work on attention's scores, which a fused kernel never writes, take "
+            "{cost} {each} ({share})"
+        ),
+        evidence=(
+            evidence.ratio("softmax and elementwise work on scores", ratio, SCALE.crossed(ratio)),
+            evidence.count("scores in one call", max(size for _, size in scores)),
+        ),
+        confidence="medium",
+        scale=SCALE,
+        claims=claims,
+        layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
+    )
+
+
+def _sized(cell: Cell) -> tuple[str | None, int]:
+    return cell.layer, shapes.largest(cell.shapes)
+
+
+def _of_batched_product(cell: Cell) -> set[int]:
+    """How many values the operands and the result of this product of batches have; empty for others."""
+    tensors = eligibility.parse_shapes(cell.shapes or "") if cell.family == "gemm" else ()
+    operands = eligibility.operands_of(cell.op_type or "", tensors)
+    product = eligibility.product_of_shapes(cell.op_type or "", tensors, "gemm")
+    if product is None or min(len(tensor.dims) for tensor in operands) < 3:
+        return set()
+    result = eligibility.batches_of(operands) * product.m * product.n
+    return {result, *(prod(tensor.dims) for tensor in operands)} - {0}

@@ -105,6 +105,13 @@ class Facts(TypedDict):
             "The speedup per applied update, where this run skipped some; else as `observed`.",
         ]
     ]
+    step_ns_per_update: NotRequired[
+        Annotated[
+            Number | None,
+            "The time of one applied update: step_ns over the share of updates that were not skipped; null "
+            "where skips are not known, or every update was skipped.",
+        ]
+    ]
     causes: Annotated[
         list[Cause],
         "The findings that cost time or come before all that do, in the order in which to mend them.",

@@ -16,6 +16,27 @@ def test_a_matrix_product_from_its_shapes() -> None:
     assert found.flops == 2 * 32 * 128 * 64
 
 
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "products", "moved"),
+    [
+        # Scores of attention: what is read is little beside the product that is written.
+        ("aten::bmm", "(bf16[96,3137,64];bf16[96,64,3137])", 96 * 3137 * 64 * 3137,
+         2 * 96 * (3137 * 64 + 64 * 3137 + 3137 * 3137)),
+        # A bias is no operand: not as a vector, and not where its matrix is stated first.
+        ("aten::addmm", "(bf16[768];bf16[25089,3072];bf16[3072,768])", 25089 * 3072 * 768,
+         2 * (768 + 25089 * 3072 + 3072 * 768 + 25089 * 768)),
+        ("aten::baddbmm", "(bf16[6,40,50];bf16[6,40,30];bf16[6,30,50])", 6 * 40 * 30 * 50,
+         2 * 6 * (40 * 50 + 40 * 30 + 30 * 50 + 40 * 50)),
+        # A weight without batch axes serves all of the batch.
+        ("BatchMatMulV2", "(half[20,30];half[6,30,50])", 6 * 20 * 30 * 50,
+         2 * (20 * 30 + 6 * 30 * 50 + 6 * 20 * 50)),
+    ],
+)  # fmt: skip
+def test_what_a_product_computes_and_moves(op_type: str, shapes: str, products: int, moved: int) -> None:
+    found = cost(Op("x", op_type), shapes, family="gemm")
+    assert (found.flops, found.bytes) == (2 * products, moved)
+
+
 def test_elementwise_work_is_its_bytes() -> None:
     found = cost(Op("x/Relu", "Relu"), "(half[1000])", family="elementwise")
     assert (found.flops, found.bytes) == (None, 4000)
