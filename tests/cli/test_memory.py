@@ -62,6 +62,7 @@ def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Pat
         "What was live is not known: the trace holds no allocator events. TensorFlow and JAX"
     )
     assert "Recorded peak" in said
+    assert "open a window" not in said  # it has one
     done = mpprof("memory", MIXED, "--format", "json")
     assert done.code == 2
     assert "no allocator events. The recorded peak is in mpprof report --format json" in done.err
@@ -70,6 +71,7 @@ def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Pat
     run, base = tmp_path / MIXED.name, tmp_path / "v100-convnet-float32"
     alone = " ".join(mpprof("memory", run, "--baseline", base).out.split())
     assert "by the records What was live is not known: the trace of the profiler window is gone" in alone
+    assert 'open a window with MPProfilerCallback(logdir, profile_steps="auto").' in alone
 
 
 def test_json_says_what_is_unlike(mpprof: Mpprof) -> None:

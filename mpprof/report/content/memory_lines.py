@@ -84,10 +84,11 @@ def live_memory_unknown(document: doc.Report) -> str:
     said = f"What was live is not known: {why}."
     if document["run"]["backend"] == "torch":
         return said  # the reason names the setting
-    return (
-        f"{said} TensorFlow and JAX write allocator events while they profile a GPU: open a window with "
-        'MPProfilerCallback(logdir, profile_steps="auto").'
-    )
+    said += " TensorFlow and JAX write allocator events while they profile a GPU"
+    profiled = document["time"] or "window" in document or any(name.startswith("trace.") for name in absent)
+    if profiled:  # another window of the same kind would hold none either
+        return f"{said}."
+    return f'{said}: open a window with MPProfilerCallback(logdir, profile_steps="auto").'
 
 
 def drivers_figure(account: doc.Memory) -> str:
