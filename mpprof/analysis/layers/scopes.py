@@ -87,7 +87,7 @@ def _around(parts: tuple[str, ...]) -> tuple[tuple[str, ...], bool, bool, Phase]
 
 
 def _is_einsum(scope: str) -> bool:
-    """The equation that `jnp.einsum` puts around its op as a scope: labels of its result are its operands'."""
+    """Whether it is an equation, as `jnp.einsum` puts around its op: its result has its operands' labels."""
     found = _EINSUM.fullmatch(scope) if "->" in scope else None
     return found is not None and set(found[2]) <= set(found[1])
 
