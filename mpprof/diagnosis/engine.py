@@ -198,7 +198,7 @@ class _Weighed:
 def _weighed(
     rule: Rule, outcome: Found, claims: tuple[Claim, ...], signals: Signals, shares: ledger.GapShares | None
 ) -> _Weighed:
-    cost = cost_ns(claims, signals.cells) if claims else outcome.cost_ns
+    cost = signals.cost_ns(claims) if claims else outcome.cost_ns
     stated = cost * signals.undistorted if cost is not None and claims else cost
     explained = shares.explained_ns.get(rule.CODE, 0.0) if shares and claims else None
     severity = _severity(outcome, claims, signals) or "warning"
@@ -361,7 +361,7 @@ def _severity(outcome: Found, claims: Sequence[Claim], signals: Signals) -> noun
     """The severity that is stated, or that the cost has on the rule's scale; None: not worth saying."""
     if outcome.severity is not None or outcome.scale is None:
         return outcome.severity or "warning"
-    cost = cost_ns(claims, signals.cells) if outcome.claims else outcome.cost_ns
+    cost = signals.cost_ns(claims) if outcome.claims else outcome.cost_ns
     if cost is None or signals.whole_ns <= 0:
         return "warning"  # found on records alone, with nothing to hold it against
     return outcome.scale.severity(cost / signals.whole_ns)

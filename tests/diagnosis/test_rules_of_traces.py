@@ -116,6 +116,18 @@ def ahead(ms: float) -> HostPath:
     return HostPath(call_ns=60 * c.MS, launched_ns=60 * c.MS, queued_ns=30 * c.MS, ahead_ns=ms * c.MS)
 
 
+@pytest.mark.parametrize(("wall_ms", "waited_ms"), [(100, 70), (95, 65), (70, 40)])
+def test_no_wait_is_longer_than_what_the_step_has_beside_the_devices_work(wall_ms, waited_ms) -> None:
+    """Profiled steps of 100 ms wait for 70 ms; the recorded ones are shorter, and the 30 ms of work are not."""
+    cells = c.cell("idle_input", 70), c.healthy(30), c.cell("profiling", wall_ms - 100)
+    account = replace(c.account(*cells, step_ms=wall_ms, wall_ms=wall_ms), window_ns=100 * c.MS)
+    got = finding("MP301", c.case(account=account))
+    assert got.cost_ns_per_step == pytest.approx(waited_ms * c.MS)
+    stated = {each.name: each.value for each in got.evidence}
+    assert stated["step spent waiting for input"] == pytest.approx(waited_ms / wall_ms)
+    assert stated.get("the same in a profiled step") == (70 * c.MS if waited_ms < 70 else None)
+
+
 @pytest.mark.parametrize(("ms", "mp302", "mp311"), [(19, "warning", "clear"), (21, "clear", "warning")])
 def test_idle_time_that_a_full_queue_would_hide_is_mp311s(ms: float, mp302: str, mp311: str) -> None:
     account = replace(c.account(c.cell("idle_launch", 20), c.healthy(80)), host_path=ahead(ms))
