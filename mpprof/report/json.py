@@ -459,7 +459,7 @@ def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
 def _whatif(plan: WhatIf | None) -> doc.WhatIf | None:
     if plan is None:
         return None
-    return {
+    body: doc.WhatIf = {
         "order": [
             {
                 "code": step.code,
@@ -473,6 +473,9 @@ def _whatif(plan: WhatIf | None) -> doc.WhatIf | None:
         "floor": {"by": plan.floor, "host_ns": _ns(plan.host_ns)},
         "subsets_ns": [_ns(step_ns) for step_ns in plan.subsets_ns],
     }
+    if plan.surfacing:
+        body["surfacing"] = [{"code": each.code, "gain_ns": _ns(each.gain_ns)} for each in plan.surfacing]
+    return body
 
 
 def _facts(diagnosis: Diagnosis) -> doc.Facts:
