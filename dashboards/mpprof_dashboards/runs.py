@@ -12,7 +12,7 @@ import numpy as np
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
-from mpprof.report.headline import first_cause, headline, hero
+from mpprof.report.headline import first_cause, headline, hero, holds
 from mpprof.report.runs.listing import age, card
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
@@ -125,7 +125,7 @@ def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
 
 
 def _cause(document: doc.Report) -> str:
-    first = first_cause(document)
+    first = None if holds(document) else first_cause(document)
     titles = {found["code"]: found["title"] for found in document["findings"]}
     return words.plain(titles[first["code"]] if first else headline(document).removesuffix("."))
 

@@ -125,14 +125,16 @@ KIND_COLOURS: dict[str, str] = {
 }  # fmt: skip
 """Matrix units blue, matrix work off them vermilion, other work grey, waiting brown, plain series slate."""
 LANE_COLOURS: dict[str, str] = {key: KIND_COLOURS[kind] for key, kind in LANE_KINDS.items()} | {
-    "idle_launch": "#B5813F", "idle_sync": "#B5813F", "idle_compile": "#B5813F", "idle_other": "#A1896E",
+    "idle_launch": "#B4861C", "idle_sync": "#BA7A66", "idle_compile": "#716E12", "idle_other": "#7F7C69",
     "copy": "#5D6D82",
 }  # fmt: skip
+"""Waits are browns that stay apart side by side."""
 LANE_LABELS: dict[str, str] = {
     "matrix_unit": "Tensor Cores", "off_matrix_unit": "matrix work off Tensor Cores", "other": "other work",
     "copy": "copies", "unknown": "unknown", "idle_input": "waiting for input",
-    "idle_launch": "waiting for launches", "idle_sync": "waiting", "idle_compile": "waiting for compilation",
-    "idle_other": "idle", "input": "host waits for input", "pipeline": "input pipeline", "launch": "launches",
+    "idle_launch": "waiting for launches", "idle_sync": "waiting while the host waits",
+    "idle_compile": "waiting for compilation", "idle_other": "idle, no cause recorded",
+    "input": "host waits for input", "pipeline": "input pipeline", "launch": "launches",
     "sync": "host waits for the device", "compile": "compiles", "op": "ops", "host": "executor, other",
 }  # fmt: skip
 QUIET_LANES = frozenset(key for key, kind in LANE_KINDS.items() if kind == "quiet")

@@ -64,14 +64,15 @@ def window(
     search: str = "",
 ) -> doc.Timeline:
     """A window of the lanes: of one step (None: the one of median length), or between two times from the
-    first step's start. What lies outside the steps is cut off."""
+    first step's start. What lies outside the steps is cut off; where nothing is left, it is the step's."""
     lanes, origin = known.lanes, known.origin_ns
     until = int(lanes.end_ns[-1])
     at = lanes.median if step is None or not 0 <= step < len(lanes.start_ns) else step
-    begin = int(lanes.start_ns[at]) if from_ns is None else origin + from_ns
-    end = int(lanes.end_ns[at]) if to_ns is None else origin + to_ns
-    begin = min(max(begin, origin), until - 1)
-    end = min(max(end, begin + 1), until)
+    whole = int(lanes.start_ns[at]), int(lanes.end_ns[at])
+    begin = whole[0] if from_ns is None else max(origin + from_ns, origin)
+    end = whole[1] if to_ns is None else min(origin + to_ns, until)
+    if begin >= end:
+        begin, end = whole
     width = min(max(width, 1), MOST_WIDE)
     colours, searched = _colouring(known, colour), _searched(known, search)
     views = [lanes_.view(lane, begin, end, width, colours, searched) for lane in lanes.lanes]
@@ -92,6 +93,15 @@ def window(
         "keys": [*lanes_.KEYS, *(colours.keys if colours else ())],
         "lanes": [_lane(view, known.trace, origin, names, tell=searched is not None) for view in views],
         "names": [known.trace.strings[row] for row in names],
+        "waits": [
+            {
+                "key": wait.key,
+                "total_ns": wait.total_ns,
+                "start_ns": wait.start_ns - origin,
+                "end_ns": wait.end_ns - origin,
+            }
+            for wait in lanes_.waits(lanes.lanes[0], begin, end)
+        ],
     }
     if searched is not None:
         made["found"] = int(searched[known.work].sum())

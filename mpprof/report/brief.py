@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING, limiting
-from mpprof.model.account import Limit
+from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
 from mpprof.model.frozen import frozen
 from mpprof.report import comparing, content, headline, words
 from mpprof.report import limits as limited
@@ -118,6 +117,8 @@ def verdict(document: doc.Report, width: int) -> str:
 def _causes(document: doc.Report) -> list[str]:
     """The headline with its size in time, as a share of the step, and without a size."""
     long, short = (_cause(document, sized=sized) for sized in (True, False))
+    if headline.holds(document) is not None:  # its figures are those of the result
+        return [short]
     step, first = document["facts"]["step_ns"], headline.first_cause(document)
     gain = first["gain_ns_per_step"] if first else None
     sized = [] if long == short else [long]
@@ -165,7 +166,7 @@ def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange
         off += f" {words.percent(could['eligible_ratio'])} of device time could use it:"
     few = ", one step" if content.one_step(document) else ""
     said = f"{off} {span} is attainable (estimated{few})"
-    why = _limiting(gain, "the step") if could["high"] < LOW_SPEEDUP and not tf32 else ""
+    why = headline.first_limit(gain, "the step") if could["high"] < LOW_SPEEDUP and not tf32 else ""
     return [
         *([f"{said}, no more because {why}."] if why else []),
         f"{said}.",
@@ -193,7 +194,7 @@ def _measured(document: doc.Report) -> list[str]:
     observed, attainable = facts["observed"], facts["attainable"]
     assert gain is not None
     assert observed is not None
-    base = _base(document)
+    base = headline.baseline_words(document)
     interval = gain["interval"]
     than = f"{base} in TF32" if base == "float32" and _in_tf32(document) else base
     if interval is not None and interval[0] <= 1.0 <= interval[1]:
@@ -208,23 +209,8 @@ def _measured(document: doc.Report) -> list[str]:
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
     low = f"{said}; precision alone allows {most} at most"  # remedies may go beyond it
-    why = _limiting(gain, f"{base}'s step" if base != "float32" else "the float32 step")
+    why = headline.first_limit(gain, f"{base}'s step" if base != "float32" else "the float32 step")
     return [*([f"{low}: {why}."] if why else []), f"{low}."]
-
-
-def _base(document: doc.Report) -> str:
-    """What the run is held against: float32 only where that is known of it."""
-    gain = document["speedup"]
-    return "float32" if gain and gain.get("baseline_dtype") == "float32" else "the baseline"
-
-
-def _limiting(gain: doc.Speedup, step: str) -> str:
-    """The first of what keeps the attainable speedup low."""
-    limits = [
-        Limit(part["class"], part["kind"], part["ns_per_step"], part["best_ns"], part["ratio"])
-        for part in gain.get("limits", [])
-    ]
-    return limiting(limits[:1], step)
 
 
 def figures(document: doc.Report, width: int) -> list[str]:
@@ -329,10 +315,11 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
     base = None if facts.get("unlike") else facts["baseline_step_ns"]
     if base and headline.changes_type(document):
-        rows.append(Bar(f"{_base(document)}, measured", base))
+        rows.append(Bar(f"{headline.baseline_words(document)}, measured", base))
     switched = _in_16_bits(document, step)
     if (after := facts["after_remedies_ns"]) is not None and not one:
-        times = [f"{words.speedup(base / after)} over {_base(document)}"] if base and after else []
+        over = headline.speedup_after(document, after)
+        times = [f"{words.speedup(over)} over {headline.baseline_words(document)}"] if over else []
         limit = ["then the host limits"] if facts["limited_by"] == "host" else []
         plan = document.get("whatif")
         surfacing = plan.get("surfacing", []) if plan and not times else []  # there is room for one note

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from mpprof.model.account import FEW_WORKS
+from mpprof.diagnosis.verdict import CLEAR_GAIN, MEETS_RATIO
+from mpprof.diagnosis.wording import limiting
+from mpprof.model.account import FEW_WORKS, Limit
 from mpprof.model.frozen import frozen
 from mpprof.report import content, words
 
@@ -20,12 +22,20 @@ LOW_SHARE_RATIO = 0.5
 """With less than half of its matrix time on matrix units a 16-bit run wants an explanation."""
 AS_GOOD_RATIO = 0.98
 """From here on an observed speedup is the attainable one."""
+WORKS_RATIO = 0.95
+"""From here on little was lost: a twentieth of the attainable speedup."""
+WORKS_SHARE_RATIO, WORKS_UNKNOWN_RATIO = 0.9, 0.1
+"""Without a baseline: so much of the matrix time on matrix units, and no more of the work unknown."""
 IDLE_RATIO = 0.2
 """Where the verdict names no cause, so much idle time that the trace does not explain comes first."""
 
 _WITHOUT_UNITS = ("MP801", "MP802")
 _EMULATED = "MP806"
 _OTHER = "MP906"
+_TF32 = "MP803"
+_OF_SKIPS, _OF_VALIDITY = "MP2", "MP9"
+MOST_LAYERS, LONGEST_LAYER = 2, 24
+"""So many layers, of so many letters each, have room in the headline."""
 
 Kind = Literal["measured", "unlike", "not comparable", "float32", "cpu", "no trace", "window", "alone"]
 
@@ -59,6 +69,8 @@ def hero(document: doc.Report) -> Hero:
         return Hero(
             kind, words.speedups(could["low"], could["high"]), "attainable in 16 bits", estimated=True
         )
+    if kind == "alone" and (of_cause := _of_cause(document)) is not None:
+        return of_cause
     share = document["tensor_core"]
     if kind in ("alone", "window") and share and share["ratio"] is not None:
         return Hero(
@@ -72,6 +84,21 @@ def hero(document: doc.Report) -> Hero:
     if of_step is None:
         return Hero(kind, "No trace" if kind == "no trace" else "No step", "the step time is not known")
     return Hero(kind, of_step.figure, where.get(kind, "a step"))
+
+
+def _of_cause(document: doc.Report) -> Hero | None:
+    """What the first cause comes to in a run without a baseline, where nearly all matrix work ran on matrix
+    units: that share says nothing of what such a run loses."""
+    first, share, step = first_cause(document), document["tensor_core"], document["facts"]["step_ns"]
+    if first is None or (share and (share["ratio"] or 0.0) < LOW_SHARE_RATIO) or holds(document):
+        return None
+    steps = document["steps"]
+    if lost_per_update(document, first["code"]) is not None and steps and steps["skipped_ratio"]:
+        return Hero("alone", words.percent(steps["skipped_ratio"]), "of all updates were skipped")
+    gain = first["gain_ns_per_step"]
+    if gain is None or not step or gain < PAYING_RATIO * step:
+        return None
+    return Hero("alone", words.percent(gain / step), "of the step to gain, at best", estimated=True)
 
 
 def kind_of(document: doc.Report) -> Kind:
@@ -114,6 +141,8 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
         of = "the step" if document["time"] else "the window"
         why = f": {known}" if known else "; the trace does not show what for"
         return f"The device idles {words.percent(idle)} of {of}{why}."
+    if (good := holds(document)) is not None:
+        return good if sized else f"{good.partition(':')[0].removesuffix('.')}."
     findings = {found["code"]: found for found in document["findings"]}
     if first is not None:
         found = findings[first["code"]]
@@ -123,15 +152,94 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
         if gain is not None and step and gain >= PAYING_RATIO * step:
             wasted, of = words.duration(gain), words.duration(step)
             return _first_that_fits(
+                *_with_layers(found, f": {wasted} to gain in each {of} step."),
+                *_with_layers(found, f": {wasted} of {of} to gain."),
                 f"{title}: {wasted} to gain in each {of} step.",
                 f"{title}: {wasted} of {of} to gain.",
                 f"{title}: {wasted} to gain.",
                 f"{title}.",
                 title,
             )
+        if (each := lost_per_update(document, first["code"])) is not None:
+            return _first_that_fits(f"{title}: {words.duration(each)} lost per applied update.", f"{title}.")
         if not on_cpu(document):
             return _first_that_fits(*_share(document, found), f"{title}.", title)
     return _without_a_cause(document, kind)
+
+
+def holds(document: doc.Report) -> str | None:
+    """What holds of a run that lost little to anything that other runs of its kind do not have; None of one
+    with a loss to explain, and where it is not known."""
+    kind = kind_of(document)
+    if kind == "measured":
+        return _works(document)
+    share = document["tensor_core"]
+    if kind != "alone" or share is None or (share["ratio"] or 0.0) < WORKS_SHARE_RATIO:
+        return None
+    if share["unknown_ratio"] > WORKS_UNKNOWN_RATIO or _serious(document):
+        return None
+    ran = f"{words.percent(share['ratio'])} of matrix time ran on {content.matrix_units(document)}"
+    return f"Mixed precision is in effect: {ran}."
+
+
+def _works(document: doc.Report) -> str | None:
+    """That a run has the speedup over its baseline that precision allows, and why that is no more."""
+    observed, attainable = document["facts"]["observed"], document["facts"]["attainable"]
+    if observed is None or attainable is None or on_cpu(document):
+        return None
+    if observed < max(1.0, WORKS_RATIO * attainable):
+        return None
+    got, most = words.speedup(observed), words.speedup(attainable)
+    serious = _serious(document)
+    if attainable >= CLEAR_GAIN:
+        also = f"; {_small(serious['title'])}" if serious else ""
+        if observed > attainable * MEETS_RATIO:
+            return f"Mixed precision works: {got}, more than the {most} estimated as attainable."
+        return _first_that_fits(
+            f"Mixed precision works: {got} of {most} attainable{also}.",
+            f"Mixed precision works: {got} of {most} attainable.",
+        )
+    if any(found["code"] == _TF32 for found in document["findings"]) and not _waits(document):
+        return "Mixed precision works: little to gain, since float32 used Tensor Cores, too (TF32)."
+    return None if serious else f"Mixed precision works: {got}, and no more than {most} is attainable."
+
+
+def _serious(document: doc.Report) -> doc.Finding | None:
+    """The finding of the first cause, unless that is one which every healthy run of this kind has."""
+    first = first_cause(document)
+    codes = [first["code"]] if first else []
+    found = next((found for found in document["findings"] if found["code"] in codes), None)
+    return found if found and found["severity"] != "info" else None
+
+
+def _waits(document: doc.Report) -> bool:
+    """Whether waiting is what keeps the attainable speedup low most of all."""
+    limits = document["speedup"].get("limits", []) if document["speedup"] else []
+    return bool(limits) and limits[0]["kind"] in ("host", "wait")
+
+
+def _small(title: str) -> str:
+    """A title within a sentence: a name in capitals stays."""
+    first = title.partition(" ")[0]
+    return title if first.isupper() and len(first) > 1 else title[0].lower() + title[1:]
+
+
+def lost_per_update(document: doc.Report, code: str) -> float | None:
+    """Return by how much skipped updates, where `code` is about them, lengthen each applied one; None of any
+    other cause."""
+    facts = document["facts"]
+    step, each = facts["step_ns"], facts.get("step_ns_per_update")
+    found = next((found for found in document["findings"] if found["code"] == code), None)
+    wasted = found is not None and code.startswith(_OF_SKIPS) and found["cost_ns_per_step"]
+    return each - step if wasted and step is not None and each is not None and each > step else None
+
+
+def _with_layers(found: doc.Finding, said: str) -> list[str]:
+    """A sentence about a cause with the one or two layers that it is about; none where these are long."""
+    layers = [words.plain(layer) for layer in found["layers"]]
+    if not 1 <= len(layers) <= MOST_LAYERS or max(map(len, layers)) > LONGEST_LAYER:
+        return []
+    return [f"{found['title']} ({', '.join(layers)}){said}"]
 
 
 def _share(document: doc.Report, found: doc.Finding) -> list[str]:
@@ -139,6 +247,10 @@ def _share(document: doc.Report, found: doc.Finding) -> list[str]:
     if "window" in document and (cost := found.get("cost_ns_in_window")) is not None:
         of_window = words.percent(cost / document["window"]["span_ns"])
         return [f"{found['title']}: {of_window} of the window."]
+    share = document["tensor_core"]
+    if found["code"].startswith(_OF_VALIDITY) and share and share["ratio"] is not None:
+        ran = f"{words.percent(share['ratio'])} of its matrix time ran on {content.matrix_units(document)}"
+        return [f"{found['title']}; {ran}."]
     shares = (each for each in found["evidence"] if each["unit"] == "ratio" and each["value"] is not None)
     if (size := next(shares, None)) is None:
         return []
@@ -236,9 +348,31 @@ def to_change(document: doc.Report) -> list[str]:
     return [found["code"] for found in document["findings"] if found["code"] == _EMULATED]
 
 
-def lost(document: doc.Report) -> str:
-    """Return how much of each step is lost against the attainable one, and how much of it causes explain;
-    empty where that is not known, or nothing is lost."""
+def beside(document: doc.Report) -> str:
+    """Return what belongs to the headline in figures: what this run loses, how much of that causes explain,
+    and what keeps the attainable speedup low; empty where none of it is known."""
+    return " ".join(
+        said for said in (_slower(document), _lost(document), _low(document), _left(document)) if said
+    )
+
+
+def _slower(document: doc.Report) -> str:
+    """By how much a run is slower than in the baseline, or than without skipped updates."""
+    facts = document["facts"]
+    step, base, first = facts["step_ns"], facts["baseline_step_ns"], first_cause(document)
+    each, steps = facts.get("step_ns_per_update"), document["steps"]
+    if first and each and step and steps and lost_per_update(document, first["code"]) is not None:
+        skipped = f"{words.count(steps['skipped'] or 0)} of {words.count(steps['count'])} steps"
+        return f"An applied update takes {words.duration(each)}: {skipped} changed no weight."
+    if facts.get("unlike") or step is None or base is None or kind_of(document) != "measured":
+        return ""
+    if step < (1 + PAYING_RATIO) * base:
+        return ""
+    return f"A step takes {words.duration(step - base)} longer than in {baseline_words(document)}."
+
+
+def _lost(document: doc.Report) -> str:
+    """How much of each step is lost against the attainable one, and how much of it causes explain."""
     facts = document["facts"]
     step, attainable, unexplained = facts["step_ns"], facts["attainable_step_ns"], facts["unexplained_ns"]
     if step is None or attainable is None or facts.get("unlike") or step - attainable < PAYING_RATIO * step:
@@ -248,3 +382,58 @@ def lost(document: doc.Report) -> str:
         return f"{said}."
     explained = min(1.0, max(0.0, 1.0 - unexplained / (step - attainable)))
     return f"{said}; the causes below explain {words.percent(explained)} of that."
+
+
+def _low(document: doc.Report) -> str:
+    """What keeps an attainable speedup low that nobody would hope for."""
+    facts, speedup = document["facts"], document["speedup"]
+    most = facts["attainable"]
+    if speedup is None or facts.get("unlike") or facts["observed"] is None or most is None:
+        return ""
+    step = f"{baseline_words(document)}'s step" if baseline_words(document) != "float32" else FLOAT32_STEP
+    why = first_limit(speedup, step) if most < CLEAR_GAIN else ""
+    return f"Precision alone allows {words.speedup(most)} at most: {why}." if why else ""
+
+
+def _left(document: doc.Report) -> str:
+    """What remedies may still gain where nothing was lost."""
+    facts = document["facts"]
+    step, after = facts["step_ns"], facts["after_remedies_ns"]
+    if kind_of(document) != "alone" or holds(document) is None or step is None or after is None:
+        return ""
+    if step - after < PAYING_RATIO * step:
+        return ""
+    return (
+        f"No loss was found. Beyond precision, the changes below gain up to {words.duration(step - after)} "
+        f"of each {words.duration(step)} step."
+    )
+
+
+FLOAT32_STEP = "the float32 step"
+
+
+def baseline_words(document: doc.Report) -> str:
+    """Return what the run is held against: float32 only where that is known of it."""
+    speedup = document["speedup"]
+    return "float32" if speedup and speedup.get("baseline_dtype") == "float32" else "the baseline"
+
+
+def first_limit(speedup: doc.Speedup, step: str) -> str:
+    """Return the first of what keeps the attainable speedup low, as a clause."""
+    limits = [
+        Limit(part["class"], part["kind"], part["ns_per_step"], part["best_ns"], part["ratio"])
+        for part in speedup.get("limits", [])
+    ]
+    return limiting(limits[:1], step)
+
+
+def speedup_after(document: doc.Report, after_ns: float) -> float | None:
+    """Return the speedup over the baseline of a step after remedies; None without a baseline, and where it is
+    beyond the attainable one: those remedies shorten the baseline's step, too, so that it is none of mixed
+    precision."""
+    facts = document["facts"]
+    base, attainable = facts["baseline_step_ns"], facts["attainable_step_ns"]
+    if not base or not after_ns or facts.get("unlike"):
+        return None
+    beyond = attainable is not None and after_ns < AS_GOOD_RATIO * attainable
+    return None if beyond else base / after_ns

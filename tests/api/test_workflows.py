@@ -505,6 +505,53 @@ def test_the_timeline_of_a_step_adds_up_to_it(tmp_path: Path) -> None:
     assert source.kernel("mixed", 10**9) is None
 
 
+def test_a_window_without_length_or_outside_the_steps_is_the_whole_step(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    source = LogDirectory(tmp_path)
+    known = source.timeline("mixed")
+    assert known is not None
+    last = len(known["steps"]) - 1
+    for from_ns, to_ns in ((900, 3), (5, 5), (10**17, 2 * 10**17), (-900, -3), (10**17, None), (None, -3)):
+        for asked, at in ((None, known["median"]), (last, last)):
+            shown = source.timeline("mixed", step=asked, from_ns=from_ns, to_ns=to_ns)
+            assert shown is not None
+            step = shown["steps"][at]
+            assert (shown["from_ns"], shown["to_ns"]) == (step["start_ns"], step["end_ns"])
+    cut = source.timeline("mixed", from_ns=-(10**9), to_ns=10**17)
+    assert cut is not None
+    assert (cut["from_ns"], cut["to_ns"]) == (0, cut["steps"][last]["end_ns"])
+
+
+def test_the_waits_of_a_window_are_the_idle_time_of_the_device_by_cause(tmp_path: Path) -> None:
+    copy(MIXED, tmp_path / "mixed")
+    source = LogDirectory(tmp_path)
+    whole = source.timeline("mixed", width=4000)
+    assert whole is not None
+    step = whole["steps"][whole["step"]]
+    middle = (step["start_ns"] + step["end_ns"]) // 2
+    for from_ns, to_ns in ((step["start_ns"], step["end_ns"]), (step["start_ns"] + 17, middle)):
+        shown = source.timeline("mixed", from_ns=from_ns, to_ns=to_ns, width=1)
+        assert shown is not None
+        sums: dict[str, int] = {}
+        longest: dict[str, int] = {}
+        device = whole["lanes"][0]
+        assert set(device["count"]) == {1}  # nothing is merged
+        for start, length, key, row in zip(
+            device["start_ns"], device["length_ns"], device["key"], device["row"], strict=True
+        ):
+            inside = min(start + length, to_ns) - max(start, from_ns)
+            if row < 0 and inside > 0:
+                name = whole["keys"][key]
+                sums[name] = sums.get(name, 0) + inside
+                longest[name] = max(longest.get(name, 0), inside)
+        assert sums
+        assert {wait["key"]: wait["total_ns"] for wait in shown["waits"]} == sums
+        assert [wait["total_ns"] for wait in shown["waits"]] == sorted(sums.values(), reverse=True)
+        for wait in shown["waits"]:
+            inside = min(wait["end_ns"], to_ns) - max(wait["start_ns"], from_ns)
+            assert inside == longest[wait["key"]]
+
+
 def test_a_directory_is_read_again_only_where_something_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

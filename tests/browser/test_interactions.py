@@ -77,6 +77,111 @@ def test_the_timeline_is_zoomed_by_the_wheel_and_moved_by_dragging(chromium: Any
     seen.assert_quiet()
 
 
+def test_the_timeline_says_where_the_device_waits_and_shows_the_longest_wait(
+    chromium: Any, sample_server: str
+) -> None:
+    known = LogDirectory(SAMPLES).timeline(INPUT_BOUND)
+    assert known is not None
+    waits, step = known["waits"], known["steps"][known["step"]]
+    seen = visit(chromium, sample_server)
+    seen.page.goto(f"{sample_server}/timeline{MEASURED}")
+    seen.page.wait_for_selector("#tl-waits .mp-wait")
+    shown = seen.page.eval_on_selector_all(
+        "#tl-waits .mp-wait", "all => all.map(e => [e.dataset.key, +e.dataset.ns])"
+    )
+    assert shown == [[wait["key"], wait["total_ns"]] for wait in waits]
+    assert waits[0]["key"] == "idle_input"
+    idle, whole = sum(wait["total_ns"] for wait in waits), step["end_ns"] - step["start_ns"]
+    said = seen.page.inner_text("#tl-waits")
+    assert words.duration(idle) in said
+    assert words.percent(idle / whole) in said
+    assert f"for input {words.duration(waits[0]['total_ns'])}" in said
+    last = seen.page.locator("#tl-waits .mp-wait").last
+    near = drawn_anew(seen, last.click)
+    assert near[0] <= waits[-1]["start_ns"] < waits[-1]["end_ns"] <= near[1]
+    seen.assert_quiet()
+
+
+_TICKS = "() => JSON.parse(document.querySelector('#timeline').dataset.ticks)"
+
+
+@pytest.mark.parametrize(("width", "least"), [(1440, 6), (390, 2)])
+def test_ticks_of_the_timeline_differ_at_every_zoom_and_are_several(
+    chromium: Any, sample_server: str, width: int, least: int
+) -> None:
+    seen = visit(chromium, sample_server, width=width)
+    seen.page.goto(f"{sample_server}/timeline{VOCABULARY}&t0=40000000&t1=90000000")
+    seen.page.wait_for_function("() => document.querySelector('#timeline')?.dataset.ticks")
+    for zoom in range(40):
+        ticks = seen.page.evaluate(_TICKS)
+        assert len(ticks) >= least, zoom
+        assert len(set(ticks)) == len(ticks), zoom
+        assert len({tick.split()[-1] for tick in ticks} - {"0"}) == 1, zoom
+        drawn_anew(seen, lambda: seen.page.keyboard.press("w"))  # without a click into the drawing
+        begin, end = seen.page.evaluate(_WINDOW)
+        if end - begin <= 250:
+            break
+    assert zoom > 25
+    seen.assert_quiet()
+
+
+def test_the_keys_of_the_timeline_need_no_focus_and_leave_fields_alone(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    seen.page.goto(f"{sample_server}/timeline{MEASURED}")
+    seen.page.wait_for_function("() => location.search.includes('t1=')")
+    assert seen.page.evaluate("document.activeElement.tagName") == "BODY"
+    whole = seen.page.evaluate(_WINDOW)
+    near = drawn_anew(seen, lambda: seen.page.keyboard.press("w"))
+    assert near[1] - near[0] < whole[1] - whole[0]
+    assert drawn_anew(seen, lambda: seen.page.keyboard.press("d"))[0] > near[0]
+    assert drawn_anew(seen, lambda: seen.page.keyboard.press("0")) == whole
+    seen.page.keyboard.press("n")
+    seen.page.wait_for_selector("#tl-panel .mp-panel-title")
+    seen.page.focus("#tl-find")
+    seen.page.keyboard.type("wd0")
+    seen.page.wait_for_function("() => document.querySelector('#tl-found').textContent")
+    assert seen.page.evaluate(_WINDOW) == whole
+    seen.page.click(".mp-nav a >> text=Layers")  # another page: its keys are its own
+    seen.page.wait_for_selector("#layers-run")
+    seen.page.keyboard.press("w")
+    seen.assert_quiet()
+
+
+@pytest.mark.parametrize(
+    "asked", ["t0=900&t1=3", "t0=x&t1=y", "t0=-1e400&t1=NaN", "t0=5e17&t1=6e17", "t0=7&t1="]
+)
+def test_a_window_that_is_none_shows_the_step(chromium: Any, sample_server: str, asked: str) -> None:
+    known = LogDirectory(SAMPLES).timeline(INPUT_BOUND)
+    assert known is not None
+    seen = visit(chromium, sample_server)
+    seen.page.goto(f"{sample_server}/timeline{MEASURED}&{asked}&kernel=nonsense")
+    seen.page.wait_for_selector("#timeline[data-drawn]")
+    assert seen.page.evaluate(_WINDOW) == [known["from_ns"], known["to_ns"]]
+    assert seen.page.inner_text("#tl-panel") == ""
+    seen.assert_quiet()
+
+
+@pytest.mark.parametrize("width", [768, 390])
+def test_a_tap_shows_the_whole_name_of_a_kernel_in_the_window(
+    chromium: Any, sample_server: str, width: int
+) -> None:
+    context = chromium.new_context(viewport={"width": width, "height": 900}, has_touch=True)
+    seen = Visit(context.new_page(), sample_server)
+    seen.page.goto(f"{sample_server}/timeline{VOCABULARY}")
+    seen.page.wait_for_selector("#timeline[data-drawn] canvas")
+    box = seen.page.locator("#timeline canvas").bounding_box()
+    seen.page.touchscreen.tap(box["x"] + 0.5 * box["width"], box["y"] + 60)
+    title = seen.page.locator("#tl-panel .mp-panel-title")
+    title.wait_for()
+    assert title.inner_text() == "volta_fp16_sgemm_fp16_128x128_tn"
+    panel = seen.page.locator("#tl-panel").bounding_box()
+    assert 0 <= panel["y"] < panel["y"] + panel["height"] <= 900
+    assert seen.overflow() <= 0
+    seen.assert_quiet()
+
+
 def other_run(seen: Visit, key: str | None = None) -> None:
     """Goes to another run by a key or by the chooser, and waits until the page shows it."""
     seen.page.wait_for_function("() => document.querySelector('#run')?.value")
@@ -199,6 +304,11 @@ def test_compared_runs_are_chosen_held_against_the_first_and_struck_where_unlike
     gain = LogDirectory(SAMPLES).report(chosen[1], chosen[0])["facts"]["causes"][0]
     matrix = seen.page.locator(f".mp-matrix tr:has-text('{gain['code']}')")
     assert words.duration(gain["gain_ns_per_step"]) in matrix.inner_text()
+    assert seen.page.locator("#losses-0 .main-svg").count() == 0  # folded away: drawn once it is unfolded
+    seen.page.click("#rung-0 > summary")
+    seen.settle()
+    drawn = seen.page.locator("#losses-0 .main-svg").first.bounding_box()
+    assert drawn["width"] == seen.page.locator("#losses-0").bounding_box()["width"]
     for left in (2, 1):
         seen.page.locator(".mp-chooser .mantine-Pill-remove").last.click()
         seen.page.wait_for_function(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -452,6 +453,36 @@ MARKS = {
 def test_every_mark_is_seen_on_the_light_and_on_the_dark_page(colour: str) -> None:
     assert min(contrast(colour, ground) for ground in GROUNDS) >= 3.0
     assert contrast(colour, theme.text_on(colour)) >= 4.0
+
+
+def oklab(colour: str) -> np.ndarray:
+    """Where a colour lies in OKLab, in which equal distances look about equally large."""
+    rgb = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    cones = np.cbrt(_CONES @ linear)
+    return _OPPONENTS @ cones
+
+
+_CONES = np.array(
+    [
+        [0.41222147, 0.53633254, 0.05144599],
+        [0.2119035, 0.68069955, 0.10739696],
+        [0.08830246, 0.28171884, 0.6299787],
+    ]
+)
+_OPPONENTS = np.array(
+    [[0.21045426, 0.79361779, -0.00407205], [1.9779985, -2.42859221, 0.45059371], [0.02590404, 0.78277177, -0.80867577]]
+)  # fmt: skip
+
+
+def test_waits_for_one_thing_and_another_are_told_apart_by_their_colours() -> None:
+    waits = {key: oklab(colour) for key, colour in theme.LANE_COLOURS.items() if key.startswith("idle_")}
+    assert len(waits) == 5
+    work = [oklab(theme.LANE_COLOURS[key]) for key in ("off_matrix_unit", "other", "copy", "unknown")]
+    for (_, one), (_, other) in itertools.combinations(waits.items(), 2):
+        assert np.linalg.norm(one - other) > 0.08
+    for wait in waits.values():
+        assert min(np.linalg.norm(wait - each) for each in work) > 0.06
 
 
 def test_what_the_host_does_while_others_work_is_an_outline_and_the_unknown_is_hatched() -> None:

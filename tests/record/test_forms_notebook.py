@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ def test_policies_are_compared_on_jax(tmp_path: Path) -> None:
     assert told["backend"] == ["jax", "jax"]
     assert told["dtypes"] == ["float32", "float16"]
     assert told["steps"] == [40, 40]
-    assert told["text"].startswith("float32 → mixed_float16")
+    assert re.fullmatch(r"Comparison of float32 → mixed_float16: \S+ [µm]s → \S+ [µm]s a step", told["text"])
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["float32", "mixed_float16"]
 
 

@@ -247,7 +247,10 @@ def test_of_a_float32_run_it_is_said_that_tf32_is_on_and_how_to_switch_mixed_pre
 def test_causes_come_in_the_order_of_their_gains(capsys: pytest.CaptureFixture[str]) -> None:
     base = ("--baseline", SAMPLES / "a100-tf32-baseline-float32")
     said = said_of(capsys, "a100-tf32-baseline-mixed-float16", *base)
-    assert "1.01x as fast as float32 in TF32; precision alone allows 1.04x at most. Norm layers" in said
+    assert (
+        "1.01x as fast as float32 in TF32; precision alone allows 1.04x at most. Mixed precision works."
+        in said
+    )
     assert re.findall(r"(MP\d+) [a-z]", said)[:3] == ["MP501", "MP310", "MP302"]
 
 
@@ -267,10 +270,9 @@ def test_where_another_type_is_the_remedy_the_others_promise_no_step(
 
 
 def test_a_share_says_what_it_is_a_share_of(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "a noticeable part of the step: 856 µs to gain." in said_of(capsys, "h100-mixed-bfloat16")
+    assert re.search(r"optimizer-float32 +0\.856 ms .* 19\.1 %", said_of(capsys, "h100-mixed-bfloat16"))
     thrash = said_of(capsys, "v100-loss-scale-thrash")
-    assert "again and again: 32.9 % (skipped updates after the start)." in thrash
-    assert "32.9 % (skipped updates after the start)" in thrash
+    assert "again and again: 10.3 ms lost per applied update." in thrash
     assert "skipped 31.2 % of all updates, loss scale 32,768 (2^15) to 2^-35" in thrash
 
 

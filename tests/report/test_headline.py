@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 
 from mpprof import diagnose
 from mpprof.api.source import LogDirectory
+from mpprof.model import document as doc
 from mpprof.report import words
-from mpprof.report.headline import first_cause, headline, to_change
+from mpprof.report.headline import (
+    MOST_WORDS,
+    beside,
+    first_cause,
+    headline,
+    hero,
+    lost_per_update,
+    speedup_after,
+    to_change,
+)
 from tests.cli.conftest import FLOAT32, SAMPLES
 
 ALLOCATED = "memory allocated by the driver"
@@ -105,3 +118,102 @@ def test_no_sentence_states_a_speedup_over_an_unlike_baseline(run: str, baseline
         words.speedup(document["facts"]["observed"]) not in f"{document['verdict']} {document['explanation']}"
     )
     assert "than in the baseline" not in " ".join(document["explanation"])
+
+
+def sample(run: str) -> doc.Report:
+    """The report of a sample, against its float32 run where there is one."""
+    baseline = run.replace("mixed-float16", "float32")
+    return LogDirectory(SAMPLES).report(run, baseline if baseline != run else None)
+
+
+@pytest.mark.parametrize(
+    ("run", "said", "figure"),
+    [
+        (
+            "a100-launch-bound-mixed-float16",
+            "The device waits for launches: 1.30 ms to gain in each",
+            "0.74x",
+        ),
+        ("a100-tf32-baseline-mixed-float16", "Mixed precision works: little to gain, since float32", "1.01x"),
+        ("gtx1080ti-mixed-float16", "This GPU has no Tensor Cores.", "0.94x"),
+        ("h100-mixed-bfloat16", "Mixed precision is in effect: 100 % of matrix time ran on", "100 %"),
+        ("v100-convnet-mixed-float16", "Mixed precision works: 1.89x of 1.94x attainable.", "1.89x"),
+        ("v100-float32-island", "A layer stays in float32 (conv2d_2, conv2d_3): 15.0 ms of", "10.1 %"),
+        ("v100-input-bound-mixed-float16", "The device waits for input: 25.5 ms to gain in each", "1.01x"),
+        ("v100-loss-scale-thrash", "Optimizer updates are skipped again and again: 10.3 ms lost", "31.2 %"),
+        ("v100-odd-vocabulary-mixed-float16", "The vocabulary is not a multiple of 8: 31.6 ms of", "1.36x"),
+        ("v100-truncated", "The trace is incomplete; 100 % of its matrix time ran on", "100 %"),
+        ("v100-xla-convnet-mixed-float16", "Mixed precision works: 3.48x of 3.51x attainable;", "3.48x"),
+    ],
+)
+def test_the_first_sentence_names_what_was_planted(run: str, said: str, figure: str) -> None:
+    document = sample(run)
+    assert headline(document).startswith(said)
+    assert len(headline(document).split()) <= MOST_WORDS
+    assert hero(document).figure == figure
+
+
+def test_a_run_that_waits_as_float32_does_is_not_called_fine() -> None:
+    """Precision alone attains no more than was observed, because the host needs as long: 0.74x of 0.74x."""
+    document = deepcopy(sample("a100-launch-bound-mixed-float16"))
+    facts = document["facts"]
+    facts |= {"observed": 1.05, "attainable": 1.05}
+    assert headline(document).startswith("The device waits for launches")
+    facts |= {"observed": 2.05, "attainable": 2.1}
+    assert headline(document).startswith("Mixed precision works: 2.05x of 2.10x attainable; the device waits")
+    facts["observed"] = 1.9
+    assert headline(document).startswith("The device waits for launches")
+
+
+def test_skipped_updates_cost_what_the_log_says() -> None:
+    document = sample("v100-loss-scale-thrash")
+    log = (Path(SAMPLES) / "v100-loss-scale-thrash" / "mpprof" / "steps.jsonl").read_text().splitlines()
+    lines = [line for line in map(json.loads, log) if line.get("kind") == "step"]
+    skipped = sum(line.get("skipped", 0) for line in lines)
+    steady = statistics.median(
+        line["interval_ns"] for line in lines[20:] if "interval_ns" in line and not line.get("profiled")
+    )
+    each = steady * len(lines) / (len(lines) - skipped)
+    assert document["facts"]["step_ns_per_update"] == pytest.approx(each, rel=0.01)
+    assert lost_per_update(document, "MP201") == pytest.approx(each - steady, rel=0.01)
+    assert lost_per_update(document, "MP501") is None
+    assert beside(document) == "An applied update takes 32.8 ms: 50 of 160 steps changed no weight."
+    document = deepcopy(document)
+    document["facts"]["step_ns_per_update"] = None
+    assert headline(document).endswith("again and again: 32.9 % (skipped updates after the start).")
+
+
+def test_the_figure_of_a_run_alone_is_of_its_loss() -> None:
+    """All matrix work on Tensor Cores is no figure for a run that waits for half of its step."""
+    alone = LogDirectory(SAMPLES).report("v100-input-bound-mixed-float16", None)
+    assert (hero(alone).figure, hero(alone).estimated) == ("53.2 %", True)
+    assert hero(sample("v100-float32-island")).under == "of matrix time on Tensor Cores"
+
+
+def test_a_speedup_after_remedies_is_never_beyond_the_attainable_one() -> None:
+    waits, vocabulary = sample(INPUT_BOUND), sample(VOCABULARY)
+    assert speedup_after(waits, waits["facts"]["after_remedies_ns"] or 0.0) is None
+    assert speedup_after(vocabulary, vocabulary["facts"]["after_remedies_ns"] or 0.0) == pytest.approx(
+        3.375, abs=0.001
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (
+            "gtx1080ti-mixed-float16",
+            "A step takes 4.30 ms longer than in float32. Precision alone allows 0.94x",
+        ),
+        ("a100-launch-bound-mixed-float16", "A step takes 501 µs longer than in float32."),
+        (
+            "v100-odd-vocabulary-mixed-float16",
+            "31.8 ms of each 52.8 ms step are lost; the causes below explain",
+        ),
+        ("h100-mixed-bfloat16", "No loss was found. Beyond precision, the changes below gain up to 1.53 ms"),
+        ("v100-xla-convnet-mixed-float16", ""),
+    ],
+)
+def test_the_second_sentence_states_the_size(run: str, said: str) -> None:
+    assert beside(sample(run)).startswith(said)
+    assert bool(said) == bool(beside(sample(run)))

@@ -5,19 +5,25 @@
   var element = window.mpprof.element;
   var GAP = 6;
   var HEIGHTS = { device: 46, host: 26, stream: 22, thread: 18 };
-  var NAMES = 118;
   var AXIS = 22;
+  var NARROW = 640; /* Narrower drawings have the names of lanes above them. */
+  var ABOVE = 16;
+  var UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]];
 
   function query() {
     return new URLSearchParams(window.location.search);
   }
   function duration(ns) {
-    var units = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]];
-    for (var i = 0; i < units.length; i++)
-      if (Math.abs(ns) >= units[i][0] * 0.9995 || i === 3) {
-        var value = ns / units[i][0];
-        return value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2) + " " + units[i][1];
+    for (var i = 0; i < UNITS.length; i++)
+      if (Math.abs(ns) >= UNITS[i][0] * 0.9995 || i === 3) {
+        var value = ns / UNITS[i][0];
+        return value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2) + " " + UNITS[i][1];
       }
+  }
+  function percent(ratio) {
+    var value = 100 * ratio;
+    if (value === 0 || value >= 99.95) return (value >= 100 ? 100 : value ? 99.9 : 0) + " %";
+    return value < 0.01 ? "<0.01 %" : value.toFixed(value < 1 ? 2 : 1) + " %";
   }
 
   function start(root) {
@@ -37,12 +43,17 @@
     found.id = "tl-found";
     var colour = document.getElementById("tl-colour");
     var legend = document.getElementById("tl-legend");
+    var waits = document.getElementById("tl-waits");
+    var left = 118; /* where the lanes begin, beside their names */
+    var above = 0;
     var data = null;
     var base = null;
     var from = null;
     var to = null;
     var picked = -1;
     var kernel = null; /* the picked one, once it is known */
+    var met = {}; /* the keys that were shown so far */
+    var named = []; /* top, bottom and name of each lane */
     var ofLayer = {}; /* the colours that layers were given so far */
     var asked = 0;
     var timer = null;
@@ -58,7 +69,7 @@
       return "/timeline.json?" + asking.toString();
     }
     function width() {
-      return Math.max(50, root.clientWidth - NAMES);
+      return Math.max(50, root.clientWidth - left);
     }
     function load(window_) {
       var mine = ++asked;
@@ -73,6 +84,7 @@
           to = got.to_ns;
           steps.value = String(got.step);
           explain();
+          tellWaits();
           loadBase(mine);
           draw();
           remember();
@@ -117,6 +129,7 @@
         .then(function (got) {
           if (mine !== asked) return;
           base = got || base;
+          explain();
           draw();
           root.dataset.base = String(mine);
         })
@@ -178,9 +191,14 @@
       var line = style.getPropertyValue("--mp-line").trim();
       var ground = style.getPropertyValue("--mp-page").trim();
       var rows = lanes();
-      var height = AXIS + rows.reduce(function (sum, row) {
-        return sum + HEIGHTS[row.lane.kind] + GAP;
-      }, 0);
+      var font = "12px " + getComputedStyle(root).fontFamily;
+      context.font = font;
+      measure(rows);
+      var height = AXIS;
+      rows.forEach(function (row) {
+        row.y = height + above;
+        height = row.y + HEIGHTS[row.lane.kind] + GAP;
+      });
       var ratio = window.devicePixelRatio || 1;
       if (canvas.width !== Math.round(root.clientWidth * ratio) || canvas.height !== Math.round(height * ratio)) {
         canvas.width = Math.round(root.clientWidth * ratio);
@@ -189,29 +207,31 @@
       }
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       context.clearRect(0, 0, root.clientWidth, height);
-      context.font = "12px " + getComputedStyle(root).fontFamily;
+      context.font = font;
       context.textBaseline = "middle";
       var perNs = width() / (to - from);
       ticks(perNs, height, soft, line);
       var term = search.value.trim().toLowerCase();
       hits = [];
-      var y = AXIS;
+      named = [];
       rows.forEach(function (row) {
         var tall = HEIGHTS[row.lane.kind];
+        var y = row.y;
+        named.push([y - above, y + (above ? 0 : tall), row.name]);
         context.fillStyle = soft;
-        context.fillText(cut(row.name, NAMES - 10), 0, y + tall / 2);
+        context.fillText(cut(row.name, (above ? width() : left) - 10), above ? 4 : 0, above ? y - above / 2 : y + tall / 2);
         context.fillStyle = ground;
-        context.fillRect(NAMES, y, width(), tall);
+        context.fillRect(left, y, width(), tall);
         context.save();
         context.beginPath();
-        context.rect(NAMES, y, width(), tall);
+        context.rect(left, y, width(), tall);
         context.clip();
         var lane = row.lane;
         for (var i = 0; i < lane.start_ns.length; i++) {
           var begin = lane.start_ns[i] + row.shift;
           var end = begin + lane.length_ns[i];
           if (end < from || begin > to) continue;
-          var x = NAMES + (begin - from) * perNs;
+          var x = left + (begin - from) * perNs;
           var w = Math.max((end - begin) * perNs, 0.6);
           var key = row.of.keys[lane.key[i]];
           var name = lane.label[i] >= 0 ? row.of.names[lane.label[i]] : "";
@@ -233,9 +253,9 @@
           }
           if (w > 34) {
             context.fillStyle = quiet ? ink : theme.text[paint_];
-            var left = Math.max(x, NAMES);
-            var room = Math.min(x + w, NAMES + width()) - left - 8;
-            if (room > 24) context.fillText(cut(name ? short(name) : label(key) + " " + duration(end - begin), room), left + 4, y + tall / 2);
+            var begins = Math.max(x, left);
+            var room = Math.min(x + w, left + width()) - begins - 8;
+            if (room > 24) context.fillText(cut(name ? bare(name) : label(key) + " " + duration(end - begin), room), begins + 4, y + tall / 2);
           }
           if (row.of === data) hits.push([x, w, y, tall, lane, i]);
         }
@@ -243,35 +263,41 @@
         if (kernel && row.of === data && (lane.kind === "device" || lane.name === kernel.stream)) {
           context.strokeStyle = ink;
           context.lineWidth = 2;
-          var left_ = NAMES + (kernel.start_ns - from) * perNs;
-          context.strokeRect(left_, y + 1, Math.max(kernel.duration_ns * perNs, 3), tall - 2);
+          context.strokeRect(
+            left + (kernel.start_ns - from) * perNs, y + 1, Math.max(kernel.duration_ns * perNs, 3), tall - 2
+          );
         }
         context.restore();
-        y += tall + GAP;
       });
       if (kernel && kernel.launch_to_start_ns !== null) arrow(rows, perNs, ink);
       found.textContent = term && data.found !== undefined ? data.found.toLocaleString("en") + " found" : "";
     }
     function arrow(rows, perNs, ink) {
       /* From the launch on the host to the kernel on the device. */
-      var at = { device: 0, host: 0 };
-      var y = AXIS;
-      rows.forEach(function (row) {
-        if (row.of === data && !at[row.lane.kind]) at[row.lane.kind] = y + HEIGHTS[row.lane.kind] / 2;
-        y += HEIGHTS[row.lane.kind] + GAP;
-      });
-      if (!at.host) return;
+      function middle(kind) {
+        var row = rows.filter(function (each) { return each.of === data && each.lane.kind === kind; })[0];
+        return row && row.y + HEIGHTS[kind] / 2;
+      }
+      var host = middle("host");
+      if (!host) return;
       context.save();
       context.beginPath();
-      context.rect(NAMES, AXIS, width(), y);
+      context.rect(left, AXIS, width(), canvas.height);
       context.clip();
       context.strokeStyle = ink;
       context.lineWidth = 1.5;
       context.beginPath();
-      context.moveTo(NAMES + (kernel.start_ns - kernel.launch_to_start_ns - from) * perNs, at.host);
-      context.lineTo(NAMES + (kernel.start_ns - from) * perNs, at.device);
+      context.moveTo(left + (kernel.start_ns - kernel.launch_to_start_ns - from) * perNs, host);
+      context.lineTo(left + (kernel.start_ns - from) * perNs, middle("device"));
       context.stroke();
       context.restore();
+    }
+    function measure(rows) {
+      above = root.clientWidth < NARROW ? ABOVE : 0;
+      var longest = rows.reduce(function (most, row) {
+        return Math.max(most, context.measureText(row.name).width);
+      }, 60);
+      left = above ? 0 : Math.ceil(Math.min(longest + 12, 0.18 * root.clientWidth));
     }
     function hue(key) {
       if (theme.colours[key]) return theme.colours[key];
@@ -300,25 +326,66 @@
       return (hatched = context.createPattern(tile, "repeat"));
     }
     function explain() {
-      /* The legend: by placement what is always the same, else what the work is told apart by. */
-      var work = ["matrix_unit", "off_matrix_unit", "other", "copy", "unknown"];
-      var own = data.keys.filter(function (key) {
-        return theme.lanes.indexOf(key) < 0 && key.indexOf("class/idle_") < 0;
+      /* The legend: what was met so far, so that it grows and never jumps; what looks the same on the host is one. */
+      [data, base && base.shown].forEach(function (each) {
+        if (each)
+          each.lanes.forEach(function (lane) {
+            if (each === data || lane.kind === "device") lane.key.forEach(function (key) { met[each.keys[key]] = true; });
+          });
       });
-      var shown = theme.legend;
-      if (own.length) shown = own.concat(shown.filter(function (key) { return work.indexOf(key) < 0; }));
-      var said = shown.join(" ");
+      var own = data.keys.slice(data.keys.indexOf("host") + 1);
+      var known = theme.lanes.filter(function (key) { return !own.length || theme.work.indexOf(key) < 0; });
+      var looks = {};
+      own.concat(known).forEach(function (key) {
+        if (!met[key]) return;
+        var look = own.indexOf(key) < 0 ? hue(key) + (theme.quiet[key] ? " quiet" : "") : key;
+        (looks[look] = looks[look] || []).push(key);
+      });
+      var said = JSON.stringify(looks);
       if (legend.dataset.shown === said) return;
       legend.dataset.shown = said;
       legend.replaceChildren();
-      shown.forEach(function (key) {
+      Object.keys(looks).forEach(function (look) {
+        var key = looks[look][0];
         var item = legend.appendChild(element("li"));
-        item.appendChild(element("span", undefined, "mp-swatch" + (unknown(key) ? " mp-k-unknown" : ""))).style.setProperty("--k", hue(key));
-        item.appendChild(document.createTextNode(label(key)));
+        var kind = unknown(key) ? " mp-k-unknown" : theme.quiet[key] ? " mp-swatch-quiet" : "";
+        item.appendChild(element("span", undefined, "mp-swatch" + kind)).style.setProperty("--k", hue(key));
+        item.appendChild(document.createTextNode(looks[look].map(label).join(", ")));
+      });
+    }
+    function tellWaits() {
+      /* Where the device waits, and for what; a click shows the longest wait. */
+      if (!waits || !data.waits) return;
+      var length = to - from;
+      var total = data.waits.reduce(function (sum, wait) { return sum + wait.total_ns; }, 0);
+      var step = data.steps[data.step];
+      var here = step.start_ns === from && step.end_ns === to ? "this step of " : "this window of ";
+      waits.replaceChildren(element("span", "In " + here + duration(length) + " the device "));
+      var sum = total ? "waits " + duration(total) + " (" + percent(total / length) + "):" : "does not wait.";
+      waits.appendChild(element("strong", sum));
+      data.waits.forEach(function (wait) {
+        var button = waits.appendChild(element("button", undefined, "mp-button mp-wait"));
+        button.dataset.key = wait.key;
+        button.dataset.ns = String(wait.total_ns);
+        button.title = "Show the longest";
+        button.appendChild(element("span", undefined, "mp-swatch")).style.setProperty("--k", hue(wait.key));
+        var text = label(wait.key).replace(/^(waiting|idle,) /, "") + " " + duration(wait.total_ns);
+        if (wait.end_ns - wait.start_ns < wait.total_ns) text += ", longest " + duration(wait.end_ns - wait.start_ns);
+        var begins = wait.start_ns - step.start_ns;
+        button.appendChild(document.createTextNode(text + " at " + (begins ? duration(begins) : "0")));
+        button.addEventListener("click", function () {
+          var around = 0.15 * (wait.end_ns - wait.start_ns);
+          move(wait.start_ns - around, wait.end_ns + around);
+        });
       });
     }
     function short(name) {
       return name.replace(/^.*StatefulPartitionedCall\//, "").replace(/^void\s+/, "");
+    }
+    function bare(name) {
+      /* A kernel without return type, namespaces, parameters and template arguments. */
+      var head = short(name).replace(/\(anonymous namespace\)::/g, "").split(/[<(]/)[0];
+      return head.indexOf("/") >= 0 ? short(name) : head.slice(head.lastIndexOf("::") < 0 ? 0 : head.lastIndexOf("::") + 2) || name;
     }
     function cut(text, room) {
       if (context.measureText(text).width <= room) return text;
@@ -332,25 +399,39 @@
       return low > 1 ? text.slice(0, low) + "\u2026" : "";
     }
     function ticks(perNs, height, soft, line) {
-      var rough = 110 / perNs;
-      var power = Math.pow(10, Math.floor(Math.log10(rough)));
-      var step = [1, 2, 5, 10].map(function (m) { return m * power; }).filter(function (s) { return s >= rough; })[0];
+      /* As close as the labels allow, which have the digits that tell one from the next. */
       var origin = data.steps[data.step].start_ns;
+      var most = Math.max(Math.abs(from - origin), Math.abs(to - origin));
+      var unit = UNITS.filter(function (each) { return most >= each[0]; })[0] || UNITS[3];
+      var decades = Math.round(Math.log10(unit[0]));
+      var labels = [];
+      var step, digits;
+      function text(t) {
+        return t === 0 ? "0" : (t / unit[0]).toFixed(digits) + " " + unit[1];
+      }
+      for (var power = Math.max(0, Math.floor(Math.log10((to - from) / 100))); !step; power++) {
+        digits = Math.max(0, decades - power);
+        var room = Math.max(context.measureText(text(from - origin)).width, context.measureText(text(to - origin)).width) + 10;
+        step = [1, 2, 4, 5].map(function (m) { return m * Math.pow(10, power); }).filter(function (s) { return s * perNs >= room; })[0];
+      }
       context.lineWidth = 1;
-      for (var t = Math.ceil((from - origin) / step) * step; t <= to - origin; t += step) {
-        var x = NAMES + (t + origin - from) * perNs;
+      for (var n = Math.ceil((from - origin) / step); n * step <= to - origin; n++) {
+        var x = left + (n * step + origin - from) * perNs;
         context.strokeStyle = line;
         context.beginPath();
         context.moveTo(x + 0.5, AXIS - 4);
         context.lineTo(x + 0.5, height);
         context.stroke();
         context.fillStyle = soft;
-        context.fillText(t === 0 ? "0" : duration(t), x + 3, AXIS / 2 - 2);
+        if (x + 3 + context.measureText(text(n * step)).width > left + width()) continue;
+        context.fillText(text(n * step), x + 3, AXIS / 2 - 2);
+        labels.push(text(n * step));
       }
+      root.dataset.ticks = JSON.stringify(labels);
       context.strokeStyle = soft;
       data.steps.forEach(function (each) {
-        var x = NAMES + (each.start_ns - from) * perNs;
-        if (x < NAMES || x > NAMES + width()) return;
+        var x = left + (each.start_ns - from) * perNs;
+        if (x < left || x > left + width()) return;
         context.beginPath();
         context.moveTo(x + 0.5, 0);
         context.lineTo(x + 0.5, height);
@@ -368,6 +449,18 @@
         if (p[0] >= h[0] - 1 && p[0] <= h[0] + h[1] + 1 && p[1] >= h[2] && p[1] <= h[2] + h[3]) return h;
       }
       return null;
+    }
+    function titleAt(event) {
+      /* Whole, where the drawing has no room: a kernel's name, what another interval is, a lane's name. */
+      var hit = under(event);
+      if (hit) {
+        var lane = hit[4];
+        var i = hit[5];
+        return lane.label[i] >= 0 ? data.names[lane.label[i]] : label(data.keys[lane.key[i]]) + " " + duration(lane.length_ns[i]);
+      }
+      var p = at(event);
+      var name = named.filter(function (each) { return p[1] >= each[0] && p[1] <= each[1] && (above || p[0] < left); })[0];
+      return name ? name[2] : "";
     }
     function say(text) {
       panel.replaceChildren(element("p", text));
@@ -392,10 +485,11 @@
       }
       fetch("/kernel.json?" + new URLSearchParams({ run: root.dataset.run, row: String(row) }).toString())
         .then(function (answer) {
-          return answer.status === 200 ? answer.json() : Promise.reject(answer.status);
+          return answer.status === 200 ? answer.json() : answer.status === 204 ? null : Promise.reject(answer.status);
         })
         .then(function (got) {
-          if (picked === row) show(got);
+          if (got && picked === row) show(got);
+          else if (!got) say("This trace has no such kernel.");
         })
         .catch(function (error) {
           say("The kernel could not be loaded (" + error + ").");
@@ -477,8 +571,7 @@
     });
     canvas.addEventListener("pointermove", function (event) {
       if (!dragged) {
-        var hit = under(event);
-        canvas.title = hit && hit[4].label[hit[5]] >= 0 ? data.names[hit[4].label[hit[5]]] : "";
+        canvas.title = titleAt(event);
         return;
       }
       var by = event.clientX - dragged.x;
@@ -501,7 +594,7 @@
       "wheel",
       function (event) {
         event.preventDefault();
-        var p = (at(event)[0] - NAMES) / width();
+        var p = (at(event)[0] - left) / width();
         if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
           var ns = (event.deltaX * (to - from)) / width();
           move(from + ns, to + ns);
@@ -509,35 +602,53 @@
       },
       { passive: false }
     );
-    root.addEventListener("keydown", function (event) {
+    function acts() {
       var part = (to - from) / 8;
-      var does = {
+      return {
         w: function () { zoom(0.7); },
         s: function () { zoom(1 / 0.7); },
         "+": function () { zoom(0.7); },
         "-": function () { zoom(1 / 0.7); },
         a: function () { move(from - part, to - part); },
         d: function () { move(from + part, to + part); },
-        ArrowLeft: function () { move(from - part, to - part); },
-        ArrowRight: function () { move(from + part, to + part); },
-        Home: function () { whole(); },
         "0": function () { whole(); },
         n: function () { follow(false); },
         p: function () { follow(true); },
-        Enter: function () { follow(false); },
-        "/": function () { search.focus(); },
         Escape: function () { pick(-1); },
-      }[event.key];
-      if (does && !event.ctrlKey && !event.metaKey) {
-        event.preventDefault();
-        does();
-      }
+      };
+    }
+    function act(event, does) {
+      if (!data || !does || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      does();
+    }
+    root.addEventListener("keydown", function (event) {
+      /* Keys that mean something elsewhere: only where the drawing has the focus. */
+      var keys = acts();
+      act(event, {
+        ArrowLeft: keys.a,
+        ArrowRight: keys.d,
+        Home: keys["0"],
+        Enter: keys.n,
+        "/": function () { search.focus(); },
+      }[event.key]);
+    });
+    document.addEventListener("keydown", function pressed(event) {
+      if (!root.isConnected) return document.removeEventListener("keydown", pressed);
+      if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || document.querySelector("dialog[open]")) return;
+      act(event, acts()[event.key]);
     });
     function whole() {
       load({ step: Number(steps.value) });
     }
     steps.addEventListener("change", whole);
     document.getElementById("tl-whole").addEventListener("click", whole);
+    document.getElementById("tl-in").addEventListener("click", function () {
+      zoom(0.5);
+    });
+    document.getElementById("tl-out").addEventListener("click", function () {
+      zoom(2);
+    });
     document.getElementById("tl-all").addEventListener("click", function () {
       move(0, data.steps[data.steps.length - 1].end_ns);
     });
@@ -562,11 +673,11 @@
     if (!colour.value) colour.value = "placement";
     var opened = { step: asks.has("step") ? Number(asks.get("step")) : null };
     if (asks.has("t0") && asks.has("t1")) {
-      opened.from = Number(asks.get("t0")) || 0;
-      opened.to = Number(asks.get("t1")) || 0;
+      opened.from = Number(asks.get("t0"));
+      opened.to = Number(asks.get("t1"));
     }
-    load(opened);
-    if (asks.has("kernel")) pick(Number(asks.get("kernel")));
+    load(opened); /* the server shows the step where these are no window */
+    if (/^\d{1,15}$/.test(asks.get("kernel"))) pick(Number(asks.get("kernel")));
   }
 
   function look() {

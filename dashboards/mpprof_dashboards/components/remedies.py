@@ -114,27 +114,40 @@ def combinations(document: doc.Report) -> list[dict[str, Any]]:
     """What to show for each subset of the plan's first remedies, by the bits of the index: the step in words,
     the whole line, and its length as a share of the longest bar. All numbers are the report's."""
     plan, facts = document.get("whatif"), document["facts"]
-    step, base = facts["step_ns"], facts["baseline_step_ns"]
+    step = facts["step_ns"]
     steps_ns = plan.get("subsets_ns") if plan else None
     if not steps_ns or not step:
         return []
     paying = sum(1 for row in (plan["order"] if plan else []) if row["gain_ns"] >= PAYING_RATIO * step)
     bits = min(paying, len(steps_ns).bit_length() - 1)
-    base = None if facts.get("unlike") else base
     return [
-        _combination(step, base, ns, facts, every=at == (1 << bits) - 1)
+        _combination(document, step, ns, every=at == (1 << bits) - 1)
         for at, ns in enumerate(steps_ns[: 1 << bits])
     ]
 
 
-def _combination(
-    step: float, base: float | None, after: float, facts: doc.Facts, *, every: bool
-) -> dict[str, Any]:
-    times = f" · {words.speedup(base / after)}" if base and after else ""
-    limit = f"; then the {facts['limited_by']} limits" if every and facts["limited_by"] else ""
+def _combination(document: doc.Report, step: float, after: float, *, every: bool) -> dict[str, Any]:
+    over = headline.speedup_after(document, after)
+    times = f" · {words.speedup(over)}" if over else ""
+    limit = _limit(document["facts"], every=every)
     total = f"{words.duration(step)} → {words.duration(after)}{times}{limit}"
-    note = f"{words.speedup(base / after)}, computed" if base and after else "computed"
-    return {"step": words.duration(after), "total": total, "note": note + limit, "ns": after}
+    note = after_note(document, after, every=every)
+    return {"step": words.duration(after), "total": total, "note": note, "ns": after}
+
+
+def after_note(document: doc.Report, after_ns: float, *, every: bool) -> str:
+    """Return what a step after remedies is: its speedup over the baseline, as far as that is one of mixed
+    precision, and after `every` remedy what limits it."""
+    over = headline.speedup_after(document, after_ns)
+    facts = document["facts"]
+    compared = facts["baseline_step_ns"] is not None and not facts.get("unlike")
+    times = f"{words.speedup(over)}, " if over else ""
+    beyond = f"; {headline.baseline_words(document)} would gain, too" if compared and over is None else ""
+    return f"{times}computed{beyond}{_limit(facts, every=every)}"
+
+
+def _limit(facts: doc.Facts, *, every: bool) -> str:
+    return f"; then the {facts['limited_by']} limits" if every and facts["limited_by"] else ""
 
 
 def _bits(combos: list[dict[str, Any]]) -> int:

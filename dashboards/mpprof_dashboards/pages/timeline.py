@@ -40,6 +40,15 @@ def layout(context: Context) -> list[Any]:
             ["Colour by ", html.Select(colours, id="tl-colour", className="mp-button")], className="mp-tool"
         ),
         html.Span(id="tl-search", className="mp-tool"),
+        html.Span(
+            [
+                html.Button("−", id="tl-out", className="mp-button", title="Zoom out (s)",
+                            **{"aria-label": "Zoom out"}),
+                html.Button("+", id="tl-in", className="mp-button", title="Zoom in (w)",
+                            **{"aria-label": "Zoom in"}),
+            ],
+            className="mp-tool mp-zoom",
+        ),
         html.Button("whole step", id="tl-whole", className="mp-button"),
         html.Button("all steps", id="tl-all", className="mp-button"),
         html.Button(
@@ -48,9 +57,11 @@ def layout(context: Context) -> list[Any]:
         ),
         html.Span(
             "wheel or w/s zooms, drag or a/d moves, n/p walks the kernels, / searches",
-            className="mp-note mp-right",
+            className="mp-note mp-keyboard",
         ),
+        html.Span("Drag to move; tap a kernel for its whole name.", className="mp-note mp-touch"),
     ]  # fmt: skip
+    waits = html.Div(id="tl-waits", className="mp-waits")
     legend = html.Ul(id="tl-legend", className="mp-legend")
     drawing = html.Div(
         id="timeline",
@@ -73,7 +84,7 @@ def layout(context: Context) -> list[Any]:
                     [html.H2("Timeline", className="mp-section-title"), *tools], className="mp-section-head"
                 ),
                 html.Div(
-                    [html.Div([legend, drawing], className="mp-card mp-timeline-card"), panel],
+                    [html.Div([waits, legend, drawing], className="mp-card mp-timeline-card"), panel],
                     className="mp-timeline-area",
                 ),
             ],
@@ -87,6 +98,10 @@ _COLOURS = (
 )  # fmt: skip
 
 
+_WORK = ("matrix_unit", "off_matrix_unit", "other", "copy", "unknown")
+"""What is coloured anew where colours are not by placement."""
+
+
 def _colours() -> str:
     colours = theme.LANE_COLOURS | theme.WORK_COLOURS
     return json.dumps(
@@ -95,10 +110,8 @@ def _colours() -> str:
             "text": {each: theme.text_on(each) for each in {*colours.values(), *theme.LAYER_COLOURS}},
             "quiet": dict.fromkeys(sorted(theme.QUIET_LANES), theme.QUIET_OPACITY),
             "labels": theme.LANE_LABELS | theme.WORK_LABELS,
-            "legend": [
-                key for key in theme.LANE_COLOURS if key not in ("idle_sync", "idle_compile", "pipeline")
-            ],
             "lanes": list(theme.LANE_COLOURS),
+            "work": _WORK,
             "layers": theme.LAYER_COLOURS,
             "places": theme.PLACEMENT_LABELS,
         }

@@ -17,11 +17,19 @@ from mpprof.report.content import (
     time_slices,
     time_whole,
 )
-from mpprof.report.headline import Hero, headline, hero, kind_of, lost
+from mpprof.report.headline import (
+    Hero,
+    beside,
+    headline,
+    hero,
+    holds,
+    kind_of,
+    lost_per_update,
+)
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import bars, cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
-from mpprof_dashboards.components.remedies import proof_href, remedies
+from mpprof_dashboards.components.remedies import after_note, proof_href, remedies
 from mpprof_dashboards.components.strip import legend, strip
 from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import waterfall
@@ -96,7 +104,7 @@ def _hero(document: doc.Report, baseline: str | None, state: str | None) -> html
         [
             html.H1(headline(document), className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
-            html.P(lost(document), className="mp-subject", id="lost") if lost(document) else None,
+            html.P(said, className="mp-subject", id="lost") if (said := beside(document)) else None,
             cards.inline_figures(figures(document)),
             _record_baseline(document) if answer.kind in ("alone", "no trace", "window", "float32") else None,
         ],
@@ -237,10 +245,9 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
         return None
     facts = document["facts"]
     attainable = None if facts.get("unlike") else facts["attainable_step_ns"]
+    compared = facts["observed"] is not None and not facts.get("unlike")
     title = (
-        "Where the speedup went"
-        if facts["observed"] is not None and not facts.get("unlike")
-        else "Where the step could be shorter"
+        "Where the speedup went" if compared and not holds(document) else "Where the step could be shorter"
     )
     drawing = bars.chart(
         rows,
@@ -283,9 +290,9 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
     ]
     if base is not None:
         rows.insert(0, bars.Row("float32 run", base, words.duration(base), "plain", "baseline"))
+    rows[-1:-1] = _per_applied_update(document, query)
     rows += causes
     if causes and after is not None:
-        times = f"{words.speedup(base / after)}, computed" if base and after else "computed"
         rows.append(
             bars.Row(
                 "After all remedies",
@@ -294,7 +301,7 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
                 "unit",
                 "after",
                 computed=True,
-                note=f"{times}; then the {facts['limited_by']} limits",
+                note=after_note(document, after, every=True),
             )
         )
     unexplained = facts["unexplained_ns"] if alike else None
@@ -323,6 +330,31 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
             )
         )
     return rows + could
+
+
+def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
+    """The time of one applied update and what skipped ones add to it, above the bar of the step."""
+    facts = document["facts"]
+    each, step = facts.get("step_ns_per_update"), facts["step_ns"]
+    for cause in facts["causes"]:
+        lost = lost_per_update(document, cause["code"])
+        if lost is not None and each and step:
+            found = next(found for found in document["findings"] if found["code"] == cause["code"])
+            return [
+                bars.Row("An applied update", each, words.duration(each), "run", "update"),
+                bars.Row(
+                    short(found),
+                    -lost,
+                    f"−{words.duration(lost)}",
+                    theme.cause_kind(cause["code"]),
+                    "skipped",
+                    start_ns=each,
+                    note="of steps that changed no weight",
+                    hint=found["summary"] or found["title"],
+                    href=proof_href(cause["code"], query) if query else "",
+                ),
+            ]
+    return []
 
 
 def _in_16_bits(document: doc.Report, step: float) -> list[bars.Row]:

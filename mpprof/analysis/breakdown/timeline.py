@@ -101,6 +101,16 @@ class Shown:
     found: Int64
 
 
+@frozen
+class Wait:
+    """What a device waited for in a window: for how long in all, and when for the longest."""
+
+    key: Key
+    total_ns: int
+    start_ns: int
+    end_ns: int
+
+
 def lanes(
     trace: Trace, placements: Placements, ownership: Ownership, run: Run | None, device: int
 ) -> Lanes | None:
@@ -169,6 +179,22 @@ def view(
     columns: list[Any] = [np.concatenate([one, other]) for one, other in zip(kept, merged, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return Shown(lane.name, lane.kind, *(column[order] for column in columns))
+
+
+def waits(device: Lane, start_ns: int, end_ns: int) -> tuple[Wait, ...]:
+    """Return what the device of this lane waited for in `[start_ns, end_ns)`, the most first. Waits do not
+    overlap."""
+    idle = device.row < 0
+    start, end, key = device.start_ns[idle], device.end_ns[idle], device.key[idle]
+    rows = slice(np.searchsorted(end, start_ns, side="right"), np.searchsorted(start, end_ns))
+    start, end, key = start[rows], end[rows], key[rows]
+    spent = np.minimum(end, end_ns) - np.maximum(start, start_ns)
+    found = []
+    for kind in np.unique(key).tolist():
+        own = np.flatnonzero(key == kind)
+        longest = own[np.argmax(spent[own])]
+        found.append(Wait(KEYS[kind], int(spent[own].sum()), int(start[longest]), int(end[longest])))
+    return tuple(sorted(found, key=lambda wait: -wait.total_ns))
 
 
 def _merged(

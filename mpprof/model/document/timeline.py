@@ -34,6 +34,14 @@ class Timeline(TypedDict):
     lanes: list[TimelineLane]
     colour: NotRequired[Annotated[str, "placement, precision, layer or class"]]
     found: NotRequired[Annotated[int, "Events of the device in all steps that were searched for."]]
+    waits: NotRequired[Annotated[list[TimelineWait], "What the device waited for in the window, most first."]]
+
+
+class TimelineWait(TypedDict):
+    key: str
+    total_ns: Annotated[int, "Within the window."]
+    start_ns: Annotated[int, "Of the longest wait, which may begin before the window."]
+    end_ns: int
 
 
 class TimelineStep(TypedDict):
