@@ -382,6 +382,16 @@ def test_mp905_the_steps_around_a_window_tell_why_its_own_are_longer() -> None:
     assert "lie in warm-up" in says("MP905", early)
 
 
+@pytest.mark.parametrize("idle_ms", [30, 60])
+def test_mp905_on_a_cpu_ops_take_longer_where_idle_time_is_too_short_for_it(idle_ms) -> None:
+    """Recorded on a CPU: steps of 3 ms take 21 ms while they are profiled, and idle for 3 ms of them."""
+    idle = c.cell("idle_launch", idle_ms)
+    account = replace(c.account(idle, wall_ms=50, trace_basis="host"), window_ns=100 * c.MS)
+    summary = finding("MP905", c.case(account=account)).summary
+    assert ("its work takes longer, too" in summary) is (idle_ms < 50)
+    assert ("part of the idle time in the window is the profiler's" in summary) is (idle_ms > 50)
+
+
 def test_mp905_what_is_compiled_in_the_window_is_not_the_profilers() -> None:
     compiled = c.account(c.cell("idle_compile", 45), wall_ms=55)
     assert says("MP905", c.case(account=compiled)) == "clear"

@@ -72,16 +72,17 @@ def _ended(launched: Int64, ended: Int64, time: Int64) -> Int64:
     return reach[np.searchsorted(launched, time)]
 
 
-def _waits(trace: Trace, launch: Int64, caller: int) -> Intervals:
+def _waits(trace: Trace, launch: NDArray[np.signedinteger], caller: int) -> Intervals:
     """When the host's path waited for the device: the calling thread, or one that launches, from where no
     other thread launches any more. What else waits is beside the path."""
     host = trace.host
     launching = host.thread[launch]
-    rows = np.flatnonzero(
-        (host.kind == HostKind.SYNC) & np.isin(host.thread, [*np.unique(launching).tolist(), caller])
-    )
+    of_path = np.zeros(len(trace.threads), np.bool_)
+    of_path[launching] = True
+    of_path[caller] |= caller >= 0
+    rows = np.flatnonzero((host.kind == HostKind.SYNC) & of_path[host.thread])
     start, end = host.start_ns[rows].copy(), host.start_ns[rows] + host.duration_ns[rows]
-    for thread in np.unique(host.thread[rows]).tolist():
+    for thread in set(host.thread[rows].tolist()):
         others, mine = launch[launching != thread], host.thread[rows] == thread
         returned = host.start_ns[others] + host.duration_ns[others]
         start[mine] = np.maximum(start[mine], _ended(host.start_ns[others], returned, end[mine]))
