@@ -265,6 +265,11 @@ CARD = (
     Row(
         "MP806", ANY, "train in float32 on this CPU; this run tests the set-up, not the speed", case="cpu"
     ),
+    Row(
+        "MP806", ANY,
+        "compare with float32 on this CPU: bfloat16 pays only with instructions for it (AMX, AVX512-BF16)",
+        case="cpu bfloat16",
+    ),
     Row("MP806", KERAS, '{set_policy}("mixed_bfloat16")', '{set_policy}("mixed_bfloat16")', "tpu"),
     Row("MP806", WITHOUT_KERAS, "bfloat16 in place of float16", case="tpu"),
     Row(

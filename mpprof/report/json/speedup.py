@@ -75,7 +75,7 @@ def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
 def whatif_of(plan: WhatIf | None) -> doc.WhatIf | None:
     if plan is None:
         return None
-    return {
+    body: doc.WhatIf = {
         "order": [
             {
                 "code": step.code,
@@ -89,6 +89,9 @@ def whatif_of(plan: WhatIf | None) -> doc.WhatIf | None:
         "floor": {"by": plan.floor, "host_ns": rounded(plan.host_ns)},
         "subsets_ns": [rounded(step_ns) for step_ns in plan.subsets_ns],
     }
+    if plan.surfacing:
+        body["surfacing"] = [{"code": each.code, "gain_ns": rounded(each.gain_ns)} for each in plan.surfacing]
+    return body
 
 
 def gap_slices_of(slices: tuple[GapSlice, ...]) -> list[doc.GapSlice]:
