@@ -51,7 +51,7 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
         kernels = _with_ops(side, found, nested, host)
         kernels, kinds = join_launches(kernels, host, found.strings)
         host = replace(host, kind=kinds)
-        kernels = _with_shapes(kernels, nested, place)
+        kernels = replace(kernels, shapes=_shapes(nested, place)[kernels.launch])
     else:
         devices = (TraceDevice("/host:CPU", 0, DeviceFacts(kind="cpu")),)
         kernels, streams = _host_side(host, nested, place, found.strings.texts())
@@ -153,12 +153,12 @@ def _with_ops(side: _Devices, found: Collected, nested: hosts.Nest, host: HostTa
     return replace(kernels, op=op)
 
 
-def _with_shapes(kernels: KernelTable, nested: hosts.Nest, place: Int64) -> KernelTable:
-    """The shapes of the op around each kernel's launch."""
-    of_host = np.full(int(place.max(initial=-1)) + 2, -1, np.int32)
+def _shapes(nested: hosts.Nest, place: Int64) -> Int32:
+    """The shapes of the op around each row of the host table, and -1 behind them: for launch -1."""
+    found = np.full(int(place.max(initial=-1)) + 2, -1, np.int32)
     kept = np.flatnonzero(place >= 0)
-    of_host[place[kept]] = nested.shapes[kept]
-    return replace(kernels, shapes=of_host[kernels.launch])  # launch -1 finds the last, which is -1
+    found[place[kept]] = nested.shapes[kept]
+    return found
 
 
 def _host_side(
@@ -176,9 +176,6 @@ def _host_side(
         work[first:last] = working(host.start_ns[at], host.duration_ns[at], names)
     rows = rows[work]
     n = len(rows)
-    of_host = np.full(len(host) + 1, -1, np.int32)
-    kept = np.flatnonzero(place >= 0)
-    of_host[place[kept]] = nested.shapes[kept]
     table = KernelTable(
         device=np.zeros(n, np.int32),
         stream=np.searchsorted(used, host.thread[rows]).astype(np.int32),
@@ -189,7 +186,7 @@ def _host_side(
         op=host.op[rows],
         correlation=constant(-1, n),
         launch=rows.astype(np.int32),
-        shapes=of_host[rows],
+        shapes=_shapes(nested, place)[rows],
         details=constant(-1, n, np.int32),
         copy=constant(CopyKind.NONE, n, np.int8),
         bytes=constant(-1, n),
