@@ -216,7 +216,7 @@ def _measured(document: doc.Report) -> list[str]:
 def figures(document: doc.Report, width: int) -> list[str]:
     """Step time, share of matrix time on matrix units, skipped updates, peak memory: one line, more only
     where what qualifies them needs it."""
-    facts, log, memory = document["facts"], document["steps"], document["memory"]
+    facts, log = document["facts"], document["steps"]
     if facts["step_ns"] is not None:
         first = f"step {words.duration(facts['step_ns'])}"
     elif "window" in document:
@@ -224,9 +224,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
     else:
         first = "step unknown"
     skipped = log["skipped_ratio"] if log else None
-    peak = content.recorded_peak(document)
-    if peak is None and memory:
-        peak = content.most_held(memory)
+    peak = content.peak(document)
     parts = [first, _share(document)]
     wanted = skipped is not None or (content.skips_arise(document) and not headline.on_cpu(document))
     if wanted and skipped is None and peak is None:
@@ -240,7 +238,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
             )
         if of_scale:
             parts += [f"loss scale {scale}" for scale in [content.loss_scale(log)] if scale]
-        parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak)}")
+        parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak[0])}{peak[1]}")
     return wrapped(", ".join(parts), width, hang=2)
 
 
@@ -321,6 +319,13 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
         over = headline.speedup_after(document, after)
         times = [f"{words.speedup(over)} over {headline.baseline_words(document)}"] if over else []
         limit = ["then the host limits"] if facts["limited_by"] == "host" else []
+        plan = document.get("whatif")
+        surfacing = plan.get("surfacing", []) if plan and not times else []  # there is room for one note
+        limit += [
+            f"then {each['code']}: {words.duration(each['gain_ns'])} more"
+            for each in surfacing[:1]
+            if each["gain_ns"] >= content.SURFACING_RATIO * after
+        ]
         off = document["speedup"] is not None and "how_to_switch" in document["speedup"]
         which = "remedied, in float32" if off else "all remedied, at best"
         rows.append(Bar(which, after, "; ".join([*times, *limit])))
