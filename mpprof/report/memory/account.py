@@ -97,6 +97,7 @@ _STATES_FROM = {
     "records": "the recorded model and optimizer",
     "updates": "the gradients that the optimizer's updates free",
     "weight_copies": "the 16-bit copies of the weights",
+    "modules": "the weights that the modules' ops were given",
 }
 
 
@@ -198,7 +199,7 @@ def _across(document: doc.Report, most: int) -> list[str]:
     for each in held[:most]:
         count, op = words.plural(each["count"], "block"), words.op(words.plain(each["op"]), 60)
         lines.append(f"  {words.size(each['bytes']):>9}  {count} of {op}")
-    return ["Allocated in one step and alive after the next", *lines]
+    return ["Allocated in one step and live after the next", *lines]
 
 
 def _records(document: doc.Report) -> list[str]:
