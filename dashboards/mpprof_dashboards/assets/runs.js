@@ -221,7 +221,7 @@
       if (!first) return;
       first.classList.add("mp-runs-first");
       var held = rows[first.dataset.run];
-      worst.appendChild(element("span", "Furthest from what its card could reach: "));
+      worst.appendChild(element("span", "Furthest below its attainable speedup: "));
       var to = worst.appendChild(element("a", held.run.name));
       to.href = "/" + held.run.query;
       worst.appendChild(element("span", ", " + first.dataset.speedup + " attainable."));
